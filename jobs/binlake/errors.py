@@ -1,0 +1,161 @@
+"""The tree of errors: what went wrong, what to do next, and whether trying again can help.
+
+    BinlakeError                  exit code 3
+    ├── UsageError                exit code 2   the command line or the YAML is wrong
+    │   └── ConfigurationError
+    ├── CheckFailed               exit code 1   the preflight or a comparison found something
+    ├── SourceError                             the MySQL or MariaDB server
+    │   ├── ConnectionFailed      retry helps   network, server down, timeouts
+    │   ├── AccessDenied                        password or grant
+    │   ├── ServerSettingError                  binlog off, wrong format, missing row metadata
+    │   ├── PositionLost                        purged, past the end, numbering restarted, another server
+    │   └── ServerIdInUse         retry helps   a replica with our server_id is connected
+    ├── BinlogError                             bytes of the log, always with file:pos
+    │   ├── CorruptEvent
+    │   └── UnsupportedEvent
+    ├── TableError                              concerns one table; the others go on
+    │   ├── UnfollowedStatement                 a DDL statement we can't follow
+    │   ├── UnsupportedColumn
+    │   ├── InvalidDate
+    │   ├── SchemaMismatch                      the log and the recorded schema disagree
+    │   └── LakeTableChanged                    somebody restored, replaced or removed our Delta table
+    ├── StagingError                            a staged file is missing or damaged
+    ├── LakeError                 retry helps   the lake's storage
+    └── LeaseHeld                 retry helps   another run works on this source
+
+Every message ends with what to do next; none carries a secret or the value of a row.
+"""
+
+from __future__ import annotations
+
+
+class BinlakeError(Exception):
+    """Root of all errors raised on purpose.
+
+    ``remedy`` says what to do next; ``retryable`` whether the same call can succeed later unchanged.
+    """
+
+    exit_code = 3
+    retryable = False
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message, remedy)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  → {self.remedy}" if self.remedy else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Spark's Python workers pickle errors; keyword-only arguments need help.
+        return (_rebuild, (type(self), self.__dict__.copy()))
+
+
+def _rebuild(kind: type[BinlakeError], state: dict[str, object]) -> BinlakeError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, state["message"], state["remedy"])
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(BinlakeError):
+    """Wrong use of the command line."""
+
+    exit_code = 2
+
+
+class ConfigurationError(UsageError):
+    """The YAML or a connection is wrong."""
+
+
+class CheckFailed(BinlakeError):
+    """The preflight found a failing line, or the mirror differs."""
+
+    exit_code = 1
+
+
+class SourceError(BinlakeError):
+    """The server refused or failed."""
+
+
+class ConnectionFailed(SourceError):
+    """The server can't be reached, or the connection broke."""
+
+    retryable = True
+
+
+class AccessDenied(SourceError):
+    """Wrong password, or a grant is missing."""
+
+
+class ServerSettingError(SourceError):
+    """A server setting makes an exact mirror impossible."""
+
+
+class PositionLost(SourceError):
+    """The server no longer holds (or never held) the log from our position on."""
+
+
+class ServerIdInUse(SourceError):
+    """Another replica uses our server_id."""
+
+    retryable = True
+
+
+class BinlogError(BinlakeError):
+    """Bytes of the log at ``file``:``offset`` (offset in bytes from the start of the file)."""
+
+    def __init__(self, message: str, *, file: str, offset: int, remedy: str = "") -> None:
+        super().__init__(f"{file}:{offset}: {message}", remedy=remedy)
+        self.file = file
+        self.offset = offset
+
+
+class CorruptEvent(BinlogError):
+    """Checksum, length or structure is wrong."""
+
+
+class UnsupportedEvent(BinlogError):
+    """An event that may carry data and that isn't understood."""
+
+
+class TableError(BinlakeError):
+    """Stops one table; the others go on."""
+
+
+class UnfollowedStatement(TableError):
+    """A DDL statement that isn't followed."""
+
+
+class UnsupportedColumn(TableError):
+    """A column that can't be mirrored exactly."""
+
+
+class InvalidDate(TableError):
+    """A date such as 0000-00-00 under the policy ``invalid_dates: fail``."""
+
+
+class SchemaMismatch(TableError):
+    """The table map in the log and the recorded schema disagree."""
+
+
+class LakeTableChanged(TableError):
+    """The Delta table isn't the one we wrote."""
+
+
+class StagingError(BinlakeError):
+    """A staged file is missing, or differs from its manifest."""
+
+    retryable = True
+
+
+class LakeError(BinlakeError):
+    """The lake's storage failed."""
+
+    retryable = True
+
+
+class LeaseHeld(BinlakeError):
+    """Another run holds the source's lease."""
+
+    retryable = True

@@ -1,0 +1,51 @@
+"""Names are data: quoted for MySQL, for Spark SQL and for paths alike."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+_NOT_IN_PATHS = re.compile(r"[/\\%~\x00-\x1f\x7f]")
+
+
+def mysql_quote(name: str) -> str:
+    """`` `name` `` with backticks doubled."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def spark_quote(name: str) -> str:
+    """Spark SQL quotes names as MySQL does."""
+    return mysql_quote(name)
+
+
+def mysql_string(text: str) -> str:
+    """A string literal that means the same under any sql_mode: hexadecimal when it isn't plain."""
+    if re.fullmatch(r"[A-Za-z0-9 _.:,+-]*", text):
+        return f"'{text}'"
+    return f"CONVERT(0x{text.encode().hex()} USING utf8mb4)"
+
+
+def spark_string(text: str) -> str:
+    """A Spark SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def folder(name: str) -> str:
+    """The folder of a database or table: its name as it stands, odd characters as ``~XX``.
+
+    ``/ \\ % ~``, control characters and a leading ``_`` or ``.`` are written as the bytes' hexadecimal.
+    """
+
+    def escape(text: str) -> str:
+        return "".join(f"~{byte:02X}" for byte in text.encode())
+
+    escaped = _NOT_IN_PATHS.sub(lambda match: escape(match[0]), name)
+    if escaped[:1] in ("_", "."):
+        escaped = escape(escaped[0]) + escaped[1:]
+    return escaped
+
+
+def matches(pattern: str, database: str, table: str) -> bool:
+    """Shell-style match of ``database.table``; the pattern's first dot parts database and table."""
+    database_pattern, _, table_pattern = pattern.partition(".")
+    return fnmatch.fnmatchcase(database, database_pattern) and fnmatch.fnmatchcase(table, table_pattern)

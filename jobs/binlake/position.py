@@ -1,0 +1,139 @@
+"""Positions, ranges and slices: where in the log we are.
+
+A position lies between two transactions. It is ordered by file number and offset, never by time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Any
+
+from binlake.errors import UsageError
+
+_TEXT = re.compile(r"(?P<server>.+)/(?P<file>[^/]+):(?P<offset>\d+)@(?P<created>\d+)\Z")
+FIRST_OFFSET = 4
+"""Offset of the first event in a binlog file, after the magic number (bytes)."""
+
+
+def file_number(file: str) -> int:
+    """Number at the end of a binlog file's name: ``binlog.000042`` → 42. Names compare as numbers."""
+    stem, dot, number = file.rpartition(".")
+    if not dot or not stem or not number.isdigit():
+        raise UsageError(f"{file!r} is not the name of a binlog file", remedy="names end in a number: binlog.000042")
+    return int(number)
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Position:
+    """A point between two transactions of one server's log.
+
+    server: MySQL's server_uuid; on MariaDB ``mariadb-{server_id}-{hostname}``.
+    offset: bytes from the start of ``file``.
+    created: timestamp (seconds) of the file's format description event: a restarted numbering can't pass for the old one.
+    gtid_set: the GTIDs executed up to here, as the server writes them; empty without GTID.
+    """
+
+    server: str
+    file: str
+    offset: int
+    created: int
+    gtid_set: str = ""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return file_number(self.file), self.offset
+
+    def __lt__(self, other: Position) -> bool:
+        if self.server != other.server:
+            raise ValueError(f"positions of two servers don't compare: {self} and {other}")
+        return self.order < other.order
+
+    def __str__(self) -> str:
+        return f"{self.server}/{self.file}:{self.offset}@{self.created}"
+
+    @property
+    def short(self) -> str:
+        """``file:offset``, for people."""
+        return f"{self.file}:{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str, gtid_set: str = "") -> Position:
+        """The inverse of ``str()``; raises UsageError."""
+        match = _TEXT.match(text)
+        if not match:
+            raise UsageError(f"{text!r} is not a position", remedy="write server/file:offset@timestamp")
+        file_number(match["file"])
+        return cls(match["server"], match["file"], int(match["offset"]), int(match["created"]), gtid_set)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"position": str(self), "gtid_set": self.gtid_set}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Position:
+        return cls.parse(value["position"], value["gtid_set"])
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The part of a range inside one binlog file: the unit of parallel reading.
+
+    start, stop: offsets in bytes; events with start <= offset < stop belong to it.
+    whole: the slice reaches the end of its file, so that its reader must meet the file's end at ``stop``.
+    """
+
+    file: str
+    start: int
+    stop: int
+    created: int
+    whole: bool
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": self.file, "start": self.start, "stop": self.stop, "created": self.created, "whole": self.whole}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Slice:
+        return cls(**value)
+
+
+@dataclass(frozen=True)
+class Range:
+    """(start, stop]: frozen once planned."""
+
+    start: Position
+    stop: Position
+    slices: tuple[Slice, ...]
+
+    @property
+    def empty(self) -> bool:
+        return self.start.order == self.stop.order
+
+    @property
+    def size(self) -> int:
+        """Bytes of log to read."""
+        return sum(part.size for part in self.slices)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "start": self.start.to_json(),
+            "stop": self.stop.to_json(),
+            "slices": [part.to_json() for part in self.slices],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Range:
+        return cls(
+            Position.from_json(value["start"]),
+            Position.from_json(value["stop"]),
+            tuple(Slice.from_json(part) for part in value["slices"]),
+        )
+
+
+Sequence = tuple[int, int, int]
+"""(file number, offset of the outer event, row ordinal inside it): the total order of mutations in a batch."""

@@ -1,0 +1,303 @@
+"""The one registry of types: one entry per MySQL and MariaDB type, read side by side.
+
+An entry says how a column of the type
+
+- stands in Arrow (``arrow``) and in Delta (``delta``, as Spark SQL writes types),
+- is selected by the snapshot over JDBC (``select``, MySQL SQL) and turned into the Delta value
+  (``restore``, Spark SQL over the selected value),
+- is written as canonical text on the server (``server_text``) and in the lake (``lake_text``), so that verify
+  can compare hashes; NULL stays NULL.
+
+The binlog's decoder gives the Arrow type named here. What a table map can't tell (MariaDB's UUID, INET4 and INET6)
+arrives as BINARY and is rendered by ``render``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from binlake.errors import UnsupportedColumn
+from binlake.names import mysql_quote, spark_quote
+from binlake.schema.table import Column
+
+SqlExpression = Callable[[Column], str]
+
+
+@dataclass(frozen=True)
+class DataType:
+    """One entry of the registry. SQL expressions are functions of the column; names come quoted."""
+
+    arrow: Callable[[Column], pa.DataType]
+    delta: Callable[[Column], str]
+    select: SqlExpression
+    restore: SqlExpression
+    server_text: SqlExpression
+    lake_text: SqlExpression
+    may_be_invalid_date: bool = False
+    orderable_key: bool = False
+
+
+def _server(column: Column) -> str:
+    return mysql_quote(column.name)
+
+
+def _lake(column: Column) -> str:
+    return spark_quote(column.name)
+
+
+def _cast_to_delta(column: Column) -> str:
+    return f"CAST({_lake(column)} AS {delta_type(column)})"
+
+
+def _server_char(column: Column) -> str:
+    return f"CAST({_server(column)} AS CHAR)"
+
+
+def _lake_string(column: Column) -> str:
+    return f"CAST({_lake(column)} AS STRING)"
+
+
+def _integer(arrow: pa.DataType, delta: str, wide_arrow: pa.DataType, wide_delta: str) -> DataType:
+    """Integers: unsigned ones take the next wider signed type."""
+    return DataType(
+        arrow=lambda column: wide_arrow if column.unsigned else arrow,
+        delta=lambda column: wide_delta if column.unsigned else delta,
+        # + 0 drops ZEROFILL and the boolean that drivers see in TINYINT(1)
+        select=lambda column: f"{_server(column)} + 0",
+        restore=_cast_to_delta,
+        server_text=lambda column: f"CAST({_server(column)} + 0 AS CHAR)",
+        lake_text=_lake_string,
+        orderable_key=True,
+    )
+
+
+def _decimal_is_text(column: Column) -> bool:
+    return (column.precision or 10) > 38
+
+
+def _decimal_arrow(column: Column) -> pa.DataType:
+    return pa.string() if _decimal_is_text(column) else pa.decimal128(column.precision or 10, column.scale or 0)
+
+
+def _decimal_delta(column: Column) -> str:
+    return "STRING" if _decimal_is_text(column) else f"DECIMAL({column.precision or 10},{column.scale or 0})"
+
+
+_DECIMAL = DataType(
+    arrow=_decimal_arrow,
+    delta=_decimal_delta,
+    # As text: a ZEROFILL column otherwise keeps its zeros, and drivers round above 38 digits.
+    select=lambda column: f"CAST({_server(column)} AS CHAR)",
+    restore=_cast_to_delta,
+    server_text=_server_char,
+    lake_text=_lake_string,
+)
+
+_FLOAT = DataType(
+    arrow=lambda column: pa.float32(),
+    delta=lambda column: "FLOAT",
+    # The server's text of a FLOAT is rounded to 6 digits; widened to DOUBLE it is exact.
+    select=lambda column: f"CAST({_server(column)} AS DOUBLE)",
+    restore=_cast_to_delta,
+    server_text=lambda column: f"CAST(CAST({_server(column)} AS DOUBLE) AS CHAR)",
+    lake_text=lambda column: f"binlake_double_text(CAST({_lake(column)} AS DOUBLE))",
+)
+
+_DOUBLE = DataType(
+    arrow=lambda column: pa.float64(),
+    delta=lambda column: "DOUBLE",
+    # A declared DOUBLE(10,2) would be printed rounded: the cast drops the declaration.
+    select=lambda column: f"CAST({_server(column)} AS DOUBLE)",
+    restore=_cast_to_delta,
+    server_text=lambda column: f"CAST(CAST({_server(column)} AS DOUBLE) AS CHAR)",
+    lake_text=lambda column: f"binlake_double_text({_lake(column)})",
+)
+
+
+def _bit_digits(column: Column) -> int:
+    return 2 * ((column.length or 1) + 7 >> 3)
+
+
+def _bit_hex(column: Column) -> str:
+    return f"LPAD(HEX({_server(column)} + 0), {_bit_digits(column)}, '0')"
+
+
+_BIT = DataType(
+    arrow=lambda column: pa.bool_() if (column.length or 1) == 1 else pa.binary(),
+    delta=lambda column: "BOOLEAN" if (column.length or 1) == 1 else "BINARY",
+    select=lambda column: f"{_server(column)} + 0" if (column.length or 1) == 1 else f"UNHEX({_bit_hex(column)})",
+    restore=_cast_to_delta,
+    server_text=lambda column: f"CAST({_server(column)} + 0 AS CHAR)" if (column.length or 1) == 1 else _bit_hex(column),
+    lake_text=lambda column: (
+        f"CAST(CAST({_lake(column)} AS INT) AS STRING)" if (column.length or 1) == 1 else f"HEX({_lake(column)})"
+    ),
+)
+
+
+def text_column(column: Column) -> str:
+    """Name of the side column that keeps the text of an invalid date."""
+    return f"{column.name}__text"
+
+
+def _date_restore(column: Column) -> str:
+    # Year 0 is outside what Delta readers agree on: an invalid date like 0000-00-00.
+    return f"IF({_lake(column)} < '0001', NULL, TRY_CAST({_lake(column)} AS {delta_type(column)}))"
+
+
+def _date_like(arrow: pa.DataType, delta: str, pattern: str) -> DataType:
+    """DATE, DATETIME, TIMESTAMP: text on the wire, so that invalid dates are seen, never rounded.
+
+    Sessions are pinned to UTC on both sides.
+    """
+
+    def lake_text(column: Column) -> str:
+        fraction = "." + "S" * column.fraction if column.fraction else ""
+        return f"DATE_FORMAT({_lake(column)}, '{pattern}{fraction}')"
+
+    return DataType(
+        arrow=lambda column: arrow,
+        delta=lambda column: delta,
+        select=_server_char,
+        restore=_date_restore,
+        server_text=_server_char,
+        lake_text=lake_text,
+        may_be_invalid_date=True,
+        orderable_key=True,
+    )
+
+
+def _time_microseconds(column: Column) -> str:
+    name = _server(column)
+    # TIME_TO_SEC loses the sign between 0 and -1 s
+    sign = f"IF(LEFT(CAST({name} AS CHAR), 1) = '-', -1, 1)"
+    return f"(TIME_TO_SEC({name}) * 1000000 + {sign} * MICROSECOND({name}))"
+
+
+_TIME = DataType(
+    arrow=lambda column: pa.int64(),
+    delta=lambda column: "BIGINT",
+    select=_time_microseconds,
+    restore=_cast_to_delta,
+    server_text=lambda column: f"CAST({_time_microseconds(column)} AS CHAR)",
+    lake_text=_lake_string,
+    orderable_key=True,
+)
+
+_YEAR = DataType(
+    arrow=lambda column: pa.int32(),
+    delta=lambda column: "INT",
+    select=lambda column: f"{_server(column)} + 0",
+    restore=_cast_to_delta,
+    server_text=lambda column: f"CAST({_server(column)} + 0 AS CHAR)",
+    lake_text=_lake_string,
+    orderable_key=True,
+)
+
+
+def _text(orderable: bool = False, expression: str = "CONVERT({} USING utf8mb4)") -> DataType:
+    return DataType(
+        arrow=lambda column: pa.string(),
+        delta=lambda column: "STRING",
+        select=lambda column: expression.format(_server(column)),
+        restore=_cast_to_delta,
+        server_text=lambda column: f"MD5({expression.format(_server(column))})",
+        lake_text=lambda column: f"MD5({_lake(column)})",
+        orderable_key=orderable,
+    )
+
+
+def _bytes(expression: str = "{}") -> DataType:
+    return DataType(
+        arrow=lambda column: pa.binary(),
+        delta=lambda column: "BINARY",
+        select=lambda column: expression.format(_server(column)),
+        restore=_cast_to_delta,
+        server_text=lambda column: f"MD5({expression.format(_server(column))})",
+        lake_text=lambda column: f"MD5({_lake(column)})",
+    )
+
+
+_VECTOR = DataType(
+    arrow=lambda column: pa.list_(pa.float32()),
+    delta=lambda column: "ARRAY<FLOAT>",
+    select=lambda column: f"UNHEX(HEX({_server(column)}))",
+    restore=lambda column: f"binlake_vector({_lake(column)})",
+    server_text=lambda column: f"HEX({_server(column)})",
+    lake_text=lambda column: f"binlake_vector_hex({_lake(column)})",
+)
+
+_TEXT = _text(orderable=True)
+# HEX and back: drivers interpret geometry columns, the bytes are wanted as stored
+_GEOMETRY = _bytes("UNHEX(HEX({}))")
+_RENDERED = _text(expression="CAST({} AS CHAR)")
+
+REGISTRY: dict[str, DataType] = {
+    "tinyint": _integer(pa.int8(), "TINYINT", pa.int16(), "SMALLINT"),
+    "smallint": _integer(pa.int16(), "SMALLINT", pa.int32(), "INT"),
+    "mediumint": _integer(pa.int32(), "INT", pa.int32(), "INT"),
+    "int": _integer(pa.int32(), "INT", pa.int64(), "BIGINT"),
+    "bigint": _integer(pa.int64(), "BIGINT", pa.decimal128(20, 0), "DECIMAL(20,0)"),
+    "decimal": _DECIMAL,
+    "float": _FLOAT,
+    "double": _DOUBLE,
+    "bit": _BIT,
+    "date": _date_like(pa.date32(), "DATE", "yyyy-MM-dd"),
+    "datetime": _date_like(pa.timestamp("us"), "TIMESTAMP_NTZ", "yyyy-MM-dd HH:mm:ss"),
+    "timestamp": _date_like(pa.timestamp("us", tz="UTC"), "TIMESTAMP", "yyyy-MM-dd HH:mm:ss"),
+    "time": _TIME,
+    "year": _YEAR,
+    "char": _TEXT,
+    "varchar": _TEXT,
+    "tinytext": _TEXT,
+    "text": _TEXT,
+    "mediumtext": _TEXT,
+    "longtext": _TEXT,
+    "enum": _TEXT,
+    "set": _TEXT,
+    "binary": _bytes(),
+    "varbinary": _bytes(),
+    "tinyblob": _bytes(),
+    "blob": _bytes(),
+    "mediumblob": _bytes(),
+    "longblob": _bytes(),
+    "json": _RENDERED,
+    "geometry": _GEOMETRY,
+    "point": _GEOMETRY,
+    "linestring": _GEOMETRY,
+    "polygon": _GEOMETRY,
+    "multipoint": _GEOMETRY,
+    "multilinestring": _GEOMETRY,
+    "multipolygon": _GEOMETRY,
+    "geomcollection": _GEOMETRY,
+    "geometrycollection": _GEOMETRY,
+    "vector": _VECTOR,
+    "uuid": _RENDERED,
+    "inet4": _RENDERED,
+    "inet6": _RENDERED,
+}
+
+
+def entry(column: Column) -> DataType:
+    """The registry's entry of a column; raises UnsupportedColumn, naming it."""
+    try:
+        return REGISTRY[column.type]
+    except KeyError:
+        raise UnsupportedColumn(
+            f"column {column.name!r} has the type {column.type.upper()}, which isn't mirrored",
+            remedy="exclude the table in the YAML, or change the column's type",
+        ) from None
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    return entry(column).arrow(column)
+
+
+def delta_type(column: Column) -> str:
+    return entry(column).delta(column)
+
+
+def is_text(column: Column) -> bool:
+    return entry(column) is _TEXT

@@ -1,0 +1,111 @@
+"""A table's shape: its columns and its key between two DDL statements."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from binlake.position import Position
+
+KeyKind = Literal["primary", "unique", "none"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, as the server declares it.
+
+    type: the lower-case DATA_TYPE of information_schema.columns (``int``, ``varchar``, ``enum`` …).
+    length: characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, dimensions of VECTOR,
+        display width of an integer where declared.
+    precision, scale: of DECIMAL. fraction: digits after the second of TIME, DATETIME, TIMESTAMP.
+    charset: of text, ENUM and SET; None for everything else.
+    values: of ENUM and SET, in order.
+    default: the constant a row gets that doesn't name the column, as the server's text; None is NULL.
+    default_is_expression: the default isn't a constant (CURRENT_TIMESTAMP, an expression).
+    """
+
+    name: str
+    type: str
+    unsigned: bool = False
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    fraction: int = 0
+    charset: str | None = None
+    values: tuple[str, ...] = ()
+    nullable: bool = True
+    default: str | None = None
+    default_is_expression: bool = False
+    generated: bool = False
+    invisible: bool = False
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Column:
+        return cls(**{**value, "values": tuple(value["values"])})
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Columns in the order of the table, and the key by which MERGE finds rows.
+
+    key: column names of the primary key, else of a unique key without nullable columns, else empty.
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    key_kind: KeyKind = "none"
+
+    def column(self, name: str) -> Column:
+        """By name, without regard to case as the server does; raises KeyError."""
+        for column in self.columns:
+            if column.name.lower() == name.lower():
+                return column
+        raise KeyError(name)
+
+    def has(self, name: str) -> bool:
+        return any(column.name.lower() == name.lower() for column in self.columns)
+
+    def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
+        return replace(self, columns=columns)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "columns": [asdict(column) for column in self.columns],
+            "key": list(self.key),
+            "key_kind": self.key_kind,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TableSchema:
+        return cls(
+            tuple(Column.from_json(column) for column in value["columns"]), tuple(value["key"]), value["key_kind"]
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hex digits that name this shape."""
+        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, order=True)
+class TableName:
+    """A table's name on the server. A name is not an identity: see table_id."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+_NAMESPACE = uuid.UUID("b1a7e1a6-0000-5000-8000-62696e6c616b")
+
+
+def table_id(source: str, name: TableName, born: Position) -> str:
+    """Identity of one life of a table: from its creation or first snapshot on."""
+    text = json.dumps([source, name.database, name.table, str(born)], ensure_ascii=False)
+    return str(uuid.uuid5(_NAMESPACE, text))
