@@ -1,0 +1,1 @@
+"""The binlog: bytes to Arrow."""

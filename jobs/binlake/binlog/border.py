@@ -1,0 +1,120 @@
+"""The border of the binlog room: a slice goes in, Arrow record batches and statements come out.
+
+    read(transport, slice, wanted, …) → Mutations | Statement | Stopped | XaOutcome, in the order of the log
+
+``Mutations.batch`` has the columns of STAGED_FIELDS:
+
+| column       | Arrow                | meaning |
+|--------------|----------------------|---------|
+| op           | int8                 | 1 insert, 2 update, 3 delete |
+| file         | int64                | number of the binlog file |
+| offset       | int64                | of the outer event, bytes |
+| row          | int64                | ordinal counted through all row events inside that outer event, from 0 |
+| committed_us | int64                | commit time, microseconds since 1970 UTC |
+| gtid         | string               | of the transaction; null without GTID |
+| xid          | string               | of an XA transaction that is only prepared; else null |
+| before       | struct of the table's columns | null for inserts |
+| after        | struct of the table's columns | null for deletes |
+
+The struct's fields are the table map's columns by name, with the registry's Arrow types, all nullable; under the
+policy ``keep_text`` each DATE, DATETIME and TIMESTAMP column is followed by ``{column}__text`` (string, null unless
+the date is invalid).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from binlake.schema.table import Column, TableName
+
+INSERT, UPDATE, DELETE = 1, 2, 3
+
+Wanted = Callable[[str, str], bool]
+"""(database, table) → whether its mutations are to be decoded. Others are stepped over."""
+
+
+@dataclass(frozen=True)
+class Mutations:
+    """Some mutations of one table in one shape, in the order of the log.
+
+    columns: as the table map tells them (binlog_row_metadata=FULL); key: names of the primary key's columns.
+    statements_before: how many ``Statement``s came before them in this slice.
+    """
+
+    name: TableName
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    statements_before: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A query event that isn't BEGIN, COMMIT or the like: DDL, or DML in statement format.
+
+    offset: of the event; ordinal: its number among the statements of the slice, from 0.
+    database: the session's default database; sql_mode: the server's bits.
+    """
+
+    file: str
+    offset: int
+    ordinal: int
+    committed_us: int
+    gtid: str | None
+    database: str
+    sql_mode: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A table whose events can't be decoded from here on; the other tables go on."""
+
+    name: TableName
+    file: str
+    offset: int
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class XaOutcome:
+    """XA COMMIT or XA ROLLBACK of an earlier prepared transaction."""
+
+    file: str
+    offset: int
+    xid: str
+    committed: bool
+
+
+def image_type(columns: tuple[Column, ...], *, keep_text: bool) -> pa.StructType:
+    """The Arrow struct of a row image."""
+    from binlake.schema import datatypes
+
+    fields: list[pa.Field] = []
+    for column in columns:
+        fields.append(pa.field(column.name, datatypes.arrow_type(column)))
+        if keep_text and datatypes.entry(column).may_be_invalid_date:
+            fields.append(pa.field(datatypes.text_column(column), pa.string()))
+    return pa.struct(fields)
+
+
+def staged_schema(columns: tuple[Column, ...], *, keep_text: bool) -> pa.Schema:
+    """Arrow schema of ``Mutations.batch`` and of a staged file."""
+    image = image_type(columns, keep_text=keep_text)
+    return pa.schema(
+        [
+            pa.field("op", pa.int8(), nullable=False),
+            pa.field("file", pa.int64(), nullable=False),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("row", pa.int64(), nullable=False),
+            pa.field("committed_us", pa.int64(), nullable=False),
+            pa.field("gtid", pa.string()),
+            pa.field("xid", pa.string()),
+            pa.field("before", image),
+            pa.field("after", image),
+        ]
+    )

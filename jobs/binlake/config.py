@@ -1,0 +1,106 @@
+"""One YAML per source. Checked at the border, once; unknown keys are errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from binlake import names
+from binlake.errors import ConfigurationError
+from binlake.schema.table import TableName
+
+InvalidDates = Literal["fail", "keep_text"]
+SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceConfig(_Strict):
+    """One server. ``server_id`` is the first of ``server_ids`` replica ids that are ours to use."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+    connection: Annotated[str, Field(min_length=1)]
+    server_id: Annotated[int, Field(ge=1, le=2**32 - 1)]
+    server_ids: Annotated[int, Field(ge=1, le=1024)] = 16
+
+
+class TablesConfig(_Strict):
+    """Shell-style patterns over ``database.table``; an excluded table stays excluded."""
+
+    include: Annotated[list[str], Field(min_length=1)]
+    exclude: list[str] = []
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _has_a_dot(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            if "." not in pattern:
+                raise ValueError(f"{pattern!r} has no dot; write database.table, such as shop.*")
+        return patterns
+
+    def included(self, database: str, table: str) -> bool:
+        if database.lower() in SYSTEM_DATABASES:
+            return False
+        return any(names.matches(pattern, database, table) for pattern in self.include) and not any(
+            names.matches(pattern, database, table) for pattern in self.exclude
+        )
+
+
+class LakeConfig(_Strict):
+    """A folder, or any URL that Spark's file systems know."""
+
+    path: Annotated[str, Field(min_length=1)]
+
+
+class PipelineConfig(_Strict):
+    """The whole of one YAML."""
+
+    source: SourceConfig
+    tables: TablesConfig
+    lake: LakeConfig
+    schedule: str | None = None
+    invalid_dates: InvalidDates = "fail"
+
+    def included(self, name: TableName) -> bool:
+        return self.tables.included(name.database, name.table)
+
+    @property
+    def root(self) -> str:
+        """``{lake}/{source}``; a relative folder starts from the working directory."""
+        path = self.lake.path.rstrip("/")
+        if "://" not in path:
+            path = str(Path(path).expanduser().resolve())
+        return f"{path}/{names.folder(self.source.name)}"
+
+    def table_path(self, name: TableName) -> str:
+        return f"{self.root}/{names.folder(name.database)}/{names.folder(name.table)}"
+
+    def metadata_path(self, table: str) -> str:
+        return f"{self.root}/_binlake/{table}"
+
+    def staging_path(self, *parts: str) -> str:
+        return "/".join([self.root, "_staging", *parts])
+
+
+def load(path: str | Path) -> PipelineConfig:
+    """Read one YAML; raises ConfigurationError that names the file and each wrong key."""
+    try:
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"can't read {path}: {error.strerror}", remedy="give --config FILE") from error
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="mend the line named above") from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{path} holds no settings", remedy="README.md shows a whole file")
+    try:
+        return PipelineConfig.model_validate(document)
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)]
+        raise ConfigurationError(
+            f"{path}:\n" + "\n".join(lines), remedy="mend these keys; README.md shows a whole file"
+        ) from None

@@ -1,0 +1,1 @@
+"""The MySQL or MariaDB server: connection, catalog, preflight, locks."""

@@ -1,0 +1,158 @@
+"""Where a source is and who we are there; and the control connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pymysql
+from pymysql.constants import CR, ER
+from pymysql.cursors import Cursor
+
+from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError
+
+CONNECT_TIMEOUT = 10
+READ_TIMEOUT = 300
+"""Seconds. A query that takes longer than READ_TIMEOUT sets its own."""
+
+_DENIED = {
+    ER.ACCESS_DENIED_ERROR,
+    ER.DBACCESS_DENIED_ERROR,
+    ER.TABLEACCESS_DENIED_ERROR,
+    ER.SPECIFIC_ACCESS_DENIED_ERROR,
+}
+_LOST = {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR, ER.SERVER_SHUTDOWN}
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Address and account of a source. The password shows in no repr."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    tls: tuple[tuple[str, str], ...] = ()
+    """pymysql's ssl settings from the connection's extras: ca, cert, key, verify_mode, check_hostname."""
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """None without TLS settings; with a ``ca`` the server's certificate and name are verified."""
+        settings = dict(self.tls)
+        if not settings:
+            return None
+        context = ssl.create_default_context(cafile=settings.get("ca"))
+        if settings.get("check_hostname", "true").lower() in ("false", "0"):
+            context.check_hostname = False
+        if settings.get("verify_mode", "required").lower() in ("none", "false"):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if "cert" in settings:
+            context.load_cert_chain(settings["cert"], settings.get("key"))
+        return context
+
+
+def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
+    """An Airflow connection as its environment variable holds it: a URI or JSON.
+
+    Raises ConfigurationError without repeating the text, which holds a password.
+    """
+    try:
+        fields = json.loads(text) if text.lstrip().startswith("{") else _from_uri(text)
+        extra = fields.get("extra") or {}
+        extra = json.loads(extra) if isinstance(extra, str) else extra
+        return endpoint(
+            host=fields.get("host"),
+            port=fields.get("port"),
+            user=fields.get("login"),
+            password=fields.get("password"),
+            extra=extra,
+        )
+    except (ValueError, AttributeError, TypeError):
+        raise ConfigurationError(
+            f"the connection {name} can't be read",
+            remedy="write mysql://user:password@host:3306/ (percent-encode odd characters), or Airflow's JSON form",
+        ) from None
+
+
+def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str, Any]) -> Endpoint:
+    """From the fields of an Airflow connection."""
+    tls = extra.get("ssl") or {}
+    tls = json.loads(tls) if isinstance(tls, str) else tls
+    return Endpoint(
+        host=host or "127.0.0.1",
+        port=int(port or 3306),
+        user=user or "",
+        password=password or "",
+        tls=tuple(sorted((str(key), str(value)) for key, value in tls.items())),
+    )
+
+
+def _from_uri(text: str) -> dict[str, Any]:
+    parts = urlsplit(text)
+    if not parts.scheme or not parts.hostname:
+        raise ValueError("not a URI")
+    query = dict(parse_qsl(parts.query))
+    return {
+        "host": unquote(parts.hostname),
+        "port": parts.port,
+        "login": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "extra": query.get("__extra__") or query,
+    }
+
+
+def from_environment(connection: str) -> Endpoint:
+    """The connection's id as Airflow reads it from the environment: ``AIRFLOW_CONN_{ID}``."""
+    variable = f"AIRFLOW_CONN_{connection.upper()}"
+    text = os.environ.get(variable)
+    if not text:
+        raise ConfigurationError(
+            f"the connection {connection!r} isn't defined: {variable} is not set",
+            remedy=f"export {variable}='mysql://user:password@host:3306/'",
+        )
+    return parse_airflow_connection(text, name=variable)
+
+
+def connect(where: Endpoint, *, read_timeout: int = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:
+    """A control connection: utf8mb4, UTC, autocommit. Raises ConnectionFailed or AccessDenied."""
+    try:
+        return pymysql.connect(
+            host=where.host,
+            port=where.port,
+            user=where.user,
+            password=where.password,
+            charset="utf8mb4",
+            autocommit=True,
+            connect_timeout=CONNECT_TIMEOUT,
+            read_timeout=read_timeout,
+            ssl=where.ssl_context(),
+            init_command="SET time_zone = '+00:00'",
+            **options,
+        )
+    except pymysql.err.MySQLError as error:
+        raise translate(error, where) from None
+
+
+def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
+    """The server's error in our tree."""
+    code = error.args[0] if error.args else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    if code in _DENIED:
+        return AccessDenied(
+            f"{where.user}@{where.address}: {text}",
+            remedy="check the password, and that sql/grants_mysql.sql or sql/grants_mariadb.sql was run for this account",
+        )
+    if code in _LOST:
+        return ConnectionFailed(
+            f"{where.address}: {text}",
+            remedy="check that the server runs and that host and port in the connection are right, then run again",
+        )
+    return SourceError(f"{where.address}: error {code}: {text}", remedy="run binlake doctor")
