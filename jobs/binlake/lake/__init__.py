@@ -1,0 +1,1 @@
+"""The lake: snapshot, staging, merge, metadata and their Spark session."""

@@ -1,0 +1,30 @@
+"""The Spark session of a job."""
+
+from __future__ import annotations
+
+import os
+
+from pyspark.sql import SparkSession
+
+from binlake.errors import UsageError
+from binlake.lake import settings
+
+
+def build(name: str, *, master: str | None = None) -> SparkSession:
+    """A session with the project's settings; under spark-submit its master and launch settings stand.
+
+    Raises UsageError when the jars aren't there.
+    """
+    if not any(settings.JARS.glob("delta-spark*.jar")):
+        raise UsageError(f"no Spark jars in {settings.JARS}", remedy="run make setup")
+    builder: SparkSession.Builder = SparkSession.builder.appName(name)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
+        builder = builder.master(master or os.environ.get("SPARK_MASTER", "local[*]"))
+        for key, value in settings.launch_settings().items():
+            builder = builder.config(key, value)
+    for key, value in settings.session_settings(os.cpu_count() or 2).items():
+        if value:
+            builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.conf.set("spark.sql.shuffle.partitions", str(max(2, session.sparkContext.defaultParallelism)))
+    return session

@@ -1,0 +1,70 @@
+"""All Spark settings, in one place. Imports no pyspark: who submits a job reads them too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+SHARE = Path(sys.prefix) / "share" / "binlake"
+JARS = SHARE / "jars"
+SHARED_ARCHIVE = SHARE / "spark.jsa"
+
+
+def jvm_options() -> str:
+    """Options of the driver's JVM: UTC, and the class-data-sharing archive when set-up made one."""
+    options = ["-Duser.timezone=UTC", "-XX:+UseParallelGC"]
+    if SHARED_ARCHIVE.exists():
+        # Nearly all of a session's start is class loading: the archive halves it.
+        options += [f"-XX:SharedArchiveFile={SHARED_ARCHIVE}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:class+path=off"]
+    return " ".join(options)
+
+
+def launch_settings() -> dict[str, str]:
+    """What must be known before the JVM starts."""
+    return {
+        "spark.driver.extraClassPath": f"{JARS}/*",
+        "spark.executor.extraClassPath": f"{JARS}/*",
+        "spark.driver.extraJavaOptions": jvm_options(),
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.driver.memory": os.environ.get("BINLAKE_DRIVER_MEMORY", "2g"),
+    }
+
+
+def session_settings(cores: int) -> dict[str, str]:
+    """What a session is built with; ``cores`` of the whole application size the shuffles."""
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.pyspark.python": sys.executable,
+        "spark.driver.host": "127.0.0.1" if _is_local() else os.environ.get("SPARK_LOCAL_IP", ""),
+        # Merge runs the tables side by side: a table's small stages mustn't wait for a big one's.
+        "spark.scheduler.mode": "FAIR",
+        # A snapshot's retried partition would open a later view under an old position.
+        "spark.task.maxFailures": "1",
+        "spark.speculation": "false",
+        # Instants and wall-clock times as the server gives them, dates before 1582 too.
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.ansi.enabled": "true",
+        # Names that differ only by case are two columns for nobody: MySQL agrees.
+        "spark.sql.caseSensitive": "false",
+        # Defaults are made for clusters: 200 and 50 make a small merge several times slower.
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        "spark.databricks.delta.snapshotPartitions": str(max(1, cores // 2)),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": str(64 << 20),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.databricks.delta.schema.autoMerge.enabled": "false",
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    }
+
+
+def _is_local() -> bool:
+    return os.environ.get("SPARK_MASTER", "local").startswith("local")
