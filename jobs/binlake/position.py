@@ -95,7 +95,13 @@ class Slice:
         return self.stop - self.start
 
     def to_json(self) -> dict[str, Any]:
-        return {"file": self.file, "start": self.start, "stop": self.stop, "created": self.created, "whole": self.whole}
+        return {
+            "file": self.file,
+            "start": self.start,
+            "stop": self.stop,
+            "created": self.created,
+            "whole": self.whole,
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Slice:

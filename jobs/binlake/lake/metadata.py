@@ -92,6 +92,13 @@ def query(location: str, columns: list[str] | None = None) -> pa.Table:
     return pa.table(builder.execute(f"SELECT {chosen} FROM rows").read_all())
 
 
+def _unwritable(location: str, error: Exception) -> LakeError:
+    return LakeError(
+        f"can't write the metadata table {location}: {error}",
+        remedy="make the lake's folder writable for this account, then run again",
+    )
+
+
 class Metadata:
     """The metadata tables below one folder, ``{lake}/{source}/_binlake``."""
 
@@ -109,14 +116,9 @@ class Metadata:
         except TableNotFoundError:
             pass
         try:
-            if "://" not in location:
-                Path(location).mkdir(parents=True, exist_ok=True)
-            return DeltaTable.create(location, SCHEMAS[name], mode="ignore")
+            return DeltaTable.create(self._new_folder(name), SCHEMAS[name], mode="ignore")
         except (DeltaError, OSError) as error:
-            raise LakeError(
-                f"can't write the metadata table {location}: {error}",
-                remedy="make the lake's folder writable for this account, then run again",
-            ) from error
+            raise _unwritable(location, error) from error
 
     def exists(self) -> bool:
         """Whether anything was ever written here."""
@@ -141,9 +143,27 @@ class Metadata:
         """Put ``rows`` in the place of those that meet ``predicate``, in one commit: repeatable."""
         self._write(name, rows, mode="overwrite", predicate=predicate)
 
-    def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
+    def create_with(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Make the table together with its first rows; of two callers at once one wins, the other changes nothing."""
+        try:
+            write_deltalake(self._new_folder(name), self._rows(name, rows), mode="error")
+        except (DeltaError, OSError) as error:
+            if not DeltaTable.is_deltatable(self._location(name)):
+                raise _unwritable(self._location(name), error) from error
+
+    def _new_folder(self, name: str) -> str:
+        location = self._location(name)
+        if "://" not in location:
+            Path(location).mkdir(parents=True, exist_ok=True)
+        return location
+
+    @staticmethod
+    def _rows(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         schema = SCHEMAS[name]
-        data = pa.Table.from_pylist([{field: row.get(field) for field in schema.names} for row in rows], schema=schema)
+        return pa.Table.from_pylist([{field: row.get(field) for field in schema.names} for row in rows], schema=schema)
+
+    def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
+        data = self._rows(name, rows)
         table = self.table(name)
         try:
             if predicate is not None and not rows:

@@ -16,7 +16,12 @@ def jvm_options() -> str:
     options = ["-Duser.timezone=UTC", "-XX:+UseParallelGC"]
     if SHARED_ARCHIVE.exists():
         # Nearly all of a session's start is class loading: the archive halves it.
-        options += [f"-XX:SharedArchiveFile={SHARED_ARCHIVE}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:class+path=off"]
+        options += [
+            f"-XX:SharedArchiveFile={SHARED_ARCHIVE}",
+            "-Xshare:auto",
+            "-Xlog:cds=off",
+            "-Xlog:class+path=off",
+        ]
     return " ".join(options)
 
 

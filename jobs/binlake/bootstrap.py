@@ -1,0 +1,66 @@
+"""Bootstrap: which tables are snapshotted, and how their lives begin."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from binlake import names
+from binlake.config import PipelineConfig
+from binlake.errors import UsageError
+from binlake.lake import epochs, watermarks
+from binlake.lake.lease import Lease
+from binlake.lake.metadata import Metadata
+from binlake.position import Position
+from binlake.schema.table import TableName
+from binlake.source.catalog import included_tables
+from binlake.source.server import Source
+
+if TYPE_CHECKING:
+    from binlake.lake.snapshot import SnapshotResult
+
+
+def names_to_snapshot(
+    config: PipelineConfig, source: Source, metadata: Metadata, patterns: list[str] | None
+) -> list[TableName]:
+    included = included_tables(source, config)
+    if patterns:
+        chosen = [
+            name for name in included if any(names.matches(pattern, name.database, name.table) for pattern in patterns)
+        ]
+        if not chosen:
+            raise UsageError(
+                f"no included table matches {', '.join(patterns)}",
+                remedy="patterns are database.table; tables must be included in the YAML and exist on the server",
+            )
+        return chosen
+    if not included:
+        raise UsageError(
+            "the server has no included table", remedy="check tables.include in the YAML, and SELECT grants"
+        )
+    following = {life.name for life in watermarks.read_lives(metadata) if life.status == "following"}
+    return [name for name in included if name not in following] or included
+
+
+def begin_lives(
+    held: Lease,
+    metadata: Metadata,
+    source: Source,
+    results: list[SnapshotResult],
+    batch: int,
+) -> None:
+    """New lives stand in metadata, and the log is followed from the earliest position that any table needs."""
+    lives = [epochs.Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
+    watermarks.started(metadata, lives, batch=batch, versions={r.table_id: r.delta_version for r in results})
+    control = held.control()
+    following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
+    lows = [life.low for life in following]
+    here = source.server_identity
+    fresh = all(low.server == here and (control.position is None or _lost(control.position, low)) for low in lows)
+    if lows and fresh:
+        held.update(plan=None, position=json.dumps(min(lows).to_json()))
+
+
+def _lost(position: Position, low: Position) -> bool:
+    """Whether a table whose snapshot is at ``low`` no longer needs the log from ``position`` on."""
+    return position.server != low.server or position.created > low.created or position < low

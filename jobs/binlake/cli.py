@@ -1,0 +1,240 @@
+"""The command line: the same engine without Airflow.
+
+Results go to standard output, progress to standard error. Exit codes: 0 good, 1 a difference or a failed check,
+2 wrong use or configuration, 3 stopped on an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from binlake import config as configuration
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, CheckFailed, UsageError
+from binlake.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from binlake.verify import VerifyReport
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of ``binlake``."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code."""
+    parsed = _parser().parse_args(arguments)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    try:
+        command: Callable[[argparse.Namespace, PipelineConfig], None] = parsed.command
+        command(parsed, configuration.load(parsed.config))
+    except BinlakeError as error:
+        print(f"binlake: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("binlake: interrupted; run again to go on, nothing is lost", file=sys.stderr)
+        return 3
+    except Exception as error:
+        print(f"binlake: unexpected {type(error).__name__}: {_first_line(error)}", file=sys.stderr)
+        print("  → run again; nothing is lost. If it stays, report it with this message", file=sys.stderr)
+        logging.getLogger("binlake").debug("traceback", exc_info=True)
+        return 3
+    return 0
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="binlake", description="MySQL and MariaDB tables mirrored into Delta Lake")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Callable[..., None], help_: str, *, as_json: bool) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help_, description=help_)
+        sub.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
+        if as_json:
+            sub.add_argument("--json", action="store_true", help="print JSON for programs")
+        sub.set_defaults(command=command)
+        return sub
+
+    add("doctor", _doctor, "check server, grants, tables, Spark and lake; change nothing", as_json=True)
+    snapshot = add("snapshot", _snapshot, "copy tables at one binlog position", as_json=True)
+    snapshot.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    snapshot.add_argument(
+        "--lock",
+        choices=("flush", "tables", "none"),
+        default="flush",
+        help="flush: FLUSH TABLES WITH READ LOCK for a moment; tables: LOCK TABLES; none: lock-free",
+    )
+    sync = add("sync", _sync, "bring the lake up to the server's head", as_json=True)
+    sync.add_argument(
+        "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
+    )
+    verify = add("verify", _verify, "compare every value of the lake with the server", as_json=True)
+    verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    add("status", _status, "where each table stands", as_json=True)
+    add("history", _history, "the DDL statements seen", as_json=True)
+    return parser
+
+
+def _session(name: str) -> Callable[[], SparkSession]:
+    @cache
+    def build() -> SparkSession:
+        from binlake.lake import session
+
+        return session.build(f"binlake {name}")
+
+    return build
+
+
+def _endpoint(config: PipelineConfig) -> Any:
+    from binlake.source.connection import from_environment
+
+    return from_environment(config.source.connection)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape("" if value is None else str(value)) for value in row))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def _doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.source.preflight import preflight
+
+    checks = preflight(config, _endpoint(config))
+    if arguments.json:
+        _print_json([{"name": c.name, "ok": c.ok, "found": c.found, "remedy": c.remedy} for c in checks])
+    else:
+        for check in checks:
+            mark = {True: "ok  ", False: "FAIL", "warn": "warn"}[check.ok]
+            print(f"{mark}  {check.name}: {check.found}")
+            if check.ok is not True and check.remedy:
+                print(f"      → {check.remedy}")
+    failed = [check for check in checks if check.ok is False]
+    if failed:
+        raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", remedy="mend the lines marked FAIL above")
+
+
+def _snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    results = pipeline.bootstrap(
+        config, _endpoint(config), _session("snapshot"), Report(), tables=arguments.tables, lock=arguments.lock
+    )
+    if arguments.json:
+        _print_json([result.to_json() for result in results])
+        return
+    rows = [
+        (r.name, f"{r.rows:,}", f"{r.seconds:.1f}", r.low.short, f"{r.lock_ms:,.0f}", r.delta_version) for r in results
+    ]
+    _print_table("Snapshot", ("table", "rows", "seconds", "position", "locked ms", "Delta version"), rows)
+
+
+def parse_until(text: str) -> datetime | None:
+    """``now`` is None; otherwise ISO 8601, UTC unless it names another zone. Raises UsageError."""
+    if text == "now":
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--until {text!r} is not a time", remedy="write now, or a time such as 2026-01-31T13:00:00+00:00"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    until = parse_until(arguments.until)
+    found = pipeline.sync(config, _endpoint(config), _session("sync"), Report(), until=until)
+    if arguments.json:
+        _print_json(found.to_json())
+    else:
+        if found.tables:
+            rows = [
+                (t.table, t.status, f"{t.inserted:,}", f"{t.updated:,}", f"{t.deleted:,}", t.delta_version, t.seconds)
+                for t in found.tables
+            ]
+            columns = ("table", "status", "inserted", "updated", "deleted", "Delta version", "seconds")
+            _print_table(f"Batch {found.batch}", columns, rows)
+        print(found.message)
+        if found.phases:
+            print("seconds: " + ", ".join(f"{name} {seconds}" for name, seconds in found.phases))
+    stopped = [table for table in found.tables if table.status in ("stopped", "missing")]
+    for table in stopped:
+        print(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}", file=sys.stderr)
+
+
+def _verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    found: VerifyReport = pipeline.verify(
+        config, _endpoint(config), _session("verify"), Report(), tables=arguments.tables
+    )
+    if arguments.json:
+        _print_json(found.to_json())
+    else:
+        print(found.to_text())
+    if not found.equal:
+        raise CheckFailed("the lake differs from the server", remedy="snapshot the tables named above again")
+
+
+def _status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.status import read_status
+
+    found = read_status(config)
+    if arguments.json:
+        _print_json(found.to_json())
+        return
+    print(found.headline)
+    rows = [
+        (t["table"], t["status"], t["position"], t["batch"], t["delta_version"], t["reason"] or "")
+        for t in found.tables
+    ]
+    _print_table("Tables", ("table", "status", "position", "batch", "Delta version", "why"), rows)
+
+
+def _history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    rows = sorted(
+        pipeline.metadata_of(config).read("ddl_history"), key=lambda row: (row["batch"], row["file"], row["offset"])
+    )
+    if arguments.json:
+        _print_json(rows)
+        return
+    for row in rows:
+        moment = datetime.fromtimestamp(row["committed_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        print(f"{moment}  {row['file']}:{row['offset']}  {row['database']}.{row['table']}  {row['action']}")
+        print(f"    {row['statement']}")
+        if row["reason"]:
+            print(f"    {row['reason']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""The lease: who works on a source, and the one batch that may be open.
+
+One row in metadata. Every change is a compare and swap on the holder's token; the frozen plan of the open batch
+stands in the same row, so that ownership and plan can't disagree. The lease keeps two workers from doing the same
+work; that a woken zombie does no harm is the business of Delta's transaction ids.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from binlake.errors import LeaseHeld
+from binlake.lake.metadata import Metadata, literal, now_us
+from binlake.position import Position, Range
+
+LIFETIME = 120
+"""Seconds after which a lease that isn't renewed may be taken over."""
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """The frozen plan of a batch and how far it has come.
+
+    state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table.
+    """
+
+    batch: int
+    range: Range
+    state: str = "planned"
+    attempt: str = ""
+    until_us: int | None = None
+    planned_us: int = 0
+    outcome: tuple[dict[str, Any], ...] = ()
+    phases: tuple[tuple[str, float], ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "batch": self.batch,
+                "range": self.range.to_json(),
+                "state": self.state,
+                "attempt": self.attempt,
+                "until_us": self.until_us,
+                "planned_us": self.planned_us,
+                "outcome": list(self.outcome),
+                "phases": list(self.phases),
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> OpenBatch:
+        value = json.loads(text)
+        return cls(
+            value["batch"],
+            Range.from_json(value["range"]),
+            value["state"],
+            value["attempt"],
+            value["until_us"],
+            value["planned_us"],
+            tuple(value["outcome"]),
+            tuple((name, seconds) for name, seconds in value["phases"]),
+        )
+
+    def with_phase(self, name: str, seconds: float) -> OpenBatch:
+        return replace(self, phases=(*self.phases, (name, round(seconds, 2))))
+
+
+@dataclass(frozen=True)
+class Control:
+    """The lease's row: last batch number, the open batch, and the position up to which all is recorded."""
+
+    holder: str | None
+    token: str | None
+    since_us: int
+    expires_us: int
+    batch: int
+    open: OpenBatch | None
+    position: Position | None
+
+
+def read(metadata: Metadata) -> Control:
+    """The row as it stands; an empty one before the first bootstrap."""
+    rows = metadata.read("lease")
+    if not rows:
+        return Control(None, None, 0, 0, 0, None, None)
+    row = rows[0]
+    return Control(
+        holder=row["holder"],
+        token=row["token"],
+        since_us=row["since_us"] or 0,
+        expires_us=row["expires_us"] or 0,
+        batch=row["batch"] or 0,
+        open=OpenBatch.from_json(row["plan"]) if row["plan"] else None,
+        position=Position.from_json(json.loads(row["position"])) if row["position"] else None,
+    )
+
+
+class Lease:
+    """A held lease. ``update`` fails with LeaseHeld when somebody else took it over."""
+
+    def __init__(self, metadata: Metadata, token: str) -> None:
+        self._metadata = metadata
+        self._token = token
+        self._lock = threading.Lock()  # the renewing thread and the worker change one row
+
+    def control(self) -> Control:
+        return read(self._metadata)
+
+    def update(self, **changes: str | int | None) -> None:
+        """Change the row, and extend the lease."""
+        changes["expires_us"] = now_us() + LIFETIME * 1_000_000
+        with self._lock:
+            if not self._metadata.swap("lease", f"token = {literal(self._token)}", changes):
+                raise LeaseHeld(
+                    f"this run lost its lease to {read(self._metadata).holder}",
+                    remedy="nothing to do: the other run carries the batch on",
+                )
+
+    def open(self, plan: OpenBatch) -> None:
+        """Give out a batch number and freeze its plan."""
+        self.update(batch=plan.batch, plan=plan.to_json())
+
+    def advance(self, plan: OpenBatch) -> None:
+        """The open batch has come a step further."""
+        self.update(plan=plan.to_json())
+
+    def close(self, position: Position) -> None:
+        """The open batch is recorded; everything up to ``position`` is in the lake."""
+        self.update(plan=None, position=json.dumps(position.to_json()))
+
+    def release(self) -> None:
+        with self._lock:
+            self._metadata.swap(
+                "lease", f"token = {literal(self._token)}", {"holder": None, "token": None, "expires_us": 0}
+            )
+
+
+def _died(holder: str) -> bool:
+    """Whether the holder was a process of this machine that is gone."""
+    host, _, rest = holder.partition(" ")
+    pid, _, started = rest.removeprefix("pid ").partition(" ")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    return _process_start(int(pid)) != started.removeprefix("started ")
+
+
+def _process_start(pid: int) -> str:
+    """The kernel's start time of a process: pids are used again."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _acquire(metadata: Metadata) -> Lease:
+    token = uuid.uuid4().hex
+    pid = os.getpid()
+    me = f"{socket.gethostname()} pid {pid} started {_process_start(pid)}"
+    if not metadata.read("lease"):
+        metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
+    row = read(metadata)
+    if row.token and row.expires_us > now_us() and row.holder and not _died(row.holder):
+        since = datetime.fromtimestamp(row.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
+    before = f"token = {literal(row.token)}" if row.token else "token IS NULL"
+    changes = {
+        "holder": me,
+        "token": token,
+        "since_us": now_us(),
+        "expires_us": now_us() + LIFETIME * 1_000_000,
+    }
+    if not metadata.swap("lease", before, changes):
+        raise LeaseHeld("another run took this source a moment ago", remedy="wait for it to end, then run again")
+    return Lease(metadata, token)
+
+
+@contextmanager
+def held(metadata: Metadata) -> Iterator[Lease]:
+    """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder."""
+    lease = _acquire(metadata)
+    done = threading.Event()
+
+    def renew() -> None:
+        while not done.wait(LIFETIME / 4):
+            try:
+                lease.update()
+            except LeaseHeld:
+                return
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield lease
+    finally:
+        done.set()
+        thread.join()
+        lease.release()

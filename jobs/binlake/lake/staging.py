@@ -1,0 +1,296 @@
+"""Staging: the mutations of one batch as Parquet, listed in a manifest.
+
+    {root}/_staging/{batch}/{attempt}/{slice}/{number}.parquet
+    {root}/_staging/{batch}/{attempt}/manifest.json
+
+A file holds mutations of one table in one shape between two statements of one slice. Files that the manifest doesn't
+list are never read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from binlake.binlog.border import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    Mutations,
+    Statement,
+    Stopped,
+    XaOutcome,
+    staged_schema,
+)
+from binlake.errors import StagingError
+from binlake.lake import files
+from binlake.position import Slice, file_number
+from binlake.schema.table import Column, TableName
+
+OPEN_FILES = 64
+"""Staged files that a task keeps open at once; the oldest is closed, and a table's next rows get a new file."""
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """One Parquet file of staging. ``ranges``: least and greatest value of each key column, old and new keys alike."""
+
+    path: str
+    name: TableName
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    slice: int
+    statements_before: int
+    inserted: int
+    updated: int
+    deleted: int
+    first: tuple[int, int, int]
+    last: tuple[int, int, int]
+    bytes: int
+    checksum: str
+    ranges: dict[str, tuple[int, int]]
+    xids: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StagedFile:
+        return cls(
+            **{
+                **value,
+                "name": TableName(**value["name"]),
+                "columns": tuple(Column.from_json(column) for column in value["columns"]),
+                "key": tuple(value["key"]),
+                "first": tuple(value["first"]),
+                "last": tuple(value["last"]),
+                "ranges": {column: (low, high) for column, (low, high) in value["ranges"].items()},
+                "xids": tuple(value["xids"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class StagedSlice:
+    """What one slice held for us."""
+
+    slice: int
+    files: tuple[StagedFile, ...]
+    statements: tuple[Statement, ...]
+    stopped: tuple[Stopped, ...]
+    outcomes: tuple[XaOutcome, ...]
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StagedSlice:
+        return cls(
+            value["slice"],
+            tuple(StagedFile.from_json(item) for item in value["files"]),
+            tuple(Statement(**item) for item in value["statements"]),
+            tuple(Stopped(**{**item, "name": TableName(**item["name"])}) for item in value["stopped"]),
+            tuple(XaOutcome(**item) for item in value["outcomes"]),
+        )
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The staging of a batch: its slices in the order of the log."""
+
+    batch: int
+    attempt: str
+    slices: tuple[StagedSlice, ...]
+
+    @property
+    def files(self) -> tuple[StagedFile, ...]:
+        return tuple(file for part in self.slices for file in part.files)
+
+    @property
+    def mutations(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def nothing(self) -> bool:
+        """No mutation, no statement, no stopped table: merge has nothing to do."""
+        return not any(part.files or part.statements or part.stopped for part in self.slices)
+
+    def to_json(self) -> str:
+        value = {
+            "batch": self.batch,
+            "attempt": self.attempt,
+            "slices": [asdict(part) for part in self.slices],
+        }
+        return json.dumps(value, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        value = json.loads(text)
+        return cls(value["batch"], value["attempt"], tuple(StagedSlice.from_json(part) for part in value["slices"]))
+
+
+def write_manifest(folder: str, manifest: Manifest) -> None:
+    files.write_text(f"{folder}/manifest.json", manifest.to_json())
+
+
+def read_manifest(folder: str) -> Manifest:
+    """Raises StagingError when it is missing or isn't a manifest."""
+    try:
+        return Manifest.from_json(files.read_text(f"{folder}/manifest.json"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise StagingError(
+            f"{folder}/manifest.json is damaged", remedy="run again: the batch is staged anew"
+        ) from error
+
+
+def check_file(file: StagedFile) -> None:
+    """Compare a staged file with its manifest; raises StagingError."""
+    size, checksum = files.checksum(file.path)
+    if (size, checksum) != (file.bytes, file.checksum):
+        raise StagingError(
+            f"{file.path} differs from its manifest ({size} bytes, {file.bytes} expected)",
+            remedy="run again: the batch is staged anew",
+        )
+
+
+@dataclass
+class _OpenFile:
+    """A staged file being written, and what its manifest entry will say."""
+
+    path: str
+    mutations: Mutations
+    writer: pq.ParquetWriter
+    sink: Any
+    stack: ExitStack
+    slice: int
+    counts: dict[int, int] = field(default_factory=lambda: {INSERT: 0, UPDATE: 0, DELETE: 0})
+    first: tuple[int, int, int] | None = None
+    last: tuple[int, int, int] = (0, 0, 0)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    xids: set[str] = field(default_factory=set)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.writer.write_batch(batch)
+        for item in pc.value_counts(batch.column("op")).to_pylist():
+            self.counts[item["values"]] += item["counts"]
+        if self.first is None:
+            self.first = _sequence(batch, 0)
+        self.last = _sequence(batch, batch.num_rows - 1)
+        if batch.column("xid").null_count < batch.num_rows:
+            self.xids.update(xid for xid in pc.unique(batch.column("xid")).to_pylist() if xid is not None)
+        for name in self.mutations.key:
+            self._widen(name, batch)
+
+    def _widen(self, name: str, batch: pa.RecordBatch) -> None:
+        """Old and new keys count: a row that leaves a range is deleted there."""
+        for image in ("before", "after"):
+            values = batch.column(image).field(name) if name not in self.unknown else None
+            if values is None or not pa.types.is_integer(values.type):
+                self.unknown.add(name)
+                self.ranges.pop(name, None)
+                return
+            ends = pc.min_max(values.filter(batch.column(image).is_valid())).as_py()
+            if ends["min"] is not None:
+                low, high = self.ranges.get(name, (ends["min"], ends["max"]))
+                self.ranges[name] = (min(low, ends["min"]), max(high, ends["max"]))
+
+    def close(self) -> StagedFile:
+        self.writer.close()
+        self.stack.close()
+        assert self.first is not None
+        return StagedFile(
+            path=self.path,
+            name=self.mutations.name,
+            columns=self.mutations.columns,
+            key=self.mutations.key,
+            slice=self.slice,
+            statements_before=self.mutations.statements_before,
+            inserted=self.counts[INSERT],
+            updated=self.counts[UPDATE],
+            deleted=self.counts[DELETE],
+            first=self.first,
+            last=self.last,
+            bytes=self.sink.size,
+            checksum=self.sink.checksum,
+            ranges=self.ranges,
+            xids=tuple(sorted(self.xids)),
+        )
+
+
+def _sequence(batch: pa.RecordBatch, index: int) -> tuple[int, int, int]:
+    return tuple(batch.column(name)[index].as_py() for name in ("file", "offset", "row"))  # type: ignore[return-value]
+
+
+class SliceWriter:
+    """Writes what one slice's reader yields below ``folder``."""
+
+    def __init__(self, folder: str, number: int, *, keep_text: bool) -> None:
+        self._folder = folder
+        self._number = number
+        self._keep_text = keep_text
+        self._open: dict[Any, _OpenFile] = {}
+        self._closed: list[StagedFile] = []
+        self._made = 0
+
+    def write(self, mutations: Mutations) -> None:
+        key = (mutations.name, mutations.columns, mutations.statements_before)
+        if key not in self._open:
+            if len(self._open) >= OPEN_FILES:
+                self._closed.append(self._open.pop(next(iter(self._open))).close())
+            self._open[key] = self._start(mutations)
+        self._open[key].write(mutations.batch)
+
+    def _start(self, mutations: Mutations) -> _OpenFile:
+        path = f"{self._folder}/{self._made:05d}.parquet"
+        self._made += 1
+        stack = ExitStack()
+        sink = stack.enter_context(files.hashing_sink(path))
+        writer = pq.ParquetWriter(
+            sink,
+            staged_schema(mutations.columns, keep_text=self._keep_text),
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["gtid", "xid"],
+        )
+        return _OpenFile(path, mutations, writer, sink, stack, self._number)
+
+    def end_epoch(self) -> None:
+        """A statement came: what follows goes into files of its own."""
+        self._closed += [file.close() for file in self._open.values()]
+        self._open.clear()
+
+    def finish(self) -> tuple[StagedFile, ...]:
+        self.end_epoch()
+        return tuple(self._closed)
+
+
+Items = Iterable[Mutations | Statement | Stopped | XaOutcome]
+
+
+def stage_slice(items: Items, part: Slice, number: int, folder: str, *, keep_text: bool) -> StagedSlice:
+    """Write one slice's mutations below ``{folder}/{number}``; gives what the manifest says of them."""
+    target = f"{folder}/{number:05d}"
+    files.make_folder(target)
+    writer = SliceWriter(target, number, keep_text=keep_text)
+    statements: list[Statement] = []
+    stopped: list[Stopped] = []
+    outcomes: list[XaOutcome] = []
+    sort: dict[type, Callable[[Any], None]] = {
+        Mutations: writer.write,
+        Stopped: stopped.append,
+        XaOutcome: outcomes.append,
+    }
+    for item in items:
+        if isinstance(item, Statement):
+            writer.end_epoch()
+            statements.append(item)
+        else:
+            sort[type(item)](item)
+    assert all(file_number(statement.file) == file_number(part.file) for statement in statements)
+    return StagedSlice(number, writer.finish(), tuple(statements), tuple(stopped), tuple(outcomes))

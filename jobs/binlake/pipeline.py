@@ -1,0 +1,294 @@
+"""The whole program, top to bottom.
+
+**bootstrap** each included table through a consistent snapshot with its binlog position → **plan** a binlog range,
+**stage** its mutations as Parquet, **merge** them into Delta, **record** the run → **verify**.
+
+Each step takes the state from metadata and leaves it there, so each can be a process of its own, can be killed at
+any moment and run again. The state of a batch goes planned → staged → merged → recorded; a batch that was begun is
+finished under its own frozen range before another is planned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from binlake.binlog.transport import ServerTransport
+from binlake.config import PipelineConfig
+from binlake.errors import StagingError, UsageError
+from binlake.lake import epochs, lease, watermarks
+from binlake.lake.apply import TableOutcome, apply_batch
+from binlake.lake.lease import Lease, OpenBatch
+from binlake.lake.metadata import Metadata, now_us
+from binlake.lake.staging import Manifest, read_manifest
+from binlake.plan import next_range
+from binlake.position import Position
+from binlake.record import (
+    RunReport,
+    last_run,
+    note_batch,
+    note_schemas,
+    nothing_new,
+    outcome_rows,
+    record_batch,
+)
+from binlake.report import Report
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from binlake.lake.snapshot import LockMode, SnapshotResult
+
+SessionFactory = Callable[[], "SparkSession"]
+"""Gives the Spark session; called only when there is work for one."""
+
+
+def _no_fault(point: str) -> None:
+    """Tests replace it to kill or raise at a named point."""
+
+
+fault: Callable[[str], None] = _no_fault
+
+
+@dataclass(frozen=True)
+class PlanOutcome:
+    """empty: nothing new up to ``position``. unfinished: an older batch must be carried through first."""
+
+    batch: int | None
+    empty: bool
+    position: str
+    message: str
+    unfinished: bool = False
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """How a step of a batch ended."""
+
+    batch: int | None
+    mutations: int
+    message: str
+
+
+def metadata_of(config: PipelineConfig) -> Metadata:
+    return Metadata(config.metadata_path("").rstrip("/"))
+
+
+def sync(
+    config: PipelineConfig,
+    endpoint: Endpoint,
+    session: SessionFactory,
+    report: Report,
+    *,
+    until: datetime | None = None,
+    stop_at: Position | None = None,
+) -> RunReport:
+    """Carry the lake to the server's head, to the last commit before ``until``, or to ``stop_at``."""
+    with lease.held(metadata_of(config)) as held:
+        while True:
+            planned = _plan(held, config, endpoint, until, stop_at)
+            report.say(planned.message)
+            if planned.empty:
+                return nothing_new(planned.batch, planned.position, planned.message)
+            _stage(held, config, endpoint, session, report)
+            _merge(held, config, session, report)
+            recorded = _record(held, config)
+            if not planned.unfinished:
+                return recorded
+
+
+def plan(
+    config: PipelineConfig, endpoint: Endpoint, until: datetime | None = None, stop_at: Position | None = None
+) -> PlanOutcome:
+    """Freeze the next range, or find the open batch. Needs no Spark."""
+    with lease.held(metadata_of(config)) as held:
+        return _plan(held, config, endpoint, until, stop_at)
+
+
+def stage(config: PipelineConfig, endpoint: Endpoint, session: SessionFactory, report: Report) -> StepOutcome:
+    """Stage the open batch; nothing happens when it is staged already."""
+    with lease.held(metadata_of(config)) as held:
+        return _stage(held, config, endpoint, session, report)
+
+
+def merge(config: PipelineConfig, session: SessionFactory, report: Report) -> StepOutcome:
+    """Merge the open batch; nothing happens when it is merged already."""
+    with lease.held(metadata_of(config)) as held:
+        return _merge(held, config, session, report)
+
+
+def record(config: PipelineConfig) -> RunReport:
+    """Record the merged batch; without an open one, say what was proved last."""
+    with lease.held(metadata_of(config)) as held:
+        if held.control().open is None:
+            control = held.control()
+            return last_run(config, control.position, control.batch)
+        return _record(held, config)
+
+
+def nothing_staged(config: PipelineConfig) -> bool:
+    """Whether the open batch needs no Spark to merge."""
+    control = lease.read(metadata_of(config))
+    if control.open is None or control.open.state == "merged":
+        return True
+    return control.open.state == "staged" and _manifest(config, control.open).nothing
+
+
+def bootstrap(
+    config: PipelineConfig,
+    endpoint: Endpoint,
+    session: SessionFactory,
+    report: Report,
+    *,
+    tables: list[str] | None = None,
+    lock: LockMode = "flush",
+) -> list[SnapshotResult]:
+    """Snapshot the tables that patterns name; without patterns those that have no snapshot yet, else all.
+
+    The other tables keep their watermarks.
+    """
+    from binlake.lake.snapshot import snapshot
+
+    metadata = metadata_of(config)
+    with lease.held(metadata) as held, Source.open(endpoint) as source:
+        names = names_to_snapshot(config, source, metadata, tables)
+        report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
+        batch = held.control().batch
+        results = snapshot(
+            session(),
+            config,
+            endpoint,
+            source,
+            names,
+            metadata=metadata,
+            lock=lock,
+            report=report,
+            batch=batch,
+        )
+        begin_lives(held, metadata, source, results, batch)
+    return results
+
+
+def _transport(config: PipelineConfig, endpoint: Endpoint, source: Source) -> ServerTransport:
+    return ServerTransport(endpoint, config.source.server_id, source.flavour)
+
+
+def _plan(
+    held: Lease, config: PipelineConfig, endpoint: Endpoint, until: datetime | None, stop_at: Position | None
+) -> PlanOutcome:
+    control = held.control()
+    if control.open is not None:
+        found = control.open
+        message = f"batch {found.batch} was begun before ({found.state}): it is finished first, up to {found.range.stop.short}"
+        return PlanOutcome(found.batch, False, str(found.range.stop), message, unfinished=True)
+    if control.position is None:
+        raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+    began = time.monotonic()
+    with Source.open(endpoint) as source:
+        found_range = next_range(source, _transport(config, endpoint, source), control.position, until, stop_at)
+    where = found_range.stop.short
+    if found_range.empty:
+        message = f"nothing new: proved up to {where}, the stop of batch {control.batch}"
+        return PlanOutcome(control.batch, True, str(found_range.stop), message)
+    planned = OpenBatch(
+        control.batch + 1,
+        found_range,
+        until_us=int(until.timestamp() * 1e6) if until else None,
+        planned_us=now_us(),
+    ).with_phase("plan", time.monotonic() - began)
+    held.open(planned)
+    note_batch(metadata_of(config), planned)
+    fault("planned")
+    message = (
+        f"batch {planned.batch}: {found_range.start.short} → {where}, {len(found_range.slices)} slices, "
+        f"{found_range.size / 1e6:,.1f} MB of log"
+    )
+    return PlanOutcome(planned.batch, False, str(found_range.stop), message)
+
+
+def _manifest(config: PipelineConfig, plan: OpenBatch) -> Manifest:
+    return read_manifest(config.staging_path(str(plan.batch), plan.attempt))
+
+
+def _stage(
+    held: Lease, config: PipelineConfig, endpoint: Endpoint, session: SessionFactory, report: Report
+) -> StepOutcome:
+    from binlake.stage import stage_batch
+
+    planned = held.control().open
+    if planned is None or planned.state != "planned":
+        return StepOutcome(planned.batch if planned else None, 0, "nothing to stage: the batch is staged already")
+    began = time.monotonic()
+    with Source.open(endpoint) as source:
+        transport = _transport(config, endpoint, source)
+        from binlake.plan import check_position
+
+        check_position(source, transport, planned.range.start)
+        flavour = source.flavour
+    manifest = stage_batch(session(), config, endpoint, flavour, planned, report)
+    fault("manifest written")
+    staged = replace(planned, state="staged", attempt=manifest.attempt).with_phase("stage", time.monotonic() - began)
+    held.advance(staged)
+    note_batch(metadata_of(config), staged)
+    message = f"batch {staged.batch}: {manifest.mutations:,} mutations staged in {len(manifest.files)} files"
+    report.say(message)
+    return StepOutcome(staged.batch, manifest.mutations, message)
+
+
+def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report: Report) -> StepOutcome:
+    staged = held.control().open
+    if staged is None or staged.state != "staged":
+        return StepOutcome(staged.batch if staged else None, 0, "nothing to merge: the batch is merged already")
+    began = time.monotonic()
+    metadata = metadata_of(config)
+    try:
+        manifest = _manifest(config, staged)
+        steps = _split(config, staged, manifest, watermarks.read_lives(metadata))
+        outcomes = _apply(config, session, staged, steps)
+    except StagingError:
+        held.advance(replace(staged, state="planned", attempt=""))
+        raise
+    note_schemas(metadata, staged, steps)
+    merged = replace(staged, state="merged", outcome=outcome_rows(steps, outcomes))
+    held.advance(merged.with_phase("merge", time.monotonic() - began))
+    note_batch(metadata_of(config), merged)
+    fault("merged")
+    message = f"batch {merged.batch}: {sum(1 for outcome in outcomes if outcome.changed)} tables merged"
+    report.say(message)
+    return StepOutcome(merged.batch, manifest.mutations, message)
+
+
+def _split(config: PipelineConfig, plan: OpenBatch, manifest: Manifest, lives: list[epochs.Life]) -> epochs.BatchSteps:
+    stop = plan.range.stop
+    return epochs.split(
+        manifest,
+        source=config.source.name,
+        flavour="mariadb" if stop.server.startswith("mariadb-") else "mysql",
+        included=config.included,
+        lives=lives,
+        created=[part.created for part in plan.range.slices],
+        stop=stop,
+    )
+
+
+def _apply(
+    config: PipelineConfig, session: SessionFactory, plan: OpenBatch, steps: epochs.BatchSteps
+) -> list[TableOutcome]:
+    if not any(table.steps for table in steps.tables):
+        return []
+    return apply_batch(session(), config, plan.batch, plan.range.stop.short, steps, fault)
+
+
+def _record(held: Lease, config: PipelineConfig) -> RunReport:
+    merged = held.control().open
+    if merged is None or merged.state != "merged":
+        raise UsageError("the open batch isn't merged yet", remedy="run merge first")
+    report = record_batch(held, metadata_of(config), merged)
+    fault("recorded")
+    files.remove_folder(config.staging_path(str(merged.batch)))
+    return report

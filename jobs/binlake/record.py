@@ -1,0 +1,218 @@
+"""Record: what a run did, written where the command line, Airflow and the next run read it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from binlake.config import PipelineConfig
+from binlake.lake import watermarks
+from binlake.lake.apply import TableOutcome
+from binlake.lake.epochs import AddColumnsStep, BatchSteps, CreateStep, Life
+from binlake.lake.lease import Lease, OpenBatch
+from binlake.lake.metadata import Metadata, now_us
+from binlake.position import Position
+from binlake.schema.table import TableName, TableSchema
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """What a run did to one table: counts of the log's mutations, and where the table stands now."""
+
+    table: str
+    status: str
+    inserted: int
+    updated: int
+    deleted: int
+    delta_version: int | None
+    position: str
+    seconds: float
+    reason: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One run. ``tables`` names those that changed or don't follow; seconds per phase in ``phases``."""
+
+    batch: int | None
+    position: str
+    message: str
+    mutations: int
+    bytes: int
+    tables: tuple[TableRun, ...]
+    phases: tuple[tuple[str, float], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "phases": dict(self.phases)}
+
+
+def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None) -> None:
+    """The batch's row, for people: the lease's row is what decides."""
+    metadata.replace(
+        "batches",
+        f"batch = {plan.batch}",
+        [
+            {
+                "batch": plan.batch,
+                "state": state or plan.state,
+                "start": str(plan.range.start),
+                "stop": str(plan.range.stop),
+                "gtid_set": plan.range.stop.gtid_set,
+                "range": json.dumps(plan.range.to_json()),
+                "until_us": plan.until_us,
+                "attempt": plan.attempt,
+                "planned_us": plan.planned_us,
+                "updated_us": now_us(),
+                "bytes": plan.range.size,
+            }
+        ],
+    )
+
+
+def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None:
+    """DDL history and the shapes that came of it; repeatable."""
+    metadata.replace("ddl_history", f"batch = {plan.batch}", list(steps.history))
+    changed = [
+        watermarks.schema_row(table.life, batch=plan.batch, where=plan.range.stop, why="followed")
+        for table in steps.tables
+        if any(isinstance(step, CreateStep | AddColumnsStep) for step in table.steps)
+    ]
+    metadata.replace("schemas", f"batch = {plan.batch} AND why = 'followed'", changed)
+
+
+def outcome_rows(steps: epochs.BatchSteps, outcomes: list[TableOutcome]) -> tuple[dict[str, Any], ...]:
+    """Per life what record will write; JSON, because it waits in the open batch."""
+    by_life = {outcome.life.id: outcome for outcome in outcomes}
+    rows: list[dict[str, Any]] = []
+    for table in steps.tables:
+        outcome = by_life.get(table.life.id)
+        life = outcome.life if outcome else table.life
+        rows.append(
+            {
+                "id": life.id,
+                "database": life.name.database,
+                "table": life.name.table,
+                "low": life.low.to_json(),
+                "high": life.high.to_json(),
+                "schema": life.schema.to_json(),
+                "status": life.status,
+                "reason": life.reason,
+                "remedy": life.remedy,
+                "inserted": outcome.inserted if outcome else 0,
+                "updated": outcome.updated if outcome else 0,
+                "deleted": outcome.deleted if outcome else 0,
+                "delta_version": outcome.delta_version if outcome else None,
+                "seconds": outcome.seconds if outcome else 0.0,
+                "changed": outcome is not None,
+            }
+        )
+    rows += [{"missing": True, "database": name.database, "table": name.table} for name in steps.missing]
+    return tuple(rows)
+
+
+def _life(row: dict[str, Any]) -> Life:
+    return Life(
+        row["id"],
+        TableName(row["database"], row["table"]),
+        TableSchema.from_json(row["schema"]),
+        Position.from_json(row["low"]),
+        Position.from_json(row["high"]),
+        row["status"],
+        row["reason"],
+        row["remedy"],
+    )
+
+
+def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
+    """Watermarks, run and position of a merged batch; the lease's row last, so that a kill repeats all of it."""
+    stop = plan.range.stop
+    _advance_watermarks(metadata, plan)
+    report = RunReport(
+        plan.batch,
+        str(stop),
+        f"batch {plan.batch} recorded: every table that isn't stopped stands at {stop.short}",
+        sum(row["inserted"] + row["updated"] + row["deleted"] for row in plan.outcome if not row.get("missing")),
+        plan.range.size,
+        _tables(plan),
+        plan.phases,
+    )
+    metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan)])
+    note_batch(metadata, plan, state="recorded")
+    held.close(stop)
+    return report
+
+
+def _advance_watermarks(metadata: Metadata, plan: OpenBatch) -> None:
+    """Following tables reach the batch's stop; a table that is ahead of it, or stopped, keeps its own position."""
+    stop = plan.range.stop
+    before = {row["table_id"]: row for row in metadata.read("watermarks")}
+    rows: dict[str, dict[str, Any]] = {}
+    for outcome in plan.outcome:
+        if outcome.get("missing"):
+            name = TableName(outcome["database"], outcome["table"])
+            rows[watermarks.missing_id(name)] = watermarks.missing_row(name, batch=plan.batch, position=stop)
+            continue
+        life = _life(outcome)
+        old = before.get(life.id)
+        if old and not outcome["changed"] and life.status == old["status"] != "following":
+            rows[life.id] = old
+            continue
+        position = max(stop, life.low)
+        version = outcome["delta_version"]
+        if version is None and old:
+            version = old["delta_version"]
+        rows[life.id] = watermarks.watermark_row(life, batch=plan.batch, position=position, delta_version=version)
+    untouched = [row for key, row in before.items() if key not in rows]
+    metadata.replace("watermarks", "true", untouched + list(rows.values()))
+
+
+def _tables(plan: OpenBatch) -> tuple[TableRun, ...]:
+    runs: list[TableRun] = []
+    for row in plan.outcome:
+        name = TableName(row["database"], row["table"])
+        if row.get("missing"):
+            reason = "included, but never snapshotted"
+            remedy = f"binlake snapshot --config FILE --tables '{name}'"
+            runs.append(TableRun(str(name), "missing", 0, 0, 0, None, "", 0.0, reason, remedy))
+        elif row["changed"] or row["status"] == "stopped":
+            counts = (row["inserted"], row["updated"], row["deleted"])
+            position = plan.range.stop.short if row["status"] == "following" else ""
+            runs.append(
+                TableRun(
+                    str(name), row["status"], *counts, row["delta_version"], position, row["seconds"],
+                    row["reason"], row["remedy"],
+                )
+            )  # fmt: skip
+    return tuple(runs)
+
+
+def _run_row(report: RunReport, plan: OpenBatch) -> dict[str, Any]:
+    return {
+        "run": uuid.uuid4().hex,
+        "kind": "sync",
+        "batch": plan.batch,
+        "started_us": plan.planned_us,
+        "ended_us": now_us(),
+        "outcome": "recorded",
+        "position": report.position,
+        "tables": json.dumps([asdict(table) for table in report.tables], ensure_ascii=False),
+        "phases": json.dumps(dict(report.phases)),
+        "bytes": report.bytes,
+        "mutations": report.mutations,
+        "message": report.message,
+    }
+
+
+def nothing_new(batch: int | None, position: str, message: str) -> RunReport:
+    """The report of a run that found nothing and proved it."""
+    return RunReport(batch, position, message, 0, 0, (), ())
+
+
+def last_run(config: PipelineConfig, position: Position | None, batch: int) -> RunReport:
+    """What was proved last, for a record that finds no open batch."""
+    where = position.short if position else "nowhere"
+    message = f"nothing to record: batch {batch} of {config.source.name} is recorded, up to {where}"
+    return nothing_new(batch, str(position or ""), message)
