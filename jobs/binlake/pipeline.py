@@ -17,24 +17,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from binlake.binlog.transport import ServerTransport
+from binlake.bootstrap import begin_lives, names_to_snapshot
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, UsageError
-from binlake.lake import epochs, lease, watermarks
+from binlake.lake import epochs, files, lease, watermarks
 from binlake.lake.apply import TableOutcome, apply_batch
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
 from binlake.lake.staging import Manifest, read_manifest
-from binlake.plan import next_range
+from binlake.plan import check_position, next_range
 from binlake.position import Position
-from binlake.record import (
-    RunReport,
-    last_run,
-    note_batch,
-    note_schemas,
-    nothing_new,
-    outcome_rows,
-    record_batch,
-)
+from binlake.record import RunReport, last_run, note_batch, note_schemas, nothing_new, outcome_rows, record_batch
 from binlake.report import Report
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
@@ -43,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlake.lake.snapshot import LockMode, SnapshotResult
+    from binlake.verify import VerifyReport
 
 SessionFactory = Callable[[], "SparkSession"]
 """Gives the Spark session; called only when there is work for one."""
@@ -76,7 +70,34 @@ class StepOutcome:
 
 
 def metadata_of(config: PipelineConfig) -> Metadata:
-    return Metadata(config.metadata_path("").rstrip("/"))
+    return Metadata(f"{config.root}/_binlake")
+
+
+def bootstrap(
+    config: PipelineConfig,
+    endpoint: Endpoint,
+    session: SessionFactory,
+    report: Report,
+    *,
+    tables: list[str] | None = None,
+    lock: LockMode = "flush",
+) -> list[SnapshotResult]:
+    """Snapshot the tables that patterns name; without patterns those that aren't followed yet, else all.
+
+    The other tables keep their watermarks.
+    """
+    from binlake.lake.snapshot import snapshot
+
+    metadata = metadata_of(config)
+    with lease.held(metadata) as held, Source.open(endpoint) as source:
+        names = names_to_snapshot(config, source, metadata, tables)
+        report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
+        batch = held.control().batch
+        results = snapshot(
+            session(), config, endpoint, source, names, metadata=metadata, lock=lock, report=report, batch=batch
+        )
+        begin_lives(held, metadata, source, results, batch)
+    return results
 
 
 def sync(
@@ -122,56 +143,38 @@ def merge(config: PipelineConfig, session: SessionFactory, report: Report) -> St
         return _merge(held, config, session, report)
 
 
+def nothing_staged(config: PipelineConfig) -> bool:
+    """Whether the open batch needs no Spark to merge."""
+    opened = lease.read(metadata_of(config)).open
+    if opened is None or opened.state == "merged":
+        return True
+    return opened.state == "staged" and _manifest(config, opened).nothing
+
+
 def record(config: PipelineConfig) -> RunReport:
     """Record the merged batch; without an open one, say what was proved last."""
     with lease.held(metadata_of(config)) as held:
-        if held.control().open is None:
-            control = held.control()
+        control = held.control()
+        if control.open is None:
             return last_run(config, control.position, control.batch)
         return _record(held, config)
 
 
-def nothing_staged(config: PipelineConfig) -> bool:
-    """Whether the open batch needs no Spark to merge."""
-    control = lease.read(metadata_of(config))
-    if control.open is None or control.open.state == "merged":
-        return True
-    return control.open.state == "staged" and _manifest(config, control.open).nothing
-
-
-def bootstrap(
+def verify(
     config: PipelineConfig,
     endpoint: Endpoint,
     session: SessionFactory,
     report: Report,
     *,
     tables: list[str] | None = None,
-    lock: LockMode = "flush",
-) -> list[SnapshotResult]:
-    """Snapshot the tables that patterns name; without patterns those that have no snapshot yet, else all.
+) -> VerifyReport:
+    """Compare every value: a consistent read of the server, the lake brought to its position, chunk by chunk."""
+    from binlake.verify import verify as compare
 
-    The other tables keep their watermarks.
-    """
-    from binlake.lake.snapshot import snapshot
+    def catch_up(position: Position) -> None:
+        sync(config, endpoint, session, report, stop_at=position)
 
-    metadata = metadata_of(config)
-    with lease.held(metadata) as held, Source.open(endpoint) as source:
-        names = names_to_snapshot(config, source, metadata, tables)
-        report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
-        batch = held.control().batch
-        results = snapshot(
-            session(),
-            config,
-            endpoint,
-            source,
-            names,
-            metadata=metadata,
-            lock=lock,
-            report=report,
-            batch=batch,
-        )
-        begin_lives(held, metadata, source, results, batch)
-    return results
+    return compare(config, endpoint, session(), metadata_of(config), catch_up, tables=tables, report=report)
 
 
 def _transport(config: PipelineConfig, endpoint: Endpoint, source: Source) -> ServerTransport:
@@ -183,36 +186,29 @@ def _plan(
 ) -> PlanOutcome:
     control = held.control()
     if control.open is not None:
-        found = control.open
-        message = f"batch {found.batch} was begun before ({found.state}): it is finished first, up to {found.range.stop.short}"
-        return PlanOutcome(found.batch, False, str(found.range.stop), message, unfinished=True)
+        begun = control.open
+        stop = begun.range.stop
+        message = f"batch {begun.batch} was begun before ({begun.state}): it is finished first, up to {stop.short}"
+        return PlanOutcome(begun.batch, False, str(stop), message, unfinished=True)
     if control.position is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
     began = time.monotonic()
     with Source.open(endpoint) as source:
-        found_range = next_range(source, _transport(config, endpoint, source), control.position, until, stop_at)
-    where = found_range.stop.short
-    if found_range.empty:
-        message = f"nothing new: proved up to {where}, the stop of batch {control.batch}"
-        return PlanOutcome(control.batch, True, str(found_range.stop), message)
+        found = next_range(source, _transport(config, endpoint, source), control.position, until, stop_at)
+    if found.empty:
+        message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
+        return PlanOutcome(control.batch, True, str(found.stop), message)
     planned = OpenBatch(
-        control.batch + 1,
-        found_range,
-        until_us=int(until.timestamp() * 1e6) if until else None,
-        planned_us=now_us(),
+        control.batch + 1, found, until_us=int(until.timestamp() * 1e6) if until else None, planned_us=now_us()
     ).with_phase("plan", time.monotonic() - began)
     held.open(planned)
     note_batch(metadata_of(config), planned)
     fault("planned")
     message = (
-        f"batch {planned.batch}: {found_range.start.short} → {where}, {len(found_range.slices)} slices, "
-        f"{found_range.size / 1e6:,.1f} MB of log"
+        f"batch {planned.batch}: {found.start.short} → {found.stop.short}, {len(found.slices)} slices, "
+        f"{found.size / 1e6:,.1f} MB of log"
     )
-    return PlanOutcome(planned.batch, False, str(found_range.stop), message)
-
-
-def _manifest(config: PipelineConfig, plan: OpenBatch) -> Manifest:
-    return read_manifest(config.staging_path(str(plan.batch), plan.attempt))
+    return PlanOutcome(planned.batch, False, str(found.stop), message)
 
 
 def _stage(
@@ -225,10 +221,7 @@ def _stage(
         return StepOutcome(planned.batch if planned else None, 0, "nothing to stage: the batch is staged already")
     began = time.monotonic()
     with Source.open(endpoint) as source:
-        transport = _transport(config, endpoint, source)
-        from binlake.plan import check_position
-
-        check_position(source, transport, planned.range.start)
+        check_position(source, _transport(config, endpoint, source), planned.range.start)
         flavour = source.flavour
     manifest = stage_batch(session(), config, endpoint, flavour, planned, report)
     fault("manifest written")
@@ -255,33 +248,38 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
         raise
     note_schemas(metadata, staged, steps)
     merged = replace(staged, state="merged", outcome=outcome_rows(steps, outcomes))
-    held.advance(merged.with_phase("merge", time.monotonic() - began))
-    note_batch(metadata_of(config), merged)
+    merged = merged.with_phase("merge", time.monotonic() - began)
+    held.advance(merged)
+    note_batch(metadata, merged)
     fault("merged")
     message = f"batch {merged.batch}: {sum(1 for outcome in outcomes if outcome.changed)} tables merged"
     report.say(message)
     return StepOutcome(merged.batch, manifest.mutations, message)
 
 
-def _split(config: PipelineConfig, plan: OpenBatch, manifest: Manifest, lives: list[epochs.Life]) -> epochs.BatchSteps:
-    stop = plan.range.stop
+def _manifest(config: PipelineConfig, batch: OpenBatch) -> Manifest:
+    return read_manifest(config.staging_path(str(batch.batch), batch.attempt))
+
+
+def _split(config: PipelineConfig, batch: OpenBatch, manifest: Manifest, lives: list[epochs.Life]) -> epochs.BatchSteps:
+    stop = batch.range.stop
     return epochs.split(
         manifest,
         source=config.source.name,
         flavour="mariadb" if stop.server.startswith("mariadb-") else "mysql",
         included=config.included,
         lives=lives,
-        created=[part.created for part in plan.range.slices],
+        created=[part.created for part in batch.range.slices],
         stop=stop,
     )
 
 
 def _apply(
-    config: PipelineConfig, session: SessionFactory, plan: OpenBatch, steps: epochs.BatchSteps
+    config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: epochs.BatchSteps
 ) -> list[TableOutcome]:
     if not any(table.steps for table in steps.tables):
         return []
-    return apply_batch(session(), config, plan.batch, plan.range.stop.short, steps, fault)
+    return apply_batch(session(), config, batch.batch, batch.range.stop.short, steps, fault)
 
 
 def _record(held: Lease, config: PipelineConfig) -> RunReport:
