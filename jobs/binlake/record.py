@@ -83,7 +83,7 @@ def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None
     metadata.replace("schemas", f"batch = {plan.batch} AND why = 'followed'", changed)
 
 
-def outcome_rows(steps: epochs.BatchSteps, outcomes: list[TableOutcome]) -> tuple[dict[str, Any], ...]:
+def outcome_rows(steps: BatchSteps, outcomes: list[TableOutcome]) -> tuple[dict[str, Any], ...]:
     """Per life what record will write; JSON, because it waits in the open batch."""
     by_life = {outcome.life.id: outcome for outcome in outcomes}
     rows: list[dict[str, Any]] = []
