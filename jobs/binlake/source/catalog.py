@@ -1,0 +1,267 @@
+"""The server's catalog: which tables there are, and their shapes, read from information_schema.
+
+The shapes have the same normal form as those that DDL statements make (``binlake.schema``): lengths only where they
+mean something, defaults as MySQL's information_schema shows them, geometry types by the server's own names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from binlake.config import PipelineConfig
+from binlake.errors import SchemaMismatch
+from binlake.names import mysql_quote
+from binlake.schema.table import Column, KeyKind, TableName, TableSchema
+from binlake.source.server import Source
+
+BASE_TABLE = "BASE TABLE"
+SYSTEM_VERSIONED = "SYSTEM VERSIONED"
+
+_WITH_LENGTH = frozenset({"char", "varchar", "binary", "varbinary"})
+_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_WITH_CHARSET = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+_WITH_FRACTION = frozenset({"time", "datetime", "timestamp"})
+_MEMBERS_AT_ONCE = 200
+"""Names in one IN list."""
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """One table of the server.
+
+    kind: information_schema's TABLE_TYPE (``BASE TABLE``, ``VIEW``, ``SEQUENCE``, ``SYSTEM VERSIONED``).
+    rows, size: the server's estimates; size in bytes.
+    compressed: columns that MariaDB stores compressed (``TEXT COMPRESSED``), which travel as a type of their own.
+    """
+
+    name: TableName
+    kind: str
+    engine: str
+    rows: int
+    size: int
+    schema: TableSchema
+    compressed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A name in the catalog, before its columns are read."""
+
+    name: TableName
+    kind: str
+    engine: str
+    rows: int
+    size: int
+
+
+def list_tables(source: Source) -> list[Listed]:
+    """Every table and view the account may see, by name; columns aren't read."""
+    rows = source.query(
+        "SELECT table_schema AS d, table_name AS t, table_type AS kind, engine AS engine,"
+        " COALESCE(table_rows, 0) AS n, COALESCE(data_length, 0) AS size FROM information_schema.tables"
+        " WHERE table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')"
+    )
+    found = [
+        Listed(TableName(row["d"], row["t"]), row["kind"], row["engine"] or "", int(row["n"]), int(row["size"]))
+        for row in rows
+    ]
+    return sorted(found, key=lambda listed: listed.name)
+
+
+def included_tables(source: Source, config: PipelineConfig) -> list[TableName]:
+    """Base tables the pipeline includes and the account may see, by name."""
+    return [listed.name for listed in list_tables(source) if listed.kind == BASE_TABLE and config.included(listed.name)]
+
+
+def read_schema(source: Source, name: TableName) -> TableSchema:
+    """The shape of one table; raises SchemaMismatch when it isn't there (or not visible to the account)."""
+    try:
+        return read_tables(source, [name])[name].schema
+    except KeyError:
+        raise SchemaMismatch(
+            f"the server has no table {name} that this account may see",
+            remedy=f"check its name and GRANT SELECT ON {mysql_quote(name.database)}.* to the account",
+        ) from None
+
+
+def read_tables(source: Source, names: Collection[TableName]) -> dict[TableName, SourceTable]:
+    """Shape, engine and kind of the tables given; those that aren't there are missing from the answer."""
+    wanted = set(names)
+    listed = {found.name: found for found in list_tables(source) if found.name in wanted}
+    columns, compressed = _columns(source, wanted)
+    keys = _unique_keys(source, wanted)
+    tables: dict[TableName, SourceTable] = {}
+    for name, found in listed.items():
+        key, kind = _key(source, name, columns[name], keys[name])
+        tables[name] = SourceTable(
+            name=name,
+            kind=found.kind,
+            engine=found.engine,
+            rows=found.rows,
+            size=found.size,
+            schema=TableSchema(tuple(columns[name]), key, kind),
+            compressed=tuple(compressed[name]),
+        )
+    return tables
+
+
+def _by_database(names: Iterable[TableName]) -> Iterator[tuple[str, list[str]]]:
+    """Names in portions that fit one statement."""
+    tables: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        tables[name.database].append(name.table)
+    for database, members in tables.items():
+        for start in range(0, len(members), _MEMBERS_AT_ONCE):
+            yield database, members[start : start + _MEMBERS_AT_ONCE]
+
+
+def _select(source: Source, what: str, where: str, order: str, names: Iterable[TableName]) -> Iterator[dict[str, Any]]:
+    """Rows with ``d`` and ``t``, the table they belong to; information_schema compares without regard to case."""
+    wanted = set(names)
+    for database, members in _by_database(wanted):
+        marks = ", ".join(["%s"] * len(members))
+        rows = source.query(
+            f"SELECT table_schema AS d, table_name AS t, {what} FROM information_schema.{where}"
+            f" table_schema = %s AND table_name IN ({marks}) ORDER BY {order}",
+            [database, *members],
+        )
+        yield from (row for row in rows if TableName(row["d"], row["t"]) in wanted)
+
+
+def _columns(source: Source, names: set[TableName]) -> tuple[dict[TableName, list[Column]], dict[TableName, list[str]]]:
+    columns: dict[TableName, list[Column]] = defaultdict(list)
+    compressed: dict[TableName, list[str]] = defaultdict(list)
+    found = _select(
+        source,
+        "column_name AS name, data_type AS type, column_type AS declared, column_default AS value, extra AS extra,"
+        " is_nullable AS nullable, character_set_name AS charset, character_maximum_length AS length,"
+        " numeric_precision AS digits, numeric_scale AS scale, datetime_precision AS fraction",
+        "columns WHERE",
+        "table_schema, table_name, ordinal_position",
+        names,
+    )
+    for row in found:
+        name = TableName(row["d"], row["t"])
+        columns[name].append(_column(row, mariadb=source.is_mariadb))
+        if " COMPRESSED" in row["declared"].upper() and row["type"].lower() not in ("enum", "set"):
+            compressed[name].append(row["name"])
+    return columns, compressed
+
+
+def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
+    type_, declared, extra = row["type"].lower(), _as_text(row["declared"]), (row["extra"] or "").upper()
+    generated = "VIRTUAL GENERATED" in extra or "STORED GENERATED" in extra or extra.startswith("PERSISTENT")
+    is_expression, default = False, row["value"] if row["value"] is None else _as_text(row["value"])
+    if not generated and default is not None:
+        is_expression, default = (_mariadb_default if mariadb else _mysql_default)(type_, default, extra)
+    decimal = type_ == "decimal"
+    return Column(
+        name=row["name"],
+        type=type_,
+        unsigned=_is_unsigned(type_, declared),
+        length=_length(type_, declared, row),
+        precision=int(row["digits"]) if decimal else None,
+        scale=int(row["scale"]) if decimal else None,
+        fraction=int(row["fraction"] or 0) if type_ in _WITH_FRACTION else 0,
+        charset=_charset(row["charset"]) if type_ in _WITH_CHARSET else None,
+        values=tuple(_quoted(declared)) if type_ in ("enum", "set") else (),
+        nullable=row["nullable"] == "YES",
+        default=None if generated else default,
+        default_is_expression=is_expression,
+        generated=generated,
+        invisible="INVISIBLE" in extra,
+    )
+
+
+def _as_text(value: str | bytes) -> str:
+    # MySQL's data dictionary gives some of its text columns as bytes.
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _charset(charset: str | None) -> str | None:
+    return "utf8mb3" if charset == "utf8" else charset
+
+
+def _is_unsigned(type_: str, declared: str) -> bool:
+    return type_ not in ("enum", "set") and ("unsigned" in declared or "zerofill" in declared)
+
+
+def _length(type_: str, declared: str, row: dict[str, Any]) -> int | None:
+    if type_ in _WITH_LENGTH:
+        return int(row["length"])
+    if type_ == "bit":
+        return int(row["digits"])
+    if type_ == "vector":
+        return int(declared.partition("(")[2].rstrip(")"))
+    # Display widths are noise, except that TINYINT(1) is how MySQL says boolean.
+    return 1 if type_ == "tinyint" and declared == "tinyint(1)" else None
+
+
+_STRING = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.S)
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "\\": "\\", "'": "'"}
+
+
+def _quoted(text: str) -> Iterator[str]:
+    """The strings in ``enum('a','b''c')``: the server doubles quotes and escapes NUL, line ends and backslashes."""
+    for match in _STRING.finditer(text):
+        yield re.sub(
+            r"''|\\(.)", lambda found: _ESCAPES.get(found[1], found[1]) if found[1] else "'", match[1], flags=re.S
+        )
+
+
+def _mysql_default(type_: str, text: str, extra: str) -> tuple[bool, str | None]:
+    """(whether it is an expression, the constant)."""
+    return (True, None) if "DEFAULT_GENERATED" in extra else (False, text)
+
+
+def _mariadb_default(type_: str, text: str, extra: str) -> tuple[bool, str | None]:
+    """MariaDB writes strings in quotes, NULL as a word, and expressions as they stand."""
+    if text == "NULL":
+        return False, None
+    if _STRING.fullmatch(text):
+        value = next(_quoted(text))
+        if type_ in _BYTES and (value or type_ == "binary"):
+            return False, "0x" + value.encode().rstrip(b"\0").hex().upper()
+        return False, value
+    if re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?|b'[01]*'", text, re.I):
+        return False, text
+    return True, None
+
+
+def _unique_keys(source: Source, names: set[TableName]) -> dict[TableName, dict[str, list[dict[str, Any]]]]:
+    """Unique indexes of each table: their parts by index name."""
+    keys: dict[TableName, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    found = _select(
+        source,
+        "index_name AS i, column_name AS c, sub_part AS part",
+        "statistics WHERE non_unique = 0 AND",
+        "table_schema, table_name, index_name, seq_in_index",
+        names,
+    )
+    for row in found:
+        keys[TableName(row["d"], row["t"])][row["i"]].append(row)
+    return keys
+
+
+def _key(
+    source: Source, name: TableName, columns: list[Column], keys: dict[str, list[dict[str, Any]]]
+) -> tuple[tuple[str, ...], KeyKind]:
+    """The primary key, else the first unique key of whole columns that are all NOT NULL, in the server's order."""
+    if "PRIMARY" in keys:
+        return tuple(part["c"] for part in keys["PRIMARY"]), "primary"
+    required = {column.name for column in columns if not column.nullable}
+    usable = [
+        index for index, parts in keys.items() if all(part["c"] in required and part["part"] is None for part in parts)
+    ]
+    if not usable:
+        return (), "none"
+    if len(usable) > 1:
+        # information_schema has no order of indexes; SHOW INDEX lists them in the order of the table.
+        shown = source.query(f"SHOW INDEX FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}")
+        order = [row["Key_name"] for row in shown]
+        usable.sort(key=order.index)
+    return tuple(part["c"] for part in keys[usable[0]]), "unique"

@@ -1,0 +1,135 @@
+"""One MySQL or MariaDB server, seen through one control connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Literal, cast
+
+import pymysql
+from pymysql.constants import ER
+from pymysql.cursors import Cursor, DictCursor
+
+from binlake.errors import AccessDenied, ServerSettingError, SourceError
+from binlake.source.connection import Endpoint, connect, translate
+
+Flavour = Literal["mysql", "mariadb"]
+
+
+class Source:
+    """A control connection: asks the server about itself, changes nothing.
+
+    The session is utf8mb4, UTC, autocommit; generated invisible primary keys show in information_schema.
+    Errors come in our tree: ConnectionFailed, AccessDenied, SourceError.
+    """
+
+    def __init__(self, endpoint: Endpoint, connection: pymysql.Connection[Cursor]) -> None:
+        self.endpoint = endpoint
+        self._connection = connection
+        row = self.query("SELECT VERSION() AS version, @@server_id AS server_id, @@hostname AS hostname")[0]
+        self.version_text: str = row["version"]
+        self.flavour: Flavour = "mariadb" if "mariadb" in self.version_text.lower() else "mysql"
+        self.version: tuple[int, ...] = version_numbers(self.version_text)
+        self.server_id = int(row["server_id"])
+        if self.flavour == "mariadb":
+            # MariaDB has no server_uuid: id and host name stand for it.
+            self.server_identity = f"mariadb-{self.server_id}-{row['hostname']}"
+        else:
+            self.server_identity = str(self.query("SELECT @@server_uuid AS id")[0]["id"])
+            if self.version >= (8, 0, 30):
+                self.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
+
+    @classmethod
+    def open(cls, endpoint: Endpoint, **options: Any) -> Source:
+        """Connect; ``options`` go to pymysql. Raises ConnectionFailed or AccessDenied."""
+        return cls(endpoint, connect(endpoint, **options))
+
+    def close(self) -> None:
+        if self._connection.open:
+            self._connection.close()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def is_mariadb(self) -> bool:
+        return self.flavour == "mariadb"
+
+    @property
+    def connection_id(self) -> int:
+        """The server's number of this connection."""
+        return int(self.query("SELECT CONNECTION_ID() AS id")[0]["id"])
+
+    def query(self, sql: str, args: Sequence[object] | None = None) -> list[dict[str, Any]]:
+        """All rows, by column name. Give every column of information_schema an alias: servers differ in case."""
+        try:
+            with self._connection.cursor(DictCursor) as cursor:
+                cursor.execute(sql, args)
+                return list(cast("Iterable[dict[str, Any]]", cursor.fetchall()))
+        except pymysql.err.MySQLError as error:
+            raise translate(error, self.endpoint) from error
+
+    def execute(self, sql: str, args: Sequence[object] | None = None) -> None:
+        """A statement without a result."""
+        self.query(sql, args)
+
+    def variables(self, names: Iterable[str]) -> dict[str, str]:
+        """Global variables by lower-case name; those the server doesn't know are missing."""
+        wanted = sorted(set(names))
+        marks = ", ".join(["%s"] * len(wanted))
+        rows = self.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", wanted)
+        return {row["Variable_name"].lower(): row["Value"] for row in rows}
+
+    def now(self) -> int:
+        """The server's clock, microseconds since 1970 UTC."""
+        return int(self.query("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS us")[0]["us"])
+
+    def head(self) -> tuple[str, int, str]:
+        """End of the log: (file, offset in bytes, GTID set); the set is empty without GTID.
+
+        Raises ServerSettingError when there is no log, AccessDenied without the grant.
+        """
+        modern = self.flavour == "mysql" and self.version >= (8, 4)
+        rows = self.query("SHOW BINARY LOG STATUS" if modern else "SHOW MASTER STATUS")
+        if not rows:
+            raise ServerSettingError(
+                f"{self.endpoint.address} writes no binlog",
+                remedy="set log_bin=ON in the server's option file and restart the server",
+            )
+        gtid_set = rows[0].get("Executed_Gtid_Set") or ""
+        if self.is_mariadb:
+            gtid_set = self.query("SELECT @@GLOBAL.gtid_binlog_pos AS gtid")[0]["gtid"] or ""
+        return rows[0]["File"], int(rows[0]["Position"]), gtid_set.replace("\n", "")
+
+    def binary_logs(self) -> tuple[tuple[str, int], ...]:
+        """(file, size in bytes) of every binlog file the server still has, oldest first."""
+        try:
+            rows = self.query("SHOW BINARY LOGS")
+        except SourceError as error:
+            if error_code(error) == ER.NO_BINARY_LOGGING:
+                return ()
+            raise
+        return tuple((row["Log_name"], int(row["File_size"])) for row in rows)
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """``10.11.14-MariaDB-0+deb12u2`` → (10, 11, 14)."""
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", text.removeprefix("5.5.5-"))
+    return tuple(map(int, match.groups())) if match else (0, 0, 0)
+
+
+def error_code(error: SourceError) -> int:
+    """The server's own number of an error raised by ``query``; 0 when there is none."""
+    cause = error.__cause__
+    return int(cause.args[0]) if cause is not None and cause.args and isinstance(cause.args[0], int) else 0
+
+
+def denied(error: SourceError) -> bool:
+    """Whether a grant (not the connection, not the statement) was what failed."""
+    return isinstance(error, AccessDenied)
