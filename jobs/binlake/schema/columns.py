@@ -1,0 +1,405 @@
+"""Reads column and index definitions of CREATE TABLE and ALTER TABLE.
+
+Sources: MySQL manual 15.1.24 CREATE TABLE (column_definition, data_type), 13.1.1 Numeric Data Type Syntax, 13.7
+Spatial; MariaDB Knowledge Base, CREATE TABLE. Synonyms were tried on MySQL 9.7 and MariaDB 10.11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from binlake.errors import UnfollowedStatement
+from binlake.schema import lexer
+from binlake.schema.defaults import Literal
+from binlake.schema.definition import (
+    TEXT_TO_BYTES,
+    ColumnDefinition,
+    IndexDefinition,
+    canonical_charset,
+    charset_of_collation,
+)
+from binlake.schema.lexer import Cursor, Flavour
+from binlake.schema.table import KeyKind
+
+_SYNONYMS = {
+    **{name: name.lower() for name in ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "FLOAT", "DOUBLE")},
+    **{name: name.lower() for name in ("DECIMAL", "BIT", "DATE", "TIME", "DATETIME", "TIMESTAMP", "YEAR", "JSON")},
+    **{name: name.lower() for name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY", "ENUM", "SET")},
+    **{name: name.lower() for name in ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")},
+    **{name: name.lower() for name in ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")},
+    **{name: name.lower() for name in ("GEOMETRY", "POINT", "LINESTRING", "POLYGON", "VECTOR")},
+    **{name: name.lower() for name in ("MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON")},
+    **{name: name.lower() for name in ("UUID", "INET4", "INET6")},
+    **{"INTEGER": "int", "MIDDLEINT": "mediumint", "BOOL": "tinyint", "BOOLEAN": "tinyint"},
+    **{"INT1": "tinyint", "INT2": "smallint", "INT3": "mediumint", "INT4": "int", "INT8": "bigint"},
+    **{"DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal", "FLOAT4": "float", "FLOAT8": "double"},
+    **{"CHARACTER": "char", "VARCHARACTER": "varchar", "NCHAR": "char", "NVARCHAR": "varchar", "LONG": "mediumtext"},
+    **{"REAL": "double", "SERIAL": "bigint", "GEOMCOLLECTION": "geomcollection"},
+}
+_TEXTUAL = frozenset({*TEXT_TO_BYTES, "enum", "set"})
+_MARIADB_ONLY = frozenset({"uuid", "inet4", "inet6"})
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What decides how definitions are read, besides their words."""
+
+    sql_mode: int
+    flavour: Flavour
+
+    @property
+    def strict(self) -> bool:
+        return bool(self.sql_mode & (lexer.STRICT_TRANS_TABLES | lexer.STRICT_ALL_TABLES))
+
+
+def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
+    """Name, type and attributes; stops before ``,``, ``)``, FIRST or AFTER."""
+    if dialect.flavour == "mariadb" and dialect.sql_mode & lexer.ORACLE:
+        raise UnfollowedStatement("types mean something else under sql_mode ORACLE")
+    name = cursor.name()
+    definition = ColumnDefinition(name, "", strict=dialect.strict, flavour=dialect.flavour)
+    return _attributes(cursor, dialect, _data_type(cursor, dialect, definition))
+
+
+def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
+    written = cursor.next()
+    national = written.key in ("NATIONAL", "NCHAR", "NVARCHAR")
+    if written.key == "NATIONAL":
+        written = cursor.next()
+    type_ = _SYNONYMS.get(written.key, "")
+    if type_ == "char" and (cursor.accept("VARYING") or (national and cursor.accept("VARCHAR"))):
+        type_ = "varchar"
+    if national and type_ == "varchar":
+        cursor.accept("VARYING")
+    if written.key == "GEOMETRYCOLLECTION":
+        type_ = "geomcollection" if dialect.flavour == "mysql" else "geometrycollection"
+    if written.key == "DOUBLE":
+        cursor.accept("PRECISION")
+    if written.key == "REAL" and dialect.sql_mode & lexer.REAL_AS_FLOAT:
+        type_ = "float"
+    if written.key == "LONG":
+        type_ = _long(cursor)
+    if not type_ or (type_ in _MARIADB_ONLY and dialect.flavour == "mysql"):
+        raise UnfollowedStatement(f"the type of column {definition.name!r} isn't known")
+    definition = replace(definition, type=type_, charset="utf8mb3" if national else None)
+    if written.key in ("BOOL", "BOOLEAN"):
+        return replace(definition, arguments=(1,))
+    if written.key == "SERIAL":
+        return replace(definition, unsigned=True, nullable=False, auto_increment=True, key="unique")
+    return _type_details(cursor, dialect, definition)
+
+
+def _long(cursor: Cursor) -> str:
+    if cursor.accept("VARBINARY"):
+        return "mediumblob"
+    if cursor.accept_any("CHAR", "CHARACTER"):
+        cursor.expect("VARYING")
+    else:
+        cursor.accept_any("VARCHAR", "VARCHARACTER")
+    return "mediumtext"
+
+
+def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
+    """What belongs to the type: arguments, signedness, character set."""
+    type_ = definition.type
+    if type_ in ("enum", "set"):
+        definition = replace(definition, values=_values(cursor))
+    elif cursor.at("("):
+        definition = replace(definition, arguments=_arguments(cursor))
+    if type_ == "float" and len(definition.arguments) == 1:
+        # FLOAT(p) only chooses between FLOAT and DOUBLE.
+        definition = replace(definition, type="float" if definition.arguments[0] <= 24 else "double", arguments=())
+    if type_ == "json" and dialect.flavour == "mariadb":
+        definition = replace(definition, type="longtext", charset="utf8mb4")
+    while sign := cursor.accept_any("UNSIGNED", "SIGNED", "ZEROFILL"):
+        definition = replace(
+            definition,
+            unsigned=definition.unsigned or sign != "SIGNED",
+            zerofill=definition.zerofill or sign == "ZEROFILL",
+        )
+    while type_ in _TEXTUAL and (cursor.at_any("BINARY", "ASCII", "UNICODE", "BYTE", "CHARSET", "CHARACTER", "CHAR")):
+        definition = _character_set(cursor, definition)
+    return definition
+
+
+def _character_set(cursor: Cursor, definition: ColumnDefinition) -> ColumnDefinition:
+    if cursor.accept("BINARY"):  # the character set's binary collation
+        return definition
+    implied = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}.get(cursor.token.key)
+    if implied:
+        cursor.next()
+        return replace(definition, charset=implied)
+    return replace(definition, charset=charset_clause(cursor))
+
+
+def charset_clause(cursor: Cursor) -> str | None:
+    """``CHARACTER SET [=] name``; None for DEFAULT."""
+    if not cursor.accept("CHARSET"):
+        if not cursor.accept_any("CHARACTER", "CHAR"):
+            raise cursor.not_understood("CHARACTER SET expected")
+        cursor.expect("SET")
+    cursor.accept("=")
+    return None if cursor.accept("DEFAULT") else canonical_charset(word_or_string(cursor))
+
+
+def collation_clause(cursor: Cursor) -> str | None:
+    """``COLLATE [=] name`` → its character set; None where it doesn't tell."""
+    cursor.expect("COLLATE")
+    cursor.accept("=")
+    return None if cursor.accept("DEFAULT") else charset_of_collation(word_or_string(cursor))
+
+
+def word_or_string(cursor: Cursor) -> str:
+    token = cursor.next()
+    if token.kind not in ("word", "quoted", "string"):
+        raise cursor.not_understood("a name or string expected")
+    return token.text
+
+
+def _arguments(cursor: Cursor) -> tuple[int, ...]:
+    cursor.expect("(")
+    numbers = [cursor.integer()]
+    while cursor.accept(","):
+        numbers.append(cursor.integer())
+    cursor.expect(")")
+    return tuple(numbers)
+
+
+def _values(cursor: Cursor) -> tuple[str, ...]:
+    """Members of ENUM and SET; the server drops their trailing spaces."""
+    cursor.expect("(")
+    values: list[str] = []
+    while True:
+        literal = literal_value(cursor)
+        if literal is None or literal.kind not in ("string", "bytes"):
+            raise cursor.not_understood("a string expected")
+        values.append(_member_text(cursor, literal).rstrip(" "))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(values)
+
+
+def _member_text(cursor: Cursor, literal: Literal) -> str:
+    if literal.kind == "string":
+        return literal.text
+    try:
+        return bytes.fromhex(literal.text).decode("ascii")
+    except ValueError:
+        raise cursor.not_understood("a member's bytes beyond ASCII") from None
+
+
+def literal_value(cursor: Cursor) -> Literal | None:
+    """A literal, if one is next; several strings in a row are one."""
+    token = cursor.token
+    if token.key == "NULL":
+        cursor.next()
+        return Literal("null")
+    if token.key in ("TRUE", "FALSE"):
+        cursor.next()
+        return Literal("number", str(int(token.key == "TRUE")))
+    if token.key in ("-", "+") and cursor.peek().kind == "number":
+        cursor.next()
+        return Literal("number", token.key.strip("+") + cursor.next().text)
+    if token.kind in ("number", "bytes"):
+        cursor.next()
+        return Literal("number" if token.kind == "number" else "bytes", token.text)
+    introduced = token.key.startswith("_") or token.key in ("N", "DATE", "TIME", "TIMESTAMP")
+    if introduced and cursor.peek().kind == "string":
+        cursor.next()
+        # Under an introducer the bytes of the literal are read in another character set.
+        if token.key.startswith("_") and not cursor.token.text.isascii():
+            raise cursor.not_understood("a literal with a character set of its own")
+    if cursor.token.kind != "string":
+        return None
+    parts: list[str] = []
+    while cursor.token.kind == "string":
+        parts.append(cursor.next().text)
+    return Literal("string", "".join(parts))
+
+
+def _attributes(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
+    while not cursor.at_end and not cursor.at_any(",", ")", "FIRST", "AFTER"):
+        definition = replace(definition, **_attribute(cursor, dialect, definition))
+    return definition
+
+
+def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> dict[str, Any]:
+    """Reads one attribute; returns the fields of ColumnDefinition that it sets."""
+    if cursor.accept("NOT", "NULL"):
+        return {"nullable": False}
+    if cursor.accept("NULL") or _skip_plain_attribute(cursor):
+        return {}
+    if cursor.accept("DEFAULT"):
+        return _default(cursor, dialect)
+    if cursor.accept("ON", "UPDATE"):
+        _skip_function(cursor)
+        return {}
+    if cursor.accept("AUTO_INCREMENT"):
+        return {"auto_increment": True}
+    if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
+        return {"auto_increment": True, "nullable": False, "key": _stronger(definition.key, "unique")}
+    if cursor.accept("UNIQUE"):
+        cursor.accept("KEY")
+        return {"key": _stronger(definition.key, "unique")}
+    if cursor.accept("PRIMARY") or cursor.at("KEY"):
+        cursor.accept("KEY")
+        return {"key": "primary"}
+    if cursor.at("COLLATE"):
+        charset = collation_clause(cursor)
+        textual = definition.type in _TEXTUAL
+        return {"charset": definition.charset or charset} if textual else {}
+    if cursor.at_any("CHARSET", "CHARACTER") and definition.type in _TEXTUAL:
+        return {"charset": charset_clause(cursor)}
+    if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
+        if not cursor.at("("):
+            raise UnfollowedStatement("system-versioned tables aren't mirrored")
+        cursor.skip_parentheses()
+        return {"generated": True}
+    if cursor.accept("INVISIBLE"):
+        return {"invisible": True}
+    if cursor.at("COMPRESSED"):
+        raise UnfollowedStatement(f"column {definition.name!r} is COMPRESSED, which isn't mirrored")
+    if cursor.at("WITH") or cursor.at("WITHOUT"):
+        raise UnfollowedStatement("system-versioned tables aren't mirrored")
+    raise cursor.not_understood(f"an attribute of column {definition.name!r}")
+
+
+def _skip_plain_attribute(cursor: Cursor) -> bool:
+    """Steps over an attribute that says nothing about shape or values."""
+    if cursor.accept_any("VISIBLE", "VIRTUAL", "STORED", "PERSISTENT", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
+        return True
+    if cursor.accept("COMMENT"):
+        word_or_string(cursor)
+        return True
+    if cursor.accept_any("COLUMN_FORMAT", "STORAGE", "SRID"):
+        cursor.next()
+        return True
+    if cursor.accept_any("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "REF_SYSTEM_ID"):
+        cursor.accept("=")
+        cursor.next()
+        return True
+    if cursor.accept("REFERENCES"):
+        cursor.qualified_name()
+        _skip_reference(cursor)
+        return True
+    if cursor.at("CONSTRAINT") or cursor.at("CHECK"):
+        if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):
+            cursor.name()
+        cursor.expect("CHECK")
+        cursor.skip_parentheses()
+        return True
+    if cursor.token.is_name and cursor.peek().key == "=":  # MariaDB: an attribute of the engine's own
+        cursor.index += 2
+        cursor.next()
+        return True
+    return False
+
+
+def _skip_reference(cursor: Cursor) -> None:
+    if cursor.at("("):
+        cursor.skip_parentheses()
+    while cursor.at("MATCH") or (cursor.at("ON") and cursor.peek().key in ("DELETE", "UPDATE")):
+        if cursor.accept("MATCH"):
+            cursor.next()
+            continue
+        cursor.index += 2
+        if cursor.accept_any("SET", "NO"):  # SET NULL, SET DEFAULT, NO ACTION
+            cursor.next()
+        elif not cursor.accept_any("RESTRICT", "CASCADE"):
+            raise cursor.not_understood("a foreign key's action")
+
+
+def _stronger(key: KeyKind, other: KeyKind) -> KeyKind:
+    return key if key == "primary" else other
+
+
+def _default(cursor: Cursor, dialect: Dialect) -> dict[str, Any]:
+    if cursor.at("("):
+        literal = _parenthesized_literal(cursor) if dialect.flavour == "mariadb" else None
+        if literal is None:
+            cursor.skip_parentheses()
+    else:
+        literal = literal_value(cursor)
+        if literal is None:
+            _skip_function(cursor)
+    if literal is None:
+        return {"default": None, "default_is_expression": True}
+    empty_is_null = dialect.flavour == "mariadb" and dialect.sql_mode & lexer.MARIADB_EMPTY_STRING_IS_NULL
+    if empty_is_null and literal == Literal("string", ""):
+        literal = Literal("null")
+    return {"default": literal, "default_is_expression": False}
+
+
+def _parenthesized_literal(cursor: Cursor) -> Literal | None:
+    """``(1)``: MariaDB keeps it as the constant, MySQL as an expression."""
+    start = cursor.index
+    cursor.expect("(")
+    literal = literal_value(cursor)
+    if literal is not None and cursor.accept(")"):
+        return literal
+    cursor.index = start
+    return None
+
+
+def _skip_function(cursor: Cursor) -> None:
+    """``NOW()``, ``CURRENT_TIMESTAMP``, MariaDB's ``db.f(x)`` and ``NEXT VALUE FOR s``."""
+    if cursor.accept("NEXT", "VALUE", "FOR"):
+        cursor.qualified_name()
+        return
+    cursor.qualified_name()
+    if cursor.at("("):
+        cursor.skip_parentheses()
+
+
+def index_definition(cursor: Cursor) -> IndexDefinition | None:
+    """An index or constraint of a table, if one is next; stops before ``,`` or ``)``.
+
+    Its kind is ``none`` where it can't be the key: plain indexes, foreign keys, checks.
+    """
+    if cursor.at("PERIOD", "FOR"):
+        raise UnfollowedStatement("tables with periods aren't mirrored")
+    named = cursor.accept("CONSTRAINT")
+    if named and not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+        cursor.name()
+    kind: KeyKind = "none"
+    if cursor.accept("PRIMARY", "KEY"):
+        kind = "primary"
+    elif cursor.accept("UNIQUE"):
+        kind = "unique"
+        cursor.accept_any("KEY", "INDEX")
+    elif cursor.at_any("INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK") or cursor.at("VECTOR", "INDEX"):
+        cursor.next()
+        cursor.skip_to(",", ")")
+        return IndexDefinition("none", (), ())
+    elif named:
+        raise cursor.not_understood("a constraint")
+    else:
+        return None
+    cursor.skip_to("(")  # the index's name, IF NOT EXISTS, USING BTREE
+    index = index_parts(cursor, kind)
+    cursor.skip_to(",", ")")
+    return index
+
+
+def index_parts(cursor: Cursor, kind: KeyKind) -> IndexDefinition:
+    """``(a, b(10) DESC, …)``; columns stay empty where a part is an expression."""
+    cursor.expect("(")
+    columns: list[str] = []
+    prefixes: list[int | None] = []
+    expression = False
+    while True:
+        if cursor.at("("):
+            expression = True
+            cursor.skip_parentheses()
+        else:
+            columns.append(cursor.name())
+            prefixes.append(_arguments(cursor)[0] if cursor.at("(") else None)
+        cursor.accept_any("ASC", "DESC")
+        if cursor.at("WITHOUT", "OVERLAPS"):
+            raise UnfollowedStatement("tables with periods aren't mirrored")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return IndexDefinition(kind, () if expression else tuple(columns), () if expression else tuple(prefixes))

@@ -1,0 +1,88 @@
+"""Reads CREATE TABLE from the table's name on.
+
+Sources: MySQL manual 15.1.24 CREATE TABLE, 15.1.24.3 LIKE, 15.1.24.4 SELECT; MariaDB Knowledge Base, CREATE TABLE.
+In row format both servers log CREATE TABLE … SELECT with the columns written out (MySQL adds START TRANSACTION), and
+MySQL writes out a generated invisible primary key.
+"""
+
+from __future__ import annotations
+
+from binlake.errors import UnfollowedStatement
+from binlake.schema.changes import Change, CreateLike, CreateTable
+from binlake.schema.columns import Dialect, charset_clause, collation_clause, column_definition, index_definition
+from binlake.schema.definition import ColumnDefinition, IndexDefinition, canonical_charset, table_schema
+from binlake.schema.lexer import Cursor
+from binlake.schema.table import TableName
+
+_QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
+
+
+def create_table(
+    cursor: Cursor, dialect: Dialect, name: TableName, *, if_not_exists: bool, default_charset: str
+) -> Change:
+    """The change made by what follows the table's name. Raises UnfollowedStatement."""
+    if like := _like(cursor):
+        return CreateLike(name, like, if_not_exists)
+    if not cursor.at("(") or (cursor.peek().key in _QUERY):
+        raise _from_query()
+    definitions, indexes = table_elements(cursor, dialect)
+    charset = _table_options(cursor) or canonical_charset(default_charset)
+    columns = tuple(definition.column(charset) for definition in definitions)
+    return CreateTable(name, table_schema(columns, indexes), if_not_exists, charset)
+
+
+def _from_query() -> UnfollowedStatement:
+    return UnfollowedStatement("its columns come from a query, logged in statement format")
+
+
+def _like(cursor: Cursor) -> TableName | None:
+    if cursor.accept("LIKE"):
+        return cursor.table_name()
+    if cursor.accept("(", "LIKE"):
+        like = cursor.table_name()
+        cursor.expect(")")
+        return like
+    return None
+
+
+def table_elements(
+    cursor: Cursor, dialect: Dialect
+) -> tuple[tuple[ColumnDefinition, ...], tuple[IndexDefinition, ...]]:
+    """``(column, index, …)``; a column's own key stands among the indexes in its place."""
+    cursor.expect("(")
+    definitions: list[ColumnDefinition] = []
+    indexes: list[IndexDefinition] = []
+    while True:
+        index = index_definition(cursor)
+        if index is None:
+            definition = column_definition(cursor, dialect)
+            definitions.append(definition)
+            index = IndexDefinition(definition.key, (definition.name,), (None,))
+        indexes.append(index)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(definitions), tuple(indexes)
+
+
+def _table_options(cursor: Cursor) -> str | None:
+    """Reads to the end; returns the table's default character set where one is given."""
+    charset: str | None = None
+    while not cursor.at_end:
+        if cursor.token.kind == "broken":
+            raise cursor.not_understood("a quote or comment that never ends")
+        if cursor.at("WITH", "SYSTEM"):
+            raise UnfollowedStatement("system-versioned tables aren't mirrored")
+        if cursor.at("SEQUENCE") or cursor.at("UNION"):
+            raise UnfollowedStatement("sequences and MERGE tables aren't mirrored")
+        if cursor.at_any("SELECT", "AS", "VALUES", "TABLE") or (cursor.at("(") and cursor.peek().key in _QUERY):
+            raise _from_query()
+        if cursor.at("CHARSET") or cursor.at("CHARACTER", "SET") or cursor.at("CHAR", "SET"):
+            charset = charset_clause(cursor)
+        elif cursor.at("COLLATE"):
+            charset = collation_clause(cursor) or charset
+        elif cursor.at("("):
+            cursor.skip_parentheses()
+        else:
+            cursor.next()
+    return charset

@@ -1,0 +1,293 @@
+"""DDL statements → what they do to tables.
+
+    parse(text, database=…, sql_mode=…, flavour=…) → ParsedStatement      (changes.py: its parts)
+    apply(schema, change)                          → the shape after
+    old_row_default(column)                        → what older rows hold in an added column
+
+The parser is this package's own: of the statements that change tables sqlglot 30 gives up on many (ALTER TABLE …
+CONVERT TO, EXCHANGE PARTITION, RENAME TABLE, versioned comments, SRID, synonyms of types) and loses attributes of
+others. Reading is strict where a table's shape depends on it and tolerant elsewhere: what isn't understood stops
+the tables it names, and only those. Source: MySQL manual 15.1; MariaDB Knowledge Base, SQL Statements.
+
+Not seen from a statement's text: that a table is temporary (row format doesn't log those), time zone and character
+set of the session, explicit_defaults_for_timestamp=OFF, what triggers and foreign keys do.
+"""
+
+from __future__ import annotations
+
+from binlake.errors import UnfollowedStatement
+from binlake.schema import dml
+from binlake.schema.alter_table import alter_table
+from binlake.schema.changes import (
+    AddColumns,
+    AddedColumn,
+    AddUniqueKey,
+    Change,
+    CreateLike,
+    CreateTable,
+    DatabaseCharset,
+    DropDatabase,
+    DropIndex,
+    DropTable,
+    NoShapeChange,
+    ParsedStatement,
+    TableCharset,
+    TruncateTable,
+    Unfollowed,
+)
+from binlake.schema.columns import Dialect, charset_clause, collation_clause, index_parts
+from binlake.schema.create_table import create_table
+from binlake.schema.defaults import old_row_default
+from binlake.schema.evolve import apply, new_columns
+from binlake.schema.lexer import Cursor, Flavour, tokens
+from binlake.schema.table import TableName
+
+__all__ = [
+    "AddColumns",
+    "AddUniqueKey",
+    "AddedColumn",
+    "Change",
+    "CreateLike",
+    "CreateTable",
+    "DatabaseCharset",
+    "DropDatabase",
+    "DropIndex",
+    "DropTable",
+    "NoShapeChange",
+    "ParsedStatement",
+    "TableCharset",
+    "TruncateTable",
+    "Unfollowed",
+    "apply",
+    "new_columns",
+    "old_row_default",
+    "parse",
+]
+
+# What CREATE, ALTER and DROP can be about, by the word that tells.
+_OBJECTS = {
+    **{word: word for word in ("TABLE", "INDEX", "DATABASE", "VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT")},
+    **{word: word for word in ("USER", "ROLE", "SERVER", "TABLESPACE", "SEQUENCE", "PACKAGE", "LIBRARY", "INSTANCE")},
+    "TABLES": "TABLE",
+    "SCHEMA": "DATABASE",
+    "LOGFILE": "LOGFILE GROUP",
+    "RESOURCE": "RESOURCE GROUP",
+    "REFERENCE": "SPATIAL REFERENCE SYSTEM",
+    "PREPARE": "PREPARE",
+}
+_MAINTENANCE = ("ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM")
+_ADMINISTRATION = frozenset(
+    """
+    ALTER BEGIN BINLOG CACHE CHANGE CLONE COMMIT CREATE DEALLOCATE DESC DESCRIBE DROP EXPLAIN FLUSH
+    GRANT HELP INSTALL KILL LOCK PREPARE PURGE RELEASE RESET RESTART REVOKE ROLLBACK SAVEPOINT SET SHOW
+    SHUTDOWN SIGNAL START STOP UNINSTALL UNLOCK USE XA
+    """.split()  # noqa: SIM905 words read better than a list
+)
+
+
+def parse(
+    text: str, *, database: str, sql_mode: int, flavour: Flavour, default_charset: str = "utf8mb4"
+) -> ParsedStatement:
+    """What a statement of the log does. Never raises: what isn't understood is said in the result.
+
+    database: the session's default database ("" for none); sql_mode: the server's bits, as the query event has them.
+    default_charset: the character set of the database in which a table would be created.
+    """
+    found = tokens(text, sql_mode=sql_mode, flavour=flavour)
+    reader = _Reader(Cursor(found, database), Dialect(sql_mode, flavour), default_charset)
+    try:
+        return reader.statement()
+    except UnfollowedStatement:
+        broken = any(token.kind == "broken" for token in found)
+        return ParsedStatement("UNPARSED", dml.possible_tables(found, database), may_concern_any=broken)
+
+
+class _Reader:
+    """Reads one statement. Raises UnfollowedStatement only while it isn't known which tables are concerned."""
+
+    def __init__(self, cursor: Cursor, dialect: Dialect, default_charset: str) -> None:
+        self.cursor = cursor
+        self.dialect = dialect
+        self.default_charset = default_charset
+
+    def statement(self) -> ParsedStatement:
+        cursor = self.cursor
+        self._skip_set_statement()
+        if cursor.at_end:
+            return ParsedStatement("EMPTY")
+        verb = cursor.token.key
+        if verb in ("CREATE", "ALTER", "DROP"):
+            return self._definition(verb)
+        if cursor.accept("RENAME"):
+            return self._rename()
+        if cursor.accept("TRUNCATE"):
+            cursor.accept("TABLE")
+            name = cursor.table_name()
+            return ParsedStatement("TRUNCATE TABLE", (name,), (TruncateTable(name),))
+        if verb in _MAINTENANCE:
+            return self._maintenance(verb)
+        changed = dml.changed_tables(cursor)
+        if changed is not None:
+            why = "its rows were changed in statement format, which logs no row images"
+            return ParsedStatement(
+                "DML", changed.tables, tuple(Unfollowed(name, why) for name in changed.tables), changed.may_concern_any
+            )
+        if verb in _ADMINISTRATION:
+            return ParsedStatement(verb)
+        raise cursor.not_understood("an unknown statement")
+
+    def _skip_set_statement(self) -> None:
+        """MariaDB's ``SET STATEMENT variable=value FOR`` before a statement."""
+        cursor = self.cursor
+        if not cursor.at("SET", "STATEMENT"):
+            return
+        while not cursor.accept("FOR"):
+            # It would change how the rest is read.
+            if cursor.at_end or cursor.token.text.lower() == "sql_mode":
+                raise cursor.not_understood("SET STATEMENT")
+            cursor.next()
+
+    def _definition(self, verb: str) -> ParsedStatement:
+        cursor = self.cursor
+        start = cursor.index
+        cursor.next()
+        unique = replace = temporary = ignore = False
+        while cursor.token.key not in _OBJECTS:
+            if cursor.at_end or cursor.token.kind == "broken":
+                cursor.index = start
+                raise cursor.not_understood("an unknown statement")
+            unique = unique or cursor.at("UNIQUE")
+            temporary = temporary or cursor.at("TEMPORARY")
+            replace = replace or cursor.at("OR", "REPLACE")
+            ignore = ignore or cursor.at("IGNORE")
+            cursor.next()
+        object_ = _OBJECTS[cursor.next().key]
+        if object_ == "TABLE" and temporary:
+            return ParsedStatement(f"{verb} TEMPORARY TABLE")
+        kind = f"{verb} {object_}"
+        match kind:
+            case "CREATE TABLE":
+                return self._create_table(or_replace=replace)
+            case "ALTER TABLE":
+                return self._alter_table(ignore=ignore)
+            case "DROP TABLE":
+                return self._drop_table()
+            case "CREATE INDEX":
+                return self._create_index(unique=unique)
+            case "DROP INDEX":
+                return self._drop_index()
+            case "DROP DATABASE":
+                cursor.accept("IF", "EXISTS")
+                return ParsedStatement(kind, (), (DropDatabase(cursor.name()),))
+            case "CREATE DATABASE" | "ALTER DATABASE":
+                return self._database(kind)
+        return ParsedStatement(kind)
+
+    def _create_table(self, *, or_replace: bool) -> ParsedStatement:
+        cursor = self.cursor
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        name = cursor.table_name()
+        try:
+            created = create_table(
+                cursor, self.dialect, name, if_not_exists=if_not_exists, default_charset=self.default_charset
+            )
+        except UnfollowedStatement as error:
+            created = Unfollowed(name, error.message)
+        tables = (name, created.like) if isinstance(created, CreateLike) else (name,)
+        changes = (DropTable(name), created) if or_replace else (created,)
+        return ParsedStatement("CREATE TABLE", tables, changes)
+
+    def _alter_table(self, *, ignore: bool) -> ParsedStatement:
+        cursor = self.cursor
+        cursor.accept("IF", "EXISTS")
+        name = cursor.table_name()
+        self._skip_wait()
+        changes = alter_table(cursor, self.dialect, name, ignore=ignore)
+        if any(token.kind == "broken" for token in cursor.tokens):
+            changes = (Unfollowed(name, "the statement has a quote or comment that never ends"), *changes[1:])
+        others = (change.name for change in changes if isinstance(change, Unfollowed))
+        return ParsedStatement("ALTER TABLE", tuple(dict.fromkeys((name, *others))), changes)
+
+    def _drop_table(self) -> ParsedStatement:
+        self.cursor.accept("IF", "EXISTS")
+        names = self.cursor.table_names()
+        return ParsedStatement("DROP TABLE", names, tuple(DropTable(name) for name in names))
+
+    def _create_index(self, *, unique: bool) -> ParsedStatement:
+        cursor = self.cursor
+        cursor.skip_to("ON")
+        cursor.expect("ON")
+        name = cursor.table_name()
+        change: Change = NoShapeChange(name, "CREATE INDEX")
+        if unique:
+            try:
+                change = AddUniqueKey(name, index_parts(cursor, "unique"))
+            except UnfollowedStatement as error:
+                change = Unfollowed(name, error.message)
+        return ParsedStatement("CREATE INDEX", (name,), (change,))
+
+    def _drop_index(self) -> ParsedStatement:
+        cursor = self.cursor
+        cursor.accept("IF", "EXISTS")
+        index = cursor.name()
+        cursor.expect("ON")
+        name = cursor.table_name()
+        return ParsedStatement("DROP INDEX", (name,), (DropIndex(name, index),))
+
+    def _rename(self) -> ParsedStatement:
+        cursor = self.cursor
+        if cursor.accept("USER"):
+            return ParsedStatement("RENAME USER")
+        if not cursor.accept_any("TABLE", "TABLES"):
+            raise cursor.not_understood("RENAME TABLE expected")
+        cursor.accept("IF", "EXISTS")
+        changes: list[Change] = []
+        while True:
+            old = cursor.table_name()
+            self._skip_wait()
+            cursor.expect("TO")
+            new = cursor.table_name()
+            changes += [Unfollowed(old, f"renamed to {new}"), Unfollowed(new, f"renamed from {old}")]
+            if not cursor.accept(","):
+                break
+        names = dict.fromkeys(change.name for change in changes if isinstance(change, Unfollowed))
+        return ParsedStatement("RENAME TABLE", tuple(names), tuple(changes))
+
+    def _skip_wait(self) -> None:
+        """MariaDB's ``WAIT n`` and ``NOWAIT``."""
+        if self.cursor.accept("WAIT"):
+            self.cursor.next()
+        else:
+            self.cursor.accept("NOWAIT")
+
+    def _maintenance(self, verb: str) -> ParsedStatement:
+        cursor = self.cursor
+        cursor.next()
+        cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+        if not cursor.accept_any("TABLE", "TABLES"):
+            return ParsedStatement(verb)
+        names = cursor.table_names()
+        kind = f"{verb} TABLE"
+        return ParsedStatement(kind, names, tuple(NoShapeChange(name, kind) for name in names))
+
+    def _database(self, kind: str) -> ParsedStatement:
+        """The database's name may be left out of ALTER DATABASE."""
+        cursor = self.cursor
+        cursor.accept("IF", "NOT", "EXISTS")
+        options = ("DEFAULT", "CHARSET", "CHARACTER", "COLLATE", "ENCRYPTION", "READ", "COMMENT", "UPGRADE")
+        name = cursor.database if cursor.at_any(*options) else cursor.name()
+        charset: str | None = None
+        told = kind == "CREATE DATABASE"
+        while not cursor.at_end:
+            if cursor.at("CHARSET") or cursor.at("CHARACTER", "SET"):
+                charset, told = charset_clause(cursor), True
+            elif cursor.at("COLLATE"):
+                charset, told = collation_clause(cursor) or charset, True
+            else:
+                cursor.next()
+        return ParsedStatement(kind, (), (DatabaseCharset(name, charset),) if told else ())
+
+
+def table_of(change: Change) -> TableName | None:
+    """The table a change concerns; None for changes of a database."""
+    return None if isinstance(change, DropDatabase | DatabaseCharset) else change.name

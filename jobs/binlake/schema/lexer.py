@@ -1,0 +1,281 @@
+"""Words of a MySQL or MariaDB statement, and a cursor that walks over them.
+
+Sources: MySQL manual 11.1.1 String Literals, 11.2 Schema Object Names, 11.7 Comments; MariaDB Knowledge Base,
+Comment Syntax. The lexer is total: what it can't read (a quote that never ends) becomes a ``broken`` token.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from binlake.errors import UnfollowedStatement
+from binlake.schema.table import TableName
+
+Flavour = Literal["mysql", "mariadb"]
+TokenKind = Literal["word", "quoted", "string", "number", "bytes", "symbol", "broken", "end"]
+
+# Bits of sql_mode, as query events carry them (sql/query_options.h, the same on both servers).
+REAL_AS_FLOAT = 1 << 0
+ANSI_QUOTES = 1 << 2
+ORACLE = 1 << 9
+NO_BACKSLASH_ESCAPES = 1 << 20
+STRICT_TRANS_TABLES = 1 << 21
+STRICT_ALL_TABLES = 1 << 22
+MARIADB_EMPTY_STRING_IS_NULL = 1 << 32
+
+
+@dataclass(frozen=True)
+class Token:
+    """text: the value of a literal or name, without quotes; key: the upper-case word or symbol, else empty.
+
+    start, end: character offsets in the statement.
+    """
+
+    kind: TokenKind
+    text: str
+    key: str
+    start: int
+    end: int
+
+    @property
+    def is_name(self) -> bool:
+        return self.kind in ("word", "quoted")
+
+
+_SPACE = re.compile(r"[\s\x00-\x1f]+")
+_NAME = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
+_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_HEX = re.compile(r"0x(?P<digits>[0-9A-Fa-f]+)|[xX]'(?P<quoted>(?:[0-9A-Fa-f]{2})*)'")
+_BITS = re.compile(r"0b(?P<digits>[01]+)|[bB]'(?P<quoted>[01]*)'")
+_LINE_COMMENT = re.compile(r"(?:#|--(?=[\s\x00-\x1f]|$))[^\n]*")
+_VERSIONED = re.compile(r"/\*(?P<mariadb>M?)!(?P<version>\d{5,6})?")
+_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
+def tokens(text: str, *, sql_mode: int, flavour: Flavour) -> list[Token]:
+    """All tokens of a statement without its comments; the last one has the kind ``end``."""
+    lexer = _Lexer(text, sql_mode, flavour)
+    while lexer.step():
+        pass
+    return lexer.tokens
+
+
+class _Lexer:
+    def __init__(self, text: str, sql_mode: int, flavour: Flavour) -> None:
+        self.text = text
+        self.flavour = flavour
+        self.quotes = '`"' if sql_mode & ANSI_QUOTES else "`"
+        self.escapes = not sql_mode & NO_BACKSLASH_ESCAPES
+        self.at = 0
+        self.tokens: list[Token] = []
+        self.versioned_comments = 0
+
+    def step(self) -> bool:
+        """Reads one token, space or comment; False at the end of the statement."""
+        text, at = self.text, self.at
+        if at >= len(text):
+            # A versioned comment that the statement never closes: the server refuses that.
+            self._add("broken" if self.versioned_comments else "end", "", at)
+            if self.versioned_comments:
+                self._add("end", "", at)
+            return False
+        if space := _SPACE.match(text, at) or _LINE_COMMENT.match(text, at):
+            self.at = space.end()
+        elif text.startswith("/*", at):
+            self._comment()
+        elif self.versioned_comments and text.startswith("*/", at):
+            self.versioned_comments -= 1
+            self.at += 2
+        elif text[at] in self.quotes:
+            self._quoted("quoted")
+        elif text[at] in "'\"":
+            self._quoted("string")
+        else:
+            self._bare()
+        return True
+
+    def _add(self, kind: TokenKind, value: str, end: int) -> None:
+        key = value.upper() if kind == "word" else value if kind == "symbol" else ""
+        self.tokens.append(Token(kind, value, key, self.at, end))
+        self.at = end
+
+    def _comment(self) -> None:
+        versioned = _VERSIONED.match(self.text, self.at)
+        if versioned and self._is_executed(versioned):
+            self.versioned_comments += 1
+            self.at = versioned.end()
+            return
+        end = self.text.find("*/", self.at + 2)
+        if end < 0:
+            self._add("broken", "", len(self.text))
+        else:
+            self.at = end + 2
+
+    def _is_executed(self, comment: re.Match[str]) -> bool:
+        # The version needs no comparing: before it logs a statement, either server turns a versioned comment that
+        # it skipped itself into a plain one (seen on MySQL 9.7 and MariaDB 10.11).
+        if comment["mariadb"]:
+            return self.flavour == "mariadb"
+        # MariaDB skips what only MySQL 5.7 and later understand.
+        return self.flavour == "mysql" or not 50700 <= int(comment["version"] or 0) <= 99999
+
+    def _quoted(self, kind: TokenKind) -> None:
+        text, quote = self.text, self.text[self.at]
+        escapes = self.escapes and kind == "string"
+        parts: list[str] = []
+        at = self.at + 1
+        while at < len(text):
+            character = text[at]
+            if character == quote:
+                if text[at + 1 : at + 2] != quote:
+                    self._add(kind, "".join(parts), at + 1)
+                    return
+                at += 1
+            elif escapes and character == "\\" and at + 1 < len(text):
+                at += 1
+                character = _ESCAPES.get(text[at], text[at])
+            parts.append(character)
+            at += 1
+        self._add("broken", "", len(text))
+
+    def _bare(self) -> None:
+        text, at = self.text, self.at
+        after_dot = bool(self.tokens) and self.tokens[-1].key == "." and self.tokens[-1].end == at
+        name = _NAME.match(text, at)
+        if not after_dot and self._literal(name.end() if name else at):
+            return
+        if name:
+            self._add("word", name[0], name.end())
+        else:
+            self._add("symbol", text[at], at + 1)
+
+    def _literal(self, name_end: int) -> bool:
+        """A number, hexadecimal or bit literal; a longer name wins (``1st`` is a name)."""
+        text, at = self.text, self.at
+        for pattern, base in ((_HEX, 16), (_BITS, 2)):
+            literal = pattern.match(text, at)
+            if literal and literal.end() >= name_end:
+                self._add("bytes", _hexadecimal(literal["digits"] or literal["quoted"] or "", base), literal.end())
+                return True
+        number = _NUMBER.match(text, at)
+        # In `db.1st` the dot belongs to the name before it.
+        follows_name = bool(self.tokens) and self.tokens[-1].is_name and self.tokens[-1].end == at
+        if number and number.end() >= name_end and not (follows_name and text[at] == "."):
+            self._add("number", number[0], number.end())
+            return True
+        return False
+
+
+def _hexadecimal(digits: str, base: int) -> str:
+    """Digits of a literal as an even number of hexadecimal digits."""
+    if base == 2:
+        digits = f"{int(digits, 2):0{(len(digits) + 7) // 8 * 2}x}" if digits else ""
+    return digits.rjust(len(digits) + len(digits) % 2, "0").lower()
+
+
+class Cursor:
+    """Walks over the tokens of one statement. What doesn't fit raises UnfollowedStatement."""
+
+    def __init__(self, found: list[Token], database: str) -> None:
+        self.tokens = found
+        self.database = database
+        self.index = 0
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.index]
+
+    @property
+    def at_end(self) -> bool:
+        return self.token.kind == "end" or (
+            self.token.key == ";" and self.tokens[min(self.index + 1, len(self.tokens) - 1)].kind == "end"
+        )
+
+    def peek(self, ahead: int = 1) -> Token:
+        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+
+    def next(self) -> Token:
+        token = self.token
+        if token.kind != "end":
+            self.index += 1
+        return token
+
+    def at(self, *keys: str) -> bool:
+        """Whether the next tokens are these words or symbols, in this order."""
+        return all(self.peek(ahead).key == key for ahead, key in enumerate(keys))
+
+    def at_any(self, *keys: str) -> bool:
+        return bool(self.token.key) and self.token.key in keys
+
+    def accept(self, *keys: str) -> bool:
+        """Steps over these words when they are next."""
+        if not self.at(*keys):
+            return False
+        self.index += len(keys)
+        return True
+
+    def accept_any(self, *keys: str) -> str:
+        """Steps over one of these words when it is next, and returns it; else the empty string."""
+        return self.next().key if self.at_any(*keys) else ""
+
+    def expect(self, *keys: str) -> None:
+        if not self.accept(*keys):
+            raise self.not_understood(f"{' '.join(keys)} expected")
+
+    def not_understood(self, why: str) -> UnfollowedStatement:
+        # Only the place is told: the text may hold values of rows.
+        place = "at its end" if self.at_end else f"at character {self.token.start}"
+        return UnfollowedStatement(f"the statement isn't understood {place}: {why}")
+
+    def name(self) -> str:
+        """An identifier."""
+        if not self.token.is_name:
+            raise self.not_understood("a name expected")
+        return self.next().text
+
+    def qualified_name(self) -> tuple[str, str]:
+        """(qualifier, name); the qualifier is empty where none is written."""
+        self.accept(".")  # .t is t in the default database
+        first = self.name()
+        return (first, self.name()) if self.accept(".") else ("", first)
+
+    def table_name(self) -> TableName:
+        database, table = self.qualified_name()
+        if not (database or self.database):
+            raise self.not_understood("a table without a database")
+        return TableName(database or self.database, table)
+
+    def table_names(self) -> tuple[TableName, ...]:
+        names = [self.table_name()]
+        while self.accept(","):
+            names.append(self.table_name())
+        return tuple(names)
+
+    def integer(self) -> int:
+        token = self.next()
+        # ASCII digits only, and few: Python refuses to read numbers of thousands of digits.
+        if token.kind != "number" or not re.fullmatch(r"[0-9]{1,20}", token.text):
+            raise self.not_understood("a whole number expected")
+        return int(token.text)
+
+    def skip_parentheses(self) -> None:
+        """Steps over a balanced pair of parentheses and all between."""
+        self.expect("(")
+        depth = 1
+        while depth:
+            token = self.next()
+            if token.kind in ("end", "broken"):
+                raise self.not_understood("a closing parenthesis expected")
+            depth += (token.key == "(") - (token.key == ")")
+
+    def skip_to(self, *keys: str) -> None:
+        """Steps forward to one of these symbols or words outside of parentheses, or to the end."""
+        while not self.at_end and not self.at_any(*keys):
+            if self.token.kind == "broken":
+                raise self.not_understood("a quote or comment that never ends")
+            if self.at("("):
+                self.skip_parentheses()
+            else:
+                self.next()
