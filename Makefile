@@ -1,0 +1,42 @@
+# Everything a machine needs lands in .venv and .binlake; `make clean` removes both.
+PYTHON := .venv/bin/python
+SETUP := docker/local/setup.sh
+
+.PHONY: help setup demo ui test lint bench soak lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## what this machine needs: .venv with binlake in .venv/bin, Java, MariaDB, MySQL, Spark's jars
+	@$(SETUP)
+
+demo: ## a private server with a shop, bootstrapped, changed, synced and proved equal
+	@$(SETUP) demo
+	@$(PYTHON) docker/local/demo.py
+
+ui: ## Airflow's UI on what the last demo left
+	@$(SETUP) demo
+	@$(PYTHON) docker/local/ui.py
+
+test: ## all tests on both servers: quick ones first
+	@$(SETUP)
+	$(PYTHON) -m pytest
+
+lint: ## ruff, its formatter, mypy
+	@$(SETUP) python
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/mypy docker/local
+
+bench: ## rows and mutations per second on a generated table of a million rows
+	@$(SETUP)
+	$(PYTHON) docker/local/bench.py
+
+lock: ## docker/requirements.lock anew from pyproject.toml
+	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -q -o docker/requirements.lock
+
+clean: ## removes .venv, .binlake (with the demo's lake) and all caches
+	rm -rf .venv .binlake .pytest_cache .mypy_cache .ruff_cache .hypothesis lake metastore_db spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

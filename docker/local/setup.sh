@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# What a machine needs, without Docker: each step says what it does, or that it was done before.
+#
+#   setup.sh [STEP…]    python java mariadb mysql jars; all of them by default
+#   setup.sh demo       python java jars, and one server: MySQL, or MariaDB where MySQL can't be had
+#
+# Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
+# names what to install. Everything else lands in .venv and .binlake. A second run needs no network.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+UV=0.13.8
+VENV=.venv
+STATE=.binlake
+
+say() { printf '%-9s%s\n' "$1" "$2"; }
+fail() { printf '%-9s%s\n' "$1" "$2" >&2; exit 1; }
+there() { command -v "$1" > /dev/null 2>&1; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif there sudo; then sudo "$@"
+  else return 1
+  fi
+}
+
+apt_updated=
+# apt_install STEP PACKAGES…: quiet unless it fails.
+apt_install() {
+  local step=$1 log
+  shift
+  log=$(mktemp)
+  if [ -z "$apt_updated" ]; then
+    as_root apt-get -q update > "$log" 2>&1 || { tail -n 5 "$log" >&2; return 1; }
+    apt_updated=yes
+  fi
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@" > "$log" 2>&1 ||
+    { tail -n 5 "$log" >&2; rm -f "$log"; return 1; }
+  rm -f "$log"
+}
+
+# by_apt STEP WHAT PACKAGES…: install, or say what to do by hand.
+by_apt() {
+  local step=$1 what=$2
+  shift 2
+  there apt-get || fail "$step" "$what is missing, and this isn't Debian or Ubuntu: install it, or use docker/compose.yaml"
+  say "$step" "installing $* with apt"
+  apt_install "$step" "$@" || fail "$step" "apt couldn't install $*: install $what yourself, or use docker/compose.yaml"
+}
+
+# -- python ----------------------------------------------------------------------------------------
+
+find_uv() {
+  if uv --version > /dev/null 2>&1; then echo uv
+  elif [ -x "$VENV/bin/uv" ]; then echo "$VENV/bin/uv"
+  fi
+}
+
+make_venv() {
+  local uv
+  uv=$(find_uv)
+  if python3.11 -c '' 2> /dev/null; then
+    if [ -n "$uv" ]; then "$uv" venv -q --python "$(python3.11 -c 'import sys; print(sys.executable)')" $VENV && return; fi
+    python3.11 -c 'import ensurepip' 2> /dev/null || by_apt python "the venv module of Python 3.11" python3.11-venv
+    python3.11 -m venv $VENV
+  elif [ -n "$uv" ]; then
+    say python "no Python 3.11 on PATH: uv fetches one"
+    "$uv" venv -q --python 3.11 $VENV || fail python "Python 3.11 can't be had: install it, then run make setup again"
+  else
+    by_apt python "Python 3.11" python3.11 python3.11-venv
+    python3.11 -m venv $VENV
+  fi
+}
+
+setup_python() {
+  local stamp=$VENV/.installed wanted uv
+  if [ ! -x $VENV/bin/python ]; then
+    say python "making $VENV"
+    make_venv
+  fi
+  $VENV/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
+    fail python "$VENV isn't Python 3.11: remove it (make clean), then run make setup again"
+  wanted=$(cat docker/requirements.lock pyproject.toml | sha256sum)
+  if [ "$(cat $stamp 2> /dev/null)" = "$wanted" ]; then
+    say python "$($VENV/bin/python -V), $VENV as locked"
+    return
+  fi
+  uv=$(find_uv)
+  if [ -z "$uv" ]; then
+    say python "installing uv $UV into $VENV"
+    $VENV/bin/python -m pip install -q "uv==$UV" || fail python "pip couldn't install uv"
+    uv=$VENV/bin/uv
+  fi
+  say python "installing $(grep -c '^[a-z0-9].*==' docker/requirements.lock) locked packages into $VENV, hashes checked"
+  "$uv" pip install -q --python $VENV/bin/python --require-hashes --no-deps -r docker/requirements.lock
+  say python "installing binlake itself, editable"
+  "$uv" pip install -q --python $VENV/bin/python --no-deps -e .
+  echo "$wanted" > $stamp
+}
+
+# -- java ------------------------------------------------------------------------------------------
+
+java_version() { # of the java that Spark will start; nothing when there is none
+  local java=java
+  [ -z "${JAVA_HOME:-}" ] || java=$JAVA_HOME/bin/java
+  "$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+setup_java() {
+  local version
+  version=$(java_version || true)
+  if [ "${version:-0}" -ge 17 ]; then
+    say java "Java $version"
+    return
+  fi
+  [ -z "${JAVA_HOME:-}" ] || fail java "JAVA_HOME is $JAVA_HOME, which isn't Java 17 or newer: unset or change it"
+  local package=openjdk-17-jre-headless
+  if there apt-cache && [ -z "$(apt-cache policy $package 2> /dev/null | grep 'Candidate: [0-9]')" ]; then
+    as_root apt-get -q update > /dev/null 2>&1 && apt_updated=yes
+    apt-cache policy $package | grep -q 'Candidate: [0-9]' || package=openjdk-21-jre-headless
+  fi
+  by_apt java "Java 17" $package
+  version=$(java_version || true)
+  [ "${version:-0}" -ge 17 ] || fail java "java on PATH is still version ${version:-none}: put Java 17 first, or set JAVA_HOME"
+}
+
+# -- servers ---------------------------------------------------------------------------------------
+
+setup_mariadb() {
+  PATH=$PATH:/usr/sbin
+  if there mariadbd && there mariadb-install-db; then
+    say mariadb "$(mariadbd --no-defaults --version 2> /dev/null | sed -n 's/.*Ver \([^ ]*\).*/MariaDB \1/p')"
+    return
+  fi
+  by_apt mariadb "MariaDB (mariadbd and mariadb-install-db)" mariadb-server-core mariadb-client-core
+}
+
+mysql_on_path() { # a MySQL of this machine's own; Debian's MariaDB calls itself mysqld too
+  PATH=$PATH:/usr/sbin mysqld --no-defaults --version 2> /dev/null | grep -v -i mariadb | sed -n 's/.*Ver \([^ ]*\).*/\1/p'
+}
+
+try_mysql() {
+  local own
+  if [ -x $STATE/mysql/root/usr/sbin/mysqld ]; then
+    say mysql "MySQL in $STATE/mysql"
+    return
+  fi
+  own=$(mysql_on_path || true)
+  if [ -n "$own" ]; then
+    say mysql "MySQL $own of this machine"
+    return
+  fi
+  say mysql "unpacking Debian sid's MySQL into $STATE/mysql (60 MB)"
+  if there apt-get && [ ! -r /usr/share/keyrings/debian-archive-keyring.gpg ]; then
+    apt_install mysql debian-archive-keyring || true
+  fi
+  bash docker/local/mysql.sh install $STATE/mysql
+}
+
+setup_mysql() {
+  try_mysql || fail mysql "MySQL can't be had: put a mysqld of 8.4 or newer on PATH, or use docker/compose.yaml"
+}
+
+setup_one_server() {
+  if try_mysql; then return; fi
+  say mysql "can't be had here: the demo takes MariaDB"
+  setup_mariadb
+}
+
+# -- all of it -------------------------------------------------------------------------------------
+
+mkdir -p $STATE
+exec 9> $STATE/setup.lock
+flock 9 # two runs at once would install over each other
+
+[ $# -gt 0 ] || set -- python java mariadb mysql jars
+[ "$*" != demo ] || set -- python java one_server jars
+for step in "$@"; do
+  case $step in
+    python | java | mariadb | mysql | one_server) "setup_$step" ;;
+    jars) $VENV/bin/python docker/local/jars.py ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  esac
+done

@@ -1,0 +1,90 @@
+"""Servers, databases, a Spark session and a lake for the tests that need them.
+
+Nothing starts before a test asks for it. Servers are shared by the whole run; a test that changes a
+server's settings or kills it makes a ``Server`` of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from servers import Kind, Server, installed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KINDS: tuple[Kind, ...] = ("mysql", "mariadb")
+
+# Instants mustn't depend on the machine's zone, nor DAGs on the user's own Airflow.
+os.environ["TZ"] = "UTC"
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A missing server fails the run at once: tests that skip in silence prove nothing."""
+    missing = [kind for kind in KINDS if not installed(kind)]
+    if missing and not os.environ.get("BINLAKE_TESTS_WITHOUT_SERVERS"):
+        raise pytest.UsageError(f"not installed: {', '.join(missing)}; run make setup")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Quick tests first, each folder in the order of its files."""
+    order = ("unit", "cases", "integration", "faults", "ui")
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        return order.index(folder) if folder in order else len(order)
+
+    items.sort(key=place)
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[Server]:
+    with Server("mysql") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[Server]:
+    with Server("mariadb") as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each kind in turn."""
+    running: Server = request.getfixturevalue(f"{request.param}_server")
+    return running
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[str]:
+    """A fresh database on ``server``, dropped after the test."""
+    name = f"t_{uuid.uuid4().hex[:12]}"
+    server.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    yield name
+    server.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for the whole run: its start costs seconds."""
+    from binlake.lake import session
+
+    built = session.build("tests", master="local[2]")
+    yield built
+    built.stop()
