@@ -29,16 +29,9 @@ Row = tuple[Any, ...]
 
 
 class Server(Protocol):
-    """Where to read, with an account that may SELECT."""
+    """Whatever opens connections with an account that may SELECT; keywords as pymysql's."""
 
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def user(self) -> str: ...
-    @property
-    def password(self) -> str: ...
+    def connect(self, **options: Any) -> pymysql.Connection[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -61,34 +54,21 @@ def assert_equal(server: Server, database: str, table: str, delta_path: str) -> 
     source = Counter(rows)
     lake = Counter(read_lake(delta_path, columns))
     if source != lake:
-        raise AssertionError(
-            _difference(f"{database}.{table}", [column.name for column in columns], source, lake)
-        )
+        raise AssertionError(_difference(f"{database}.{table}", [column.name for column in columns], source, lake))
     return source.total()
 
 
 def read_server(server: Server, database: str, table: str) -> tuple[list[Declared], list[Row]]:
     """The columns, invisible ones too, and all rows as comparable values."""
-    with closing(
-        pymysql.connect(
-            host=server.host,
-            port=server.port,
-            user=server.user,
-            password=server.password,
-            charset="utf8mb4",
-            conv=dict[Any, Any](encoders),  # no decoders: every value as the server wrote it
-            init_command="SET time_zone = '+00:00'",
-        )
-    ) as connection:
+    utc = "SET time_zone = '+00:00'"
+    with closing(server.connect(conv=encoders, init_command=utc)) as connection:  # no decoders: text as it came
         columns = _declared(connection, database, table)
         chosen = ", ".join(_selected(column) for column in columns)
         with connection.cursor(SSCursor) as cursor:
             cursor.execute(f"SELECT {chosen} FROM {_quoted(database)}.{_quoted(table)}")
             readers = [_server_reader(column) for column in columns]
             return columns, [
-                tuple(
-                    None if value is None else read(value) for read, value in zip(readers, row, strict=True)
-                )
+                tuple(None if value is None else read(value) for read, value in zip(readers, row, strict=True))
                 for row in cursor
             ]
 
@@ -153,9 +133,7 @@ def _moment(text: str) -> datetime | str:
 def _microseconds(text: str) -> int:
     hours, minutes, seconds = text.lstrip("-").split(":")
     whole, _, fraction = seconds.partition(".")
-    total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000 + int(
-        fraction.ljust(6, "0") or 0
-    )
+    total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000 + int(fraction.ljust(6, "0") or 0)
     return -total if text.startswith("-") else total
 
 
@@ -200,9 +178,7 @@ def _lake_reader(column: Declared) -> Callable[[Any], Any]:
     readers: dict[str, Callable[[Any], Any]] = {
         "float": lambda value: struct.pack("<f", value),
         "double": lambda value: struct.pack("<d", value),
-        "date": lambda value: (
-            datetime(value.year, value.month, value.day) if isinstance(value, date) else value
-        ),
+        "date": lambda value: datetime(value.year, value.month, value.day) if isinstance(value, date) else value,
         "vector": lambda value: struct.pack(f"<{len(value)}f", *value),
     }
     return readers.get(column.type, lambda value: value)
@@ -297,11 +273,7 @@ def _nearest(names: list[str], row: Row, others: Counter[Row]) -> str:
         parting = [name for name, mine, its in zip(names, row, other, strict=True) if mine != its]
         if best is None or len(parting) < len(best):
             best = parting
-    return (
-        f"\n      nearest on the other side differs in {', '.join(best)}"
-        if best and len(best) < len(names)
-        else ""
-    )
+    return f"\n      nearest on the other side differs in {', '.join(best)}" if best and len(best) < len(names) else ""
 
 
 def _shown(row: Row) -> str:
