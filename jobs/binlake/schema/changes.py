@@ -2,7 +2,7 @@
 
     Change = CreateTable | CreateLike | DropTable | DropDatabase | TruncateTable      a table's life
            | AddColumns | AddUniqueKey | DropIndex | NoShapeChange                    a table's shape (see evolve.apply)
-           | TableCharset | DatabaseCharset                                           what later statements inherit
+           | TableCharset                                                             what later columns inherit
            | Unfollowed                                                               stops its table
 
 A change that is followed one day leaves ``Unfollowed`` and gets a class of its own here.
@@ -144,7 +144,6 @@ Change = (
     | DropIndex
     | NoShapeChange
     | TableCharset
-    | DatabaseCharset
     | Unfollowed
 )
 
@@ -155,12 +154,15 @@ class ParsedStatement:
 
     kind: ``CREATE TABLE``, ``ALTER TABLE``, ``CREATE VIEW`` …, ``DML`` for rows changed in statement format,
         ``UNPARSED`` when even that isn't known.
-    tables: the tables it concerns; of DML those it may change; of UNPARSED every name in it that could be a table's.
+    tables: the tables it concerns; of DML those it may change; of UNPARSED every name in it that could be a table's
+        (most aren't).
     changes: what it does, in order. Those of one table belong together: all or none.
+    database_charset: what CREATE and ALTER DATABASE set.
     may_concern_any: it may concern tables it doesn't name (a call of a routine, a quote that never ends).
     """
 
     kind: str
     tables: tuple[TableName, ...] = ()
     changes: tuple[Change, ...] = ()
+    database_charset: DatabaseCharset | None = None
     may_concern_any: bool = False

@@ -37,8 +37,8 @@ from binlake.schema.changes import (
 )
 from binlake.schema.columns import Dialect, charset_clause, collation_clause, index_parts
 from binlake.schema.create_table import create_table
-from binlake.schema.defaults import old_row_default
-from binlake.schema.evolve import apply, new_columns
+from binlake.schema.defaults import NotConstant, old_row_default
+from binlake.schema.evolve import ShapeChange, apply, new_columns
 from binlake.schema.lexer import Cursor, Flavour, tokens
 from binlake.schema.table import TableName
 
@@ -53,8 +53,11 @@ __all__ = [
     "DropDatabase",
     "DropIndex",
     "DropTable",
+    "Flavour",
     "NoShapeChange",
+    "NotConstant",
     "ParsedStatement",
+    "ShapeChange",
     "TableCharset",
     "TruncateTable",
     "Unfollowed",
@@ -62,6 +65,7 @@ __all__ = [
     "new_columns",
     "old_row_default",
     "parse",
+    "table_of",
 ]
 
 # What CREATE, ALTER and DROP can be about, by the word that tells.
@@ -75,6 +79,12 @@ _OBJECTS = {
     "REFERENCE": "SPATIAL REFERENCE SYSTEM",
     "PREPARE": "PREPARE",
 }
+_MODIFIERS = frozenset(
+    """
+    AGGREGATE DUALITY EXTERNAL FULLTEXT IGNORE JSON MATERIALIZED OFFLINE ONLINE OR RELATIONAL REPLACE SPATIAL
+    TEMPORARY UNDO UNIQUE VECTOR
+    """.split()  # noqa: SIM905 words read better than a list
+)
 _MAINTENANCE = ("ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM")
 _ADMINISTRATION = frozenset(
     """
@@ -98,8 +108,13 @@ def parse(
     try:
         return reader.statement()
     except UnfollowedStatement:
-        broken = any(token.kind == "broken" for token in found)
-        return ParsedStatement("UNPARSED", dml.possible_tables(found, database), may_concern_any=broken)
+        names = dml.possible_tables(found, database)
+        return ParsedStatement(
+            "UNPARSED",
+            names,
+            tuple(Unfollowed(name, "a statement that isn't understood may concern it") for name in names),
+            may_concern_any=any(token.kind == "broken" for token in found),
+        )
 
 
 class _Reader:
@@ -130,7 +145,10 @@ class _Reader:
         if changed is not None:
             why = "its rows were changed in statement format, which logs no row images"
             return ParsedStatement(
-                "DML", changed.tables, tuple(Unfollowed(name, why) for name in changed.tables), changed.may_concern_any
+                "DML",
+                changed.tables,
+                tuple(Unfollowed(name, why) for name in changed.tables),
+                may_concern_any=changed.may_concern_any,
             )
         if verb in _ADMINISTRATION:
             return ParsedStatement(verb)
@@ -151,29 +169,23 @@ class _Reader:
         cursor = self.cursor
         start = cursor.index
         cursor.next()
-        unique = replace = temporary = ignore = False
-        while cursor.token.key not in _OBJECTS:
-            if cursor.at_end or cursor.token.kind == "broken":
-                cursor.index = start
-                raise cursor.not_understood("an unknown statement")
-            unique = unique or cursor.at("UNIQUE")
-            temporary = temporary or cursor.at("TEMPORARY")
-            replace = replace or cursor.at("OR", "REPLACE")
-            ignore = ignore or cursor.at("IGNORE")
-            cursor.next()
+        modifiers = self._modifiers()
+        if not cursor.at_any(*_OBJECTS):
+            cursor.index = start
+            raise cursor.not_understood("an unknown statement")
         object_ = _OBJECTS[cursor.next().key]
-        if object_ == "TABLE" and temporary:
+        if object_ == "TABLE" and "TEMPORARY" in modifiers:
             return ParsedStatement(f"{verb} TEMPORARY TABLE")
         kind = f"{verb} {object_}"
         match kind:
             case "CREATE TABLE":
-                return self._create_table(or_replace=replace)
+                return self._create_table(or_replace="REPLACE" in modifiers)
             case "ALTER TABLE":
-                return self._alter_table(ignore=ignore)
+                return self._alter_table(ignore="IGNORE" in modifiers)
             case "DROP TABLE":
                 return self._drop_table()
             case "CREATE INDEX":
-                return self._create_index(unique=unique)
+                return self._create_index(unique="UNIQUE" in modifiers)
             case "DROP INDEX":
                 return self._drop_index()
             case "DROP DATABASE":
@@ -182,6 +194,31 @@ class _Reader:
             case "CREATE DATABASE" | "ALTER DATABASE":
                 return self._database(kind)
         return ParsedStatement(kind)
+
+    def _modifiers(self) -> set[str]:
+        """Words between the verb and what it is about."""
+        cursor = self.cursor
+        found: set[str] = set()
+        while not cursor.at_end:
+            if cursor.accept("DEFINER", "="):
+                self._skip_account()
+            elif cursor.accept("ALGORITHM", "=") or cursor.accept("SQL", "SECURITY"):
+                cursor.next()
+            elif cursor.at_any(*_MODIFIERS):
+                found.add(cursor.next().key)
+            else:
+                break
+        return found
+
+    def _skip_account(self) -> None:
+        """``name``, ``name@host``, ``CURRENT_USER``, ``CURRENT_USER()``; a host without quotes may have dots."""
+        cursor = self.cursor
+        cursor.next()
+        if cursor.accept("(", ")") or not cursor.accept("@"):
+            return
+        host = cursor.next()
+        while cursor.token.start == host.end and not cursor.at_end:
+            host = cursor.next()
 
     def _create_table(self, *, or_replace: bool) -> ParsedStatement:
         cursor = self.cursor
@@ -285,9 +322,9 @@ class _Reader:
                 charset, told = collation_clause(cursor) or charset, True
             else:
                 cursor.next()
-        return ParsedStatement(kind, (), (DatabaseCharset(name, charset),) if told else ())
+        return ParsedStatement(kind, database_charset=DatabaseCharset(name, charset) if told else None)
 
 
 def table_of(change: Change) -> TableName | None:
-    """The table a change concerns; None for changes of a database."""
-    return None if isinstance(change, DropDatabase | DatabaseCharset) else change.name
+    """The table a change concerns; None for all tables of a database."""
+    return None if isinstance(change, DropDatabase) else change.name

@@ -2,7 +2,7 @@
 
 The text is information_schema.columns.column_default of MySQL: unquoted, as the type writes its values
 (``1.50`` for DECIMAL(9,2) DEFAULT 1.5, ``b'101'`` for BIT, ``0x61`` for binary strings without trailing zero bytes).
-Only conversions that are exact and the same on both servers are done; everything else raises UnfollowedStatement.
+Only conversions that are exact and the same on both servers are done; everything else raises NotConstant.
 Source: MySQL manual 13.6 Data Type Default Values; tried on MySQL 9.7 and MariaDB 10.11.
 """
 
@@ -25,6 +25,10 @@ _ZERO_DATES = frozenset({"date", "datetime", "timestamp"})
 _EXACT = Context(prec=200)
 
 
+class NotConstant(UnfollowedStatement):
+    """What old rows hold in an added column isn't one constant, or can't be told from the statement."""
+
+
 @dataclass(frozen=True)
 class Literal:
     """A constant as written. text: the value; hexadecimal digits for ``bytes``; empty for ``null``."""
@@ -37,19 +41,19 @@ def old_row_default(column: Column) -> str | None:
     """The value that rows get which are older than the column, as the server's text; None is NULL.
 
     That is its default, or for NOT NULL without default the type's implicit one (manual 13.6). Raises
-    UnfollowedStatement, with the reason, where that isn't one constant or can't be told from here.
+    NotConstant, with the reason, where that isn't one constant or can't be told from here.
     """
     if column.generated:
-        raise UnfollowedStatement(f"column {column.name!r} is computed by the server for old rows")
+        raise NotConstant(f"column {column.name!r} is computed by the server for old rows")
     if column.default_is_expression:
-        raise UnfollowedStatement(f"the default of column {column.name!r} is an expression")
+        raise NotConstant(f"the default of column {column.name!r} is an expression")
     if column.default is None:
         return None if column.nullable else _implicit_default(column)
     if column.type == "timestamp":
         # The statement doesn't carry the session's time zone.
-        raise UnfollowedStatement(f"the default of column {column.name!r} (TIMESTAMP) depends on the time zone")
+        raise NotConstant(f"the default of column {column.name!r} (TIMESTAMP) depends on the time zone")
     if column.type in _ZERO_DATES and "-00" in column.default:
-        raise UnfollowedStatement(f"the default of column {column.name!r} is an invalid date")
+        raise NotConstant(f"the default of column {column.name!r} is an invalid date")
     return column.default
 
 
@@ -66,7 +70,7 @@ def _implicit_default(column: Column) -> str:
     if type_ == "enum":
         return column.values[0]
     if type_ in _ZERO_DATES:
-        raise UnfollowedStatement(f"old rows get the invalid date 0000-00-00 in column {column.name!r}")
+        raise NotConstant(f"old rows get the invalid date 0000-00-00 in column {column.name!r}")
     others = {
         "bit": "b'0'",
         "year": "0000",
@@ -76,7 +80,7 @@ def _implicit_default(column: Column) -> str:
         "inet4": "0.0.0.0",
     }
     if type_ not in others:
-        raise UnfollowedStatement(f"what old rows get in column {column.name!r} ({type_.upper()}) isn't known")
+        raise NotConstant(f"what old rows get in column {column.name!r} ({type_.upper()}) isn't known")
     return others[type_]
 
 
@@ -89,8 +93,8 @@ def loses_zero_bytes(column: Column, literal: Literal) -> bool:
 def server_text(column: Column, literal: Literal, *, float_scale: int | None = None) -> str | None:
     """The server's text of a column's constant default; None is NULL.
 
-    float_scale: digits after the point of FLOAT(M,D), DOUBLE(M,D). Raises UnfollowedStatement where the conversion
-    isn't known to be exact.
+    float_scale: digits after the point of FLOAT(M,D), DOUBLE(M,D).
+    Raises NotConstant where the conversion isn't known to be exact.
     """
     if literal.kind == "null":
         return None
@@ -99,7 +103,7 @@ def server_text(column: Column, literal: Literal, *, float_scale: int | None = N
     except (ValueError, ArithmeticError):
         text = None
     if text is None:
-        raise UnfollowedStatement(f"the default of column {column.name!r} isn't understood")
+        raise NotConstant(f"the default of column {column.name!r} isn't understood")
     return text
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from binlake.errors import UnfollowedStatement
 from binlake.schema import defaults
-from binlake.schema.defaults import Literal
+from binlake.schema.defaults import Literal, NotConstant
 from binlake.schema.lexer import Flavour
 from binlake.schema.table import Column, KeyKind, TableSchema
 
@@ -87,22 +87,22 @@ class ColumnDefinition:
             return column
         try:
             return replace(column, default=self._default_text(column))
-        except UnfollowedStatement:
+        except NotConstant:
             # Rows never need it, unless the column is added to them: constant_default refuses that.
             return replace(column, default=self.default.text)
 
     def constant_default(self, table_charset: str) -> str | None:
         """The value, as the server's text, that rows get which are older than the column; None is NULL.
 
-        Raises UnfollowedStatement where that isn't one constant for all rows.
+        Raises NotConstant where that isn't one constant for all rows.
         """
         if self.auto_increment:
-            raise UnfollowedStatement(f"column {self.name!r} counts up by itself (AUTO_INCREMENT) in old rows")
+            raise NotConstant(f"column {self.name!r} counts up by itself (AUTO_INCREMENT) in old rows")
         column = self._typed(table_charset)
         if self.default is not None and not self.default_is_expression:
             column = replace(column, default=self._default_text(column))
             if column.type in defaults.BYTES and defaults.loses_zero_bytes(column, self.default):
-                raise UnfollowedStatement(f"the default of column {self.name!r} ends with zero bytes")
+                raise NotConstant(f"the default of column {self.name!r} ends with zero bytes")
         return defaults.old_row_default(column)
 
     def _typed(self, table_charset: str) -> Column:
@@ -175,7 +175,7 @@ class ColumnDefinition:
             return text.rjust(column.precision + (1 if column.scale else 0), "0")
         if column.type in _INTEGER_WIDTH:
             return text.rjust(self.arguments[0] if self.arguments else _INTEGER_WIDTH[column.type], "0")
-        raise UnfollowedStatement(f"the default of column {self.name!r} (ZEROFILL) isn't understood")
+        raise NotConstant(f"the default of column {self.name!r} (ZEROFILL) isn't understood")
 
     def _float_scale(self, type_: str) -> int | None:
         """Digits after the point of FLOAT(M,D) and DOUBLE(M,D)."""

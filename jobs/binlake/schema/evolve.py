@@ -28,7 +28,8 @@ def apply(schema: TableSchema, change: ShapeChange, *, table_charset: str = "utf
     """The shape after the change, as information_schema shows it.
 
     table_charset: the table's default character set before the change, for columns that name none.
-    Raises UnfollowedStatement where the change can't be followed, SchemaMismatch where it doesn't fit the shape.
+    Raises UnfollowedStatement where the change can't be followed (NotConstant: for what old rows get in an added
+    column), SchemaMismatch where it doesn't fit the shape.
     """
     match change:
         case CreateTable():
@@ -72,10 +73,7 @@ def _add_columns(schema: TableSchema, change: AddColumns, charset: str) -> Table
                 f"{change.name}: the column {column.name!r} is added, but the recorded shape has it",
                 remedy=_RESNAPSHOT.format(change.name),
             )
-        try:
-            added.definition.constant_default(charset)
-        except UnfollowedStatement as error:
-            raise _stopped(change.name, error.message) from None
+        added.definition.constant_default(charset)
         columns.insert(_place(columns, added, change.name), column)
     return schema.with_columns(tuple(columns))
 
