@@ -32,7 +32,7 @@ class Position:
 
     server: MySQL's server_uuid; on MariaDB ``mariadb-{server_id}-{hostname}``.
     offset: bytes from the start of ``file``.
-    created: timestamp (seconds) of the file's format description event, so that a restarted numbering can't pass for the old.
+    created: timestamp (seconds) of the file's format description event; a restarted numbering has another one.
     gtid_set: the GTIDs executed up to here, as the server writes them; empty without GTID.
     """
 

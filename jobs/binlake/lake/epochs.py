@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from binlake.binlog.border import Statement, XaOutcome
+from binlake.errors import SchemaMismatch, UnfollowedStatement
 from binlake.lake.staging import Manifest, StagedFile, StagedSlice
 from binlake.position import Position, file_number
 from binlake.schema import ddl
@@ -204,22 +205,29 @@ class _Walk:
             return self._create(where, name, change, table)
         if table is None:
             return "ignored", "this table isn't mirrored"
-        if table.life.status != "following":
-            return "ignored", f"this table is {table.life.status}"
         if isinstance(change, ddl.DropTable):
             table.life = replace(table.life, status="dropped", reason=f"dropped at {where.short}", remedy="")
             del self.current[name]
             return "followed", ""
+        if table.life.status != "following":
+            return "ignored", f"this table is {table.life.status}"
         if isinstance(change, ddl.TruncateTable):
             table.steps.append(TruncateStep())
             return "followed", ""
-        if isinstance(change, ddl.AddColumns):
-            return self._add_columns(where, name, change, table)
-        if isinstance(change, ddl.NoShapeChange):
-            return "followed", change.why
-        reason = f"{where.short}: {getattr(change, 'why', type(change).__name__)}"
-        self.stop_table(table, reason, _resnapshot(name))
-        return "stopped", reason
+        try:
+            after = ddl.apply(table.life.schema, change)
+            added = ddl.new_columns(table.life.schema, change) if isinstance(change, ddl.AddColumns) else ()
+            defaults = [(column, text) for column in added if (text := ddl.old_row_default(column)) is not None]
+        except (UnfollowedStatement, SchemaMismatch) as error:
+            reason = f"{where.short}: {error.message}"
+            self.stop_table(table, reason, _resnapshot(name))
+            return "stopped", reason
+        if added:
+            table.steps.append(AddColumnsStep(table.life.schema, after))
+        if defaults:
+            table.steps.append(FillStep(after, tuple(defaults)))
+        table.life = replace(table.life, schema=after)
+        return "followed", change.why if isinstance(change, ddl.NoShapeChange) else ""
 
     def _create(
         self,
@@ -247,29 +255,6 @@ class _Walk:
         self.tables[life.id] = TableSteps(life, [CreateStep(schema)])
         self.current[name] = life.id
         self.missing.discard(name)
-        return "followed", ""
-
-    def _add_columns(
-        self, where: Position, name: TableName, change: ddl.AddColumns, table: TableSteps
-    ) -> tuple[str, str]:
-        before = table.life.schema
-        after = ddl.apply(before, change)
-        defaults: list[tuple[Column, str]] = []
-        for column in after.columns:
-            if before.has(column.name):
-                continue
-            try:
-                default = ddl.old_row_default(column)
-            except ddl.NotConstant as error:
-                reason = f"{where.short}: ADD COLUMN {column.name}: {error}"
-                self.stop_table(table, reason, _resnapshot(name))
-                return "stopped", reason
-            if default is not None:
-                defaults.append((column, default))
-        table.steps.append(AddColumnsStep(before, after))
-        if defaults:
-            table.steps.append(FillStep(after, tuple(defaults)))
-        table.life = replace(table.life, schema=after)
         return "followed", ""
 
     def _note(

@@ -1,0 +1,74 @@
+"""The YAML is checked at the border; each error names file and key."""
+
+from pathlib import Path
+
+import pytest
+
+from binlake import config
+from binlake.errors import ConfigurationError
+from binlake.schema.table import TableName
+
+WHOLE = """
+source: {name: shop, connection: shop_mysql, server_id: 4001, server_ids: 16}
+tables: {include: ["shop.*"], exclude: ["shop.audit_*"]}
+lake: {path: ./lake}
+schedule: "0 * * * *"
+invalid_dates: keep_text
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "shop.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    loaded = config.load(write(tmp_path, WHOLE))
+    assert loaded.included(TableName("shop", "orders"))
+    assert not loaded.included(TableName("shop", "audit_log"))
+    assert not loaded.included(TableName("other", "orders"))
+    assert loaded.table_path(TableName("shop", "a/b")) == f"{tmp_path}/lake/shop/shop/a~2Fb"
+    assert loaded.metadata_path("lease") == f"{tmp_path}/lake/shop/_binlake/lease"
+
+
+def test_urls_stay_urls(tmp_path: Path) -> None:
+    loaded = config.load(write(tmp_path, WHOLE.replace("./lake", "s3://bucket/lake/")))
+    assert loaded.table_path(TableName("d", "t")) == "s3://bucket/lake/shop/d/t"
+
+
+def test_system_databases_are_never_included(tmp_path: Path) -> None:
+    loaded = config.load(write(tmp_path, WHOLE.replace("shop.*", "*.*")))
+    assert not loaded.included(TableName("mysql", "user"))
+    assert loaded.included(TableName("any", "thing"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("schedule:", "shedule:"), "shedule"),
+        (("server_id: 4001", "server_id: 0"), "source.server_id"),
+        (('["shop.*"]', '["shop"]'), "tables.include"),
+        (("keep_text", "guess"), "invalid_dates"),
+        (("name: shop", "name: ../x"), "source.name"),
+        (("lake: {path: ./lake}", "lake: {}"), "lake.path"),
+    ],
+)
+def test_a_wrong_key_is_named(tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError) as found:
+        config.load(write(tmp_path, WHOLE.replace(*change)))
+    assert said in str(found.value)
+    assert "shop.yaml" in str(found.value)
+    assert found.value.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "source: [", "just text"])
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        config.load(write(tmp_path, text))
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="can't read"):
+        config.load(tmp_path / "none.yaml")

@@ -1,0 +1,35 @@
+"""Airflow's own forms of a connection; the password shows nowhere."""
+
+import pytest
+
+from binlake.errors import ConfigurationError
+from binlake.source.connection import from_environment, parse_airflow_connection
+
+
+def test_uri() -> None:
+    found = parse_airflow_connection("mysql://u%40x:p%2Fw%3A@db.example:3307/", name="X")
+    assert (found.host, found.port, found.user, found.password) == ("db.example", 3307, "u@x", "p/w:")
+
+
+def test_json_with_tls() -> None:
+    text = '{"conn_type": "mysql", "host": "h", "login": "u", "password": "p", "extra": {"ssl": {"ca": "/ca.pem"}}}'
+    found = parse_airflow_connection(text, name="X")
+    assert (found.port, dict(found.tls)) == (3306, {"ca": "/ca.pem"})
+
+
+@pytest.mark.parametrize("text", ["not a uri with s3cret", "{s3cret", "mysql://", "mysql://u:s3cret@h:port/"])
+def test_errors_do_not_repeat_the_text(text: str) -> None:
+    with pytest.raises(ConfigurationError) as found:
+        parse_airflow_connection(text, name="AIRFLOW_CONN_X")
+    assert "s3cret" not in str(found.value)
+    assert "AIRFLOW_CONN_X" in str(found.value)
+
+
+def test_repr_hides_the_password() -> None:
+    assert "s3cret" not in repr(parse_airflow_connection("mysql://u:s3cret@h/", name="X"))
+
+
+def test_an_undefined_connection_says_what_to_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_NOWHERE", raising=False)
+    with pytest.raises(ConfigurationError, match="export AIRFLOW_CONN_NOWHERE"):
+        from_environment("nowhere")

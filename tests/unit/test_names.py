@@ -1,0 +1,50 @@
+"""Names are data, wherever they go."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlake import names
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("orders", "orders"),
+        ("we ird", "we ird"),
+        ("a.b", "a.b"),
+        ("日本'\"`;", "日本'\"`;"),
+        ("a/b", "a~2Fb"),
+        ("50%", "50~25"),
+        ("~", "~7E"),
+        ("_delta_log", "~5Fdelta_log"),
+        (".hidden", "~2Ehidden"),
+        ("..", "~2E."),
+        ("tab\t", "tab~09"),
+    ],
+)
+def test_folder_keeps_names_and_writes_odd_characters_as_bytes(name: str, folder: str) -> None:
+    assert names.folder(name) == folder
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_two_names_never_share_a_folder(one: str, other: str) -> None:
+    assert (names.folder(one) == names.folder(other)) == (one == other)
+
+
+@given(st.text(min_size=1))
+def test_a_folder_is_one_visible_folder(name: str) -> None:
+    folder = names.folder(name)
+    assert "/" not in folder
+    assert folder[0] not in "._"
+
+
+def test_quotes_double() -> None:
+    assert names.mysql_quote("a`; DROP TABLE x; --") == "`a``; DROP TABLE x; --`"
+
+
+def test_patterns_are_shell_style_and_the_first_dot_parts() -> None:
+    assert names.matches("shop.*", "shop", "a.b")
+    assert names.matches("shop_?.order*", "shop_1", "orders")
+    assert not names.matches("shop.*", "shops", "a")
+    assert not names.matches("shop.*", "Shop", "a")
