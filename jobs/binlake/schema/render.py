@@ -1,0 +1,59 @@
+"""MariaDB's UUID, INET4 and INET6 travel in the log as their stored bytes: the text that the server prints.
+
+Sources: MariaDB's manual on UUID, INET4 and INET6; the stored order of UUID segments tried on MariaDB 10.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Renderer = Callable[[bytes], str]
+
+
+def uuid_text(stored: bytes) -> str:
+    """A stored UUID as text.
+
+    Versions 1 to 5 (of the RFC's variant) are stored with their segments reversed, so that time-ordered values sort;
+    the others as they are.
+    """
+    data = stored.ljust(16, b"\0")
+    if data[6] & 0x80 and 0 < data[8] < 0x60:
+        data = data[12:16] + data[10:12] + data[8:10] + data[6:8] + data[:6]
+    digits = data.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def inet4_text(stored: bytes) -> str:
+    """Dotted decimal."""
+    return ".".join(map(str, stored.ljust(4, b"\0")))
+
+
+def inet6_text(stored: bytes) -> str:
+    """As RFC 5952, but one group of zeros is shortened too; IPv4-mapped and -compatible addresses end dotted."""
+    data = stored.ljust(16, b"\0")
+    groups = [int.from_bytes(data[place : place + 2], "big") for place in range(0, 16, 2)]
+    start, length = _longest_zeros(groups)
+    mapped = groups[:5] == [0] * 5 and groups[5] == 0xFFFF
+    compatible = (start, length) == (0, 6)
+    if mapped or compatible:
+        return f"::{'ffff:' if mapped else ''}{inet4_text(data[12:])}"
+    if not length:
+        return ":".join(f"{group:x}" for group in groups)
+    head = ":".join(f"{group:x}" for group in groups[:start])
+    tail = ":".join(f"{group:x}" for group in groups[start + length :])
+    return f"{head}::{tail}"
+
+
+def _longest_zeros(groups: list[int]) -> tuple[int, int]:
+    """Start and length of the first longest run of zero groups."""
+    best, start = (0, 0), 0
+    for place in range(len(groups) + 1):
+        if place == len(groups) or groups[place]:
+            if place - start > best[1]:
+                best = (start, place - start)
+            start = place + 1
+    return best
+
+
+RENDERERS: dict[str, Renderer] = {"uuid": uuid_text, "inet4": inet4_text, "inet6": inet6_text}
+"""By column type."""
