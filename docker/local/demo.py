@@ -1,0 +1,218 @@
+"""`make demo`: a shop on a private server, mirrored by Airflow and Spark, changed, synced, proved equal.
+
+Everything it makes lies in .binlake/demo, new each time; nothing is left running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import shop
+from servers import PRIVATE, ROOT, Kind, Server, ServerFailed, installed, version
+
+FOLDER = PRIVATE / "demo"
+LOGS = FOLDER / "logs"
+CONFIG = ROOT / "dags" / "pipelines" / "shop.yaml"
+LAKE = FOLDER / "lake" / "shop"
+BIN = Path(sys.prefix) / "bin"
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+class DemoFailed(Exception):
+    """A phase ended badly; the text ends with the last lines of its log."""
+
+
+def environment(connection: str) -> dict[str, str]:
+    """An Airflow of the demo's own, with the shop's connection; the password stands nowhere else."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    return kept | {
+        "PATH": f"{BIN}:{os.environ.get('PATH', '')}",
+        "AIRFLOW_HOME": str(FOLDER / "airflow"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW_CONN_SHOP_MYSQL": connection,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    seconds: float
+
+
+class Phases:
+    """Says what happens, and how long it took."""
+
+    def __init__(self) -> None:
+        self.done: list[Phase] = []
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        if console.is_terminal:
+            with console.status(f"{name} …"):
+                yield
+        else:
+            console.print(f"{name} …")
+            yield
+        self.done.append(Phase(name, time.monotonic() - started))
+        console.print(f"[green]✓[/] {name} [dim]{self.done[-1].seconds:.1f} s[/]")
+
+    @property
+    def total(self) -> float:
+        return sum(phase.seconds for phase in self.done)
+
+
+def run(env: dict[str, str], log: str, *command: str) -> str:
+    """One command of .venv/bin in the demo's folder; its standard output. Both streams go to a log file."""
+    path = LOGS / f"{log}.log"
+    with path.open("w") as errors:
+        done = subprocess.run(
+            [str(BIN / command[0]), *command[1:]], cwd=FOLDER, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
+        )
+        errors.write(done.stdout)
+    if done.returncode:
+        tail = "\n".join(path.read_text(errors="replace").splitlines()[-40:])
+        raise DemoFailed(f"{' '.join(command)} ended with {done.returncode}:\n{tail}\n(the whole log: {path})")
+    return done.stdout
+
+
+def dag(env: dict[str, str], name: str) -> None:
+    """`airflow dags test` of one DAG: no scheduler, the same operators."""
+    run(env, name, "airflow", "dags", "test", name)
+
+
+def status(env: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(env, "status", "binlake", "status", "--config", str(CONFIG), "--json"))
+    return found
+
+
+def verify(env: dict[str, str]) -> dict[str, Any]:
+    """The comparison's report; a difference is in it, an error raises DemoFailed."""
+    try:
+        text = run(env, "verify", "binlake", "verify", "--config", str(CONFIG), "--json")
+    except DemoFailed:
+        # Exit code 1 comes with a report too: it says which tables differ.
+        text = _json_of(LOGS / "verify.log")
+        if not text:
+            raise
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _json_of(log: Path) -> str:
+    text = log.read_text(errors="replace")
+    return text[text.index("\n{") :] if "\n{" in text else ""
+
+
+def choose() -> Kind:
+    """MySQL where it is installed, else MariaDB."""
+    for kind in ("mysql", "mariadb"):
+        if installed(kind):
+            return kind
+    raise ServerFailed("neither MySQL nor MariaDB is installed; run make setup")
+
+
+def start_server(kind: Kind) -> Server:
+    return Server(kind, FOLDER / kind, innodb_buffer_pool_size="256M").start()
+
+
+def answer_an_analyst() -> None:
+    """The first query of sql/analysts.sql, by DataFusion over the Delta tables: no JVM."""
+    from deltalake import DeltaTable, QueryBuilder
+
+    query = next(iter(shop.statements(shop.SQL / "analysts.sql")))
+    builder = QueryBuilder()
+    for table in ("orders", "order_items", "products", "categories"):
+        builder = builder.register(table, DeltaTable(str(LAKE / "shop" / table)))
+    rows = builder.execute(query).read_all()
+    table = Table(
+        title="An analyst asks the lake: which categories earned most? (sql/analysts.sql)", title_justify="left"
+    )
+    for name in rows.column_names:
+        table.add_column(name, justify="left" if name == "category" else "right")
+    columns = [rows.column(name).to_pylist() for name in rows.column_names]
+    for category, orders, revenue in zip(*columns, strict=True):
+        table.add_row(str(category), f"{orders:,}", f"{revenue:,.2f}")
+    console.print(table)
+
+
+def show(state: dict[str, Any], proof: dict[str, Any]) -> None:
+    merged = {row["table"]: row for row in state["last_run"]["tables"]}
+    stands = {row["table"]: row for row in state["tables"]}
+    table = Table(title=f"After the sync, batch {state['batch']}", title_justify="left")
+    for name in ("table", "rows", "inserted", "updated", "deleted", "Delta version", "position", "equal"):
+        table.add_column(name, justify="left" if name in ("table", "position", "equal") else "right")
+    for row in proof["tables"]:
+        name = row["table"]
+        change, stand = merged.get(name, {}), stands.get(name, {})
+        counts = [f"{change.get(column, 0):,}" for column in ("inserted", "updated", "deleted")]
+        position = str(stand.get("position") or "").split("/")[-1].split("@")[0]
+        equal = "[green]yes[/]" if row["equal"] else "[red]no[/]"
+        table.add_row(name, f"{row['source_rows']:,}", *counts, str(stand.get("delta_version")), position, equal)
+    console.print(table)
+
+
+def demo(phase: Callable[[str], Any]) -> bool:
+    """The whole of it; whether the mirror is equal."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    LOGS.mkdir(parents=True)
+    kind = choose()
+    with phase(f"a private {'MySQL' if kind == 'mysql' else 'MariaDB'} {version(kind)} starts"):
+        server = start_server(kind)
+    try:
+        with phase("the shop is filled: nine tables and an audit log that is excluded"):
+            rows = shop.fill(server)
+        console.print(f"  {rows:,} rows on 127.0.0.1:{server.port}")
+        connection = shop.create_account(server)
+        (FOLDER / "server.json").write_text(json.dumps({"kind": kind, "port": server.port, "connection": connection}))
+        (FOLDER / "server.json").chmod(0o600)
+        env = environment(connection)
+        with phase("Airflow's metadata database on SQLite is made"):
+            run(env, "airflow_db", "airflow", "db", "migrate")
+        with phase("airflow dags test binlake_shop_bootstrap: a consistent snapshot of every table"):
+            dag(env, "binlake_shop_bootstrap")
+        with phase("an hour in the shop: inserts, updates, deletes, changed keys, a new column"):
+            shop.change(server)
+        with phase("airflow dags test binlake_shop_sync: the binlog since then, staged and merged"):
+            dag(env, "binlake_shop_sync")
+        with phase("binlake verify: every value of every table compared with the server"):
+            proof = verify(env)
+        show(status(env), proof)
+        answer_an_analyst()
+    finally:
+        server.close()
+    return bool(proof["equal"])
+
+
+def main() -> int:
+    phases = Phases()
+    try:
+        equal = demo(phases)
+    except (DemoFailed, ServerFailed) as error:
+        console.print(f"[red]the demo stopped:[/] {error}", markup=False)
+        return 3
+    console.print("equal: yes" if equal else "equal: NO, see the table above")
+    console.print(f"the lake: {os.path.relpath(LAKE)}   the logs: {os.path.relpath(LOGS)}")
+    console.print("the Airflow UI on all this: make ui")
+    console.print(f"total {phases.total:.0f} s; the server is stopped, nothing is left running")
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
