@@ -20,6 +20,8 @@ from servers import Kind, Server, installed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirror import Mirror
+
 KINDS: tuple[Kind, ...] = ("mysql", "mariadb")
 
 # Instants mustn't depend on the machine's zone, nor DAGs on the user's own Airflow.
@@ -88,3 +90,11 @@ def spark() -> Iterator[SparkSession]:
     built = session.build("tests", master="local[2]")
     yield built
     built.stop()
+
+
+@pytest.fixture
+def mirror(server: Server, database: str, lake: Path, spark: SparkSession) -> Mirror:
+    """One fresh database of each server, and its lake."""
+    from mirror import Mirror
+
+    return Mirror(server, database, lake, spark)

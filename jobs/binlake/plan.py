@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from binlake.binlog.reader import format_description, transaction_boundaries
+from binlake.binlog.boundaries import format_description, transaction_boundaries
 from binlake.binlog.transport import ServerTransport
 from binlake.errors import PositionLost
 from binlake.position import FIRST_OFFSET, Position, Range, Slice, file_number

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlake.binlog.reader import read
-from binlake.binlog.transport import Flavour, ServerTransport
+from binlake.binlog.transport import ServerTransport
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.lake.lease import OpenBatch
 from binlake.lake.staging import Manifest, StagedSlice, stage_slice, write_manifest
 from binlake.position import Slice
 from binlake.report import Report
+from binlake.schema.ddl import Flavour
 from binlake.source.connection import Endpoint
 
 if TYPE_CHECKING:

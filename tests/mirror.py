@@ -1,0 +1,112 @@
+"""A source, its lake, and the engine's calls on them, in the tests' own process and Spark session."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+
+import comparison
+from binlake import pipeline
+from binlake.config import PipelineConfig
+from binlake.lake import lease
+from binlake.lake.metadata import Metadata
+from binlake.position import Position
+from binlake.record import RunReport
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source
+from servers import Server
+
+if TYPE_CHECKING:
+    from binlake.lake.snapshot import SnapshotResult
+    from binlake.verify import VerifyReport
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Mirror:
+    """One database of a server, mirrored."""
+
+    server: Server
+    database: str
+    folder: Path
+    spark: SparkSession
+    include: list[str] = field(default_factory=list)
+    exclude: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    server_id: int = 7100
+
+    @property
+    def config(self) -> PipelineConfig:
+        return PipelineConfig.model_validate(
+            {
+                "source": {"name": "tests", "connection": "tests", "server_id": self.server_id},
+                "tables": {"include": self.include or [f"{self.database}.*"], "exclude": self.exclude},
+                "lake": {"path": str(self.folder)},
+                **self.options,
+            }
+        )
+
+    def write_yaml(self) -> Path:
+        """The configuration as a file, for the command line."""
+        path = self.folder / "source.yaml"
+        path.write_text(json.dumps(self.config.model_dump()))  # JSON is YAML
+        return path
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint("127.0.0.1", self.server.port, "root", "")
+
+    @property
+    def metadata(self) -> Metadata:
+        return pipeline.metadata_of(self.config)
+
+    def execute(self, *statements: str) -> None:
+        self.server.execute(*statements, database=self.database)
+
+    def follow_from_here(self) -> None:
+        """Follow the log from the head on, without a snapshot: every table is born in the log."""
+        from binlake.binlog.boundaries import format_description
+        from binlake.binlog.transport import ServerTransport
+
+        with Source.open(self.endpoint) as source, lease.held(self.metadata) as held:
+            file, offset, gtid_set = source.head()
+            created = format_description(ServerTransport(self.endpoint, self.server_id, source.flavour), file)
+            start = Position(source.server_identity, file, offset, created, gtid_set)
+            held.update(position=json.dumps(start.to_json()))
+
+    def snapshot(self, *patterns: str, lock: Any = "flush") -> list[SnapshotResult]:
+        return pipeline.bootstrap(
+            self.config, self.endpoint, lambda: self.spark, Report(), tables=list(patterns) or None, lock=lock
+        )
+
+    def sync(self, **options: Any) -> RunReport:
+        return pipeline.sync(self.config, self.endpoint, lambda: self.spark, Report(), **options)
+
+    def verify(self, *patterns: str) -> VerifyReport:
+        return pipeline.verify(self.config, self.endpoint, lambda: self.spark, Report(), tables=list(patterns) or None)
+
+    def path(self, table: str) -> str:
+        return self.config.table_path(TableName(self.database, table))
+
+    def version(self, table: str) -> int:
+        return int(DeltaTable(self.path(table)).version())
+
+    def assert_equal(self, *tables: str) -> None:
+        """Each table's Delta copy equals the server's, by a comparison that shares no code with the engine."""
+        for table in tables:
+            comparison.assert_equal(self.server, self.database, table, self.path(table))
+
+    def watermark(self, table: str) -> dict[str, Any]:
+        rows = [row for row in self.metadata.read("watermarks") if row["table"] == table]
+        assert rows, f"{table} has no watermark"
+        return max(rows, key=lambda row: row["updated_us"])
+
+    def history(self) -> list[dict[str, Any]]:
+        rows = self.metadata.read("ddl_history")
+        return sorted(rows, key=lambda row: (row["batch"], row["file"], row["offset"]))
