@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.table import Table
@@ -47,6 +47,25 @@ def environment(connection: str) -> dict[str, str]:
         "AIRFLOW_CONN_SHOP_MYSQL": connection,
         "PYSPARK_PYTHON": sys.executable,
     }
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What `make ui` needs to start the same server again."""
+
+    kind: Kind
+    port: int
+    connection: str = field(repr=False)
+
+    FILE: ClassVar[Path] = FOLDER / "server.json"
+
+    def write(self) -> None:
+        with open(os.open(self.FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump({"kind": self.kind, "port": self.port, "connection": self.connection}, file)
+
+    @classmethod
+    def read(cls) -> Kept:
+        return cls(**json.loads(cls.FILE.read_text()))
 
 
 @dataclass(frozen=True)
@@ -128,8 +147,8 @@ def choose() -> Kind:
     raise ServerFailed("neither MySQL nor MariaDB is installed; run make setup")
 
 
-def start_server(kind: Kind) -> Server:
-    return Server(kind, FOLDER / kind, innodb_buffer_pool_size="256M").start()
+def start_server(kind: Kind, port: int = 0) -> Server:
+    return Server(kind, FOLDER / kind, port=port, innodb_buffer_pool_size="256M").start()
 
 
 def answer_an_analyst() -> None:
@@ -138,18 +157,16 @@ def answer_an_analyst() -> None:
 
     query = next(iter(shop.statements(shop.SQL / "analysts.sql")))
     builder = QueryBuilder()
-    for table in ("orders", "order_items", "products", "categories"):
-        builder = builder.register(table, DeltaTable(str(LAKE / "shop" / table)))
+    for name in ("orders", "order_items", "products", "categories"):
+        builder = builder.register(name, DeltaTable(str(LAKE / "shop" / name)))
     rows = builder.execute(query).read_all()
-    table = Table(
-        title="An analyst asks the lake: which categories earned most? (sql/analysts.sql)", title_justify="left"
-    )
+    answer = Table(title="An analyst asks: which categories earned most? (sql/analysts.sql)", title_justify="left")
     for name in rows.column_names:
-        table.add_column(name, justify="left" if name == "category" else "right")
+        answer.add_column(name, justify="left" if name == "category" else "right")
     columns = [rows.column(name).to_pylist() for name in rows.column_names]
     for category, orders, revenue in zip(*columns, strict=True):
-        table.add_row(str(category), f"{orders:,}", f"{revenue:,.2f}")
-    console.print(table)
+        answer.add_row(str(category), f"{orders:,}", f"{revenue:,.2f}")
+    console.print(answer)
 
 
 def show(state: dict[str, Any], proof: dict[str, Any]) -> None:
@@ -180,8 +197,7 @@ def demo(phase: Callable[[str], Any]) -> bool:
             rows = shop.fill(server)
         console.print(f"  {rows:,} rows on 127.0.0.1:{server.port}")
         connection = shop.create_account(server)
-        (FOLDER / "server.json").write_text(json.dumps({"kind": kind, "port": server.port, "connection": connection}))
-        (FOLDER / "server.json").chmod(0o600)
+        Kept(kind, server.port, connection).write()
         env = environment(connection)
         with phase("Airflow's metadata database on SQLite is made"):
             run(env, "airflow_db", "airflow", "db", "migrate")

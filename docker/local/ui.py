@@ -1,0 +1,103 @@
+"""`make ui`: the demo's server and an Airflow with its UI on what the last demo left. Ctrl-C ends both."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import demo
+from servers import ServerFailed, free_port
+
+PASSWORDS = demo.FOLDER / "airflow" / "simple_auth_manager_passwords.json.generated"
+START_SECONDS = 180
+
+
+def wait_until_ready(airflow: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if airflow.poll() is not None:
+            raise demo.DemoFailed("airflow standalone ended")
+        try:
+            with urllib.request.urlopen(f"{url}/api/v2/monitor/health", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(1)
+    raise demo.DemoFailed(f"Airflow did not answer in {START_SECONDS} s")
+
+
+def login() -> str:
+    """Airflow's simple auth manager makes a password at its first start and keeps it in a file."""
+    try:
+        passwords: dict[str, str] = json.loads(Path(PASSWORDS).read_text())
+    except (OSError, ValueError):
+        return f"see {os.path.relpath(PASSWORDS)}"
+    return ", ".join(f"user {user}, password {password}" for user, password in passwords.items())
+
+
+def stop(airflow: subprocess.Popen[bytes]) -> None:
+    """Its whole process group: standalone has children of its own."""
+    if airflow.poll() is None:
+        os.killpg(airflow.pid, signal.SIGTERM)
+        try:
+            airflow.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(airflow.pid, signal.SIGKILL)
+            airflow.wait()
+
+
+def main() -> int:
+    if not demo.Kept.FILE.exists():
+        sys.exit("there is no demo yet: make demo")
+    kept = demo.Kept.read()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    server = demo.start_server(kept.kind, kept.port)
+    log = demo.LOGS / "airflow_ui.log"
+    port = int(os.environ.get("BINLAKE_UI_PORT") or free_port())
+    url = f"http://127.0.0.1:{port}"
+    env = demo.environment(kept.connection) | {
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+    }
+    print(f"{kept.kind} on 127.0.0.1:{kept.port}; Airflow starts, its log: {os.path.relpath(log)}", flush=True)
+    with log.open("w") as file:
+        airflow = subprocess.Popen(
+            [str(demo.BIN / "airflow"), "standalone"],
+            cwd=demo.FOLDER,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        wait_until_ready(airflow, url)
+        print(f"{url}   {login()}\nCtrl-C stops Airflow and the server", flush=True)
+        airflow.wait()
+        return 0
+    except KeyboardInterrupt:
+        print("stopping", flush=True)
+        return 0
+    except demo.DemoFailed as error:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
+        print(f"{error}:\n{tail}", file=sys.stderr)
+        return 3
+    finally:
+        stop(airflow)
+        server.close()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except ServerFailed as error:
+        sys.exit(str(error))
