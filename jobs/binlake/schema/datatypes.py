@@ -6,7 +6,8 @@ An entry says how a column of the type
 - is selected by the snapshot over JDBC (``select``, MySQL SQL) and turned into the Delta value
   (``restore``, Spark SQL over the selected value),
 - is written as canonical text on the server (``server_text``) and in the lake (``lake_text``), so that verify
-  can compare hashes; NULL stays NULL.
+  can compare hashes; NULL stays NULL. Both texts are equal exactly when the values are, and on both kinds of server;
+  long values come as SHA-256 (MySQL 9.6 made MD5 a component that need not be there).
 
 The binlog's decoder gives the Arrow type named here. What a table map can't tell (MariaDB's UUID, INET4 and INET6)
 arrives as BINARY and is rendered by ``render``.
@@ -46,6 +47,14 @@ def _server(column: Column) -> str:
 
 def _lake(column: Column) -> str:
     return spark_quote(column.name)
+
+
+def _server_sha(expression: str) -> str:
+    return f"SHA2({expression}, 256)"
+
+
+def _lake_sha(column: Column) -> str:
+    return f"SHA2(CAST({_lake(column)} AS BINARY), 256)"
 
 
 def _cast_to_delta(column: Column) -> str:
@@ -89,12 +98,20 @@ def _decimal_delta(column: Column) -> str:
 _DECIMAL = DataType(
     arrow=_decimal_arrow,
     delta=_decimal_delta,
-    # As text: a ZEROFILL column otherwise keeps its zeros, and drivers round above 38 digits.
-    select=lambda column: f"CAST({_server(column)} AS CHAR)",
+    # As text, because drivers round above 38 digits; + 0 drops the zeros of ZEROFILL.
+    select=lambda column: f"CAST({_server(column)} + 0 AS CHAR)",
     restore=_cast_to_delta,
-    server_text=_server_char,
+    server_text=lambda column: f"CAST({_server(column)} + 0 AS CHAR)",
     lake_text=_lake_string,
 )
+
+
+def _server_double(column: Column) -> str:
+    # MySQL cuts the text of a DOUBLE expression to 22 characters, but not inside JSON, where it adds .0 to whole
+    # numbers. The cast undoes the rounding of FLOAT and of a declared scale.
+    array = f"JSON_ARRAY(CAST({_server(column)} AS DOUBLE))"
+    return f"NULLIF(REPLACE(CAST({array} AS CHAR), '.0]', ']'), '[null]')"
+
 
 _FLOAT = DataType(
     arrow=lambda column: pa.float32(),
@@ -102,8 +119,8 @@ _FLOAT = DataType(
     # The server's text of a FLOAT is rounded to 6 digits; widened to DOUBLE it is exact.
     select=lambda column: f"CAST({_server(column)} AS DOUBLE)",
     restore=_cast_to_delta,
-    server_text=lambda column: f"CAST(CAST({_server(column)} AS DOUBLE) AS CHAR)",
-    lake_text=lambda column: f"binlake_double_text(CAST({_lake(column)} AS DOUBLE))",
+    server_text=_server_double,
+    lake_text=lambda column: f"CONCAT('[', binlake_double_text(CAST({_lake(column)} AS DOUBLE)), ']')",
 )
 
 _DOUBLE = DataType(
@@ -112,8 +129,8 @@ _DOUBLE = DataType(
     # A declared DOUBLE(10,2) would be printed rounded: the cast drops the declaration.
     select=lambda column: f"CAST({_server(column)} AS DOUBLE)",
     restore=_cast_to_delta,
-    server_text=lambda column: f"CAST(CAST({_server(column)} AS DOUBLE) AS CHAR)",
-    lake_text=lambda column: f"binlake_double_text({_lake(column)})",
+    server_text=_server_double,
+    lake_text=lambda column: f"CONCAT('[', binlake_double_text({_lake(column)}), ']')",
 )
 
 
@@ -130,7 +147,9 @@ _BIT = DataType(
     delta=lambda column: "BOOLEAN" if (column.length or 1) == 1 else "BINARY",
     select=lambda column: f"{_server(column)} + 0" if (column.length or 1) == 1 else f"UNHEX({_bit_hex(column)})",
     restore=_cast_to_delta,
-    server_text=lambda column: f"CAST({_server(column)} + 0 AS CHAR)" if (column.length or 1) == 1 else _bit_hex(column),
+    server_text=lambda column: (
+        f"CAST({_server(column)} + 0 AS CHAR)" if (column.length or 1) == 1 else _bit_hex(column)
+    ),
     lake_text=lambda column: (
         f"CAST(CAST({_lake(column)} AS INT) AS STRING)" if (column.length or 1) == 1 else f"HEX({_lake(column)})"
     ),
@@ -147,23 +166,31 @@ def _date_restore(column: Column) -> str:
     return f"IF({_lake(column)} < '0001', NULL, TRY_CAST({_lake(column)} AS {delta_type(column)}))"
 
 
+def fraction_padding(column: Column) -> str:
+    """What the server's text of a DATETIME or TIMESTAMP lacks to six digits of fraction; nothing for DATE."""
+    if column.type == "date":
+        return ""
+    return "0" * (6 - column.fraction) if column.fraction else ".000000"
+
+
+def _server_moment(column: Column) -> str:
+    padding = fraction_padding(column)
+    return f"CONCAT({_server_char(column)}, '{padding}')" if padding else _server_char(column)
+
+
 def _date_like(arrow: pa.DataType, delta: str, pattern: str) -> DataType:
     """DATE, DATETIME, TIMESTAMP: text on the wire, so that invalid dates are seen, never rounded.
 
-    Sessions are pinned to UTC on both sides.
+    Sessions are pinned to UTC on both sides. Canonical text has six digits of fraction whatever is declared: a
+    fraction that shouldn't be in the lake must show.
     """
-
-    def lake_text(column: Column) -> str:
-        fraction = "." + "S" * column.fraction if column.fraction else ""
-        return f"DATE_FORMAT({_lake(column)}, '{pattern}{fraction}')"
-
     return DataType(
         arrow=lambda column: arrow,
         delta=lambda column: delta,
         select=_server_char,
         restore=_date_restore,
-        server_text=_server_char,
-        lake_text=lake_text,
+        server_text=_server_moment,
+        lake_text=lambda column: f"DATE_FORMAT({_lake(column)}, '{pattern}')",
         may_be_invalid_date=True,
         orderable_key=True,
     )
@@ -171,9 +198,11 @@ def _date_like(arrow: pa.DataType, delta: str, pattern: str) -> DataType:
 
 def _time_microseconds(column: Column) -> str:
     name = _server(column)
-    # TIME_TO_SEC loses the sign between 0 and -1 s
+    # From the parts, which have no sign: TIME_TO_SEC loses the sign of what is above -1 s on MySQL, and MariaDB's
+    # keeps the fraction.
     sign = f"IF(LEFT(CAST({name} AS CHAR), 1) = '-', -1, 1)"
-    return f"(TIME_TO_SEC({name}) * 1000000 + {sign} * MICROSECOND({name}))"
+    seconds = f"(HOUR({name}) * 3600 + MINUTE({name}) * 60 + SECOND({name}))"
+    return f"{sign} * ({seconds} * 1000000 + MICROSECOND({name}))"
 
 
 _TIME = DataType(
@@ -203,8 +232,8 @@ def _text(orderable: bool = False, expression: str = "CONVERT({} USING utf8mb4)"
         delta=lambda column: "STRING",
         select=lambda column: expression.format(_server(column)),
         restore=_cast_to_delta,
-        server_text=lambda column: f"MD5({expression.format(_server(column))})",
-        lake_text=lambda column: f"MD5({_lake(column)})",
+        server_text=lambda column: _server_sha(expression.format(_server(column))),
+        lake_text=_lake_sha,
         orderable_key=orderable,
     )
 
@@ -215,8 +244,8 @@ def _bytes(expression: str = "{}") -> DataType:
         delta=lambda column: "BINARY",
         select=lambda column: expression.format(_server(column)),
         restore=_cast_to_delta,
-        server_text=lambda column: f"MD5({expression.format(_server(column))})",
-        lake_text=lambda column: f"MD5({_lake(column)})",
+        server_text=lambda column: _server_sha(expression.format(_server(column))),
+        lake_text=_lake_sha,
     )
 
 
@@ -245,8 +274,8 @@ REGISTRY: dict[str, DataType] = {
     "double": _DOUBLE,
     "bit": _BIT,
     "date": _date_like(pa.date32(), "DATE", "yyyy-MM-dd"),
-    "datetime": _date_like(pa.timestamp("us"), "TIMESTAMP_NTZ", "yyyy-MM-dd HH:mm:ss"),
-    "timestamp": _date_like(pa.timestamp("us", tz="UTC"), "TIMESTAMP", "yyyy-MM-dd HH:mm:ss"),
+    "datetime": _date_like(pa.timestamp("us"), "TIMESTAMP_NTZ", "yyyy-MM-dd HH:mm:ss.SSSSSS"),
+    "timestamp": _date_like(pa.timestamp("us", tz="UTC"), "TIMESTAMP", "yyyy-MM-dd HH:mm:ss.SSSSSS"),
     "time": _TIME,
     "year": _YEAR,
     "char": _TEXT,

@@ -1,0 +1,48 @@
+"""SQL functions of our own, for what Spark SQL can't say: the server's text of a double, and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas import functions
+
+from binlake.schema.doubles import double_texts
+
+_arrow_udf: Any = functions.arrow_udf  # its stub demands an argument that has a default
+
+
+def register(session: SparkSession) -> None:
+    """Make known to ``session``'s SQL:
+
+    - ``binlake_double_text(DOUBLE)``: text as the server prints it,
+    - ``binlake_vector_hex(ARRAY<FLOAT>)``: hexadecimal of the little-endian floats, as the server stores a VECTOR,
+    - ``binlake_vector(BINARY)``: the stored bytes of a VECTOR as ARRAY<FLOAT>; every bit stays as it is.
+    """
+    session.udf.register("binlake_double_text", _arrow_udf(_double_text, "string"))
+    session.udf.register("binlake_vector_hex", _arrow_udf(_vector_hex, "string"))
+    session.udf.register("binlake_vector", _arrow_udf(_vector, "array<float>"))
+
+
+def _double_text(values: pa.Array) -> pa.Array:
+    return pa.array(double_texts(values.to_pylist()), pa.string())
+
+
+def _vector_hex(vectors: pa.Array) -> pa.Array:
+    # An element that is NULL isn't a vector's: its bits would be arbitrary, so it is told apart.
+    texts: list[str | None] = []
+    for vector in vectors:
+        if not vector.is_valid:
+            texts.append(None)
+        elif vector.values.null_count:
+            texts.append("NULL inside")
+        else:
+            texts.append(vector.values.to_numpy(zero_copy_only=False).astype("<f4").tobytes().hex().upper())
+    return pa.array(texts, pa.string())
+
+
+def _vector(stored: pa.Array) -> pa.Array:
+    vectors = [None if data is None else np.frombuffer(data, "<f4") for data in stored.to_pylist()]
+    return pa.array(vectors, pa.list_(pa.float32()))
