@@ -1,0 +1,121 @@
+"""Character sets: from a collation's number in the log to text, decoded as the server converts to utf8mb4.
+
+The tables of ``charset_tables.npz`` were asked of MySQL itself (tests/integration/make_charset_tables.py): Python's
+codecs differ from it in dozens of codes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+
+# Numbers as information_schema.collations of MySQL 9.7 and MariaDB 10.11 list them. MariaDB's "no pad" twins are
+# the number + 1024; from 2048 on stand its UCA 14.0 collations, 256 for each character set.
+_COLLATIONS = """
+big5 1 84 | latin2 2 9 21 27 77 | dec8 3 69 | cp850 4 80 | latin1 5 8 15 31 47-49 94 | hp8 6 72 | koi8r 7 74
+swe7 10 82 | ascii 11 65 | ujis 12 91 | sjis 13 88 | cp1251 14 23 50-52 | hebrew 16 71 | tis620 18 89 | euckr 19 85
+latin7 20 41-42 79 | koi8u 22 75 | gb2312 24 86 | greek 25 70 | cp1250 26 34 44 66 99 | gbk 28 87 | cp1257 29 58-59
+latin5 30 78 | armscii8 32 64 | utf8mb3 33 76 83 192-223 576-607 | ucs2 35 90 128-159 640-671 | cp866 36 68
+keybcs2 37 73 | macce 38 43 | macroman 39 53 | cp852 40 81 | utf8mb4 45-46 224-247 255-323 608-639
+utf16 54-55 101-127 672-703 | utf16le 56 62 | cp1256 57 67 | utf32 60-61 160-191 736-767 | binary 63
+geostd8 92-93 | cp932 95-96 | eucjpms 97-98 | gb18030 248-250
+utf8mb3 2048-2303 | utf8mb4 2304-2559 | ucs2 2560-2815 | utf16 2816-3071 | utf32 3072-3327
+"""
+_NO_PAD = 1024
+
+_BYTES_PER_CHARACTER = {"utf8mb4": 4, "utf16": 4, "utf16le": 4, "utf32": 4, "gb18030": 4, "utf8mb3": 3, "ujis": 3}
+_BYTES_PER_CHARACTER |= {"eucjpms": 3, "ucs2": 2}
+_BYTES_PER_CHARACTER |= dict.fromkeys(("big5", "sjis", "euckr", "gb2312", "gbk", "cp932"), 2)
+
+_PYTHON_CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf16": "utf-16-be", "utf16le": "utf-16-le"}
+_PYTHON_CODECS |= {"utf32": "utf-32-be", "ucs2": "utf-16-be", "ascii": "ascii"}
+_NOT_ASCII = {"utf16", "utf16le", "utf32", "ucs2", "swe7"}
+"""Where bytes below 0x80 don't stand for ASCII."""
+
+Decode = Callable[[bytes], str]
+"""Raises UnicodeDecodeError."""
+Codes = npt.NDArray[np.uint16]
+
+
+@cache
+def _numbers() -> dict[int, str]:
+    numbers: dict[int, str] = {}
+    for group in _COLLATIONS.replace("\n", "|").split("|"):
+        charset, *spans = group.split() or [""]
+        for span in spans:
+            first, _, last = span.partition("-")
+            for number in range(int(first), int(last or first) + 1):
+                numbers[number] = charset
+    return numbers
+
+
+def charset(collation: int) -> str | None:
+    """Character set of a collation's number; None if neither server has it."""
+    numbers = _numbers()
+    found = numbers.get(collation)
+    if found is None and _NO_PAD < collation < 2 * _NO_PAD:
+        found = numbers.get(collation - _NO_PAD)
+    return found
+
+
+def bytes_per_character(name: str) -> int:
+    """The most bytes that one character takes."""
+    return _BYTES_PER_CHARACTER.get(name, 1)
+
+
+@cache
+def tables() -> dict[str, Codes]:
+    """Code points by ``{charset}{length}``: one byte; two bytes from 0x8000 on; three behind 0x8f, from 0x8080 on in
+    rows of 128. 0 is no character."""
+    data = (resources.files(__package__) / "charset_tables.npz").read_bytes()
+    with np.load(io.BytesIO(data)) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+@cache
+def decoder(name: str) -> Decode:
+    """Decoder of a character set's bytes to text, strict. Raises KeyError for an unknown name."""
+    if name == "gb18030":
+        return _decode_gb18030
+    if name in _PYTHON_CODECS:
+        codec = _PYTHON_CODECS[name]
+        return lambda data: data.decode(codec)
+    known = tables()
+    one = [int(code) for code in known[f"{name}1"]]
+    two, three = known.get(f"{name}2"), known.get(f"{name}3")
+    ascii_first = name not in _NOT_ASCII
+
+    def decode(data: bytes) -> str:
+        if ascii_first and data.isascii():
+            return data.decode("ascii")
+        text: list[str] = []
+        at, end = 0, len(data)
+        while at < end:
+            lead = data[at]
+            code, size = one[lead], 1
+            if not code and lead:
+                if two is not None and at + 1 < end:
+                    code, size = int(two[(lead - 0x80) << 8 | data[at + 1]]), 2
+                if not code and three is not None and lead == 0x8F and at + 2 < end:
+                    second, third = data[at + 1], data[at + 2]
+                    if second >= 0x80 and third >= 0x80:
+                        code, size = int(three[(second - 0x80) << 7 | third - 0x80]), 3
+                if not code:
+                    raise UnicodeDecodeError(name, data, at, at + 1, "no such character")
+            text.append(chr(code))
+            at += size
+        return "".join(text)
+
+    return decode
+
+
+def _decode_gb18030(data: bytes) -> str:
+    # Python has the standard's edition of 2000, the server the one of 2005: two codes changed places.
+    if b"\xa8\xbc" not in data and b"\x81\x35\xf4\x37" not in data:
+        return data.decode("gb18030")
+    return data.decode("gb18030").translate({0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7})

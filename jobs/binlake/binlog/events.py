@@ -1,0 +1,332 @@
+"""The events of a binlog: their types, the common header, and the small ones' bodies.
+
+Layouts are those of MySQL's "Replication Event Types" (source documentation, libs/mysql/binlog/event) and of
+MariaDB's "Replication Protocol" (knowledge base, Event Types). Offsets are bytes, integers little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+MAGIC = b"\xfebin"
+ENCRYPTED_MAGIC = b"\xfdbin"
+HEADER_SIZE = 19
+CHECKSUM_SIZE = 4
+
+HEADER = struct.Struct("<IBIIIH")
+"""timestamp (s), type, server_id, size of the event, low 32 bits of the offset after it, flags."""
+
+ARTIFICIAL = 0x20
+"""Header flag: made up for the connection, not in the file (LOG_EVENT_ARTIFICIAL_F)."""
+IGNORABLE = 0x80
+"""Header flag: who doesn't know the type may step over it (LOG_EVENT_IGNORABLE_F)."""
+
+
+class EventType(IntEnum):
+    """Type codes of both servers; 160 and above are MariaDB's own."""
+
+    UNKNOWN = 0
+    QUERY = 2
+    STOP = 3
+    ROTATE = 4
+    INTVAR = 5
+    RAND = 13
+    USER_VAR = 14
+    FORMAT_DESCRIPTION = 15
+    XID = 16
+    BEGIN_LOAD_QUERY = 17
+    EXECUTE_LOAD_QUERY = 18
+    TABLE_MAP = 19
+    WRITE_ROWS_V1 = 23
+    UPDATE_ROWS_V1 = 24
+    DELETE_ROWS_V1 = 25
+    INCIDENT = 26
+    HEARTBEAT = 27
+    IGNORABLE = 28
+    ROWS_QUERY = 29
+    WRITE_ROWS = 30
+    UPDATE_ROWS = 31
+    DELETE_ROWS = 32
+    GTID = 33
+    ANONYMOUS_GTID = 34
+    PREVIOUS_GTIDS = 35
+    TRANSACTION_CONTEXT = 36
+    VIEW_CHANGE = 37
+    XA_PREPARE = 38
+    PARTIAL_UPDATE_ROWS = 39
+    TRANSACTION_PAYLOAD = 40
+    HEARTBEAT_V2 = 41
+    GTID_TAGGED = 42
+    ANNOTATE_ROWS = 160
+    BINLOG_CHECKPOINT = 161
+    MARIADB_GTID = 162
+    MARIADB_GTID_LIST = 163
+    START_ENCRYPTION = 164
+    QUERY_COMPRESSED = 165
+    WRITE_ROWS_COMPRESSED_V1 = 166
+    UPDATE_ROWS_COMPRESSED_V1 = 167
+    DELETE_ROWS_COMPRESSED_V1 = 168
+    WRITE_ROWS_COMPRESSED = 169
+    UPDATE_ROWS_COMPRESSED = 170
+    DELETE_ROWS_COMPRESSED = 171
+
+
+class Malformed(Exception):
+    """Bytes that end too early or contradict themselves; whoever knows file and offset makes it a CorruptEvent."""
+
+
+class Cursor:
+    """Reads fields from a body, never past its end (raises Malformed)."""
+
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data = data
+        self.at = at
+        self.end = len(data)
+
+    @property
+    def left(self) -> int:
+        return self.end - self.at
+
+    def take(self, size: int) -> bytes:
+        stop = self.at + size
+        if size < 0 or stop > self.end:
+            raise Malformed(f"{size} bytes wanted, {self.left} left")
+        piece = self.data[self.at : stop]
+        self.at = stop
+        return piece
+
+    def skip(self, size: int) -> None:
+        self.take(size)
+
+    def uint(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "little")
+
+    def rest(self) -> bytes:
+        return self.take(self.left)
+
+    def packed(self) -> int:
+        """A length-encoded integer ("Integer and String Types" of the client/server protocol)."""
+        first = self.uint(1)
+        if first < 251:
+            return first
+        if first == 251 or first == 255:
+            raise Malformed("a length that isn't one")
+        return self.uint({252: 2, 253: 3, 254: 8}[first])
+
+    def packed_bytes(self) -> bytes:
+        return self.take(self.packed())
+
+    def variable(self) -> int:
+        """An unsigned integer of MySQL's mysql::serialization: the count of trailing ones of the first byte is the
+        number of bytes that follow; 0xff is followed by eight."""
+        first = self.uint(1)
+        extra = 0
+        while extra < 8 and first >> extra & 1:
+            extra += 1
+        if extra == 8:
+            return self.uint(8)
+        return first >> (extra + 1) | self.uint(extra) << (7 - extra)
+
+    def variable_signed(self) -> int:
+        value = self.variable()
+        return -(value >> 1) - 1 if value & 1 else value >> 1
+
+
+@dataclass(frozen=True)
+class FormatDescription:
+    """FORMAT_DESCRIPTION_EVENT: how the events of this file are written.
+
+    created: timestamp of the header (s). checksum: bytes at the end of each event, 0 or 4.
+    post_header: lengths by event type, as the file tells them.
+    """
+
+    created: int
+    server_version: str
+    checksum: int
+    post_header: bytes
+
+    @property
+    def mariadb(self) -> bool:
+        return "mariadb" in self.server_version.lower()
+
+    def post_header_size(self, kind: int, default: int) -> int:
+        return self.post_header[kind - 1] if 0 < kind <= len(self.post_header) else default
+
+    @classmethod
+    def parse(cls, event: bytes) -> FormatDescription:
+        """From the whole event with its header. Raises Malformed."""
+        cursor = Cursor(event, HEADER_SIZE)
+        if cursor.uint(2) != 4:
+            raise Malformed("not a binlog of version 4")
+        version = cursor.take(50).split(b"\0", 1)[0].decode("ascii", "replace")
+        cursor.skip(4)
+        if cursor.uint(1) != HEADER_SIZE:
+            raise Malformed("the common header isn't 19 bytes")
+        tail = cursor.rest()
+        if len(tail) < 5:
+            raise Malformed("no checksum algorithm")
+        algorithm = tail[-5]
+        if algorithm not in (0, 1):
+            raise Malformed(f"checksum algorithm {algorithm}")
+        created = HEADER.unpack_from(event)[0]
+        return cls(created, version, CHECKSUM_SIZE if algorithm == 1 else 0, tail[:-5])
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What the GTID event says of the transaction it opens.
+
+    committed_us: microseconds since 1970 UTC. gtid: None for anonymous ones.
+    xid: of a MariaDB transaction that ends prepared, or of the one whose outcome this is.
+    """
+
+    offset: int
+    committed_us: int
+    gtid: str | None
+    xid: str | None = None
+    prepares: bool = False
+
+
+def gtid_transaction(body: bytes, *, kind: int, timestamp: int, offset: int) -> Transaction:
+    """GTID and ANONYMOUS_GTID events of MySQL ("Gtid_event", control_events.h). Raises Malformed."""
+    cursor = Cursor(body)
+    cursor.skip(1)
+    sid = cursor.take(16)
+    number = cursor.uint(8)
+    committed = timestamp * 1_000_000
+    if cursor.left >= 17:
+        cursor.skip(17)  # logical timestamps of the replica's scheduler
+        if cursor.left >= 7:
+            committed = cursor.uint(7) & ~(1 << 55)
+    gtid = f"{_uuid(sid)}:{number}" if kind == EventType.GTID else None
+    return Transaction(offset, committed, gtid)
+
+
+def tagged_transaction(body: bytes, *, timestamp: int, offset: int) -> Transaction:
+    """GTID_TAGGED of MySQL 8.3 and later: fields by number in MySQL's serialization format
+    ("libs/mysql/serialization", source documentation). Raises Malformed."""
+    cursor = Cursor(body)
+    cursor.variable()  # version of the format
+    cursor.variable()  # size of the message
+    cursor.variable()  # last field that a reader must know
+    sid, number, tag, committed = b"", 0, "", timestamp * 1_000_000
+    while cursor.left:
+        identity = cursor.variable()
+        if identity == 0:
+            cursor.variable()
+        elif identity == 1:
+            sid = bytes(_byte(cursor) for _ in range(16))
+        elif identity == 2:
+            number = cursor.variable_signed()
+        elif identity == 3:
+            tag = cursor.take(cursor.variable()).decode("ascii", "replace")
+        elif identity in (4, 5):
+            cursor.variable_signed()
+        elif identity == 6:
+            committed = cursor.variable()
+            break  # what follows isn't needed
+        else:
+            break
+    if len(sid) != 16 or number <= 0:
+        raise Malformed("a tagged GTID without uuid or number")
+    return Transaction(offset, committed, f"{_uuid(sid)}:{tag}:{number}" if tag else f"{_uuid(sid)}:{number}")
+
+
+def _byte(cursor: Cursor) -> int:
+    value = cursor.variable()
+    if value > 255:
+        raise Malformed("a byte above 255")
+    return value
+
+
+def mariadb_transaction(body: bytes, *, timestamp: int, server_id: int, offset: int) -> Transaction:
+    """GTID_EVENT of MariaDB (knowledge base, GTID_EVENT). Raises Malformed.
+
+    The event is written at the commit, with the same second as the XID or COMMIT event that ends the group.
+    """
+    cursor = Cursor(body)
+    number, domain, flags = cursor.uint(8), cursor.uint(4), cursor.uint(1)
+    if flags & 2:  # FL_GROUP_COMMIT_ID
+        cursor.skip(8)
+    elif cursor.left >= 6:
+        pass  # padding up to 19 bytes, unless an XA id follows
+    xid = None
+    if flags & 0xC0:  # FL_PREPARED_XA, FL_COMPLETED_XA
+        form, global_size, branch_size = cursor.uint(4), cursor.uint(1), cursor.uint(1)
+        xid = xa_id(cursor.take(global_size), cursor.take(branch_size), form)
+    return Transaction(offset, timestamp * 1_000_000, f"{domain}-{server_id}-{number}", xid, bool(flags & 0x40))
+
+
+def xa_id(gtrid: bytes, bqual: bytes, form: int) -> str:
+    """As the servers write it: ``X'6162',X'',1``."""
+    return f"X'{gtrid.hex()}',X'{bqual.hex()}',{form}"
+
+
+@dataclass(frozen=True)
+class XaPrepare:
+    xid: str
+    one_phase: bool
+
+    @classmethod
+    def parse(cls, body: bytes) -> XaPrepare:
+        """XA_PREPARE_LOG_EVENT of both servers. Raises Malformed."""
+        cursor = Cursor(body)
+        one_phase = bool(cursor.uint(1))
+        form, global_size, branch_size = cursor.uint(4), cursor.uint(4), cursor.uint(4)
+        return cls(xa_id(cursor.take(global_size), cursor.take(branch_size), form), one_phase)
+
+
+@dataclass(frozen=True)
+class Query:
+    """QUERY_EVENT: text as bytes of the client's character set (a collation number of the server, 0 if not told)."""
+
+    database: str
+    sql_mode: int
+    client_collation: int
+    text: bytes = field(repr=False)
+
+    @classmethod
+    def parse(cls, body: bytes) -> Query:
+        """Raises Malformed."""
+        cursor = Cursor(body)
+        cursor.skip(8)  # thread, seconds it took
+        database_size = cursor.uint(1)
+        cursor.skip(2)  # error code
+        status = Cursor(cursor.take(cursor.uint(2)))
+        database = cursor.take(database_size).decode("utf-8", "replace")
+        cursor.skip(1)
+        sql_mode, collation = 0, 0
+        while status.left:
+            code = status.uint(1)
+            if code == 0:
+                status.skip(4)
+            elif code == 1:
+                sql_mode = status.uint(8)
+            elif code == 2:
+                status.skip(status.uint(1) + 1)
+            elif code == 3:
+                status.skip(4)
+            elif code == 4:
+                collation = status.uint(2)
+                break
+            elif code == 6:
+                status.skip(status.uint(1))
+            else:
+                break  # the variables are written in this order; what is wanted comes first
+        return cls(database, sql_mode, collation, cursor.rest())
+
+
+def _uuid(sid: bytes) -> str:
+    text = sid.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def rotate_target(body: bytes) -> tuple[str, int]:
+    """ROTATE_EVENT: the next file and the offset in it. Raises Malformed."""
+    cursor = Cursor(body)
+    offset = cursor.uint(8)
+    return cursor.rest().decode("utf-8", "replace"), offset

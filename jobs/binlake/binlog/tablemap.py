@@ -1,0 +1,361 @@
+"""TABLE_MAP_EVENT: what the log tells of a table, enough to decode its rows without a remembered schema.
+
+Manuals: MySQL source documentation, "Table_map_event" (rows_event.h), with the optional metadata that
+``binlog_row_metadata=FULL`` adds; MariaDB knowledge base, TABLE_MAP_EVENT (the same numbers).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import IntEnum
+
+from binlake.binlog import charsets
+from binlake.binlog.events import Cursor, Malformed
+from binlake.schema.table import Column, TableName
+
+NO_METADATA_REMEDY = (
+    "SET GLOBAL binlog_row_metadata=FULL (dynamic; reconnect writing sessions if they set their own), "
+    "then take a new snapshot of the table"
+)
+
+
+class Wire(IntEnum):
+    """Type codes of columns (enum_field_types of MySQL; 140 and 141 are MariaDB's)."""
+
+    TINY = 1
+    SHORT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    TIMESTAMP = 7
+    LONGLONG = 8
+    INT24 = 9
+    DATE = 10
+    TIME = 11
+    DATETIME = 12
+    YEAR = 13
+    NEWDATE = 14
+    VARCHAR = 15
+    BIT = 16
+    TIMESTAMP2 = 17
+    DATETIME2 = 18
+    TIME2 = 19
+    BLOB_COMPRESSED = 140
+    VARCHAR_COMPRESSED = 141
+    VECTOR = 242
+    JSON = 245
+    NEWDECIMAL = 246
+    ENUM = 247
+    SET = 248
+    BLOB = 252
+    VAR_STRING = 253
+    STRING = 254
+    GEOMETRY = 255
+
+
+_ONE_BYTE = {Wire.FLOAT, Wire.DOUBLE, Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2, Wire.BLOB, Wire.GEOMETRY}
+_ONE_BYTE |= {Wire.JSON, Wire.VECTOR, Wire.BLOB_COMPRESSED}
+_TWO_BYTES = {Wire.VARCHAR, Wire.BIT, Wire.NEWDECIMAL, Wire.VAR_STRING, Wire.STRING, Wire.VARCHAR_COMPRESSED}
+
+_NUMERIC = {Wire.TINY, Wire.SHORT, Wire.INT24, Wire.LONG, Wire.LONGLONG, Wire.FLOAT, Wire.DOUBLE, Wire.NEWDECIMAL}
+_SIGNED_OR_NOT = _NUMERIC | {Wire.YEAR}
+"""Both servers give YEAR a bit of signedness."""
+_CHARACTER = {Wire.VARCHAR, Wire.VAR_STRING, Wire.STRING, Wire.BLOB, Wire.VARCHAR_COMPRESSED, Wire.BLOB_COMPRESSED}
+# Those to which the servers give a collation; the two don't agree
+_COLLATED_MYSQL = _CHARACTER | {Wire.VECTOR}
+_COLLATED_MARIADB = _CHARACTER | {Wire.GEOMETRY}
+
+_PLAIN = {
+    Wire.TINY: "tinyint",
+    Wire.SHORT: "smallint",
+    Wire.INT24: "mediumint",
+    Wire.LONG: "int",
+    Wire.LONGLONG: "bigint",
+    Wire.FLOAT: "float",
+    Wire.DOUBLE: "double",
+    Wire.NEWDECIMAL: "decimal",
+    Wire.YEAR: "year",
+    Wire.DATE: "date",
+    Wire.NEWDATE: "date",
+    Wire.TIMESTAMP: "timestamp",
+    Wire.TIMESTAMP2: "timestamp",
+    Wire.DATETIME: "datetime",
+    Wire.DATETIME2: "datetime",
+    Wire.TIME: "time",
+    Wire.TIME2: "time",
+    Wire.BIT: "bit",
+    Wire.JSON: "json",
+    Wire.VECTOR: "vector",
+}
+_BLOBS = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
+_TEXTS = {1: "tinytext", 2: "text", 3: "mediumtext", 4: "longtext"}
+_GEOMETRIES = (
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+)
+
+
+class Meta(IntEnum):
+    """Kinds of the optional metadata fields."""
+
+    SIGNEDNESS = 1
+    DEFAULT_CHARSET = 2
+    COLUMN_CHARSET = 3
+    COLUMN_NAME = 4
+    SET_VALUES = 5
+    ENUM_VALUES = 6
+    GEOMETRY_TYPE = 7
+    SIMPLE_PRIMARY_KEY = 8
+    PRIMARY_KEY_WITH_PREFIX = 9
+    ENUM_SET_DEFAULT_CHARSET = 10
+    ENUM_SET_COLUMN_CHARSET = 11
+    VISIBILITY = 12
+    VECTOR_DIMENSIONS = 13
+
+
+class Undecodable(Exception):
+    """One table can't be decoded; ``remedy`` says what to do. The reader makes it a ``Stopped``."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column as it travels.
+
+    wire: the real type (ENUM and SET, which travel as STRING, are told apart).
+    size: bytes of the length prefix of strings and blobs; bytes of BIT, ENUM and SET;
+        digits after the second of TIME2, DATETIME2, TIMESTAMP2.
+    """
+
+    wire: Wire
+    size: int
+    column: Column
+
+
+@dataclass(frozen=True)
+class TableMap:
+    """A table in one shape. key: names of the primary key's columns, in the key's order."""
+
+    name: TableName
+    fields: tuple[Field, ...]
+    key: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(field.column for field in self.fields)
+
+
+def table_name(body: bytes, id_size: int) -> tuple[int, TableName]:
+    """Table id and name, without looking at the rest. Raises Malformed."""
+    cursor = Cursor(body)
+    return cursor.uint(id_size), _name(cursor)
+
+
+def _name(cursor: Cursor) -> TableName:
+    cursor.skip(2)
+    database = cursor.packed_bytes().decode("utf-8", "strict")
+    cursor.skip(1)
+    table = cursor.packed_bytes().decode("utf-8", "strict")
+    cursor.skip(1)
+    return TableName(database, table)
+
+
+def parse(body: bytes, id_size: int, *, mariadb: bool) -> TableMap:
+    """The whole event body. Raises Malformed; Undecodable where metadata are missing or a type is unknown."""
+    cursor = Cursor(body, id_size)
+    name = _name(cursor)
+    count = cursor.packed()
+    types = cursor.take(count)
+    meta = Cursor(cursor.packed_bytes())
+    nullable = _bits(cursor.take((count + 7) // 8), count, low_first=True)
+    wires: list[tuple[Wire, int, int]] = []
+    for code in types:
+        try:
+            wire = Wire(code)
+        except ValueError:
+            raise Undecodable(f"a column has the type code {code}", "exclude the table in the YAML") from None
+        first = meta.uint(1) if wire in _ONE_BYTE or wire in _TWO_BYTES else 0
+        second = meta.uint(1) if wire in _TWO_BYTES else 0
+        wires.append(_real(wire, first, second))
+    optional: dict[int, bytes] = {}
+    while cursor.left:
+        kind = cursor.uint(1)
+        optional[kind] = cursor.packed_bytes()
+    if Meta.COLUMN_NAME not in optional:
+        raise Undecodable("the log was written without column names", NO_METADATA_REMEDY)
+    return _assemble(name, wires, nullable, optional, _COLLATED_MARIADB if mariadb else _COLLATED_MYSQL)
+
+
+def _real(wire: Wire, first: int, second: int) -> tuple[Wire, int, int]:
+    if wire is Wire.STRING:
+        if first in (Wire.ENUM, Wire.SET):
+            return Wire(first), second, 0
+        # CHAR above 255 bytes keeps two bits of its length, inverted, in the type byte
+        return wire, second | (((first & 0x30) ^ 0x30) << 4), 0
+    if wire in (Wire.VARCHAR, Wire.VAR_STRING, Wire.VARCHAR_COMPRESSED):
+        return wire, first | second << 8, 0
+    return wire, first, second
+
+
+def _bits(data: bytes, count: int, *, low_first: bool) -> list[bool]:
+    if len(data) * 8 < count:
+        raise Malformed("a bitmap is too short")
+    return [bool(data[at >> 3] >> (at & 7 if low_first else 7 - (at & 7)) & 1) for at in range(count)]
+
+
+def _packed_list(data: bytes) -> list[int]:
+    cursor = Cursor(data)
+    numbers: list[int] = []
+    while cursor.left:
+        numbers.append(cursor.packed())
+    return numbers
+
+
+def _collations(optional: dict[int, bytes], default: Meta, each: Meta, count: int) -> list[int]:
+    """Collation numbers of ``count`` columns, from whichever of the two fields is there."""
+    if each in optional:
+        numbers = _packed_list(optional[each])
+        if len(numbers) != count:
+            raise Malformed(f"{len(numbers)} collations for {count} columns")
+        return numbers
+    if default not in optional:
+        return [0] * count
+    numbers = _packed_list(optional[default])
+    if not len(numbers) % 2:
+        raise Malformed("collations without a default")
+    collations = [numbers[0]] * count
+    for place, number in zip(numbers[1::2], numbers[2::2], strict=True):
+        if place >= count:
+            raise Malformed("a collation of no column")
+        collations[place] = number
+    return collations
+
+
+def _values(optional: dict[int, bytes], kind: Meta, count: int) -> list[list[bytes]]:
+    cursor = Cursor(optional.get(kind, b""))
+    lists: list[list[bytes]] = []
+    while cursor.left:
+        lists.append([cursor.packed_bytes() for _ in range(cursor.packed())])
+    if len(lists) != count:
+        raise Undecodable("the log was written without ENUM or SET values", NO_METADATA_REMEDY)
+    return lists
+
+
+def _assemble(
+    name: TableName,
+    wires: list[tuple[Wire, int, int]],
+    nullable: list[bool],
+    optional: dict[int, bytes],
+    collated: set[Wire],
+) -> TableMap:
+    cursor = Cursor(optional[Meta.COLUMN_NAME])
+    names = [cursor.packed_bytes().decode("utf-8") for _ in wires]
+    numeric = sum(wire in _SIGNED_OR_NOT for wire, _, _ in wires)
+    unsigned = iter(_bits(optional.get(Meta.SIGNEDNESS, b""), numeric, low_first=False))
+    strings = sum(wire in collated for wire, _, _ in wires)
+    texts = iter(_collations(optional, Meta.DEFAULT_CHARSET, Meta.COLUMN_CHARSET, strings))
+    lists = iter(
+        _collations(
+            optional,
+            Meta.ENUM_SET_DEFAULT_CHARSET,
+            Meta.ENUM_SET_COLUMN_CHARSET,
+            sum(wire in (Wire.ENUM, Wire.SET) for wire, _, _ in wires),
+        )
+    )
+    enums = iter(_values(optional, Meta.ENUM_VALUES, sum(wire is Wire.ENUM for wire, _, _ in wires)))
+    sets = iter(_values(optional, Meta.SET_VALUES, sum(wire is Wire.SET for wire, _, _ in wires)))
+    geometries = iter(_packed_list(optional.get(Meta.GEOMETRY_TYPE, b"")))
+    dimensions = iter(_packed_list(optional.get(Meta.VECTOR_DIMENSIONS, b"")))
+    shown = optional.get(Meta.VISIBILITY)
+    visible = _bits(shown, len(wires), low_first=False) if shown is not None else [True] * len(wires)
+
+    fields: list[Field] = []
+    for place, (wire, first, second) in enumerate(wires):
+        column = Column(names[place], _PLAIN.get(wire, ""), nullable=nullable[place], invisible=not visible[place])
+        size = first
+        sign = wire in _SIGNED_OR_NOT and next(unsigned)
+        collation = next(texts) if wire in collated else 0
+        if wire in _NUMERIC:
+            column = dataclasses.replace(column, unsigned=sign)
+        if wire is Wire.NEWDECIMAL:
+            column = dataclasses.replace(column, precision=first, scale=second)
+        elif wire in (Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2):
+            column = dataclasses.replace(column, fraction=first)
+        elif wire is Wire.BIT:
+            column = dataclasses.replace(column, length=first + 8 * second)
+            size = second + (first > 0)
+        elif wire is Wire.VECTOR:
+            column = dataclasses.replace(column, length=next(dimensions, None))
+        elif wire is Wire.GEOMETRY:
+            kind = next(geometries, 0)
+            if kind >= len(_GEOMETRIES):
+                raise Malformed(f"geometry type {kind}")
+            column = dataclasses.replace(column, type=_GEOMETRIES[kind])
+        elif wire in (Wire.ENUM, Wire.SET):
+            charset = _charset(next(lists), names[place])
+            raw = next(enums) if wire is Wire.ENUM else next(sets)
+            values = tuple(_decode(value, charset, names[place]) for value in raw)
+            column = dataclasses.replace(column, type=wire.name.lower(), charset=charset, values=values)
+        elif wire in _CHARACTER:
+            column, size = _character(column, wire, first, _charset(collation, names[place]))
+        fields.append(Field(wire, size, column))
+    return TableMap(name, tuple(fields), _key(optional, names))
+
+
+def _character(column: Column, wire: Wire, length: int, charset: str) -> tuple[Column, int]:
+    binary = charset == "binary"
+    if wire in (Wire.BLOB, Wire.BLOB_COMPRESSED):
+        if length not in _BLOBS:
+            raise Malformed(f"a blob with a length of {length} bytes")
+        kind = _BLOBS[length] if binary else _TEXTS[length]
+        return dataclasses.replace(column, type=kind, charset=None if binary else charset), length
+    size = 1 if length < 256 else 2
+    if wire is Wire.VARCHAR_COMPRESSED:
+        length -= 1  # the byte that says how the rest is compressed
+    kind = "binary" if binary else "char"
+    if wire is not Wire.STRING:
+        kind = f"var{kind}"
+    characters = length // charsets.bytes_per_character(charset)
+    return dataclasses.replace(column, type=kind, length=characters, charset=None if binary else charset), size
+
+
+def _charset(collation: int, column: str) -> str:
+    if collation == 0:
+        raise Undecodable(f"the log doesn't tell the character set of {column!r}", NO_METADATA_REMEDY)
+    name = charsets.charset(collation)
+    if name is None:
+        raise Undecodable(
+            f"column {column!r} has the collation number {collation}, which isn't known",
+            "convert the column to utf8mb4, or exclude the table in the YAML",
+        )
+    return name
+
+
+def _decode(value: bytes, charset: str, column: str) -> str:
+    try:
+        return value.decode("utf-8") if charset == "binary" else charsets.decoder(charset)(value)
+    except UnicodeDecodeError:
+        raise Undecodable(
+            f"a value in the definition of {column!r} isn't valid {charset}", "exclude the table in the YAML"
+        ) from None
+
+
+def _key(optional: dict[int, bytes], names: list[str]) -> tuple[str, ...]:
+    if Meta.SIMPLE_PRIMARY_KEY in optional:
+        places = _packed_list(optional[Meta.SIMPLE_PRIMARY_KEY])
+    else:
+        places = _packed_list(optional.get(Meta.PRIMARY_KEY_WITH_PREFIX, b""))[::2]
+    if any(place >= len(names) for place in places):
+        raise Malformed("a key over no column")
+    return tuple(names[place] for place in places)

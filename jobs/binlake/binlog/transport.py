@@ -1,0 +1,343 @@
+"""Where the bytes of a slice come from: a server as its replica, or files. One parser reads both.
+
+A transport yields chunks of whole events, back to back, exactly as they stand in the binlog file: first the format
+description event (whatever the slice's start), then the events from ``start`` on. It never ends early in silence.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pymysql
+
+from binlake.binlog.events import ARTIFICIAL, ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType
+from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
+from binlake.position import FIRST_OFFSET, Slice
+from binlake.source import connection
+from binlake.source.connection import Endpoint
+
+CHUNK_SIZE = 4 << 20
+"""Bytes after which a chunk is handed over; one event larger than that makes a larger chunk."""
+HEARTBEAT = 5
+"""Seconds between the server's heartbeats while it has nothing to send."""
+STALLED = 60
+"""Seconds without a byte after which the server counts as gone."""
+
+_LOST_REMEDY = "the log from here on is gone or was never there: run binlake snapshot to begin anew"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Whole events; ``data[0]`` stands at ``offset`` of the file."""
+
+    offset: int
+    data: bytes
+
+
+class Transport(Protocol):
+    """Opens slices of one source's log; each call of ``chunks`` is independent."""
+
+    def chunks(self, part: Slice) -> Iterator[Chunk]:
+        """The format description event as a chunk of its own, then the events of the slice.
+
+        Raises SourceError and BinlogError; PositionLost if the log ends before ``part.stop``, or if ``part.whole`` and
+        it doesn't end there.
+        """
+        ...
+
+
+def _beyond(file: str, offset: int, size: int, stop: int) -> CorruptEvent:
+    return CorruptEvent(
+        f"the event of {size} bytes reaches beyond the slice's end {stop}, which isn't between two events",
+        file=file,
+        offset=offset,
+        remedy="plan the batch anew; if that doesn't help, run binlake snapshot",
+    )
+
+
+def _longer(file: str, stop: int) -> PositionLost:
+    return PositionLost(f"{file} goes on after {stop}, where it was planned to end", remedy=_LOST_REMEDY)
+
+
+def _shorter(file: str, offset: int, stop: int) -> PositionLost:
+    return PositionLost(f"{file} ends at {offset}, before the planned stop {stop}", remedy=_LOST_REMEDY)
+
+
+@dataclass(frozen=True)
+class FileTransport:
+    """One binlog file, or a folder with binlog files (an archive, or ``mysqlbinlog --raw`` copies)."""
+
+    path: Path
+
+    def file(self, name: str) -> Path:
+        return self.path / name if self.path.is_dir() else self.path
+
+    def chunks(self, part: Slice) -> Iterator[Chunk]:
+        path = self.file(part.file)
+        try:
+            with path.open("rb", buffering=0) as stream:
+                yield from self._read(stream, part)
+        except FileNotFoundError:
+            raise PositionLost(f"there is no {path}", remedy=_LOST_REMEDY) from None
+        except OSError as error:
+            raise SourceError(f"{path}: {error.strerror}", remedy="check the file's permissions") from None
+
+    def _read(self, stream: Any, part: Slice) -> Iterator[Chunk]:
+        magic = stream.read(FIRST_OFFSET)
+        if magic == ENCRYPTED_MAGIC:
+            raise CorruptEvent(
+                "the file is encrypted", file=part.file, offset=0, remedy="read it through its server instead"
+            )
+        if magic != MAGIC:
+            raise CorruptEvent("not a binlog file", file=part.file, offset=0, remedy="check the folder")
+        header = _exactly(stream, HEADER_SIZE)
+        if len(header) < HEADER_SIZE or header[4] != EventType.FORMAT_DESCRIPTION:
+            raise CorruptEvent(
+                "no format description event", file=part.file, offset=FIRST_OFFSET, remedy="check the file"
+            )
+        size = HEADER.unpack(header)[3]
+        description = header + _exactly(stream, min(max(size - HEADER_SIZE, 0), 1 << 16))
+        yield Chunk(FIRST_OFFSET, description)
+        offset = max(part.start, FIRST_OFFSET + len(description))
+        stream.seek(offset)
+        tail = b""
+        while offset < part.stop:
+            block = stream.read(min(CHUNK_SIZE, part.stop - offset - len(tail)))
+            data = tail + block
+            whole, needed = _whole_events(data, part.file, offset)
+            if not whole and not block:
+                raise _shorter(part.file, offset, part.stop)
+            if offset + needed > part.stop:
+                raise _beyond(part.file, offset + whole, needed - whole, part.stop)
+            if whole:
+                yield Chunk(offset, data[:whole] if whole < len(data) else data)
+            elif needed > len(data):  # one event larger than a chunk
+                data += _exactly(stream, needed - len(data))
+                if len(data) < needed:
+                    raise _shorter(part.file, offset, part.stop)
+                yield Chunk(offset, data)
+                whole = needed
+            tail = data[whole:]
+            offset += whole
+        if part.whole and stream.read(1):
+            raise _longer(part.file, part.stop)
+
+
+def _exactly(stream: Any, size: int) -> bytes:
+    pieces: list[bytes] = []
+    while size:
+        piece = stream.read(size)
+        if not piece:
+            break
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _whole_events(data: bytes, file: str, offset: int) -> tuple[int, int]:
+    """Bytes of the whole events in ``data``, and where the event after them would end if its size is known."""
+    at = 0
+    end = len(data)
+    while at + HEADER_SIZE <= end:
+        size = int.from_bytes(data[at + 9 : at + 13], "little")
+        if size < HEADER_SIZE:
+            raise CorruptEvent(f"an event of {size} bytes", file=file, offset=offset + at, remedy=_CORRUPT_REMEDY)
+        if at + size > end:
+            return at, at + size
+        at += size
+    return at, at
+
+
+_CORRUPT_REMEDY = "the file is damaged or this isn't between two events: run binlake snapshot to begin anew"
+
+
+@dataclass(frozen=True)
+class ServerTransport:
+    """A replica by file and offset: COM_REGISTER_SLAVE and COM_BINLOG_DUMP of the client/server protocol.
+
+    server_id: ours; no other replica may have it. Each reader at work needs its own.
+    """
+
+    endpoint: Endpoint
+    server_id: int
+    flavour: Literal["mysql", "mariadb"]
+
+    def chunks(self, part: Slice) -> Iterator[Chunk]:
+        session = connection.connect(self.endpoint, read_timeout=STALLED, program_name="binlake")
+        try:
+            stream = _Dump(session, self, part)
+            yield from stream.chunks()
+        except pymysql.err.MySQLError as error:
+            raise translate(error, self.endpoint, part) from None
+        except OSError as error:
+            raise ConnectionFailed(
+                f"{self.endpoint.address}: {type(error).__name__} while reading {part.file}",
+                remedy="check that the server runs, then run again",
+            ) from None
+        finally:
+            session._force_close()  # type: ignore[attr-defined]  # a dump ends by hanging up
+
+
+def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> SourceError:
+    """The server's refusal of a dump in our tree."""
+    code = error.args[0] if error.args else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    if code in (1236, 1789):  # ER_SOURCE_FATAL_ERROR_READING_BINLOG, ER_SOURCE_HAS_PURGED_REQUIRED_GTIDS
+        if "same server" in text:
+            return ServerIdInUse(
+                f"{where.address}: {text}",
+                remedy="give this source a free range of server ids (source.server_id in the YAML), then run again",
+            )
+        return PositionLost(f"{where.address}: {part.file}:{part.start}: {text}", remedy=_LOST_REMEDY)
+    if code in (1927, 1317, 3169):  # killed: MariaDB does this to the elder of two replicas with one server_id
+        return ServerIdInUse(
+            f"{where.address}: {text}",
+            remedy="the connection was killed: check that no other replica has our server ids, then run again",
+        )
+    return connection.translate(error, where)
+
+
+class _Dump:
+    """One COM_BINLOG_DUMP at work."""
+
+    def __init__(self, session: Any, transport: ServerTransport, part: Slice) -> None:
+        self._part = part
+        self._where = transport.endpoint.address
+        mariadb = transport.flavour == "mariadb"
+        with session.cursor() as cursor:
+            # The server may only send checksums to who has said to know them.
+            cursor.execute("SET @master_binlog_checksum='CRC32', @source_binlog_checksum='CRC32'")
+            period = HEARTBEAT * 1_000_000_000
+            cursor.execute(f"SET @master_heartbeat_period={period}, @source_heartbeat_period={period}")
+            cursor.execute(f"SET net_write_timeout={STALLED * 10}")
+            if mariadb:
+                cursor.execute("SET @mariadb_slave_capability=4")
+            else:
+                # A server ends the dump of an elder replica with the same uuid; without one, with the same server_id.
+                name = str(uuid.uuid4())
+                cursor.execute(f"SET @slave_uuid='{name}', @replica_uuid='{name}'")
+        self._socket: socket.socket = session._sock
+        self._register(session, transport.server_id)
+        non_block, annotate = 1, 2
+        flags = non_block | (annotate if mariadb else 0)
+        start = max(part.start, FIRST_OFFSET)
+        # The command has 32 bits for the offset: beyond 4 GiB the file is read from its beginning, and stepped over.
+        self._begin = start if start < 1 << 32 else FIRST_OFFSET
+        head = struct.pack("<BIHI", 0x12, self._begin, flags, transport.server_id)
+        self._command(session, head + part.file.encode())
+        self._buffer = bytearray()
+        self._at = 0
+
+    def _register(self, session: Any, server_id: int) -> None:
+        hostname = b"binlake"
+        body = struct.pack("<BIB", 0x15, server_id, len(hostname)) + hostname + b"\0\0" + struct.pack("<HII", 0, 0, 0)
+        self._command(session, body)
+        session._read_ok_packet()
+
+    def _command(self, session: Any, body: bytes) -> None:
+        session._next_seq_id = 0
+        session.write_packet(body)
+
+    # packets -------------------------------------------------------------------------------------------------------
+    def _receive(self) -> bool:
+        """More bytes into the buffer; False when the server hung up."""
+        if self._at > CHUNK_SIZE:
+            del self._buffer[: self._at]
+            self._at = 0
+        self._socket.settimeout(STALLED)
+        piece = self._socket.recv(1 << 20)
+        self._buffer += piece
+        return bool(piece)
+
+    def _packet(self) -> bytes:
+        """The next packet, put together from parts of 16 MiB. Raises ConnectionFailed."""
+        pieces: list[bytes] = []
+        while True:
+            while len(self._buffer) - self._at < 4:
+                self._more()
+            size = int.from_bytes(self._buffer[self._at : self._at + 3], "little")
+            while len(self._buffer) - self._at < 4 + size:
+                self._more()
+            pieces.append(bytes(self._buffer[self._at + 4 : self._at + 4 + size]))
+            self._at += 4 + size
+            if size < 0xFFFFFF:
+                return b"".join(pieces) if len(pieces) > 1 else pieces[0]
+
+    def _more(self) -> None:
+        if not self._receive():
+            raise ConnectionFailed(
+                f"{self._where}: the server closed the connection while sending {self._part.file}",
+                remedy="check the server's error log, then run again",
+            )
+
+    def _event(self) -> bytes | None:
+        """The next event, or None at the end of the log (EOF of a dump that doesn't block)."""
+        packet = self._packet()
+        if packet[:1] == b"\0":
+            return packet[1:]
+        if packet[:1] == b"\xfe" and len(packet) < 9:
+            return None
+        if packet[:1] == b"\xff":
+            pymysql.err.raise_mysql_exception(packet)
+        raise ConnectionFailed(f"{self._where}: a packet that isn't one", remedy="run again")
+
+    # events --------------------------------------------------------------------------------------------------------
+    def chunks(self) -> Iterator[Chunk]:
+        part = self._part
+        offset = self._begin
+        described = False
+        begun, held = offset, 0
+        pieces: list[bytes] = []
+        while True:
+            if described and offset >= part.stop and not part.whole:
+                break
+            event = self._event()
+            if event is None or len(event) < HEADER_SIZE:
+                if event is not None:
+                    raise CorruptEvent("a cut-off event", file=part.file, offset=offset, remedy="run again")
+                if offset < part.stop:
+                    raise _shorter(part.file, offset, part.stop)
+                break
+            _, kind, _, size, log_pos, flags = HEADER.unpack_from(event)
+            if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
+                continue
+            if size != len(event):
+                raise CorruptEvent(
+                    f"an event of {size} bytes came in {len(event)}", file=part.file, offset=offset, remedy="run again"
+                )
+            if kind == EventType.FORMAT_DESCRIPTION and not described:
+                described = True
+                yield Chunk(FIRST_OFFSET, event)
+                if offset == FIRST_OFFSET:
+                    offset = FIRST_OFFSET + size
+                begun = offset
+                continue
+            if flags & ARTIFICIAL or log_pos == 0:
+                if kind == EventType.ROTATE and described:  # on to the next file
+                    if offset < part.stop:
+                        raise _shorter(part.file, offset, part.stop)
+                    break
+                continue
+            if offset >= part.stop:
+                raise _longer(part.file, part.stop)
+            if offset + size > part.stop:
+                raise _beyond(part.file, offset, size, part.stop)
+            offset += size
+            if offset <= part.start:
+                begun = offset
+                continue
+            if not held and begun < part.start:
+                raise _beyond(part.file, begun, size, part.start)
+            pieces.append(event)
+            held += size
+            if held >= CHUNK_SIZE:
+                yield Chunk(begun, b"".join(pieces))
+                begun, pieces, held = offset, [], 0
+        if held:
+            yield Chunk(begun, b"".join(pieces))
