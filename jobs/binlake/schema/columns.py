@@ -93,9 +93,7 @@ def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
 def _long(cursor: Cursor) -> str:
     if cursor.accept("VARBINARY"):
         return "mediumblob"
-    if cursor.accept_any("CHAR", "CHARACTER"):
-        cursor.expect("VARYING")
-    else:
+    if not (cursor.accept("CHAR", "VARYING") or cursor.accept("CHARACTER", "VARYING")):
         cursor.accept_any("VARCHAR", "VARCHARACTER")
     return "mediumtext"
 

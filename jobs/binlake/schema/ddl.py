@@ -39,7 +39,7 @@ from binlake.schema.columns import Dialect, charset_clause, collation_clause, in
 from binlake.schema.create_table import create_table
 from binlake.schema.defaults import NotConstant, old_row_default
 from binlake.schema.evolve import ShapeChange, apply, new_columns
-from binlake.schema.lexer import Cursor, Flavour, tokens
+from binlake.schema.lexer import Cursor, Flavour, Lexer
 from binlake.schema.table import TableName
 
 __all__ = [
@@ -103,11 +103,11 @@ def parse(
     database: the session's default database ("" for none); sql_mode: the server's bits, as the query event has them.
     default_charset: the character set of the database in which a table would be created.
     """
-    found = tokens(text, sql_mode=sql_mode, flavour=flavour)
-    reader = _Reader(Cursor(found, database), Dialect(sql_mode, flavour), default_charset)
+    cursor = Cursor(Lexer(text, sql_mode, flavour), database)
     try:
-        return reader.statement()
+        return _Reader(cursor, Dialect(sql_mode, flavour), default_charset).statement()
     except UnfollowedStatement:
+        found = cursor.all_tokens()
         names = dml.possible_tables(found, database)
         return ParsedStatement(
             "UNPARSED",
@@ -240,7 +240,7 @@ class _Reader:
         name = cursor.table_name()
         self._skip_wait()
         changes = alter_table(cursor, self.dialect, name, ignore=ignore)
-        if any(token.kind == "broken" for token in cursor.tokens):
+        if any(token.kind == "broken" for token in cursor.all_tokens()):
             changes = (Unfollowed(name, "the statement has a quote or comment that never ends"), *changes[1:])
         others = (change.name for change in changes if isinstance(change, Unfollowed))
         return ParsedStatement("ALTER TABLE", tuple(dict.fromkeys((name, *others))), changes)

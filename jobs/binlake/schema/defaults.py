@@ -148,7 +148,7 @@ def _rounded(literal: Literal, scale: int) -> Decimal:
     rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
     if rounded != number and re.search("[eE]", literal.text):
         raise InvalidOperation  # a DOUBLE literal, which rounds in binary
-    return rounded + 0 if rounded else abs(rounded)  # no -0
+    return rounded if rounded else rounded.copy_abs()  # no -0
 
 
 def _floating(type_: str, literal: Literal, scale: int | None) -> str | None:

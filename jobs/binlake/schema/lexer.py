@@ -51,22 +51,25 @@ _HEX = re.compile(r"0x(?P<digits>[0-9A-Fa-f]+)|[xX]'(?P<quoted>(?:[0-9A-Fa-f]{2}
 _BITS = re.compile(r"0b(?P<digits>[01]+)|[bB]'(?P<quoted>[01]*)'")
 _LINE_COMMENT = re.compile(r"(?:#|--(?=[\s\x00-\x1f]|$))[^\n]*")
 _VERSIONED = re.compile(r"/\*(?P<mariadb>M?)!(?P<version>\d{5,6})?")
+# A stretch of a quoted text: plain characters, a doubled quote, an escaped character, or the end.
+_STRETCH = {
+    (quote, escapes): re.compile(
+        rf"(?P<plain>[^{quote}{backslash}]+)|{quote}{quote}|{escape}|(?P<end>{quote})",
+        re.S,
+    )
+    for quote in "'\"`"
+    for escapes, backslash, escape in ((True, r"\\", r"\\(?P<escaped>.)"), (False, "", "(?P<escaped>(?!))"))
+}
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 
 
-def tokens(text: str, *, sql_mode: int, flavour: Flavour) -> list[Token]:
-    """All tokens of a statement without its comments; the last one has the kind ``end``."""
-    lexer = _Lexer(text, sql_mode, flavour)
-    while lexer.step():
-        pass
-    return lexer.tokens
+class Lexer:
+    """Reads the tokens of a statement one by one, leaving out comments; the last one has the kind ``end``."""
 
-
-class _Lexer:
     def __init__(self, text: str, sql_mode: int, flavour: Flavour) -> None:
         self.text = text
         self.flavour = flavour
-        self.quotes = '`"' if sql_mode & ANSI_QUOTES else "`"
+        self.name_quotes = '`"' if sql_mode & ANSI_QUOTES else "`"
         self.escapes = not sql_mode & NO_BACKSLASH_ESCAPES
         self.at = 0
         self.tokens: list[Token] = []
@@ -76,6 +79,8 @@ class _Lexer:
         """Reads one token, space or comment; False at the end of the statement."""
         text, at = self.text, self.at
         if at >= len(text):
+            if self.tokens and self.tokens[-1].kind == "end":
+                return False
             # A versioned comment that the statement never closes: the server refuses that.
             self._add("broken" if self.versioned_comments else "end", "", at)
             if self.versioned_comments:
@@ -88,7 +93,7 @@ class _Lexer:
         elif self.versioned_comments and text.startswith("*/", at):
             self.versioned_comments -= 1
             self.at += 2
-        elif text[at] in self.quotes:
+        elif text[at] in self.name_quotes:
             self._quoted("quoted")
         elif text[at] in "'\"":
             self._quoted("string")
@@ -122,23 +127,18 @@ class _Lexer:
         return self.flavour == "mysql" or not 50700 <= int(comment["version"] or 0) <= 99999
 
     def _quoted(self, kind: TokenKind) -> None:
-        text, quote = self.text, self.text[self.at]
-        escapes = self.escapes and kind == "string"
+        quote = self.text[self.at]
+        stretch = _STRETCH[quote, self.escapes and kind == "string"]
         parts: list[str] = []
         at = self.at + 1
-        while at < len(text):
-            character = text[at]
-            if character == quote:
-                if text[at + 1 : at + 2] != quote:
-                    self._add(kind, "".join(parts), at + 1)
-                    return
-                at += 1
-            elif escapes and character == "\\" and at + 1 < len(text):
-                at += 1
-                character = _ESCAPES.get(text[at], text[at])
-            parts.append(character)
-            at += 1
-        self._add("broken", "", len(text))
+        while part := stretch.match(self.text, at):
+            at = part.end()
+            if part["end"]:
+                self._add(kind, "".join(parts), at)
+                return
+            escaped = part["escaped"]
+            parts.append(_ESCAPES.get(escaped, escaped) if escaped else part["plain"] or quote)
+        self._add("broken", "", len(self.text))
 
     def _bare(self) -> None:
         text, at = self.text, self.at
@@ -176,25 +176,34 @@ def _hexadecimal(digits: str, base: int) -> str:
 
 
 class Cursor:
-    """Walks over the tokens of one statement. What doesn't fit raises UnfollowedStatement."""
+    """Walks over the tokens of one statement. What doesn't fit raises UnfollowedStatement.
 
-    def __init__(self, found: list[Token], database: str) -> None:
-        self.tokens = found
+    Tokens are read when they are asked for: an INSERT logged as text may have megabytes after its table.
+    """
+
+    def __init__(self, lexer: Lexer, database: str) -> None:
+        self.lexer = lexer
         self.database = database
         self.index = 0
 
+    def all_tokens(self) -> list[Token]:
+        while self.lexer.step():
+            pass
+        return self.lexer.tokens
+
     @property
     def token(self) -> Token:
-        return self.tokens[self.index]
+        return self.peek(0)
 
     @property
     def at_end(self) -> bool:
-        return self.token.kind == "end" or (
-            self.token.key == ";" and self.tokens[min(self.index + 1, len(self.tokens) - 1)].kind == "end"
-        )
+        return self.token.kind == "end" or (self.token.key == ";" and self.peek().kind == "end")
 
     def peek(self, ahead: int = 1) -> Token:
-        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+        found = self.lexer.tokens
+        while len(found) <= self.index + ahead and self.lexer.step():
+            pass
+        return found[min(self.index + ahead, len(found) - 1)]
 
     def next(self) -> Token:
         token = self.token
