@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from servers import Kind, Server, installed
+from servers import KINDS, Server, installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirror import Mirror
-
-KINDS: tuple[Kind, ...] = ("mysql", "mariadb")
 
 # Instants mustn't depend on the machine's zone, nor DAGs on the user's own Airflow.
 os.environ["TZ"] = "UTC"

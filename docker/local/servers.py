@@ -32,6 +32,7 @@ from pymysql.cursors import Cursor
 import time_zones
 
 Kind = Literal["mysql", "mariadb"]
+KINDS: tuple[Kind, ...] = ("mysql", "mariadb")
 Setting = str | int | bool | None
 """A bool is written ON or OFF, an empty string leaves a bare option, None takes the option away."""
 

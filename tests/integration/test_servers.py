@@ -12,9 +12,7 @@ import pymysql
 import pytest
 
 import servers
-from servers import Kind, Server, ServerFailed
-
-KINDS: tuple[Kind, ...] = ("mysql", "mariadb")
+from servers import KINDS, Kind, Server, ServerFailed
 
 
 def is_alive(pid: int) -> bool:

@@ -1,0 +1,182 @@
+"""docker/ can't be started where there is no engine: it is parsed, and checked against what is used elsewhere."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import servers
+import shop
+from binlake import versions
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKER = ROOT / "docker"
+DOCKERFILE = (DOCKER / "Dockerfile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCK = dict(re.findall(r"^([a-z0-9][\w.-]*)==(\S+)", (DOCKER / "requirements.lock").read_text(), re.MULTILINE))
+COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+
+
+def texts(value: Any) -> list[str]:
+    """Every string in a parsed document."""
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in texts(item)]
+    if isinstance(value, list):
+        return [text for item in value for text in texts(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def variables(text: str) -> set[str]:
+    """Names that compose puts in; ``$$NAME`` is left to the container."""
+    return set(re.findall(r"(?<!\$)\$\{([A-Z_]+)", text))
+
+
+def settings(kind: str) -> dict[str, str]:
+    parser = configparser.ConfigParser()
+    parser.read(DOCKER / kind / "binlake.cnf")
+    return dict(parser["mysqld" if kind == "mysql" else "mariadbd"])
+
+
+def test_the_whole_stack_is_there() -> None:
+    assert {"mysql", "mariadb", "postgres", "spark-master", "spark-worker-1", "spark-worker-2"} <= set(SERVICES)
+    assert {f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")} <= set(SERVICES)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_says_how_it_is(name: str) -> None:
+    check = SERVICES[name]["healthcheck"]
+    assert check["test"][0] in ("CMD", "CMD-SHELL")
+    assert {"interval", "timeout", "retries"} <= set(check)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_who_is_waited_for_exists(name: str) -> None:
+    for needed, how in SERVICES[name].get("depends_on", {}).items():
+        assert needed in SERVICES
+        assert how == {"condition": "service_healthy"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_files_it_mounts_and_builds_from_exist(name: str) -> None:
+    service = SERVICES[name]
+    for volume in service.get("volumes", []):
+        source = volume.split(":")[0]
+        if source.startswith("."):
+            assert (DOCKER / source).exists(), source
+        else:
+            assert source in COMPOSE["volumes"]
+    if build := service.get("build"):
+        context = DOCKER / build["context"]
+        assert (context / build["dockerfile"]).is_file()
+        assert re.search(rf"^FROM \S+ AS {build['target']}$", DOCKERFILE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_open_to_this_machine_alone(name: str) -> None:
+    for port in SERVICES[name].get("ports", []):
+        assert port.startswith("127.0.0.1:")
+
+
+def test_files_the_images_copy_exist_and_reach_the_build() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for copied in re.findall(r"^COPY (.*) \S+$", DOCKERFILE, re.MULTILINE):
+        for name in copied.split():
+            assert (ROOT / name).exists(), name
+            assert f"!{name}" in ignored, name
+
+
+def test_scripts_of_the_server_images_can_be_executed() -> None:
+    # The images source what isn't executable, and its `set -e` would then be theirs.
+    assert os.access(DOCKER / "create_account.sh", os.X_OK)
+
+
+def test_no_secret_stands_in_a_file() -> None:
+    secret = re.compile(r"PASSWORD|SECRET|KEY")
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
+            if secret.search(name) or "CONN" in name.replace("SPARK", ""):
+                assert "${" in str(value) or "CONN_SPARK" in name, name
+    example = dict(
+        line.split("=", 1) for line in (DOCKER / ".env.example").read_text().splitlines() if not line.startswith("#")
+    )
+    assert set(example.values()) == {""}
+    without_default = {
+        name for text in texts(COMPOSE) for name in variables(text) if re.search(rf"\$\{{{name}:\?", text)
+    }
+    assert without_default == set(example)
+
+
+@pytest.mark.parametrize("kind", servers.KINDS)
+def test_servers_have_the_settings_the_mirror_needs(kind: servers.Kind) -> None:
+    found = settings(kind)
+    asked = dict(
+        re.findall(r"^SET GLOBAL (\w+) = '(\w*)';", (shop.SQL / "server_settings.sql").read_text(), re.MULTILINE)
+    )
+    assert asked == {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
+    for name, value in asked.items():
+        assert found[name] == value
+        assert servers.COMMON[name] == value  # the tests' own servers too
+    assert found["log_bin"]
+    assert int(found["server_id"]) > 0
+    if kind == "mysql":
+        assert found["gtid_mode"] == found["enforce_gtid_consistency"] == "ON"
+
+
+def test_servers_have_ids_of_their_own() -> None:
+    assert settings("mysql")["server_id"] != settings("mariadb")["server_id"]
+
+
+@pytest.mark.parametrize("kind", servers.KINDS)
+def test_servers_make_the_account_with_the_grants_of_sql(kind: servers.Kind) -> None:
+    volumes = SERVICES[kind]["volumes"]
+    assert f"../sql/grants_{kind}.sql:/binlake/grants.sql:ro" in volumes
+    assert all(grant.startswith("GRANT ") and "'binlake'@'%'" in grant for grant in shop.grants(kind))
+
+
+def test_mysql_is_new_enough_for_its_grants() -> None:
+    assert int(SERVICES["mysql"]["image"].removeprefix("mysql:").split(".")[0]) >= 9
+
+
+def test_versions_agree() -> None:
+    assert LOCK["pyspark"] == LOCK["pyspark-client"] == versions.SPARK
+    assert LOCK["delta-spark"] == versions.DELTA
+    pins = dict(re.findall(r"^([a-z-]+)==([\d.]+)$", "\n".join(PROJECT["dependencies"]), re.MULTILINE))
+    assert "pyspark" in pins
+    assert pins.items() <= LOCK.items()
+    minor = re.search(r">=(3\.\d+)", PROJECT["requires-python"])
+    assert minor
+    assert f"FROM python:{minor[1]}-" in DOCKERFILE
+    assert f"openjdk-{versions.JAVA}-jre-headless" in DOCKERFILE
+    uv = re.search(r"^UV=(\S+)$", (DOCKER / "local" / "setup.sh").read_text(), re.MULTILINE)
+    assert uv
+    assert f"uv=={uv[1]}" in DOCKERFILE
+    for service in SERVICES.values():
+        if service["image"].startswith("binlake-"):
+            assert service["image"].endswith(f":{PROJECT['version']}")
+
+
+def test_the_lock_has_a_hash_for_every_package() -> None:
+    blocks = re.split(r"^(?=[a-z0-9][\w.-]*==)", (DOCKER / "requirements.lock").read_text(), flags=re.MULTILINE)
+    assert all("--hash=sha256:" in block for block in blocks if "==" in block)
+
+
+def test_docker_itself_reads_it() -> None:
+    """`docker compose config`, where a client has it; no engine is needed for that."""
+    docker = shutil.which("docker")
+    has_compose = docker and subprocess.run([docker, "compose", "version"], capture_output=True).returncode == 0
+    if not has_compose:
+        pytest.skip("no docker client with compose here")
+    needed = {name: "x" for text in texts(COMPOSE) for name in variables(text) if f"{name}:?" in text}
+    command = ["docker", "compose", "-f", str(DOCKER / "compose.yaml"), "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **needed})
+    assert done.returncode == 0, done.stderr
