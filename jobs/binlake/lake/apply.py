@@ -90,8 +90,11 @@ def apply_batch(
     for table in working:
         by_path.setdefault(config.table_path(table.life.name), []).append(table)
 
+    from binlake.lake import functions
+
     def one_path(tables: list[TableSteps]) -> list[TableOutcome]:
         own = session.newSession()
+        functions.register(own)
         return [_apply_table(own, config, batch, position, table, fault) for table in tables]
 
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:

@@ -214,6 +214,7 @@ class _Walk:
         if isinstance(change, ddl.TruncateTable):
             table.steps.append(TruncateStep())
             return "followed", ""
+        assert not isinstance(change, ddl.DropDatabase)  # _concerned made DropTables of it
         try:
             after = ddl.apply(table.life.schema, change)
             added = ddl.new_columns(table.life.schema, change) if isinstance(change, ddl.AddColumns) else ()

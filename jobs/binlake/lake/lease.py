@@ -175,7 +175,7 @@ def _acquire(metadata: Metadata) -> Lease:
         since = datetime.fromtimestamp(row.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
     before = f"token = {literal(row.token)}" if row.token else "token IS NULL"
-    changes = {
+    changes: dict[str, str | int | None] = {
         "holder": me,
         "token": token,
         "since_us": now_us(),

@@ -15,10 +15,8 @@ from binlake.lake.staging import StagedFile
 from binlake.lake.table import LakeTable, lake_columns
 from binlake.names import spark_quote
 from binlake.schema import datatypes
+from binlake.schema.render import RENDERERS
 from binlake.schema.table import Column, TableName, TableSchema
-
-RENDERED = {"uuid": "binlake_uuid", "inet4": "binlake_inet4", "inet6": "binlake_inet6"}
-"""MariaDB types that travel as bytes, and the functions that write them as the server does."""
 
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
@@ -26,7 +24,7 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     if [column.name for column in file.columns] != [column.name for column in schema.columns]:
         raise _mismatch(name, file, "its columns are others")
     for logged, known in zip(file.columns, schema.columns, strict=True):
-        if known.type not in RENDERED and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
+        if known.type not in RENDERERS and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
             raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
     if file.key and schema.key_kind == "primary" and file.key != schema.key:
         raise _mismatch(name, file, "its primary key is another")
@@ -77,8 +75,8 @@ def _image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> str:
     for name, _ in lake_columns(schema, invalid_dates):
         value = f"{image}.{spark_quote(name)}"
         column: Column | None = known.get(name)
-        if column is not None and column.type in RENDERED:
-            value = f"{RENDERED[column.type]}({value})"
+        if column is not None and column.type in RENDERERS:
+            value = f"binlake_{column.type}({value})"
         selected.append(f"{value} AS {spark_quote(name)}")
     return ", ".join(selected)
 

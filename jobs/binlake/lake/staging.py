@@ -224,7 +224,7 @@ class _OpenFile:
 
 
 def _sequence(batch: pa.RecordBatch, index: int) -> tuple[int, int, int]:
-    return tuple(batch.column(name)[index].as_py() for name in ("file", "offset", "row"))  # type: ignore[return-value]
+    return tuple(batch.column(name)[index].as_py() for name in ("file", "offset", "row"))
 
 
 class SliceWriter:

@@ -196,9 +196,15 @@ def _with_columns(
     have = {field["name"].lower(): field for field in fields}
     for name, kind in columns:
         if name.lower() not in have:
-            field = StructType.fromDDL(f"c {kind}").fields[0].jsonValue()
+            field = _struct(f"c {kind}").fields[0].jsonValue()
             have[name.lower()] = {**field, "name": name, "nullable": True, "metadata": {}}
     return [have[name.lower()] for name in order]
+
+
+def _struct(ddl: str) -> StructType:
+    parsed = StructType.fromDDL(ddl)
+    assert isinstance(parsed, StructType)
+    return parsed
 
 
 def default_expression(column: Column, text: str) -> str:
