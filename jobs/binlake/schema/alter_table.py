@@ -83,7 +83,7 @@ _UNFOLLOWED = (
     ("DROP", "SYSTEM", "VERSIONING"),
     ("DROP", "PERIOD"),
     ("ADD", "SYSTEM", "VERSIONING"),
-    ("ADD", "PERIOD"),
+    ("ADD", "PERIOD", "FOR"),
     ("TRUNCATE", "PARTITION"),
     ("DISCARD",),
     ("IMPORT",),

@@ -105,6 +105,8 @@ def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition
         definition = replace(definition, values=_values(cursor))
     elif cursor.at("("):
         definition = replace(definition, arguments=_arguments(cursor))
+    elif type_ in ("varchar", "varbinary"):
+        raise cursor.not_understood(f"a length of column {definition.name!r}")
     if type_ == "float" and len(definition.arguments) == 1:
         # FLOAT(p) only chooses between FLOAT and DOUBLE.
         definition = replace(definition, type="float" if definition.arguments[0] <= 24 else "double", arguments=())
@@ -359,6 +361,7 @@ def index_definition(cursor: Cursor) -> IndexDefinition | None:
     if cursor.at("PERIOD", "FOR"):
         raise UnfollowedStatement("tables with periods aren't mirrored")
     named = cursor.accept("CONSTRAINT")
+    cursor.accept("IF", "NOT", "EXISTS")
     if named and not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
         cursor.name()
     kind: KeyKind = "none"

@@ -1,0 +1,187 @@
+"""Whatever a statement is: the parser ends, quickly, and raises nothing."""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binlake.schema import ddl
+from binlake.schema.lexer import Flavour
+
+FLAVOURS: st.SearchStrategy[Flavour] = st.sampled_from(("mysql", "mariadb"))
+MODES = st.integers(0, 2**33)
+WORDS = st.sampled_from(
+    [
+        "CREATE",
+        "ALTER",
+        "DROP",
+        "TABLE",
+        "TEMPORARY",
+        "IF",
+        "NOT",
+        "EXISTS",
+        "OR",
+        "REPLACE",
+        "LIKE",
+        "SELECT",
+        "AS",
+        "ADD",
+        "COLUMN",
+        "FIRST",
+        "AFTER",
+        "UNIQUE",
+        "PRIMARY",
+        "KEY",
+        "INDEX",
+        "CONSTRAINT",
+        "FOREIGN",
+        "REFERENCES",
+        "ON",
+        "DELETE",
+        "SET",
+        "NULL",
+        "DEFAULT",
+        "CHARSET",
+        "CHARACTER",
+        "COLLATE",
+        "latin1",
+        "binary",
+        "INT",
+        "VARCHAR",
+        "TEXT",
+        "BLOB",
+        "ENUM",
+        "DECIMAL",
+        "FLOAT",
+        "DOUBLE",
+        "BIT",
+        "YEAR",
+        "TIME",
+        "DATE",
+        "DATETIME",
+        "TIMESTAMP",
+        "LONG",
+        "NATIONAL",
+        "CHAR",
+        "SERIAL",
+        "UNSIGNED",
+        "ZEROFILL",
+        "AUTO_INCREMENT",
+        "GENERATED",
+        "ALWAYS",
+        "COMMENT",
+        "PARTITION",
+        "BY",
+        "EXCHANGE",
+        "WITH",
+        "RENAME",
+        "TO",
+        "MODIFY",
+        "CHANGE",
+        "CONVERT",
+        "ENGINE",
+        "INNODB",
+        "ORDER",
+        "FORCE",
+        "ALGORITHM",
+        "UPDATE",
+        "INTO",
+        "VALUES",
+        "FROM",
+        "USING",
+        "JOIN",
+        "WHERE",
+        "TRUNCATE",
+        "ANALYZE",
+        "USER",
+        "DATABASE",
+        "DEFINER",
+        "STATEMENT",
+        "FOR",
+        "t",
+        "u",
+        "`a.b`",
+        '"c"',
+        "'d'",
+        "''",
+        "5",
+        "-1",
+        "1.5",
+        "1e400",
+        "1e-400",
+        "0x41",
+        "x'4'",
+        "b'1'",
+        "65535",
+        "99999999999999999999",
+        "(",
+        ")",
+        ",",
+        ".",
+        ";",
+        "=",
+        "@",
+        "*",
+        "-",
+        "+",
+        "/*",
+        "*/",
+        "/*!",
+        "--",
+        "/*!50000",
+        "/*M!",
+        "#",
+        "'",
+        '"',
+        "`",
+        "é",
+        "🙂",
+        "NOW()",
+        "'2020-01-01'",
+        "'0000-00-00'",
+        "'-838:59:59.5'",
+        "20200101",
+        "CURRENT_TIMESTAMP",
+    ]
+)
+DEFINITIONS = st.lists(WORDS, max_size=12).map(" ".join)
+STATEMENTS = st.one_of(
+    st.text(),
+    st.lists(WORDS, max_size=40).map(" ".join),
+    st.lists(WORDS, max_size=40).map("".join),
+    DEFINITIONS.map("CREATE TABLE t (a {})".format),
+    DEFINITIONS.map("CREATE TABLE t (a INT) {}".format),
+    DEFINITIONS.map("ALTER TABLE t {}".format),
+    DEFINITIONS.map("ALTER TABLE t ADD a {}".format),
+    st.text().map("ALTER TABLE t ADD a VARCHAR(9) DEFAULT {!r}".format),
+    st.tuples(
+        st.sampled_from(
+            ("INT", "DECIMAL(9,2)", "FLOAT", "DOUBLE(5,2)", "BIT(5)", "YEAR", "TIME(2)", "DATE", "DATETIME")
+        ),
+        st.one_of(st.text("0123456789-+:. eE", max_size=30), st.text(max_size=9)),
+    ).map(lambda pair: f"ALTER TABLE t ADD a {pair[0]} DEFAULT '{pair[1]}'"),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(STATEMENTS, FLAVOURS, MODES, st.sampled_from(["", "shop"]))
+def test_any_text_is_read_to_an_end(text: str, flavour: Flavour, sql_mode: int, database: str) -> None:
+    parsed = ddl.parse(text, database=database, sql_mode=sql_mode, flavour=flavour)
+    assert parsed.kind
+    concerned = {ddl.table_of(change) for change in parsed.changes} - {None}
+    assert concerned <= set(parsed.tables)
+    assert all(name.database for name in parsed.tables)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["(", ")", ",", "'", "`", "/*", "/*!", "a", "1", ".", "-", "DEFAULT ", "ADD a INT,", "\\", "- "]),
+    FLAVOURS,
+)
+def test_time_grows_with_length(piece: str, flavour: Flavour) -> None:
+    started = time.process_time()
+    for head in ("", "ALTER TABLE t ", "CREATE TABLE t (a INT ", "UPDATE ", "FROBNICATE "):
+        ddl.parse(head + piece * 5_000, database="shop", sql_mode=0, flavour=flavour)
+    assert time.process_time() - started < 5
