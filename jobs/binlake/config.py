@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from croniter import croniter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from binlake import names
 from binlake.errors import ConfigurationError
@@ -57,13 +58,19 @@ class LakeConfig(_Strict):
     path: Annotated[str, Field(min_length=1)]
 
 
+def _is_schedule(schedule: str) -> str:
+    if not croniter.is_valid(schedule):
+        raise ValueError(f"{schedule!r} is not a cron expression; write five fields, such as 0 * * * *")
+    return schedule
+
+
 class PipelineConfig(_Strict):
     """The whole of one YAML."""
 
     source: SourceConfig
     tables: TablesConfig
     lake: LakeConfig
-    schedule: str | None = None
+    schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
     invalid_dates: InvalidDates = "fail"
 
     def included(self, name: TableName) -> bool:

@@ -147,6 +147,11 @@ def checksum(path: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
+def remove_file(path: str) -> None:
+    filesystem, inner = _locate(path)
+    filesystem.delete_file(inner)
+
+
 def remove_folder(path: str) -> None:
     """Remove a folder with what is in it; nothing happens when it isn't there."""
     filesystem, inner = _locate(path)

@@ -1,0 +1,357 @@
+"""Preflight: everything that must be so before a mirror can be exact, each failing line with what mends it.
+
+Nothing is changed on the server. Grants are proved by doing what they are for where that is harmless, else read from
+SHOW GRANTS.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from croniter import croniter
+
+from binlake.binlog.boundaries import format_description
+from binlake.binlog.transport import ServerTransport
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, SourceError
+from binlake.lake import files, settings
+from binlake.names import mysql_quote
+from binlake.schema import datatypes
+from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source, denied
+
+JAVA = 17
+"""The least major version of Java that Spark 4 runs on."""
+
+_VARIABLES = (
+    "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
+    "binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days", "server_id", "binlog_checksum",
+    "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog", "wsrep_on",
+)  # fmt: skip
+_CRASH_SAFE = "InnoDB"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the doctor: ``found`` says what is, ``remedy`` what mends it."""
+
+    name: str
+    ok: Literal[True, False, "warn"]
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is being looked at."""
+
+    config: PipelineConfig
+    endpoint: Endpoint
+    source: Source
+    variables: dict[str, str]
+    listed: list[Listed]
+    tables: dict[str, SourceTable]
+
+
+def preflight(config: PipelineConfig, endpoint: Endpoint, *, spark_checks: bool = True) -> list[Check]:
+    """All checks, in the order in which to mend them; a server that can't be reached ends the server's part."""
+    checks = _server(config, endpoint)
+    if spark_checks:
+        checks += [_java(), _jars()]
+    return [*checks, _lake(config)]
+
+
+def _server(config: PipelineConfig, endpoint: Endpoint) -> list[Check]:
+    try:
+        with Source.open(endpoint) as source:
+            checks = [Check("server", True, f"{source.flavour} {source.version_text} at {endpoint.address}")]
+            listed = [table for table in list_tables(source) if config.included(table.name)]
+            names = [table.name for table in listed if table.kind == BASE_TABLE]
+            tables = {str(name): table for name, table in read_tables(source, names).items()}
+            subject = _Subject(config, endpoint, source, source.variables(_VARIABLES), listed, tables)
+            for check in _CHECKS:
+                checks += check(subject)
+            return checks
+    except SourceError as error:
+        return [Check("server", False, error.message, error.remedy)]
+
+
+def _set_global(subject: _Subject, variable: str, value: str) -> str:
+    verb = "SET GLOBAL" if subject.source.is_mariadb else "SET PERSIST"
+    return f"{verb} {variable} = '{value}'; and reconnect sessions that are open"
+
+
+def _settings(subject: _Subject) -> Iterator[Check]:
+    found = subject.variables
+    on = found.get("log_bin", "OFF") in ("ON", "1")
+    option_file = "set log_bin=binlog under [mysqld] in the server's option file and restart the server"
+    yield Check("log_bin", on, "ON" if on else "OFF", "" if on else option_file)
+    for variable, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
+        value = found.get(variable, "not known to this server")
+        good = value.upper() == wanted
+        yield Check(variable, good, value, "" if good else _set_global(subject, variable, wanted))
+    partial = found.get("binlog_row_value_options", "")
+    if partial:
+        remedy = _set_global(subject, "binlog_row_value_options", "")
+        yield Check("binlog_row_value_options", False, partial, remedy)
+    yield Check("binlog_checksum", True, found.get("binlog_checksum", "NONE"))
+    if subject.source.is_mariadb:
+        yield Check("GTID", True, "on (MariaDB)")
+    else:
+        gtid = found.get("gtid_mode", "OFF")
+        off = "positions are by file alone; gtid_mode=ON allows lock-free snapshots"
+        yield Check("GTID", True if gtid == "ON" else "warn", f"gtid_mode {gtid}", "" if gtid == "ON" else off)
+    zone = found.get("time_zone", "SYSTEM")
+    zone = f"SYSTEM ({found.get('system_time_zone', '')})" if zone == "SYSTEM" else zone
+    yield Check("time zone", True, f"{zone}; our sessions use +00:00")
+
+
+def retention_hours(variables: dict[str, str]) -> float | None:
+    """Hours for which the server keeps its log; None for ever."""
+    if variables.get("binlog_expire_logs_auto_purge", "ON") == "OFF":
+        return None
+    seconds = float(variables.get("binlog_expire_logs_seconds", 0))
+    seconds = seconds or float(variables.get("expire_logs_days", 0)) * 86_400
+    return seconds / 3600 or None
+
+
+def longest_pause_hours(schedule: str) -> float:
+    """The longest time between two runs of a schedule, hours."""
+    runs = croniter(schedule, datetime(2024, 1, 1, tzinfo=UTC))
+    moments = [runs.get_next(float) for _ in range(200)]
+    return float(max(later - earlier for earlier, later in pairwise(moments))) / 3600
+
+
+def _retention(subject: _Subject) -> Iterator[Check]:
+    kept = retention_hours(subject.variables)
+    schedule = subject.config.schedule
+    if kept is None:
+        yield Check("retention", True, "the log is kept for ever")
+        return
+    needed = 3 * longest_pause_hours(schedule) if schedule else 24.0
+    said = f"the log is kept {kept:g} hours; three runs of the schedule take {needed:g}"
+    seconds = int(max(needed * 3600, 604_800))
+    remedy = _set_global(subject, "binlog_expire_logs_seconds", str(seconds))
+    yield Check("retention", kept >= needed, said, "" if kept >= needed else remedy)
+
+
+def _server_ids(subject: _Subject) -> Iterator[Check]:
+    own = subject.source.server_id
+    yield Check("server_id", own != 0, str(own), "" if own else "set server_id=1 in the server's option file")
+    first = subject.config.source.server_id
+    ours = range(first, first + subject.config.source.server_ids)
+    modern = not subject.source.is_mariadb and subject.source.version >= (8, 4)
+    try:
+        rows = subject.source.query("SHOW REPLICAS" if modern else "SHOW SLAVE HOSTS")
+    except SourceError as error:
+        yield _grant(subject, "REPLICATION SLAVE", error)
+        return
+    taken = sorted({int(row["Server_Id" if modern else "Server_id"]) for row in rows} | {own})
+    clash = [number for number in taken if number in ours]
+    said = f"{ours.start} to {ours.stop - 1}"
+    if clash:
+        remedy = "choose a free range: source.server_id in the YAML"
+        yield Check("our server ids", False, f"{said}, but {clash[0]} is in use", remedy)
+    else:
+        yield Check("our server ids", True, f"{said} are free")
+        yield from _replica(subject)
+
+
+def _replica(subject: _Subject) -> Iterator[Check]:
+    """Read one event as a replica: proves REPLICATION SLAVE."""
+    try:
+        file, _, _ = subject.source.head()
+        subject.source.binary_logs()
+        yield Check("binlog position", True, "readable")
+    except SourceError as error:
+        yield _grant(subject, "BINLOG MONITOR" if subject.source.is_mariadb else "REPLICATION CLIENT", error)
+        return
+    transport = ServerTransport(subject.endpoint, subject.config.source.server_id, subject.source.flavour)
+    try:
+        format_description(transport, file)
+        yield Check("binlog stream", True, "readable as a replica")
+    except SourceError as error:
+        yield _grant(subject, "REPLICATION SLAVE", error)
+    except BinlakeError as error:
+        yield Check("binlog stream", False, error.message, error.remedy)
+
+
+def _grant(subject: _Subject, grant: str, error: SourceError, on: str = "*.*") -> Check:
+    if denied(error) or "denied" in error.message.lower():
+        return Check(f"grant {grant}", False, f"missing on {on}", _grant_sql(subject, grant, on))
+    return Check(f"grant {grant}", False, error.message, error.remedy)
+
+
+def _grant_sql(subject: _Subject, grant: str, on: str = "*.*") -> str:
+    user = subject.source.query("SELECT CURRENT_USER() AS user")[0]["user"]
+    name, _, host = user.rpartition("@")
+    return f"GRANT {grant} ON {on} TO {mysql_quote(name)}@{mysql_quote(host)};"
+
+
+def _granted(subject: _Subject) -> set[str]:
+    """Privileges on ``*.*``, those of active roles included."""
+    found: set[str] = set()
+    for row in subject.source.query("SHOW GRANTS"):
+        match = re.match(r"GRANT (.+?) ON \*\.\* TO ", next(iter(row.values())))
+        if match:
+            found |= {privilege.strip().upper() for privilege in match[1].split(",")}
+    return found
+
+
+def _snapshot_grants(subject: _Subject) -> Iterator[Check]:
+    granted = _granted(subject)
+    flush = {"RELOAD", "FLUSH_TABLES", "ALL PRIVILEGES"}
+    wanted = "RELOAD" if subject.source.is_mariadb else "FLUSH_TABLES"
+    if granted & flush:
+        yield Check(f"grant {wanted}", True, "given")
+    else:
+        remedy = f"{_grant_sql(subject, wanted)} or snapshot with --lock tables (LOCK TABLES)"
+        yield Check(f"grant {wanted}", "warn", "missing on *.*: FLUSH TABLES WITH READ LOCK can't be used", remedy)
+    try:
+        subject.source.query("XA RECOVER")
+        yield Check("XA RECOVER", True, "allowed")
+    except SourceError as error:
+        yield _grant(subject, "XA_RECOVER_ADMIN", error)
+
+
+def _tables_exist(subject: _Subject) -> Iterator[Check]:
+    names = [table.name for table in subject.listed]
+    base = [table for table in subject.listed if table.kind == BASE_TABLE]
+    for pattern in subject.config.tables.include:
+        database, _, table = pattern.partition(".")
+        exact = not re.search(r"[*?\[]", pattern)
+        if exact and not any((name.database, name.table) == (database, table) for name in names):
+            remedy = f"check the name, and {_grant_sql(subject, 'SELECT', f'{mysql_quote(database)}.*')}"
+            yield Check(f"table {pattern}", False, "the server has none of this name that we may see", remedy)
+    if not base:
+        remedy = "check tables.include in the YAML, and GRANT SELECT on the databases"
+        yield Check("tables", False, "no included table is visible to this account", remedy)
+    else:
+        yield Check("tables", True, f"{len(base)} included")
+    for listed in subject.listed:
+        if listed.kind not in (BASE_TABLE, "VIEW", "SYSTEM VIEW"):
+            remedy = f'exclude it in the YAML: exclude: ["{listed.name}"]'
+            yield Check(f"table {listed.name}", False, f"{listed.kind.lower()}s aren't mirrored", remedy)
+
+
+def _each_table(subject: _Subject) -> Iterator[Check]:
+    for name, table in subject.tables.items():
+        failures = list(_one_table(subject, table))
+        if not failures:
+            key = ", ".join(table.schema.key)
+            yield Check(f"table {name}", True, f"{table.schema.key_kind} key ({key}), about {table.rows:,} rows")
+        yield from failures
+
+
+def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
+    quoted = f"{mysql_quote(table.name.database)}.{mysql_quote(table.name.table)}"
+    line = f"table {table.name}"
+    try:
+        subject.source.query(f"SELECT * FROM {quoted} LIMIT 0")
+    except SourceError as error:
+        yield _grant(subject, "SELECT", error, quoted)
+    if table.engine != _CRASH_SAFE:
+        yield Check(line, "warn", f"engine {table.engine}: copied whole under the lock", "ALTER TABLE … ENGINE=InnoDB")
+    if not table.schema.key:
+        yield Check(line, "warn", "no key: each batch scans the whole table", f"ALTER TABLE {quoted} ADD PRIMARY KEY …")
+    yield from _columns(subject, table, line)
+
+
+def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check]:
+    keep_text = subject.config.invalid_dates == "keep_text"
+    for column in table.schema.columns:
+        try:
+            entry = datatypes.entry(column)
+        except BinlakeError as error:
+            yield Check(line, False, error.message, error.remedy)
+            continue
+        if not (keep_text and entry.may_be_invalid_date):
+            continue
+        if column.name in table.schema.key:
+            remedy = "use invalid_dates: fail, or exclude the table"
+            yield Check(line, False, f"the key has the date {column.name!r}, which keep_text may make NULL", remedy)
+        if table.schema.has(datatypes.text_column(column)):
+            remedy = "use invalid_dates: fail, or rename that column"
+            said = f"has a column {datatypes.text_column(column)!r} already, which keep_text needs for {column.name!r}"
+            yield Check(line, False, said, remedy)
+
+
+def _cascades(subject: _Subject) -> Iterator[Check]:
+    """Changes by foreign keys that the server makes below its log."""
+    logged = (
+        not subject.source.is_mariadb
+        and subject.source.version >= (9, 6)
+        and subject.variables.get("innodb_native_foreign_keys", "OFF") in ("OFF", "0")
+    )
+    rows = subject.source.query(
+        "SELECT constraint_schema AS d, table_name AS t, constraint_name AS c, delete_rule AS del, update_rule AS upd"
+        " FROM information_schema.referential_constraints"
+    )
+    acting = [
+        row for row in rows
+        if {row["del"], row["upd"]} - {"RESTRICT", "NO ACTION"} and f"{row['d']}.{row['t']}" in subject.tables
+    ]  # fmt: skip
+    if logged or not acting:
+        yield Check("foreign keys", True, "cascades are logged" if logged else "no cascades on included tables")
+        return
+    for row in acting:
+        remedy = "replace the cascade by a trigger or the application, or exclude the table"
+        said = f"foreign key {row['c']!r} cascades, and this server doesn't log what cascades change"
+        yield Check(f"table {row['d']}.{row['t']}", False, said, remedy)
+
+
+_CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
+    _settings,
+    _retention,
+    _server_ids,
+    _snapshot_grants,
+    _tables_exist,
+    _each_table,
+    _cascades,
+)
+
+
+def _java() -> Check:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    remedy = f"make setup, or install Java {JAVA} or newer and set JAVA_HOME"
+    if not java or not Path(java).exists():
+        return Check("Java", False, "not found", remedy)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
+    match = re.search(r'version "(\d+)', said)
+    major = int(match[1]) if match else 0
+    return Check("Java", major >= JAVA, said.splitlines()[0] if said else "no answer", "" if major >= JAVA else remedy)
+
+
+def _jars() -> Check:
+    missing = [
+        jar
+        for jar in ("delta-spark", "delta-storage", "mysql-connector-j")
+        if not any(settings.JARS.glob(f"{jar}*.jar"))
+    ]
+    if missing:
+        return Check("Spark jars", False, f"{', '.join(missing)} not in {settings.JARS}", "make setup")
+    return Check("Spark jars", True, f"in {settings.JARS}")
+
+
+def _lake(config: PipelineConfig) -> Check:
+    folder = f"{config.root}/_binlake"
+    probe = f"{folder}/probe"
+    try:
+        files.make_folder(folder)
+        files.write_text(probe, "")
+        files.remove_file(probe)
+    except (BinlakeError, OSError) as error:
+        said = error.message if isinstance(error, BinlakeError) else str(error)
+        return Check("lake", False, said, f"make {config.root} writable for this account, or change lake.path")
+    return Check("lake", True, f"{config.root} is writable")

@@ -1,0 +1,158 @@
+"""The doctor finds each thing that is wrong, and says what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlake.config import PipelineConfig
+from binlake.source.connection import Endpoint
+from binlake.source.preflight import Check, preflight
+from servers import Server
+
+
+def pipeline_config(lake: Path, database: str, **options: Any) -> PipelineConfig:
+    tables = {"include": options.pop("include", [f"{database}.*"])}
+    source = {"name": "tests", "connection": "c", "server_id": options.pop("server_id", 7300)}
+    return PipelineConfig.model_validate({"source": source, "tables": tables, "lake": {"path": str(lake)}, **options})
+
+
+def examine(server: Server, lake: Path, database: str, *, user: str = "root", **options: Any) -> list[Check]:
+    endpoint = Endpoint("127.0.0.1", server.port, user, "s3cret" if user != "root" else "")
+    return preflight(pipeline_config(lake, database, **options), endpoint, spark_checks=False)
+
+
+def failing(checks: list[Check]) -> dict[str, str]:
+    return {check.name: check.remedy for check in checks if check.ok is False}
+
+
+@pytest.fixture
+def tables(server: Server, database: str) -> str:
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", database=database)
+    return database
+
+
+def test_a_good_server_passes(server: Server, tables: str, lake: Path) -> None:
+    checks = examine(server, lake, tables)
+    assert failing(checks) == {}
+    assert [check for check in checks if check.name == f"table {tables}.t" and check.ok is True]
+
+
+@pytest.fixture
+def changed(server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A global setting changed for one test."""
+    variable, value = request.param
+    before = server.variable(variable)
+    server.execute(f"SET GLOBAL {variable} = '{value}'")
+    yield variable
+    server.execute(f"SET GLOBAL {variable} = '{before}'")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [("binlog_format", "STATEMENT"), ("binlog_row_image", "MINIMAL"), ("binlog_row_metadata", "MINIMAL")],
+    indirect=True,
+    ids=lambda change: change[0],
+)
+def test_a_wrong_setting_is_named_with_its_sql(server: Server, tables: str, lake: Path, changed: str) -> None:
+    found = failing(examine(server, lake, tables))
+    assert list(found) == [changed]
+    assert f"{changed} = " in found[changed]
+    assert found[changed].startswith("SET ")
+
+
+def test_a_log_kept_too_short(server: Server, tables: str, lake: Path) -> None:
+    before = server.variable("binlog_expire_logs_seconds")
+    server.execute("SET GLOBAL binlog_expire_logs_seconds = 3600")
+    try:
+        checks = examine(server, lake, tables, schedule="0 * * * *")
+    finally:
+        server.execute(f"SET GLOBAL binlog_expire_logs_seconds = {before}")
+    assert "binlog_expire_logs_seconds = '604800'" in failing(checks)["retention"]
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_server_without_a_log(kind: Any, lake: Path) -> None:
+    with Server(kind, skip_log_bin=True) as server:
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+        found = failing(examine(server, lake, "d"))
+    assert "restart" in found["log_bin"]
+
+
+def test_a_wrong_password_is_one_clear_line(server: Server, lake: Path) -> None:
+    server.create_account("wrongpw", "another")
+    checks = preflight(
+        pipeline_config(lake, "d"), Endpoint("127.0.0.1", server.port, "wrongpw", "s3cret"), spark_checks=False
+    )
+    assert "password" in failing(checks)["server"]
+    assert "s3cret" not in str(checks)
+
+
+GRANTS = {
+    "mysql": ["REPLICATION SLAVE", "REPLICATION CLIENT", "XA_RECOVER_ADMIN", "FLUSH_TABLES"],
+    "mariadb": ["REPLICATION SLAVE", "BINLOG MONITOR", "RELOAD"],
+}
+
+
+def test_each_missing_grant_is_named_with_its_sql(server: Server, tables: str, lake: Path) -> None:
+    needed = GRANTS[server.kind]
+    for missing in needed:
+        given = ", ".join(grant for grant in needed if grant != missing)
+        server.create_account("some", "s3cret", [f"{given} ON *.*", f"SELECT ON {tables}.*"])
+        checks = examine(server, lake, tables, user="some")
+        said = [check for check in checks if check.ok is not True and missing in f"{check.name} {check.remedy}"]
+        assert said, f"{missing} isn't missed"
+        assert f"GRANT {missing} ON *.* TO `some`" in said[0].remedy
+        server.execute("DROP USER some")
+
+
+def test_a_table_that_is_not_there(server: Server, tables: str, lake: Path) -> None:
+    found = failing(examine(server, lake, tables, include=[f"{tables}.*", f"{tables}.nowhere"]))
+    assert list(found) == [f"table {tables}.nowhere"]
+    assert failing(examine(server, lake, tables, include=["nowhere.*"]))["tables"]
+
+
+def test_a_server_id_in_use(server: Server, tables: str, lake: Path) -> None:
+    own = int(server.variable("server_id"))
+    assert "server_id" in failing(examine(server, lake, tables, server_id=own))["our server ids"]
+
+
+def test_tables_that_cannot_be_mirrored(server: Server, database: str, lake: Path) -> None:
+    server.execute(
+        "CREATE TABLE keyed_by_date (d DATE PRIMARY KEY)",
+        "CREATE TABLE clash (id INT PRIMARY KEY, d DATE, d__text INT)",
+        "CREATE TABLE no_key (id INT)",
+        "CREATE TABLE old (id INT PRIMARY KEY) ENGINE=MyISAM",
+        database=database,
+    )
+    checks = examine(server, lake, database, invalid_dates="keep_text")
+    assert set(failing(checks)) == {f"table {database}.keyed_by_date", f"table {database}.clash"}
+    warned = {check.name: check.found for check in checks if check.ok == "warn"}
+    assert "no key" in warned[f"table {database}.no_key"]
+    assert "MyISAM" in warned[f"table {database}.old"]
+
+
+def test_sequences_and_versioned_tables_are_refused(mariadb_server: Server, lake: Path) -> None:
+    mariadb_server.execute(
+        "CREATE OR REPLACE DATABASE odd", "CREATE SEQUENCE odd.s", "CREATE TABLE odd.v (id INT) WITH SYSTEM VERSIONING"
+    )
+    assert {"table odd.s", "table odd.v"} <= set(failing(examine(mariadb_server, lake, "odd")))
+    mariadb_server.execute("DROP DATABASE odd")
+
+
+def test_cascades_that_are_not_logged(server: Server, database: str, lake: Path) -> None:
+    server.execute(
+        "CREATE TABLE p (id INT PRIMARY KEY)",
+        "CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)",
+        database=database,
+    )
+    refused = f"table {database}.c" in failing(examine(server, lake, database))
+    assert refused == (server.kind == "mariadb")
+
+
+def test_an_unwritable_lake(server: Server, tables: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "writable" in failing(examine(server, tmp_path / "file", tables))["lake"]
