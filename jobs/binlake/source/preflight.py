@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from croniter import croniter
+from pymysql.constants import ER
 
 from binlake.binlog.boundaries import format_description
 from binlake.binlog.transport import ServerTransport
@@ -28,7 +29,7 @@ from binlake.names import mysql_quote
 from binlake.schema import datatypes
 from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
-from binlake.source.server import Source, denied
+from binlake.source.server import Source, denied, error_code
 
 JAVA = 17
 """The least major version of Java that Spark 4 runs on."""
@@ -150,21 +151,30 @@ def _server_ids(subject: _Subject) -> Iterator[Check]:
     yield Check("server_id", own != 0, str(own), "" if own else "set server_id=1 in the server's option file")
     first = subject.config.source.server_id
     ours = range(first, first + subject.config.source.server_ids)
-    modern = not subject.source.is_mariadb and subject.source.version >= (8, 4)
-    try:
-        rows = subject.source.query("SHOW REPLICAS" if modern else "SHOW SLAVE HOSTS")
-    except SourceError as error:
-        yield _grant(subject, "REPLICATION SLAVE", error)
-        return
-    taken = sorted({int(row["Server_Id" if modern else "Server_id"]) for row in rows} | {own})
-    clash = [number for number in taken if number in ours]
     said = f"{ours.start} to {ours.stop - 1}"
+    try:
+        taken = {own, *_replica_ids(subject.source)}
+        said += " are free"
+    except SourceError as error:
+        if not subject.source.is_mariadb:
+            yield _grant(subject, "REPLICATION SLAVE", error)
+            return
+        # Listing replicas takes REPLICATION MASTER ADMIN there, more than a mirror should have.
+        taken = {own}
+        said += ", other replicas aren't visible to this account"
+    clash = sorted(taken & set(ours))
     if clash:
         remedy = "choose a free range: source.server_id in the YAML"
-        yield Check("our server ids", False, f"{said}, but {clash[0]} is in use", remedy)
+        yield Check("our server ids", False, f"{ours.start} to {ours.stop - 1}, but {clash[0]} is in use", remedy)
     else:
-        yield Check("our server ids", True, f"{said} are free")
+        yield Check("our server ids", True, said)
         yield from _replica(subject)
+
+
+def _replica_ids(source: Source) -> list[int]:
+    if source.is_mariadb or source.version < (8, 4):
+        return [int(row["Server_id"]) for row in source.query("SHOW SLAVE HOSTS")]
+    return [int(row["Server_Id"]) for row in source.query("SHOW REPLICAS")]
 
 
 def _replica(subject: _Subject) -> Iterator[Check]:
@@ -188,8 +198,12 @@ def _replica(subject: _Subject) -> Iterator[Check]:
 
 def _grant(subject: _Subject, grant: str, error: SourceError, on: str = "*.*") -> Check:
     if denied(error) or "denied" in error.message.lower():
-        return Check(f"grant {grant}", False, f"missing on {on}", _grant_sql(subject, grant, on))
+        return _missing(subject, grant, on)
     return Check(f"grant {grant}", False, error.message, error.remedy)
+
+
+def _missing(subject: _Subject, grant: str, on: str = "*.*") -> Check:
+    return Check(f"grant {grant}", False, f"missing on {on}", _grant_sql(subject, grant, on))
 
 
 def _grant_sql(subject: _Subject, grant: str, on: str = "*.*") -> str:
@@ -221,7 +235,9 @@ def _snapshot_grants(subject: _Subject) -> Iterator[Check]:
         subject.source.query("XA RECOVER")
         yield Check("XA RECOVER", True, "allowed")
     except SourceError as error:
-        yield _grant(subject, "XA_RECOVER_ADMIN", error)
+        # Without the grant MySQL answers as if the transaction were broken.
+        lacks = error_code(error) == ER.XAER_RMERR
+        yield (_missing(subject, "XA_RECOVER_ADMIN") if lacks else _grant(subject, "XA_RECOVER_ADMIN", error))
 
 
 def _tables_exist(subject: _Subject) -> Iterator[Check]:
