@@ -1,9 +1,12 @@
 """Airflow's own forms of a connection; the password shows nowhere."""
 
+import stat
+from pathlib import Path
+
 import pytest
 
 from binlake.errors import ConfigurationError
-from binlake.source.connection import from_environment, parse_airflow_connection
+from binlake.source.connection import CONNECTION_FILE, Endpoint, from_environment, parse_airflow_connection, write_file
 
 
 def test_uri() -> None:
@@ -33,3 +36,21 @@ def test_an_undefined_connection_says_what_to_export(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("AIRFLOW_CONN_NOWHERE", raising=False)
     with pytest.raises(ConfigurationError, match="export AIRFLOW_CONN_NOWHERE"):
         from_environment("nowhere")
+
+
+def test_a_handed_over_file_is_ours_alone_and_comes_before_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Endpoint("h", 3307, "u", "p/w:'\"{", (("ca", "/ca.pem"), ("check_hostname", "false")))
+    path = tmp_path / "connection.json"
+    write_file(written, str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", "mysql://other:other@other/")
+    monkeypatch.setenv(CONNECTION_FILE, str(path))
+    assert from_environment("shop") == written
+
+
+def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CONNECTION_FILE, str(tmp_path / "gone"))
+    with pytest.raises(ConfigurationError, match="gone"):
+        from_environment("shop")

@@ -19,6 +19,9 @@ CONNECT_TIMEOUT = 10
 READ_TIMEOUT = 300
 """Seconds. A query that takes longer than READ_TIMEOUT sets its own."""
 
+CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
+"""Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
+
 _DENIED = {
     ER.ACCESS_DENIED_ERROR,
     ER.DBACCESS_DENIED_ERROR,
@@ -110,7 +113,9 @@ def _from_uri(text: str) -> dict[str, Any]:
 
 
 def from_environment(connection: str) -> Endpoint:
-    """The connection's id as Airflow reads it from the environment: ``AIRFLOW_CONN_{ID}``."""
+    """The file that ``BINLAKE_CONNECTION_FILE`` names, else ``AIRFLOW_CONN_{ID}`` as Airflow reads it."""
+    if path := os.environ.get(CONNECTION_FILE):
+        return _from_file(path)
     variable = f"AIRFLOW_CONN_{connection.upper()}"
     text = os.environ.get(variable)
     if not text:
@@ -119,6 +124,31 @@ def from_environment(connection: str) -> Endpoint:
             remedy=f"export {variable}='mysql://user:password@host:3306/'",
         )
     return parse_airflow_connection(text, name=variable)
+
+
+def write_file(where: Endpoint, path: str) -> None:
+    """Hand an endpoint to a job in a new file that this account alone may read."""
+    fields = {
+        "host": where.host,
+        "port": where.port,
+        "login": where.user,
+        "password": where.password,
+        "extra": {"ssl": dict(where.tls)},
+    }
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(fields, file)
+
+
+def _from_file(path: str) -> Endpoint:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise ConfigurationError(
+            f"can't read the connection's file {path}: {error.strerror}",
+            remedy=f"unset {CONNECTION_FILE}, or let it name a file with Airflow's JSON form of the connection",
+        ) from None
+    return parse_airflow_connection(text, name=CONNECTION_FILE)
 
 
 def connect(where: Endpoint, *, read_timeout: int = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:

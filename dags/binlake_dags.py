@@ -1,0 +1,11 @@
+"""Airflow's DAGs: binlake_<source>_bootstrap and binlake_<source>_sync for each pipelines/<source>.yaml."""
+
+from pathlib import Path
+
+from binlake_airflow.pipelines import dags_of
+
+HERE = Path(__file__).parent
+# A checkout carries its jobs/ beside dags/; an installed wheel carries its own.
+JOBS = HERE.parent / "jobs"
+
+globals().update(dags_of(HERE / "pipelines", jobs_folder=str(JOBS) if JOBS.is_dir() else None))

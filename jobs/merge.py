@@ -1,0 +1,15 @@
+"""spark-submit merge.py --config FILE: merge the open batch's mutations into the Delta tables."""
+
+import sys
+
+from binlake import job, pipeline
+
+
+def work(run: job.Job) -> pipeline.StepOutcome:
+    # A merge that found a staged file damaged left the batch to be staged anew; otherwise this does nothing.
+    pipeline.stage(run.config, run.endpoint, run.session, run.report)
+    return pipeline.merge(run.config, run.session, run.report)
+
+
+if __name__ == "__main__":
+    sys.exit(job.run(job.parser("merge"), work))

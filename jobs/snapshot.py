@@ -1,0 +1,27 @@
+"""spark-submit snapshot.py --config FILE [--tables PATTERN…] [--lock MODE]: copy tables at one binlog position."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from binlake import job, pipeline
+
+if TYPE_CHECKING:
+    from binlake.lake.snapshot import SnapshotResult
+
+
+def work(run: job.Job) -> "list[SnapshotResult]":
+    return pipeline.bootstrap(
+        run.config,
+        run.endpoint,
+        run.session,
+        run.report,
+        tables=run.arguments.tables,
+        lock=run.arguments.lock,
+    )
+
+
+if __name__ == "__main__":
+    parser = job.parser("snapshot")
+    parser.add_argument("--tables", nargs="+", metavar="PATTERN")
+    parser.add_argument("--lock", choices=("flush", "tables", "none"), default="flush")
+    sys.exit(job.run(parser, work))

@@ -1,0 +1,24 @@
+"""spark-submit verify.py --config FILE [--tables PATTERN…]: compare every value of the lake with the server."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from binlake import job, pipeline
+from binlake.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from binlake.verify import VerifyReport
+
+
+def work(run: job.Job) -> "VerifyReport":
+    found = pipeline.verify(run.config, run.endpoint, run.session, run.report, tables=run.arguments.tables)
+    run.report.say(found.to_text())
+    if not found.equal:
+        raise CheckFailed("the lake differs from the server", remedy="snapshot the tables named above again")
+    return found
+
+
+if __name__ == "__main__":
+    parser = job.parser("verify")
+    parser.add_argument("--tables", nargs="+", metavar="PATTERN")
+    sys.exit(job.run(parser, work))

@@ -1,0 +1,68 @@
+"""The source's connection, from Airflow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from binlake.errors import BinlakeError, ConfigurationError
+
+if TYPE_CHECKING:
+    import pymysql
+    from pymysql.cursors import Cursor
+
+    from binlake.source.connection import Endpoint
+
+
+class BinlakeHook(BaseHook):
+    """A stock ``mysql`` connection by its id, spoken to with pymysql: no compiled driver is needed.
+
+    TLS stands in the connection's extra, as ``{"ssl": {"ca": "/path/to/ca.pem"}}``.
+    """
+
+    conn_name_attr = "connection_id"
+    default_conn_name = "mysql_default"
+    conn_type = "mysql"
+    hook_name = "MySQL"
+
+    def __init__(self, connection_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.connection_id = connection_id
+
+    def endpoint(self) -> Endpoint:
+        """Address and account. Raises ConfigurationError when the connection isn't defined."""
+        from binlake.source.connection import endpoint
+
+        try:
+            found = self.get_connection(self.connection_id)
+        except AirflowNotFoundException:
+            raise ConfigurationError(
+                f"the connection {self.connection_id!r} isn't defined in Airflow",
+                remedy="add it (type MySQL) under Admin → Connections, or set "
+                f"AIRFLOW_CONN_{self.connection_id.upper()}='mysql://user:password@host:3306/'",
+            ) from None
+        return endpoint(
+            host=found.host,
+            port=found.port,
+            user=found.login,
+            password=found.password,
+            extra=found.extra_dejson,
+        )
+
+    def get_conn(self) -> pymysql.Connection[Cursor]:
+        """A control connection: utf8mb4, UTC, autocommit."""
+        from binlake.source.connection import connect
+
+        return connect(self.endpoint())
+
+    def test_connection(self) -> tuple[bool, str]:
+        """For the Test button under Admin → Connections."""
+        try:
+            with self.get_conn() as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT VERSION()")
+                row: tuple[Any, ...] | None = cursor.fetchone()
+        except BinlakeError as error:
+            return False, str(error)
+        return True, f"connected: {row[0]}" if row else "connected"

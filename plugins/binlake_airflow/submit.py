@@ -1,0 +1,187 @@
+"""A binlake job on Spark: spark-submit with our settings, secrets handed over in a file, errors handed back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowRescheduleException,
+)
+
+from binlake.config import PipelineConfig, load
+from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
+from binlake.lake.settings import launch_settings
+from binlake_airflow.hook import BinlakeHook
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from binlake.source.connection import Endpoint
+
+DEFAULT_SPARK = "spark_default"
+WAIT = timedelta(seconds=15)
+"""How long a task waits, without a worker slot, before it looks again whether another run is done."""
+
+
+def look_again() -> AirflowRescheduleException:
+    """The task is rescheduled; no try is used up."""
+    return AirflowRescheduleException(datetime.now(UTC) + WAIT)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Our errors as Airflow's: a held lease is waited for, a retry is left to those it can help."""
+    try:
+        yield
+    except LeaseHeld:
+        raise look_again() from None
+    except BinlakeError as error:
+        raise _airflow_error(str(error), retryable=error.retryable) from None
+
+
+def _airflow_error(message: str, *, retryable: bool) -> AirflowException:
+    return AirflowException(message) if retryable else AirflowFailException(message)
+
+
+def script(name: str, folder: str | None = None) -> str:
+    """Where ``jobs/{name}.py`` lies: in ``folder``, beside the engine (a checkout), or inside it (a wheel)."""
+    import binlake
+
+    engine = Path(binlake.__file__).parent
+    places = [Path(folder)] if folder else [engine.parent, engine / "scripts"]
+    for place in places:
+        if (place / f"{name}.py").is_file():
+            return str(place / f"{name}.py")
+    raise ConfigurationError(
+        f"no {name}.py in {' or '.join(map(str, places))}",
+        remedy="install binlake's wheel or a checkout on this worker, or set jobs_folder of the operator",
+    )
+
+
+class Handover:
+    """A folder that this account alone may read: the connection goes to the job, its outcome comes back."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="binlake-"))
+        self._connection = self._folder / "connection.json"
+        self._outcome = self._folder / "outcome.json"
+
+    def put(self, endpoint: Endpoint) -> None:
+        from binlake.source.connection import write_file
+
+        write_file(endpoint, str(self._connection))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"BINLAKE_CONNECTION_FILE": str(self._connection), "BINLAKE_OUTCOME_FILE": str(self._outcome)}
+
+    def outcome(self) -> dict[str, Any]:
+        """``{"result": …}`` or ``{"error": …}``; empty when the job died before it could say anything."""
+        if not self._outcome.is_file():
+            return {}
+        found: dict[str, Any] = json.loads(self._outcome.read_text(encoding="utf-8"))
+        return found
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class BinlakeSparkOperator(SparkSubmitOperator):
+    """Runs one of the scripts in ``jobs/`` by spark-submit, in client mode.
+
+    :param config_file: the source's YAML, on every worker at the same path (templated)
+    :param job: the script's name, such as ``stage``
+    :param jobs_folder: where the scripts lie; by default beside or inside the installed engine
+
+    ``conn_id`` is the Spark connection; where ``spark_default`` isn't defined, Spark runs in the task (local[*]).
+    Other parameters are those of SparkSubmitOperator.
+    """
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "config_file")
+    ui_color = "#e8f0fb"
+
+    def __init__(self, *, config_file: str, job: str, jobs_folder: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**{"name": f"binlake {job}", **kwargs})
+        self.config_file = config_file
+        self.job = job
+        self.jobs_folder = jobs_folder
+        self._handover: Handover | None = None
+
+    def pipeline_config(self) -> PipelineConfig:
+        return load(self.config_file)
+
+    def submit(self, context: Context, *arguments: str) -> Any:
+        """Run the job; gives its result. Raises what it raised, as Airflow's errors."""
+        config = self.pipeline_config()
+        self.application = script(self.job, self.jobs_folder)
+        self.application_args = ["--config", self.config_file, *arguments]
+        self._handover = Handover()
+        try:
+            self._handover.put(BinlakeHook(config.source.connection).endpoint())
+            try:
+                super().execute(context)
+            except AirflowException:
+                if error := self._handover.outcome().get("error"):
+                    if error["kind"] == LeaseHeld.__name__:
+                        self.log.info("%s", error["message"])
+                        raise look_again() from None
+                    raise _airflow_error(error["message"], retryable=error["retryable"]) from None
+                raise  # it died without a word: killed, out of memory, or Spark itself didn't start
+            return self._handover.outcome().get("result")
+        finally:
+            self._handover.remove()
+
+    def on_kill(self) -> None:
+        """The task was cleared, timed out or marked: the driver ends too, and no secret stays behind."""
+        if self._hook is not None:
+            super().on_kill()
+        if self._handover is not None:
+            self._handover.remove()
+
+    def _get_hook(self) -> SparkSubmitHook:
+        self.conf = {**launch_settings(), **(self.conf or {})}
+        if self._spark_binary is None:
+            # Airflow is often started without its virtual environment's bin folder on PATH.
+            beside_python = Path(sys.executable).with_name("spark-submit")
+            self._spark_binary = str(beside_python) if beside_python.exists() else None
+        hook = super()._get_hook()
+        if self._conn_id == DEFAULT_SPARK and not _is_defined(DEFAULT_SPARK):
+            # The stock hook falls back to YARN.
+            hook._connection["master"] = "local[*]"
+            hook._is_yarn = hook._is_yarn_cluster_mode = False
+        if hook._connection["deploy_mode"] == "cluster":
+            raise ConfigurationError(
+                f"the Spark connection {self._conn_id!r} asks for deploy mode cluster",
+                remedy="set its deploy mode to client: the password must not leave the worker but to executors",
+            )
+        # By the hook's own way (env_vars) Kubernetes and YARN would put all of this into arguments.
+        hook._env_vars = None
+        hook._env = {
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_MASTER": hook._connection["master"],
+            **(self._handover.environment if self._handover else {}),
+            **(self.env_vars or {}),
+        }
+        return hook
+
+
+def _is_defined(connection_id: str) -> bool:
+    try:
+        BaseHook.get_connection(connection_id)
+    except AirflowNotFoundException:
+        return False
+    return True
