@@ -39,6 +39,8 @@ class Source:
             self.server_identity = str(self.query("SELECT @@server_uuid AS id")[0]["id"])
             if self.version >= (8, 0, 30):
                 self.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
+            # Numbers of rows up to a day old would make one chunk of a table that has just been filled.
+            self.execute("SET SESSION information_schema_stats_expiry = 0")
 
     @classmethod
     def open(cls, endpoint: Endpoint, **options: Any) -> Source:

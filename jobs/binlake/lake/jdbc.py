@@ -1,0 +1,190 @@
+"""Reading the source through Spark's JDBC: one chunk, one connection, one partition.
+
+The columns travel under plain names (``c0``, ``c1`` …): Spark's dialects don't double quotes inside names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from binlake.errors import ConfigurationError
+from binlake.names import mysql_quote
+from binlake.schema import datatypes
+from binlake.schema.table import TableName, TableSchema
+from binlake.source.connection import Endpoint
+
+DRIVER = "com.mysql.cj.jdbc.Driver"
+_STREAM_ROWS = str(-(2**31))
+"""Connector/J's fetch size that streams row by row; otherwise the whole result stands in memory."""
+_STORE_PASSWORD = "binlake"  # a trust store of public certificates; PKCS12 wants a password
+
+
+def select_list(schema: TableSchema) -> str:
+    """The registry's expression of each column, as ``c0``, ``c1`` …"""
+    return ", ".join(
+        f"{datatypes.entry(column).select(column)} AS c{number}" for number, column in enumerate(schema.columns)
+    )
+
+
+def chunk_query(name: TableName, schema: TableSchema, lower: int | None, upper: int | None) -> str:
+    """SELECT of the rows whose first key column is in [lower, upper); None is no bound."""
+    bounds = []
+    if lower is not None:
+        bounds.append(f"{mysql_quote(schema.key[0])} >= {lower}")
+    if upper is not None:
+        bounds.append(f"{mysql_quote(schema.key[0])} < {upper}")
+    where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
+    return f"SELECT {select_list(schema)} FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}{where}"
+
+
+def read(
+    session: SparkSession, endpoint: Endpoint, query: str, *, mariadb: bool, init_statements: str = ""
+) -> DataFrame:
+    """A frame of one partition; its connection runs ``init_statements`` before ``query``.
+
+    Resolving the columns opens a connection of its own, without the statements.
+    """
+    options = connection_options(endpoint, mariadb=mariadb)
+    if init_statements:
+        options["sessionInitStatement"] = init_statements
+    return session.read.format("jdbc").options(**options).option("dbtable", f"({query}) AS chunk").load()
+
+
+def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
+    """Options of Spark's reader; what it doesn't know goes to Connector/J as properties.
+
+    The password is an option, never in the URL: Spark redacts it in plans and logs.
+    """
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return {
+        "url": f"jdbc:mysql://{host}:{endpoint.port}/",
+        "driver": DRIVER,
+        "user": endpoint.user,
+        "password": endpoint.password,
+        "fetchsize": _STREAM_ROWS,
+        "tinyInt1isBit": "false",
+        "yearIsDateType": "false",
+        "connectionTimeZone": "UTC",
+        "forceConnectionTimeZoneToSession": "false",
+        "characterEncoding": "UTF-8",
+        "allowMultiQueries": "true",
+        "jdbcCompliantTruncation": "false",
+        "connectTimeout": "20000",
+        "netTimeoutForStreamingResults": "3600",
+        "sessionVariables": ",".join(_session_variables(mariadb)),
+        **_tls(endpoint),
+    }
+
+
+def _session_variables(mariadb: bool) -> list[str]:
+    isolation = "tx_isolation" if mariadb else "transaction_isolation"
+    no_limit = "max_statement_time=0" if mariadb else "max_execution_time=0"
+    return [
+        "time_zone='+00:00'",
+        f"{isolation}='REPEATABLE-READ'",
+        no_limit,
+        "sql_mode=''",  # PAD_CHAR_TO_FULL_LENGTH would change values
+        "optimizer_switch='derived_merge=on'",  # Spark wraps the query; it must not be materialised
+    ]
+
+
+def _tls(endpoint: Endpoint) -> dict[str, str]:
+    settings = dict(endpoint.tls)
+    if not settings:
+        # As the control connection: plain on the machine itself, encrypted where the server offers it elsewhere.
+        mode = "DISABLED" if _is_loopback(endpoint.host) else "PREFERRED"
+        return {"sslMode": mode, "allowPublicKeyRetrieval": "true"}
+    if settings.get("verify_mode", "required").lower() in ("none", "false"):
+        options = {"sslMode": "REQUIRED"}
+    else:
+        by_name = settings.get("check_hostname", "true").lower() not in ("false", "0")
+        options = {"sslMode": "VERIFY_IDENTITY" if by_name else "VERIFY_CA"}
+        if "ca" in settings:
+            options.update(_store("trustCertificateKeyStore", _trust_store(settings["ca"])))
+    if "cert" in settings:
+        options.update(
+            _store("clientCertificateKeyStore", _key_store(settings["cert"], settings.get("key", settings["cert"])))
+        )
+    return options
+
+
+def _store(option: str, path: str) -> dict[str, str]:
+    return {
+        f"{option}Url": Path(path).as_uri(),
+        f"{option}Type": "PKCS12",
+        f"{option}Password": _STORE_PASSWORD,
+    }
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _ready_made(path: str) -> str | None:
+    """``ca.pem.p12`` beside ``ca.pem``: for clusters, whose executors don't see our temporary files."""
+    ready = Path(f"{path}.p12")
+    return str(ready.resolve()) if ready.exists() else None
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="binlake-tls-")  # only its owner may enter
+
+
+@cache
+def _trust_store(ca: str) -> str:
+    """Java wants PKCS12 where the connection names PEM."""
+    if ready := _ready_made(ca):
+        return ready
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+
+    try:
+        certificates = x509.load_pem_x509_certificates(Path(ca).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"can't read the certificates in {ca}: {error}", remedy="mend ssl.ca of the connection"
+        ) from error
+    trusted = [pkcs12.PKCS12Certificate(found, f"ca{n}".encode()) for n, found in enumerate(certificates)]
+    data = pkcs12.serialize_java_truststore(trusted, BestAvailableEncryption(_STORE_PASSWORD.encode()))
+    return _write("trust.p12", data)
+
+
+@cache
+def _key_store(cert: str, key: str) -> str:
+    if ready := _ready_made(cert):
+        return ready
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        load_pem_private_key,
+        pkcs12,
+    )
+
+    try:
+        ssl.create_default_context().load_cert_chain(cert, key)
+        private = load_pem_private_key(Path(key).read_bytes(), None)
+        chain = x509.load_pem_x509_certificates(Path(cert).read_bytes())
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"can't read the client certificate {cert}: {error}", remedy="mend ssl.cert and ssl.key"
+        ) from error
+    encryption = BestAvailableEncryption(_STORE_PASSWORD.encode())
+    data = pkcs12.serialize_key_and_certificates(b"client", private, chain[0], chain[1:], encryption)  # type: ignore[arg-type]
+    return _write("client.p12", data)
+
+
+def _write(name: str, data: bytes) -> str:
+    path = Path(_folder().name) / name
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return str(path)

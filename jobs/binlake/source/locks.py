@@ -1,0 +1,290 @@
+"""How a wave of connections gets its read views at one known position of the log.
+
+Each connection of a wave stops at a gate of its own, a user-level lock that the control connection holds:
+
+    1  connections       announce themselves (lock ``ready``) and wait at their gates
+    2  control           stops writes: FLUSH TABLES WITH READ LOCK, or LOCK TABLES … READ
+    3  control           no transaction is prepared (XA RECOVER): its rows lie before the position, outside the view
+    4  control           opens the gates
+    5  connections       open their views, touch their tables (no DDL from here on), announce it (lock ``open``)
+    6  control           reads schema and position, lets writes go on
+
+Steps 2 to 6 take a few milliseconds, however slowly connections are made. The name of the lock ``open`` carries the
+isolation level: under READ COMMITTED no server gives a stable view. ``IS_USED_LOCK`` needs no grant and is exact,
+where information_schema.innodb_trx needs PROCESS and is up to 100 ms old.
+
+Without a lock (``none``) the control connection reads a position before the views open, such that every transaction
+before it can be seen by them; the log replays what the views have already.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pymysql.constants import ER
+
+from binlake.errors import AccessDenied, ServerSettingError, SourceError
+from binlake.names import mysql_quote
+from binlake.position import Position
+from binlake.schema.table import TableName
+from binlake.source.server import Source, error_code
+
+LockMode = Literal["flush", "tables", "none"]
+"""How a wave stops writes: globally (falls back to ``tables`` without the grant), its tables only, or not at all."""
+
+CreatedOf = Callable[[str], int]
+"""Timestamp (seconds) of the format description event of a binlog file."""
+
+_ISOLATION = "REPEATABLE-READ"
+_POLL = 0.002
+_GATE_SECONDS = 86_400
+_LOCK_WAIT = 20
+"""Seconds a lock request may hold up the writers behind it."""
+_LOCK_TRIES = 6
+_PAUSE = 2.0
+_PATIENCE = 120.0
+"""Seconds to wait for prepared transactions and for transactions that are just being committed."""
+
+
+class Busy(SourceError):
+    """The lock can't be had, or a prepared transaction doesn't end."""
+
+    retryable = True
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The user-level locks of one connection of a wave. ``id`` names this attempt alone."""
+
+    table: TableName
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:20])
+
+    @property
+    def ready(self) -> str:
+        return f"binlake:ready:{self.id}"
+
+    @property
+    def closed(self) -> str:
+        return f"binlake:gate:{self.id}"
+
+    @property
+    def open(self) -> str:
+        return f"binlake:open:{_ISOLATION}:{self.id}"
+
+    @property
+    def spent(self) -> str:
+        return f"binlake:spent:{self.id}"
+
+    def init_statements(self, *, mariadb: bool) -> str:
+        """What the connection runs first; needs a driver that sends several statements at once."""
+        isolation = "@@tx_isolation" if mariadb else "@@transaction_isolation"
+        table = f"{mysql_quote(self.table.database)}.{mysql_quote(self.table.table)}"
+        return "; ".join(
+            [
+                # An executor that was lost makes Spark run the task again: a later view under an old position.
+                # SELECT, since MariaDB's DO swallows the error.
+                f"SELECT IF(IS_FREE_LOCK('{self.spent}'), 1, (SELECT 1 UNION SELECT 2))",
+                f"SELECT GET_LOCK('{self.ready}', 0)",
+                f"SELECT GET_LOCK('{self.closed}', {_GATE_SECONDS})",
+                "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+                # The metadata lock keeps DDL (and swaps of names) away until the copy is done.
+                f"SELECT 1 FROM {table} LIMIT 0",
+                f"SELECT GET_LOCK(CONCAT('binlake:open:', {isolation}, ':{self.id}'), 0)",
+            ]
+        )
+
+
+class Gates:
+    """The control connection's side of a wave's gates.
+
+    check: raises when a connection of the wave has failed meanwhile.
+    """
+
+    def __init__(self, source: Source, gates: Sequence[Gate], check: Callable[[], None]) -> None:
+        self._source = source
+        self._gates = gates
+        self._check = check
+        self._take("closed")
+
+    def _names(self, what: str) -> list[str]:
+        return [getattr(gate, what) for gate in self._gates]
+
+    def _take(self, what: str) -> None:
+        for name in self._names(what):
+            self._source.query("SELECT GET_LOCK(%s, 0)", [name])
+
+    def _release(self, what: str) -> None:
+        for name in self._names(what):
+            self._source.query("SELECT RELEASE_LOCK(%s)", [name])
+
+    def _holders(self, what: str) -> list[int | None]:
+        names = self._names(what)
+        asked = ", ".join(f"IS_USED_LOCK(%s) AS l{number}" for number in range(len(names)))
+        return list(self._source.query(f"SELECT {asked}", names)[0].values())
+
+    def _wait(self, what: str, seconds: float, poll: float) -> None:
+        deadline = time.monotonic() + seconds
+        while None in self._holders(what):
+            self._check()
+            if time.monotonic() > deadline:
+                raise Busy(
+                    f"connections of the snapshot aren't {what} after {seconds:.0f} s",
+                    remedy="check that Spark's executors reach the server and have free cores, then run again",
+                )
+            time.sleep(poll)
+
+    def wait_until_ready(self, seconds: float = 300) -> None:
+        """All connections stand at their gates."""
+        self._wait("ready", seconds, 0.02)
+
+    def open(self, seconds: float = 30) -> None:
+        """Let the connections open their views; returns when all have. From here on each gate is spent."""
+        if any(self._holders("open")) or None in self._holders("ready"):
+            raise Busy("a connection of the snapshot opened its view too early", remedy="run again")
+        self._release("closed")
+        self._wait("open", seconds, _POLL)
+        self._take("spent")
+
+    def forget(self) -> None:
+        """The wave is over."""
+        self._release("spent")
+
+    def abort(self) -> None:
+        """End the connections of this wave that still wait: nothing may be copied at an unknown position."""
+        with suppress(SourceError):
+            for connection in {*self._holders("ready"), *self._holders("open")} - {None}:
+                with suppress(SourceError):
+                    self._source.execute(f"KILL {int(connection or 0)}")
+            self._release("closed")
+            self._release("spent")
+
+
+@dataclass
+class Held:
+    """A lock while it is held. mode: what it became. ms: how long writes were stopped, once it is gone."""
+
+    mode: LockMode
+    ms: float = 0.0
+
+
+@contextmanager
+def read_lock(source: Source, mode: LockMode, names: Sequence[TableName]) -> Iterator[Held]:
+    """Stop writes (to ``names`` only, in mode ``tables``) with no prepared transaction around; then let them go on.
+
+    Raises AccessDenied, or Busy when long transactions or prepared ones don't end.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    source.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT}")
+    while True:
+        mode = _acquire(source, mode, names)
+        since = time.monotonic()
+        held = Held(mode)
+        try:
+            prepared = len(source.query("XA RECOVER"))
+            if not prepared:
+                yield held
+                return
+        finally:
+            source.execute("UNLOCK TABLES")
+            held.ms = (time.monotonic() - since) * 1000
+        if time.monotonic() > deadline:
+            raise Busy(
+                f"{prepared} prepared XA transactions don't end: their rows would be lost to the snapshot",
+                remedy="XA RECOVER lists them; XA COMMIT or XA ROLLBACK them, then run again",
+            )
+        time.sleep(_PAUSE)
+
+
+def _acquire(source: Source, mode: LockMode, names: Sequence[TableName]) -> LockMode:
+    """The mode that was possible: the account may lack the grant to flush."""
+    for attempt in range(_LOCK_TRIES):
+        try:
+            if mode == "flush":
+                source.execute("FLUSH TABLES WITH READ LOCK")
+            else:
+                listed = ", ".join(f"{mysql_quote(n.database)}.{mysql_quote(n.table)} READ" for n in names)
+                source.execute(f"LOCK TABLES {listed}")
+            return mode
+        except AccessDenied as error:
+            if mode == "flush":
+                mode = "tables"
+                continue
+            raise AccessDenied(
+                f"the snapshot may lock neither the server nor its tables: {error.message}",
+                remedy="GRANT RELOAD ON *.*, or LOCK TABLES and SELECT on the databases, to the account",
+            ) from error
+        except SourceError as error:
+            if error_code(error) != ER.LOCK_WAIT_TIMEOUT:
+                raise
+            if attempt + 1 < _LOCK_TRIES:
+                time.sleep(_PAUSE)  # the writers that queued behind us go first
+    raise Busy(
+        f"the read lock wasn't granted in {_LOCK_TRIES} tries of {_LOCK_WAIT} s: a long statement is in its way",
+        remedy="SHOW PROCESSLIST shows it; run the snapshot when it is done, or without a lock",
+    )
+
+
+def head_position(source: Source, created: CreatedOf) -> Position:
+    """The end of the log; under a read lock, what the views see exactly."""
+    file, offset, gtid_set = source.head()
+    return Position(source.server_identity, file, offset, created(file), gtid_set)
+
+
+def position_before_views(source: Source, created: CreatedOf) -> Position:
+    """Without a lock: a position such that views opened from now on see every transaction before it.
+
+    The head of the log may be ahead of what the engine shows: a transaction is written to the log first. Its
+    ``gtid_set`` may lack transactions that were on this way; none too many are in it.
+    Raises ServerSettingError on MySQL without GTID, Busy when a transaction doesn't end.
+    """
+    if source.is_mariadb:
+        return _mariadb_snapshot(source, created)
+    if source.variables(["gtid_mode"]).get("gtid_mode", "OFF").upper() != "ON":
+        raise ServerSettingError(
+            "a snapshot without a lock needs GTID on MySQL",
+            remedy="SET GLOBAL gtid_mode step by step to ON (manual 19.1.4.2), or snapshot with a lock",
+        )
+    position = head_position(source, created)
+    # A transaction owns its GTID from before it is written to the log until the engine shows it.
+    pending = _owned(source)
+    deadline = time.monotonic() + _PATIENCE
+    while pending & _owned(source):
+        if time.monotonic() > deadline:
+            raise Busy("a transaction in the log doesn't become visible", remedy="snapshot with a lock, or run again")
+        time.sleep(_POLL)
+    return position
+
+
+def _owned(source: Source) -> set[str]:
+    """GTIDs of transactions that are being committed."""
+    text = source.query("SELECT @@GLOBAL.gtid_owned AS owned")[0]["owned"] or ""
+    found: set[str] = set()
+    # uuid[:tag]:number#thread:number#thread,uuid…
+    for server in text.replace("\n", "").split(","):
+        prefix = re.split(r":\d+#", server)[0]
+        found.update(f"{prefix}:{number}" for number in re.findall(r":(\d+)#", server))
+    return found
+
+
+def _mariadb_snapshot(source: Source, created: CreatedOf) -> Position:
+    """The log's position that belongs to a view of the control connection's own; later views see no less."""
+    source.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    try:
+        rows = source.query("SHOW STATUS LIKE 'binlog_snapshot_%%'", [])
+        status = {row["Variable_name"].lower(): row["Value"] for row in rows}
+        file, offset = status.get("binlog_snapshot_file", ""), int(status.get("binlog_snapshot_position", 0) or 0)
+        if not file:
+            raise ServerSettingError(
+                "the server gives no binlog_snapshot_file", remedy="set log_bin=ON, or snapshot with a lock"
+            )
+        gtid = source.query("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", [file, offset])[0]["gtid"] or ""
+    finally:
+        source.execute("ROLLBACK")
+    return Position(source.server_identity, file, offset, created(file), gtid)
