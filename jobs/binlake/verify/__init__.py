@@ -1,0 +1,301 @@
+"""verify: is the lake what the server is?
+
+Read views at one position are opened under a short lock; the server computes hashes of every table's chunks on them
+while the lake is brought to the same position; then Spark computes the same hashes, and differing chunks are looked
+into row by row.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+from pymysql.constants import ER
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from binlake import names
+from binlake.config import PipelineConfig
+from binlake.errors import SourceError, UsageError
+from binlake.lake import functions
+from binlake.lake.metadata import Metadata, now_us
+from binlake.position import Position
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.source.catalog import BASE_TABLE, SourceTable, list_tables, read_tables
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source, error_code
+from binlake.verify import compare, server_side
+from binlake.verify.hashes import Chunks, TableHashes, chunk_count
+from binlake.verify.lake_side import LakeTable
+from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from binlake.verify.views import ReadViews
+
+__all__ = ["DifferingRow", "TableResult", "VerifyReport", "verify"]
+
+CatchUp = Callable[[Position], None]
+"""Brings the lake to exactly a position."""
+
+_ALTERED = {ER.TABLE_DEF_CHANGED, ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}
+_AGAIN = "run verify again"
+
+
+def verify(
+    config: PipelineConfig,
+    endpoint: Endpoint,
+    session: SparkSession,
+    metadata: Metadata,
+    catch_up: CatchUp,
+    *,
+    tables: list[str] | None = None,
+    report: Report | None = None,
+) -> VerifyReport:
+    """Compare every value of the included tables (of those that ``tables`` names) and note it in metadata.
+
+    Raises UsageError when no table matches, SourceError when the server can't be read, and what ``catch_up`` raises;
+    differences aren't errors.
+    """
+    began = time.monotonic()
+    functions.register(session)
+    chosen = _Chosen(config, metadata, tables)
+    report = report or Report()
+    with Source.open(endpoint) as source:
+        before = chosen.on_server(source)
+        workers = max(2, session.sparkContext.defaultParallelism)
+        under_lock: dict[TableName, Chunks] = {}
+        with (
+            ReadViews(
+                endpoint,
+                config.source.server_id,
+                list(before),
+                count=workers,
+                under_lock=lambda view: under_lock.update(_without_views(view, before)),
+            ) as views,
+            ThreadPoolExecutor(workers) as executor,
+        ):
+            report.say(f"reading the server at {views.position.short} (locked for {views.lock_ms} ms)")
+            unchanged = {name: table for name, table in chosen.on_server(source).items() if _same(table, before)}
+            work = _Work(config, session, views, executor, workers, report)
+            hashed = {name: work.hash_on_server(table, under_lock.get(name)) for name, table in unchanged.items()}
+            try:
+                catch_up(views.position)
+                marks = chosen.watermarks()
+                results = work.compare_all(marks, hashed, unchanged, changed=before.keys() - unchanged.keys())
+            finally:
+                executor.shutdown(wait=False, cancel_futures=True)
+    found = VerifyReport(uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results))
+    metadata.append("verifications", _rows(found))
+    return found
+
+
+def _same(table: SourceTable, before: dict[TableName, SourceTable]) -> bool:
+    return table.name in before and before[table.name].schema == table.schema
+
+
+def _without_views(source: Source, tables: dict[TableName, SourceTable]) -> dict[TableName, Chunks]:
+    """Hashes of tables whose engine has no read views: only under the lock they stand still."""
+    return {
+        name: server_side.aggregate(source, name, _hashes(table))
+        for name, table in tables.items()
+        if table.engine != "InnoDB"
+    }
+
+
+def _hashes(table: SourceTable) -> TableHashes:
+    return TableHashes(table.schema, chunk_count(table.rows))
+
+
+class _Chosen:
+    """Which tables are asked for, on the server and in the watermarks."""
+
+    def __init__(self, config: PipelineConfig, metadata: Metadata, patterns: list[str] | None) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._patterns = patterns
+
+    def _asked(self, name: TableName) -> bool:
+        patterns = self._patterns
+        return self._config.included(name) and (
+            not patterns or any(names.matches(pattern, name.database, name.table) for pattern in patterns)
+        )
+
+    def on_server(self, source: Source) -> dict[TableName, SourceTable]:
+        listed = [found.name for found in list_tables(source) if found.kind == BASE_TABLE and self._asked(found.name)]
+        if not listed and not self.watermarks():
+            raise UsageError(
+                f"no included table matches {', '.join(self._patterns or self._config.tables.include)}",
+                remedy="patterns are database.table; tables must be included in the YAML and exist on the server",
+            )
+        # Stopped tables aren't compared: the server needn't hash them.
+        marks = self.watermarks()
+        wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]
+        return read_tables(source, wanted)
+
+    def watermarks(self) -> dict[TableName, dict[str, Any]]:
+        """The row of each name's life that follows, else of its newest."""
+        rows = sorted(
+            self._metadata.read("watermarks"), key=lambda row: (row["status"] == "following", row["updated_us"])
+        )
+        by_name = {TableName(row["database"], row["table"]): row for row in rows}
+        return {name: row for name, row in by_name.items() if self._asked(name)}
+
+
+@dataclass
+class _Work:
+    """One verification under way."""
+
+    config: PipelineConfig
+    session: SparkSession
+    views: ReadViews
+    executor: ThreadPoolExecutor
+    workers: int
+    report: Report
+
+    def hash_on_server(self, table: SourceTable, known: Chunks | None) -> list[Future[Chunks]]:
+        """Starts the server's hashing, a future for each part of the table."""
+        hashes = _hashes(table)
+        if known is not None:
+            done: Future[Chunks] = Future()
+            done.set_result(known)
+            return [done]
+
+        def whole(source: Source) -> Chunks:
+            return server_side.aggregate(source, table.name, hashes)
+
+        if table.rows < 2 * server_side.ROWS_PER_PART:
+            return [self.views.submit(self.executor, whole)]
+        cuts = self.views.submit(
+            self.executor, lambda source: server_side.parts(source, table.name, table.schema, table.rows)
+        ).result()
+        return [self._part(table.name, hashes, where) for where in cuts]
+
+    def _part(self, name: TableName, hashes: TableHashes, where: str) -> Future[Chunks]:
+        return self.views.submit(self.executor, lambda source: server_side.aggregate(source, name, hashes, where))
+
+    def compare_all(
+        self,
+        marks: dict[TableName, dict[str, Any]],
+        hashed: dict[TableName, list[Future[Chunks]]],
+        tables: dict[TableName, SourceTable],
+        *,
+        changed: set[TableName],
+    ) -> list[TableResult]:
+        everything = sorted(marks.keys() | tables.keys() | changed)
+        done: list[TableResult] = []
+
+        def one(name: TableName) -> TableResult:
+            if name in changed:
+                return TableResult(name, "failed", reason="its shape changed during the read", remedy=_AGAIN)
+            result = not_compared(name, marks.get(name), name in tables, self.views.position)
+            return result or self._compare(tables[name], hashed[name], marks[name])
+
+        # A pool of its own: these wait for what the views' pool computes.
+        with ThreadPoolExecutor(self.workers) as side_by_side:
+            for result in side_by_side.map(one, everything):
+                done.append(result)
+                self.report.progress("compared", len(done), len(everything), str(result.name))
+        return done
+
+    def _compare(self, table: SourceTable, parts: list[Future[Chunks]], mark: dict[str, Any]) -> TableResult:
+        blank = TableResult(table.name, "failed", batch=mark["batch"])
+        try:
+            source = compare.total(part.result() for part in parts)
+            lake_table = LakeTable(self.session, self.config.table_path(table.name))
+            blank = replace(blank, delta_version=lake_table.version)
+            return self._against(table, source, lake_table, blank)
+        except SourceError as error:
+            if error_code(error) not in _ALTERED:
+                raise
+            return replace(blank, reason="its shape changed during the read", remedy=_AGAIN)
+        except (DeltaError, PySparkException, OSError) as error:
+            text = str(error).strip().splitlines()[0]
+            return replace(blank, reason=f"its Delta table can't be read: {text}", remedy=_snapshot(table.name))
+
+    def _against(self, table: SourceTable, source: Chunks, lake_table: LakeTable, blank: TableResult) -> TableResult:
+        """The comparison itself."""
+        if structure := lake_table.structure(table.schema):
+            return replace(
+                blank, state="compared", equal=False, source_rows=compare.rows(source), lake_rows=0,
+                chunks=0, differing=0, reason=f"columns differ: {structure}", remedy=_snapshot(table.name),
+            )  # fmt: skip
+        hashes = replace(_hashes(table), side=lake_table.side_columns(table.schema))
+        lake = lake_table.aggregate(hashes)
+        numbers = compare.differing(source, lake)
+        result = replace(
+            blank, state="compared", equal=not numbers, source_rows=compare.rows(source), lake_rows=compare.rows(lake),
+            chunks=hashes.chunks, differing=len(numbers),
+        )  # fmt: skip
+        if not numbers:
+            return result
+        try:
+            rows = self._look_into(table, hashes, compare.to_look_into(numbers, source, lake), lake_table)
+        except SourceError as error:
+            return replace(result, reason=f"which rows differ can't be told: {error.message}")
+        later = "" if table.engine == "InnoDB" else f"{table.engine} has no read views: these rows are as of now"
+        return replace(result, rows=rows, reason=later)
+
+    def _look_into(
+        self, table: SourceTable, hashes: TableHashes, numbers: Sequence[int], lake_table: LakeTable
+    ) -> tuple[DifferingRow, ...]:
+        """The differing rows of some chunks."""
+        name = table.name
+        ours = self.views.submit(self.executor, lambda source: server_side.keyed_hashes(source, name, hashes, numbers))
+        theirs = lake_table.keyed_hashes(hashes, numbers)
+        found = compare.differing_rows(ours.result(), theirs, table.schema.key)
+        changed = [key for key, row in found.items() if row.kind == "changed"]
+        if not changed:
+            return tuple(found.values())
+        texts = self.views.submit(
+            self.executor, lambda source: dict(server_side.values(source, name, hashes, numbers, changed))
+        )
+        columns = [column.name for column in table.schema.columns]
+        return compare.name_columns(found, columns, texts.result(), dict(lake_table.values(hashes, numbers, changed)))
+
+
+def not_compared(
+    name: TableName, mark: dict[str, Any] | None, on_server: bool, position: Position
+) -> TableResult | None:
+    """Why a table isn't compared; None when it is to be."""
+    if mark is None:
+        return TableResult(name, "missing", reason="included, but never snapshotted", remedy=_snapshot(name))
+    if mark["status"] != "following":
+        return TableResult(
+            name, mark["status"], batch=mark["batch"], reason=mark["reason"] or "", remedy=mark["remedy"] or ""
+        )
+    failed = TableResult(name, "failed", batch=mark["batch"])
+    if not on_server:
+        return replace(failed, reason="the lake follows it, but the server has no such table", remedy=_AGAIN)
+    stands = Position.parse(mark["position"])
+    if stands.server != position.server or stands.order != position.order:
+        reason = f"the lake stands at {stands.short}, the server was read at {position.short}"
+        return replace(failed, reason=reason, remedy=_AGAIN)
+    return None
+
+
+def _snapshot(name: TableName) -> str:
+    return f"binlake snapshot --config FILE --tables '{name}'"
+
+
+def _rows(report: VerifyReport) -> list[dict[str, Any]]:
+    return [
+        {
+            "verification": report.verification,
+            "at_us": now_us(),
+            "database": table.name.database,
+            "table": table.name.table,
+            "batch": table.batch,
+            "position": str(report.position),
+            "delta_version": table.delta_version,
+            "source_rows": table.source_rows,
+            "lake_rows": table.lake_rows,
+            "chunks": table.chunks,
+            "differing": table.differing,
+            "equal": table.equal,
+        }
+        for table in report.tables
+    ]

@@ -1,0 +1,126 @@
+"""The SQL that makes hashes of rows, the same on the server and in the lake.
+
+A row is written as the canonical texts of its columns (``schema.datatypes``) joined by commas, which no text of the
+server's holds; NULL is ``N``. Its hash is SHA-256, cut to 64 bits for the sum of a chunk. Rows fall into chunks by
+CRC-32 of their key's text, or of the whole row's where there is no key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from binlake.names import mysql_quote, spark_quote
+from binlake.schema import datatypes
+from binlake.schema.datatypes import text_column
+from binlake.schema.table import Column, TableSchema
+
+ROWS_PER_CHUNK = 1_000
+MOST_CHUNKS = 1 << 14
+SHOWN_CHARACTERS = 100
+"""Of a key's value in a message."""
+
+
+class Chunk(NamedTuple):
+    """Rows of a chunk, and the sum of the first 64 bits of their hashes."""
+
+    rows: int
+    total: int
+
+
+Chunks = dict[int, Chunk]
+"""By number; a chunk without rows isn't there."""
+
+
+def chunk_count(rows: int) -> int:
+    """How many chunks an estimated number of rows is spread over."""
+    return max(1, min(MOST_CHUNKS, rows // ROWS_PER_CHUNK))
+
+
+@dataclass(frozen=True)
+class TableHashes:
+    """The expressions for one table. side: columns of the lake that keep texts of invalid dates."""
+
+    schema: TableSchema
+    chunks: int
+    side: frozenset[str] = frozenset()
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        return tuple(self.schema.column(name) for name in self.schema.key)
+
+    def _chunked(self) -> Sequence[Column]:
+        return self.key_columns or self.schema.columns
+
+    def server_text(self, columns: Iterable[Column]) -> str:
+        return _joined(server_value(column) for column in columns)
+
+    def lake_text(self, columns: Iterable[Column]) -> str:
+        return _joined(self.lake_value(column) for column in columns)
+
+    @property
+    def server_key(self) -> str:
+        return self.server_text(self._chunked())
+
+    @property
+    def lake_key(self) -> str:
+        return self.lake_text(self._chunked())
+
+    @property
+    def server_chunk(self) -> str:
+        return f"CRC32({self.server_key}) % {self.chunks}"
+
+    @property
+    def lake_chunk(self) -> str:
+        return f"CRC32(CAST({self.lake_key} AS BINARY)) % {self.chunks}"
+
+    @property
+    def server_hash(self) -> str:
+        return f"SHA2({self.server_text(self.schema.columns)}, 256)"
+
+    @property
+    def lake_hash(self) -> str:
+        return f"SHA2(CAST({self.lake_text(self.schema.columns)} AS BINARY), 256)"
+
+    def lake_value(self, column: Column) -> str:
+        name = spark_quote(column.name)
+        missing = "'N'"
+        if text_column(column) in self.side:
+            kept = f"CONCAT({spark_quote(text_column(column))}, '{datatypes.fraction_padding(column)}')"
+            missing = f"COALESCE({kept}, 'N')"
+        return f"IF({name} IS NULL, {missing}, COALESCE({datatypes.entry(column).lake_text(column)}, '?'))"
+
+
+def server_value(column: Column) -> str:
+    """Canonical text, never NULL; ``!`` when the server can't make one (max_allowed_packet)."""
+    text = datatypes.entry(column).server_text(column)
+    return f"IF({mysql_quote(column.name)} IS NULL, 'N', COALESCE({text}, '!'))"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return f"CONCAT_WS(',', {', '.join(texts)})"
+
+
+def server_shown(column: Column) -> str:
+    """A key's value for people, on the server."""
+    name = mysql_quote(column.name)
+    if datatypes.is_text(column):
+        return f"LEFT(CONVERT({name} USING utf8mb4), {SHOWN_CHARACTERS})"
+    if pa.types.is_binary(datatypes.arrow_type(column)):
+        return f"CONCAT('0x', HEX(LEFT({name}, {SHOWN_CHARACTERS // 2})))"
+    if column.type in ("uuid", "inet4", "inet6"):
+        return f"CAST({name} AS CHAR)"
+    return datatypes.entry(column).server_text(column)
+
+
+def lake_shown(column: Column) -> str:
+    """A key's value for people, in the lake."""
+    name = spark_quote(column.name)
+    if datatypes.is_text(column) or column.type in ("uuid", "inet4", "inet6"):
+        return f"LEFT({name}, {SHOWN_CHARACTERS})"
+    if pa.types.is_binary(datatypes.arrow_type(column)):
+        return f"CONCAT('0x', HEX(SUBSTRING({name}, 1, {SHOWN_CHARACTERS // 2})))"
+    return datatypes.entry(column).lake_text(column)

@@ -1,0 +1,73 @@
+"""The same hashes computed by Spark on a Delta table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from binlake.names import spark_string
+from binlake.schema import datatypes
+from binlake.schema.datatypes import text_column
+from binlake.schema.table import TableSchema
+from binlake.verify.hashes import Chunk, Chunks, TableHashes, lake_shown
+from binlake.verify.server_side import KeyedHash
+
+
+class LakeTable:
+    """One Delta table at the version it has now. Raises what deltalake and Spark raise when it can't be read."""
+
+    def __init__(self, session: SparkSession, path: str) -> None:
+        self.version = int(DeltaTable(path).version())
+        self._rows: DataFrame = session.read.format("delta").option("versionAsOf", self.version).load(path)
+
+        self._types = {field.name: field.dataType.simpleString().upper() for field in self._rows.schema.fields}
+
+    def side_columns(self, schema: TableSchema) -> frozenset[str]:
+        """The columns that keep texts of invalid dates."""
+        dates = {text_column(column) for column in schema.columns if datatypes.entry(column).may_be_invalid_date}
+        return frozenset((dates & self._types.keys()) - {column.name for column in schema.columns})
+
+    def structure(self, schema: TableSchema) -> str:
+        """How columns and types differ from what they should be; empty when they don't."""
+        expected = {column.name: datatypes.delta_type(column) for column in schema.columns}
+        expected |= dict.fromkeys(self.side_columns(schema), "STRING")
+        wrong = [
+            f"{name} is {self._types.get(name, 'missing')}, should be {expected.get(name, 'absent')}"
+            for name in [*expected, *(self._types.keys() - expected.keys())]
+            if self._types.get(name) != expected.get(name)
+        ]
+        return "; ".join(wrong)
+
+    def aggregate(self, hashes: TableHashes) -> Chunks:
+        """Rows and sum of hashes by chunk."""
+        part = f"CAST(CONV(LEFT({hashes.lake_hash}, 16), 16, 10) AS DECIMAL(20,0))"
+        rows = (
+            self._rows.selectExpr(f"{hashes.lake_chunk} AS chunk", f"{part} AS part")
+            .groupBy("chunk")
+            .agg({"*": "count", "part": "sum"})
+            .select("chunk", "count(1)", "sum(part)")
+            .collect()
+        )
+        return {int(chunk): Chunk(int(count), int(total)) for chunk, count, total in rows}
+
+    def keyed_hashes(self, hashes: TableHashes, chunks: Collection[int]) -> list[KeyedHash]:
+        """Every row of the chunks given."""
+        key = hashes.lake_key if hashes.key_columns else "''"
+        shown = [f"{lake_shown(column)} AS k{index}" for index, column in enumerate(hashes.key_columns)]
+        rows = self._in(hashes, chunks).selectExpr(f"{key} AS key", f"{hashes.lake_hash} AS hash", *shown).collect()
+        return [KeyedHash(row[0], row[1], tuple(map(str, row[2:]))) for row in rows]
+
+    def values(
+        self, hashes: TableHashes, chunks: Collection[int], keys: Collection[str]
+    ) -> Iterator[tuple[str, list[str]]]:
+        """(key's text, canonical text of every column) of the rows with these keys."""
+        listed = ", ".join(spark_string(key) for key in keys)
+        columns = [f"{hashes.lake_value(column)} AS c{index}" for index, column in enumerate(hashes.schema.columns)]
+        rows = self._in(hashes, chunks).where(f"{hashes.lake_key} IN ({listed})")
+        for row in rows.selectExpr(f"{hashes.lake_key} AS key", *columns).collect():
+            yield row[0], list(row[1:])
+
+    def _in(self, hashes: TableHashes, chunks: Collection[int]) -> DataFrame:
+        return self._rows.where(f"{hashes.lake_chunk} IN ({', '.join(map(str, sorted(chunks)))})")

@@ -1,0 +1,114 @@
+"""What a verification found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from binlake.position import Position
+from binlake.schema.table import TableName
+
+SHOWN = 10
+"""Differing rows of a table that the text shows; JSON has them all."""
+
+State = Literal["compared", "failed", "stopped", "dropped", "missing"]
+"""failed: should have been compared and couldn't be. The last three are those of the watermarks."""
+Kind = Literal["missing", "extra", "changed"]
+
+
+@dataclass(frozen=True)
+class DifferingRow:
+    """A row that isn't the same on both sides; of its values only the key's show.
+
+    missing: on the server alone. extra: in the lake alone, or there once too often. changed: ``columns`` differ.
+    key: (column, text) of each key column; a table without a key shows the row's hash instead.
+    """
+
+    kind: Kind
+    key: tuple[tuple[str, str], ...]
+    count: int = 1
+    columns: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        key = ", ".join(f"{name}={json.dumps(text, ensure_ascii=False)}" for name, text in self.key)
+        times = f" x{self.count}" if self.count > 1 else ""
+        return f"{self.kind}{times}: {key}" + (f" in {', '.join(self.columns)}" if self.columns else "")
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """One table. Counts are of rows and chunks; ``reason`` says what else there is to say."""
+
+    name: TableName
+    state: State
+    equal: bool | None = None
+    source_rows: int | None = None
+    lake_rows: int | None = None
+    chunks: int | None = None
+    differing: int | None = None
+    rows: tuple[DifferingRow, ...] = ()
+    delta_version: int | None = None
+    batch: int | None = None
+    reason: str = ""
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [{**asdict(row), "key": dict(row.key), "columns": list(row.columns)} for row in self.rows]
+        return {**asdict(self), "name": str(self.name), "rows": rows}
+
+    def to_text(self) -> str:
+        if self.state != "compared":
+            remedy = f"\n    → {self.remedy}" if self.remedy else ""
+            return f"{self.state:9} {self.name}: {self.reason}{remedy}"
+        what = f"{self.source_rows:,} rows"
+        if not self.equal:
+            what = f"{self.source_rows:,} rows on the server, {self.lake_rows:,} in the lake"
+            what += f"; {self.differing} of {self.chunks} chunks differ"
+        lines = [f"{'equal' if self.equal else 'DIFFERS':9} {self.name}: {what}, Delta version {self.delta_version}"]
+        lines += [f"    {self.reason}"] if self.reason else []
+        lines += [f"    {row}" for row in self.rows[:SHOWN]]
+        if len(self.rows) > SHOWN:
+            lines.append(f"    … and {len(self.rows) - SHOWN} more found (--json shows them)")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """All tables at one position. lock_ms: how long the server was locked."""
+
+    verification: str
+    position: Position
+    lock_ms: int
+    seconds: float
+    tables: tuple[TableResult, ...]
+
+    @property
+    def compared(self) -> tuple[TableResult, ...]:
+        return tuple(table for table in self.tables if table.state == "compared")
+
+    @property
+    def equal(self) -> bool:
+        """Every following table was compared and is equal, and there was one at least.
+
+        Tables that are known to be stopped or missing are reported, and don't count here.
+        """
+        return bool(self.compared) and not any(table.state == "failed" or table.equal is False for table in self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verification": self.verification,
+            "equal": self.equal,
+            **self.position.to_json(),
+            "lock_ms": self.lock_ms,
+            "seconds": self.seconds,
+            "tables": [table.to_json() for table in self.tables],
+        }
+
+    def to_text(self) -> str:
+        equal = sum(1 for table in self.compared if table.equal)
+        last = (
+            f"{equal} of {len(self.compared)} tables equal at {self.position.short}"
+            f" (server locked for {self.lock_ms} ms, {self.seconds:.0f} s in all)"
+        )
+        return "\n".join([*(table.to_text() for table in self.tables), last])

@@ -1,0 +1,90 @@
+"""Hashes computed by the server itself: no row leaves it, but for the keys of rows that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from binlake.names import mysql_quote, mysql_string
+from binlake.schema.table import TableName, TableSchema
+from binlake.source.server import Source
+from binlake.verify.hashes import Chunk, Chunks, TableHashes, server_shown, server_value
+
+ROWS_PER_PART = 500_000
+MOST_PARTS = 64
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+
+
+@dataclass(frozen=True)
+class KeyedHash:
+    """One row: its key's canonical text (empty without a key), the row's hash, and the key for people."""
+
+    key: str
+    row_hash: str
+    shown: tuple[str, ...] = field(compare=False)
+
+
+def parts(source: Source, name: TableName, schema: TableSchema, rows: int) -> list[str]:
+    """Conditions that divide a large table by the first column of its key, so that views work side by side."""
+    wanted = min(MOST_PARTS, rows // ROWS_PER_PART)
+    if wanted < 2 or not schema.key or schema.column(schema.key[0]).type not in _INTEGERS:
+        return ["TRUE"]
+    first = mysql_quote(schema.column(schema.key[0]).name)
+    found = source.query(f"SELECT MIN({first}) AS low, MAX({first}) AS high FROM {_table(name)}")[0]
+    if found["low"] is None:
+        return ["TRUE"]
+    low, high = int(found["low"]), int(found["high"])
+    cuts = sorted({low + (high - low) * step // wanted for step in range(1, wanted)})
+    edges: list[int | None] = [None, *cuts, None]
+    return [_between(first, begin, end) for begin, end in pairwise(edges)]
+
+
+def _between(column: str, begin: int | None, end: int | None) -> str:
+    bounds = [f"{column} >= {begin}"] if begin is not None else []
+    bounds += [f"{column} < {end}"] if end is not None else []
+    return " AND ".join(bounds) or "TRUE"
+
+
+def aggregate(source: Source, name: TableName, hashes: TableHashes, where: str = "TRUE") -> Chunks:
+    """Rows and sum of hashes by chunk, of the rows that meet ``where``."""
+    rows = source.query(
+        f"SELECT {hashes.server_chunk} AS chunk, COUNT(*) AS n,"
+        f" SUM(CAST(CONV(LEFT({hashes.server_hash}, 16), 16, 10) AS UNSIGNED)) AS total"
+        f" FROM {_table(name)} WHERE {where} GROUP BY 1"
+    )
+    return {int(row["chunk"]): Chunk(int(row["n"]), int(row["total"])) for row in rows}
+
+
+def keyed_hashes(source: Source, name: TableName, hashes: TableHashes, chunks: Collection[int]) -> list[KeyedHash]:
+    """Every row of the chunks given."""
+    shown = [f"{server_shown(column)} AS k{index}" for index, column in enumerate(hashes.key_columns)]
+    key = hashes.server_key if hashes.key_columns else "''"
+    selected = ", ".join([f"{key} AS binlake_key", f"{hashes.server_hash} AS binlake_hash", *shown])
+    rows = source.query(f"SELECT {selected} FROM {_table(name)} WHERE {_in(hashes, chunks)}")
+    return [
+        KeyedHash(row["binlake_key"], row["binlake_hash"], tuple(str(row[f"k{index}"]) for index in range(len(shown))))
+        for row in rows
+    ]
+
+
+def values(
+    source: Source, name: TableName, hashes: TableHashes, chunks: Collection[int], keys: Collection[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """(key's text, canonical text of every column) of the rows with these keys."""
+    columns = [f"{server_value(column)} AS c{index}" for index, column in enumerate(hashes.schema.columns)]
+    listed = ", ".join(mysql_string(key) for key in keys)
+    rows = source.query(
+        f"SELECT {hashes.server_key} AS binlake_key, {', '.join(columns)} FROM {_table(name)}"
+        f" WHERE {_in(hashes, chunks)} AND {hashes.server_key} IN ({listed})"
+    )
+    for row in rows:
+        yield row["binlake_key"], [row[f"c{index}"] for index in range(len(columns))]
+
+
+def _in(hashes: TableHashes, chunks: Collection[int]) -> str:
+    return f"{hashes.server_chunk} IN ({', '.join(map(str, sorted(chunks)))})"
+
+
+def _table(name: TableName) -> str:
+    return f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"

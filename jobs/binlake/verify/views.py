@@ -1,0 +1,96 @@
+"""Connections whose read views all stand at one position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, suppress
+from queue import SimpleQueue
+from types import TracebackType
+from typing import TypeVar
+
+from binlake.binlog.boundaries import format_description
+from binlake.binlog.transport import ServerTransport
+from binlake.errors import SourceError
+from binlake.position import Position
+from binlake.schema.table import TableName
+from binlake.source.connection import Endpoint
+from binlake.source.locks import read_lock
+from binlake.source.server import Source
+
+STATEMENT_TIMEOUT = 24 * 3600
+"""Seconds that a statement over a large table may take."""
+IDLE_TIMEOUT = 7 * 24 * 3600
+"""Seconds that a view may wait for the lake to catch up."""
+
+_SAVEPOINT = "binlake_view"
+
+T = TypeVar("T")
+
+
+class ReadViews:
+    """Read-only transactions at ``position``; each is used by one thread at a time.
+
+    lock_ms: for how long the server was locked.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, server_id: int, tables: Sequence[TableName], *, count: int,
+        under_lock: Callable[[Source], None],
+    ) -> None:  # fmt: skip
+        """Opens them. ``under_lock`` is called with a connection while nothing can change: for engines without
+        read views.
+
+        Raises AccessDenied when the account may neither flush nor lock; Busy when the lock can't be had.
+        """
+        self._stack = ExitStack()
+        self._free: SimpleQueue[Source] = SimpleQueue()
+        try:
+            sources = [self._stack.enter_context(_open(endpoint)) for _ in range(count)]
+            with Source.open(endpoint) as control:
+                with read_lock(control, "flush", tables) as held:
+                    for source in sources:
+                        source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                        source.execute(f"SAVEPOINT {_SAVEPOINT}")
+                    under_lock(sources[0])
+                    file, offset, gtid_set = control.head()
+                self.lock_ms = round(held.ms)
+                created = format_description(ServerTransport(endpoint, server_id, control.flavour), file)
+                self.position = Position(control.server_identity, file, offset, created, gtid_set)
+        except BaseException:
+            self._stack.close()
+            raise
+        for source in sources:
+            self._free.put(source)
+
+    def submit(self, executor: Executor, task: Callable[[Source], T]) -> Future[T]:
+        """Run ``task`` on the next free view."""
+
+        def work() -> T:
+            source = self._free.get()
+            try:
+                return task(source)
+            finally:
+                # Gives the tables' metadata locks back: an ALTER needn't wait for the whole verification.
+                with suppress(SourceError):
+                    source.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+                self._free.put(source)
+
+        return executor.submit(work)
+
+    def __enter__(self) -> ReadViews:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def _open(endpoint: Endpoint) -> Source:
+    source = Source.open(endpoint, read_timeout=STATEMENT_TIMEOUT)
+    no_limit = "max_statement_time" if source.is_mariadb else "max_execution_time"
+    # An sql_mode may pad CHAR, or take '' for NULL.
+    source.execute(f"SET SESSION sql_mode = '', {no_limit} = 0, wait_timeout = {IDLE_TIMEOUT}")
+    source.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    return source
