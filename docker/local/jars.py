@@ -45,7 +45,8 @@ def fetch(jar: Jar, into: Path) -> None:
     """Resolve one jar and move it into place; exits with Ivy's last lines when it can't be had."""
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     with tempfile.TemporaryDirectory(prefix="binlake-jar-") as folder:
-        command = [java(), "-cp", str(ivy), "org.apache.ivy.Main"]
+        # Java asks the password file for the home folder, where Ivy keeps its cache; HOME is what was meant.
+        command = [java(), f"-Duser.home={Path.home()}", "-cp", str(ivy), "org.apache.ivy.Main"]
         command += [
             "-dependency",
             jar.organisation,
