@@ -93,9 +93,7 @@ def read_schemas(source: Source, names: Collection[TableName]) -> dict[TableName
     wanted = set(names)
     columns, _ = _columns(source, wanted)
     keys = _unique_keys(source, wanted)
-    return {
-        name: TableSchema(tuple(found), *_key(source, name, found, keys[name])) for name, found in columns.items()
-    }
+    return {name: TableSchema(tuple(found), *_key(source, name, found, keys[name])) for name, found in columns.items()}
 
 
 def read_tables(source: Source, names: Collection[TableName]) -> dict[TableName, SourceTable]:

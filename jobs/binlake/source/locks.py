@@ -139,11 +139,11 @@ class Gates:
                 )
             time.sleep(poll)
 
-    def wait_until_ready(self, seconds: float = 300) -> None:
+    def wait_until_ready(self, seconds: float = 600) -> None:
         """All connections stand at their gates."""
         self._wait("ready", seconds, 0.02)
 
-    def open(self, seconds: float = 30) -> None:
+    def open(self, seconds: float = 60) -> None:
         """Let the connections open their views; returns when all have. From here on each gate is spent."""
         if any(self._holders("open")) or None in self._holders("ready"):
             raise Busy("a connection of the snapshot opened its view too early", remedy="run again")
@@ -158,11 +158,11 @@ class Gates:
     def abort(self) -> None:
         """End the connections of this wave that still wait: nothing may be copied at an unknown position."""
         with suppress(SourceError):
+            self._take("spent")  # who comes to the gate from now on is turned away
             for connection in {*self._holders("ready"), *self._holders("open")} - {None}:
                 with suppress(SourceError):
                     self._source.execute(f"KILL {int(connection or 0)}")
             self._release("closed")
-            self._release("spent")
 
 
 @dataclass

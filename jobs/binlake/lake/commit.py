@@ -1,0 +1,182 @@
+"""The last step of a snapshot: a table's staged chunks become its Delta table, in one commit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from binlake.config import PipelineConfig
+from binlake.errors import InvalidDate, LakeError, UnsupportedColumn
+from binlake.lake import files, functions
+from binlake.lake.chunks import Records, TableSnapshot
+from binlake.lake.table import LakeTable, lake_columns, transaction_version
+from binlake.names import spark_quote
+from binlake.position import Position
+from binlake.schema import datatypes
+from binlake.schema.table import Column, TableName, TableSchema, table_id
+
+
+@dataclass(frozen=True)
+class SnapshotResult:
+    """A table's snapshot.
+
+    low, high: where its life begins in the log, and from where on it shows one moment; the same with a lock.
+    rows, bytes: of the staged Parquet. lock_ms: the longest time writes were stopped for one of its chunks.
+    """
+
+    name: TableName
+    table_id: str
+    schema: TableSchema
+    low: Position
+    high: Position
+    rows: int
+    bytes: int
+    seconds: float
+    lock_ms: int
+    delta_version: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": str(self.name),
+            "table_id": self.table_id,
+            "low": self.low.to_json(),
+            "high": self.high.to_json(),
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "lock_ms": self.lock_ms,
+            "delta_version": self.delta_version,
+        }
+
+
+def commit(
+    session: SparkSession, config: PipelineConfig, table: TableSnapshot, records: Records, *, batch: int
+) -> SnapshotResult:
+    """Replace the Delta table by the staged chunks; repeating it after a kill gives the same table.
+
+    session: of this table alone. Raises InvalidDate, UnsupportedColumn, LakeError.
+    """
+    functions.register(session)
+    staged = _staged(session, table, records)
+    _refuse_twice(table.name, config, table.schema)
+    _refuse_invalid_dates(staged, config, table)
+    table.table_id = table_id(config.source.name, table.name, table.low)
+    target = _target(config, table)
+    # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
+    version = max(transaction_version(batch, 0), target.recorded() + 1)
+    target.overwrite(session, staged.selectExpr(*_restored(config, table.schema)), version, _note(config, table))
+    _prove_rows(target, table)
+    records.save(table, committed=True)
+    files.remove_folder(records.folder(table.id))
+    return _result(config, table)
+
+
+def committed_result(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult | None:
+    """The result of a snapshot that is committed, when its commit is still the table's last one."""
+    target = _target(config, table)
+    if target.recorded() < 0:
+        return None
+    last = target.log().history(1)[0]
+    note = json.loads(last.get("userMetadata") or "{}")
+    return _result(config, table) if note.get("binlake", {}).get("snapshot") == table.id else None
+
+
+def _result(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult:
+    return SnapshotResult(
+        name=table.name,
+        table_id=table.table_id or "",
+        schema=table.schema,
+        low=table.low,
+        high=table.high,
+        rows=table.rows,
+        bytes=table.bytes,
+        seconds=table.seconds,
+        lock_ms=max(chunk.lock_ms for chunk in table.chunks),
+        delta_version=_target(config, table).version(),
+    )
+
+
+def _target(config: PipelineConfig, table: TableSnapshot) -> LakeTable:
+    return LakeTable(config.table_path(table.name), f"binlake:{config.source.name}:{table.table_id}")
+
+
+def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
+    return {
+        "binlake": {
+            "source": config.source.name,
+            "snapshot": table.id,
+            "position": str(table.low),
+            "gtid_set": table.low.gtid_set,
+            "chunks": [chunk.low.short for chunk in table.chunks if chunk.low],
+        }
+    }
+
+
+def _staged(session: SparkSession, table: TableSnapshot, records: Records) -> DataFrame:
+    """The chunks as they were selected, under the columns' own names."""
+    folders = [records.folder(table.id, chunk.number) for chunk in table.chunks]
+    return session.read.parquet(*folders).toDF(*[column.name for column in table.schema.columns])
+
+
+def _restored(config: PipelineConfig, schema: TableSchema) -> list[str]:
+    """Spark SQL of the Delta table's columns over the staged ones."""
+    selected: list[str] = []
+    for column in schema.columns:
+        value = datatypes.entry(column).restore(column)
+        selected.append(f"{value} AS {spark_quote(column.name)}")
+        if config.invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
+            name = spark_quote(datatypes.text_column(column))
+            selected.append(f"IF({_invalid(column)}, {spark_quote(column.name)}, NULL) AS {name}")
+    return selected
+
+
+def _invalid(column: Column) -> str:
+    """Whether the server's text is there and isn't a date."""
+    return f"{spark_quote(column.name)} IS NOT NULL AND ({datatypes.entry(column).restore(column)}) IS NULL"
+
+
+def _refuse_twice(name: TableName, config: PipelineConfig, schema: TableSchema) -> None:
+    counted = Counter(column.lower() for column, _ in lake_columns(schema, config.invalid_dates))
+    twice = [column for column, count in counted.items() if count > 1]
+    if twice:
+        raise UnsupportedColumn(
+            f"{name}: the column {twice[0]!r} has the name of the side column that keeps the text of invalid dates",
+            remedy="rename the column, or exclude the table in the YAML",
+        )
+
+
+def _refuse_invalid_dates(staged: DataFrame, config: PipelineConfig, table: TableSnapshot) -> None:
+    """Under ``fail`` none may be there; a key may never hold one, for MERGE finds no NULL."""
+    checked = [
+        column
+        for column in table.schema.columns
+        if datatypes.entry(column).may_be_invalid_date
+        and (config.invalid_dates == "fail" or column.name in table.schema.key)
+    ]
+    if not checked:
+        return
+    counts = staged.selectExpr(*[f"COUNT_IF({_invalid(column)}) AS n{n}" for n, column in enumerate(checked)]).head()
+    assert counts is not None  # an aggregate without groups has one row
+    for column, count in zip(checked, counts, strict=True):
+        if count:
+            key = column.name in table.schema.key
+            mend = "set invalid_dates: keep_text in the YAML, or mend the rows"
+            raise InvalidDate(
+                f"{table.name}: {count:,} rows hold an invalid date in column {column.name!r}",
+                remedy="mend the rows: a key column can't hold invalid dates" if key else mend,
+            )
+
+
+def _prove_rows(target: LakeTable, table: TableSnapshot) -> None:
+    """The commit holds exactly the rows that were staged."""
+    metrics = target.log().history(1)[0].get("operationMetrics", {})
+    written = int(metrics.get("numOutputRows", 0))
+    if written != table.rows:
+        raise LakeError(
+            f"{table.name}: {table.rows:,} rows were staged, {written:,} were committed",
+            remedy="run the snapshot again",
+        )

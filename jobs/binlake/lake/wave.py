@@ -1,0 +1,222 @@
+"""A wave: chunks whose read views open at one position, and which are copied to staged Parquet side by side."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from binlake.errors import AccessDenied, ConnectionFailed, SourceError
+from binlake.lake import jdbc
+from binlake.lake.chunks import Chunk, Records, TableSnapshot
+from binlake.position import Position
+from binlake.source.catalog import read_schemas
+from binlake.source.connection import Endpoint
+from binlake.source.locks import (
+    Busy,
+    CreatedOf,
+    Gate,
+    Gates,
+    LockMode,
+    head_position,
+    position_before_views,
+    read_lock,
+)
+from binlake.source.server import Source
+
+_WATCH_SECONDS = 0.5
+# Unknown table or column, or a definition newer than the read view.
+_CHANGED = {1054, 1146, 1412}
+_DENIED = {1044, 1045, 1142, 1143, 1227}
+
+
+class TableChanged(Exception):
+    """DDL on tables of the wave: what was planned doesn't fit any more."""
+
+    def __init__(self, tables: Sequence[TableSnapshot]) -> None:
+        super().__init__(", ".join(str(table.name) for table in tables))
+        self.tables = list(tables)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One chunk of a wave."""
+
+    table: TableSnapshot
+    chunk: Chunk
+
+
+@dataclass(frozen=True)
+class Copying:
+    """What every wave of a snapshot works with.
+
+    source: the control connection. created: of a binlog file, see Position. watch: told now and then how many rows
+    the running wave has read.
+    """
+
+    session: SparkSession
+    endpoint: Endpoint
+    source: Source
+    records: Records
+    created: CreatedOf
+    watch: Callable[[int], None]
+
+
+def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_copied: bool) -> None:
+    """Copy the chunks and record them as staged.
+
+    until_copied: hold the lock until then. Raises TableChanged, Busy, and SourceError when a chunk failed; the other
+    chunks are recorded all the same.
+    """
+    began = time.monotonic()
+    copies = [_Copy(copying, member) for member in wave]
+    with ThreadPoolExecutor(len(wave), thread_name_prefix="chunk") as pool:
+        futures: list[Future[Chunk]] = []
+        gates = Gates(copying.source, [copy.gate for copy in copies], lambda: _raise_first(futures))
+        try:
+            futures.extend(pool.submit(copy.run) for copy in copies)
+            gates.wait_until_ready()
+            low, high, lock_ms = _open_views(copying, wave, gates, mode, futures if until_copied else [])
+        except BaseException:
+            gates.abort()
+            for copy in copies:
+                copying.session.sparkContext.cancelJobGroup(copy.group)
+            wait(futures)
+            raise
+        finally:
+            if not until_copied:
+                _wait(copying, copies, futures)
+            gates.forget()
+    for member, future in zip(wave, futures, strict=True):
+        if not future.exception():
+            member.table.put(replace(future.result(), low=low, high=high, lock_ms=lock_ms))
+    for table in {id(member.table): member.table for member in wave}.values():
+        table.seconds += time.monotonic() - began
+        copying.records.save(table)
+    _raise_first(futures)
+
+
+def _raise_first(futures: Sequence[Future[Chunk]]) -> None:
+    for future in futures:
+        if future.done() and (error := future.exception()):
+            raise error
+
+
+def _open_views(
+    copying: Copying, wave: Sequence[Member], gates: Gates, mode: LockMode, copied: Sequence[Future[Chunk]]
+) -> tuple[Position, Position, int]:
+    """Lowest and highest position of the views, and for how long writes were stopped (ms)."""
+    source = copying.source
+    if mode == "none":
+        low = position_before_views(source, copying.created)
+        gates.open()
+        _check_shapes(source, wave)
+        return low, head_position(source, copying.created), 0
+    # The file's timestamp is read beforehand, and again afterwards: under the lock it would cost a connection.
+    file = source.head()[0]
+    known = {file: copying.created(file)}
+    with read_lock(source, mode, sorted({member.table.name for member in wave})) as held:
+        gates.open()
+        _check_shapes(source, wave)
+        position = head_position(source, lambda name: known.get(name) or copying.created(name))
+        wait(copied)
+    if copying.created(position.file) != position.created:
+        raise Busy("the log was reset while the snapshot read its position", remedy="run again")
+    return position, position, round(held.ms)
+
+
+def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
+    """The tables' metadata locks are held by now: what is read here stays until the chunks are copied."""
+    tables = {member.table.name: member.table for member in wave}
+    found = read_schemas(source, tables)
+    changed = [table for name, table in tables.items() if found.get(name) != table.schema]
+    if changed:
+        raise TableChanged(changed)
+
+
+def _wait(copying: Copying, copies: Sequence[_Copy], futures: Sequence[Future[Chunk]]) -> None:
+    while wait(futures, _WATCH_SECONDS).not_done:
+        copying.watch(sum(copy.rows_read() for copy in copies))
+
+
+class _Copy:
+    """One chunk on its way: a connection, a frame with one partition, a Spark job, a folder of Parquet."""
+
+    def __init__(self, copying: Copying, member: Member) -> None:
+        self._copying = copying
+        self._member = member
+        self.gate = Gate(member.table.name)
+        self.group = f"binlake-{uuid.uuid4().hex[:12]}"
+
+    def run(self) -> Chunk:
+        """Copies the chunk, in a thread of its own; returns it with its rows and bytes."""
+        table, chunk = self._member.table, self._member.chunk
+        session, mariadb = self._copying.session, self._copying.source.is_mariadb
+        session.sparkContext.setJobGroup(self.group, f"snapshot of {table.name}, chunk {chunk.number}")
+        query = jdbc.chunk_query(table.name, table.schema, chunk.lower, chunk.upper)
+        try:
+            frame = jdbc.read(
+                session,
+                self._copying.endpoint,
+                query,
+                mariadb=mariadb,
+                init_statements=self.gate.init_statements(mariadb=mariadb),
+            )
+            # Staged files live for minutes: quick to write counts more than small.
+            writer = frame.write.mode("overwrite").option("compression", "snappy")
+            writer.parquet(self._copying.records.folder(table.id, chunk.number))
+        except Exception as error:
+            raise self._translated(error) from None
+        stages = self._stages()
+        return replace(
+            chunk,
+            rows=sum(int(stage.outputRecords()) for stage in stages),
+            bytes=sum(int(stage.outputBytes()) for stage in stages),
+        )
+
+    def rows_read(self) -> int:
+        """Rows the running job has read, as the executors tell with their heartbeats."""
+        try:
+            return sum(int(stage.inputRecords()) for stage in self._stages(settled=False))
+        except Py4JError:  # a stage that is just being born
+            return 0
+
+    def _stages(self, *, settled: bool = True) -> list[Any]:
+        """Spark's own metrics of the chunk's job."""
+        context = self._copying.session.sparkContext
+        jvm_context: Any = context._jsc.sc()
+        if settled:
+            jvm_context.listenerBus().waitUntilEmpty()
+        tracker = context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
+        return [jvm_context.statusStore().lastStageAttempt(stage) for job in jobs if job for stage in job.stageIds]
+
+    def _translated(self, error: Exception) -> Exception:
+        """Spark's error in our tree, without rows: only what the server itself says is repeated."""
+        code, text = _sql_error(error)
+        where = f"{self._copying.endpoint.address}: {self._member.table.name}: {text}"
+        if code in _CHANGED:
+            return TableChanged([self._member.table])
+        if code in _DENIED:
+            return AccessDenied(where, remedy="run binlake doctor: it names the missing grant")
+        if code == 0 or not text:
+            where = f"{self._copying.endpoint.address}: {self._member.table.name}: {text or type(error).__name__}"
+            return ConnectionFailed(where, remedy="check that Spark's executors reach the server, then run again")
+        return SourceError(f"{where} (error {code})", remedy="run binlake doctor")
+
+
+def _sql_error(error: Exception) -> tuple[int, str]:
+    """(the server's error number, its message) from the Java exception; (0, …) when the server didn't answer."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while cause is not None:
+        name = cause.getClass().getName()
+        if name.startswith(("java.sql.", "com.mysql.cj.jdbc.exceptions.")):
+            return int(cause.getErrorCode()), str(cause.getMessage()).partition("\n")[0]
+        cause = cause.getCause()
+    return 0, ""
