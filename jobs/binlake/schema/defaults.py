@@ -1,7 +1,7 @@
 """Constant defaults: the text the server shows for one, and the value old rows get of an added column.
 
 The text is information_schema.columns.column_default of MySQL: unquoted, as the type writes its values
-(``1.50`` for DECIMAL(9,2) DEFAULT 1.5, ``b'101'`` for BIT, ``0x61`` for binary strings without trailing zero bytes).
+(``1.50`` for DECIMAL(9,2) DEFAULT 1.5, ``b'101'`` for BIT, ``0x61`` for binary strings up to their first zero byte).
 Only conversions that are exact and the same on both servers are done; everything else raises NotConstant.
 Source: MySQL manual 13.6 Data Type Default Values; tried on MySQL 9.7 and MariaDB 10.11.
 """
@@ -16,6 +16,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Literal as OneOf
 
 from binlake.errors import UnfollowedStatement
+from binlake.schema.lexer import Flavour
 from binlake.schema.table import Column
 
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
@@ -84,22 +85,24 @@ def _implicit_default(column: Column) -> str:
     return others[type_]
 
 
-def loses_zero_bytes(column: Column, literal: Literal) -> bool:
-    """Whether the server's text of this default hides trailing zero bytes that the value has (not in BINARY)."""
+def hides_zero_bytes(column: Column, literal: Literal) -> bool:
+    """Whether the server's text of this default leaves out zero bytes of the value, beyond the padding of BINARY."""
     raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else literal.text.encode()
-    return column.type != "binary" and raw.endswith(b"\0")
+    return b"\0" in (raw.rstrip(b"\0") if column.type == "binary" else raw)
 
 
-def server_text(column: Column, literal: Literal, *, float_scale: int | None = None) -> str | None:
+def server_text(
+    column: Column, literal: Literal, *, flavour: Flavour, float_digits: tuple[int, ...] = ()
+) -> str | None:
     """The server's text of a column's constant default; None is NULL.
 
-    float_scale: digits after the point of FLOAT(M,D), DOUBLE(M,D).
+    float_digits: M and D of FLOAT(M,D), DOUBLE(M,D).
     Raises NotConstant where the conversion isn't known to be exact.
     """
     if literal.kind == "null":
         return None
     try:
-        text = _convert(column, literal, float_scale)
+        text = _convert(column, literal, flavour, float_digits)
     except (ValueError, ArithmeticError):
         text = None
     if text is None:
@@ -107,14 +110,14 @@ def server_text(column: Column, literal: Literal, *, float_scale: int | None = N
     return text
 
 
-def _convert(column: Column, literal: Literal, float_scale: int | None) -> str | None:
+def _convert(column: Column, literal: Literal, flavour: Flavour, float_digits: tuple[int, ...]) -> str | None:
     type_ = column.type
     if type_ in INTEGERS:
         return str(_rounded(literal, 0))
     if type_ == "decimal":
         return f"{_rounded(literal, column.scale or 0):.{column.scale or 0}f}"
     if type_ in ("float", "double"):
-        return _floating(type_, literal, float_scale)
+        return _floating(type_, literal, float_digits, unsigned=column.unsigned)
     if type_ == "bit":
         return f"b'{_bits(literal):b}'"
     if type_ == "year":
@@ -124,10 +127,14 @@ def _convert(column: Column, literal: Literal, float_scale: int | None) -> str |
     if type_ in _ZERO_DATES:
         return _date(_plain(literal), type_ != "date", column.fraction)
     if type_ in TEXTS:
+        if literal.kind == "bytes" and column.charset in ("ucs2", "utf16", "utf16le", "utf32"):
+            return None
         text = _text(literal)
         return text.rstrip(" ") if type_ == "char" else text
     if type_ in BYTES:
-        return _binary(type_, literal)
+        return _binary(type_, literal, flavour)
+    if type_ in ("enum", "set") and literal.kind == "number":
+        return None  # a number is a member's place, or its text
     if type_ == "enum":
         return _member(column.values, _text(literal).rstrip(" "))
     if type_ == "set":
@@ -151,13 +158,16 @@ def _rounded(literal: Literal, scale: int) -> Decimal:
     return rounded if rounded else rounded.copy_abs()  # no -0
 
 
-def _floating(type_: str, literal: Literal, scale: int | None) -> str | None:
+def _floating(type_: str, literal: Literal, declared: tuple[int, ...], *, unsigned: bool) -> str | None:
     """Numbers that are printed as written: few digits, no exponent."""
     number = _number(literal)
-    if scale is not None:
-        number = _rounded(literal, scale)
+    scale = declared[1] if len(declared) > 1 else None
+    if scale is not None and (
+        _rounded(literal, scale) != number or abs(number) >= Decimal(10) ** (declared[0] - scale)
+    ):
+        return None  # halves are rounded to even, and MariaDB cuts what is too large
     digits = len(number.normalize(_EXACT).as_tuple().digits)
-    if digits > (6 if type_ == "float" else 15) or (number.is_zero() and number.is_signed()):
+    if digits > (6 if type_ == "float" else 15) or (number.is_signed() and (unsigned or number.is_zero())):
         return None
     if number and not Decimal("0.0001") <= abs(number) < Decimal("1e14"):
         return None
@@ -185,15 +195,18 @@ def _text(literal: Literal) -> str:
     if literal.kind == "bytes":
         # Beyond ASCII the characters depend on the column's character set.
         return bytes.fromhex(literal.text).decode("ascii")
-    if literal.kind == "number" and not re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", literal.text, re.A):
-        raise ValueError
+    if literal.kind == "number":
+        canonical = re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", literal.text, re.A)
+        if not canonical or (literal.text.startswith("-") and not Decimal(literal.text)):
+            raise ValueError
     return literal.text
 
 
-def _binary(type_: str, literal: Literal) -> str:
+def _binary(type_: str, literal: Literal, flavour: Flavour) -> str:
     # Beyond ASCII the bytes depend on the session's character set.
     raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else _text(literal).encode("ascii")
-    return "" if not raw and type_ != "binary" else "0x" + raw.rstrip(b"\0").hex().upper()
+    shown = raw.partition(b"\0")[0] if flavour == "mysql" else raw.rstrip(b"\0")
+    return "" if not raw and type_ != "binary" else "0x" + shown.hex().upper()
 
 
 def _year(literal: Literal) -> str | None:
@@ -227,7 +240,7 @@ def _time(text: str, fraction: int) -> str | None:
         return None
     sign, *parts = found.groups(default="0")
     hours, minutes, seconds = (int(part or "0") for part in parts[:3])
-    if hours > 838 or minutes > 59 or seconds > 59:
+    if hours > 838 or minutes > 59 or seconds > 59 or (sign and not hours + minutes + seconds):
         return None
     rest = _fraction(parts[3] if len(parts) > 3 else "", fraction)
     return f"{sign}{hours:02}:{minutes:02}:{seconds:02}{rest}"

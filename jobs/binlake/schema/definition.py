@@ -83,7 +83,7 @@ class ColumnDefinition:
     def column(self, table_charset: str) -> Column:
         """The column as information_schema shows it, in a table with this default character set."""
         column = self._typed(table_charset)
-        if self.default is None or self.default_is_expression:
+        if self.default is None or column.default_is_expression:
             return column
         try:
             return replace(column, default=self._default_text(column))
@@ -99,10 +99,10 @@ class ColumnDefinition:
         if self.auto_increment:
             raise NotConstant(f"column {self.name!r} counts up by itself (AUTO_INCREMENT) in old rows")
         column = self._typed(table_charset)
-        if self.default is not None and not self.default_is_expression:
+        if self.default is not None and not column.default_is_expression:
             column = replace(column, default=self._default_text(column))
-            if column.type in defaults.BYTES and defaults.loses_zero_bytes(column, self.default):
-                raise NotConstant(f"the default of column {self.name!r} ends with zero bytes")
+            if column.type in defaults.BYTES and defaults.hides_zero_bytes(column, self.default):
+                raise NotConstant(f"the default of column {self.name!r} has zero bytes")
         return defaults.old_row_default(column)
 
     def _typed(self, table_charset: str) -> Column:
@@ -126,10 +126,15 @@ class ColumnDefinition:
             charset=shown_charset,
             values=self.values,
             nullable=self.nullable and not self.auto_increment and self.key != "primary",
-            default_is_expression=self.default_is_expression,
+            default_is_expression=self.default_is_expression or self._is_kept_as_written(type_),
             generated=self.generated,
             invisible=self.invisible,
         )
+
+    def _is_kept_as_written(self, type_: str) -> bool:
+        """MariaDB shows x'41' as the default of a TEXT or BLOB, not its value."""
+        large = type_.endswith(("text", "blob"))
+        return large and self.default is not None and self.default.kind == "bytes" and self.flavour == "mariadb"
 
     def _resolved_type(self, charset: str) -> str:
         type_ = self.type
@@ -168,7 +173,9 @@ class ColumnDefinition:
 
     def _default_text(self, column: Column) -> str | None:
         assert self.default is not None
-        text = defaults.server_text(column, self.default, float_scale=self._float_scale(column.type))
+        if column.type.endswith("blob") and self.default.kind == "number":
+            raise NotConstant(f"the default of column {self.name!r} is a number, shown as written")
+        text = defaults.server_text(column, self.default, flavour=self.flavour, float_digits=self.arguments)
         if not self.zerofill or text is None:
             return text
         if column.type == "decimal" and column.precision is not None:
@@ -176,10 +183,6 @@ class ColumnDefinition:
         if column.type in _INTEGER_WIDTH:
             return text.rjust(self.arguments[0] if self.arguments else _INTEGER_WIDTH[column.type], "0")
         raise NotConstant(f"the default of column {self.name!r} (ZEROFILL) isn't understood")
-
-    def _float_scale(self, type_: str) -> int | None:
-        """Digits after the point of FLOAT(M,D) and DOUBLE(M,D)."""
-        return self.arguments[1] if type_ in ("float", "double") and len(self.arguments) > 1 else None
 
 
 @dataclass(frozen=True)
