@@ -68,26 +68,21 @@ def verify(
         before = chosen.on_server(source)
         workers = max(2, session.sparkContext.defaultParallelism)
         under_lock: dict[TableName, Chunks] = {}
-        with (
-            ReadViews(
-                endpoint,
-                config.source.server_id,
-                list(before),
-                count=workers,
-                under_lock=lambda view: under_lock.update(_without_views(view, before)),
-            ) as views,
-            ThreadPoolExecutor(workers) as executor,
-        ):
+        with ReadViews(
+            endpoint,
+            config.source.server_id,
+            list(before),
+            count=workers,
+            under_lock=lambda view: under_lock.update(_without_views(view, before)),
+        ) as views:
             report.say(f"reading the server at {views.position.short} (locked for {views.lock_ms} ms)")
-            unchanged = {name: table for name, table in chosen.on_server(source).items() if _same(table, before)}
-            work = _Work(config, session, views, executor, workers, report)
-            hashed = {name: work.hash_on_server(table, under_lock.get(name)) for name, table in unchanged.items()}
-            try:
-                catch_up(views.position)
-                marks = chosen.watermarks()
-                results = work.compare_all(marks, hashed, unchanged, changed=before.keys() - unchanged.keys())
-            finally:
-                executor.shutdown(wait=False, cancel_futures=True)
+            tables_now = {name: table for name, table in chosen.on_server(source).items() if _same(table, before)}
+            source.close()
+            work = _Work(config, session, views, workers, report)
+            hashed = work.hash_on_server(tables_now, under_lock)
+            catch_up(views.position)
+            marks = chosen.watermarks()
+            results = work.compare_all(marks, hashed, tables_now, changed=before.keys() - tables_now.keys())
     found = VerifyReport(uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results))
     metadata.append("verifications", _rows(found))
     return found
@@ -104,6 +99,12 @@ def _without_views(source: Source, tables: dict[TableName, SourceTable]) -> dict
         for name, table in tables.items()
         if table.engine != "InnoDB"
     }
+
+
+def _done(chunks: Chunks) -> Future[Chunks]:
+    future: Future[Chunks] = Future()
+    future.set_result(chunks)
+    return future
 
 
 def _hashes(table: SourceTable) -> TableHashes:
@@ -152,30 +153,30 @@ class _Work:
     config: PipelineConfig
     session: SparkSession
     views: ReadViews
-    executor: ThreadPoolExecutor
     workers: int
     report: Report
 
-    def hash_on_server(self, table: SourceTable, known: Chunks | None) -> list[Future[Chunks]]:
-        """Starts the server's hashing, a future for each part of the table."""
-        hashes = _hashes(table)
-        if known is not None:
-            done: Future[Chunks] = Future()
-            done.set_result(known)
-            return [done]
+    def hash_on_server(
+        self, tables: dict[TableName, SourceTable], known: dict[TableName, Chunks]
+    ) -> dict[TableName, list[Future[Chunks]]]:
+        """Starts the server's hashing: for each table a future for each of its parts."""
+        started = {name: [_done(chunks)] for name, chunks in known.items() if name in tables}
+        for name, table in tables.items():
+            if name not in started:
+                started[name] = [self._part(table, where) for where in self._cuts(table)]
+        self.views.hashing.close_after([future for futures in started.values() for future in futures])
+        return started
 
-        def whole(source: Source) -> Chunks:
-            return server_side.aggregate(source, table.name, hashes)
-
+    def _cuts(self, table: SourceTable) -> list[str]:
         if table.rows < 2 * server_side.ROWS_PER_PART:
-            return [self.views.submit(self.executor, whole)]
-        cuts = self.views.submit(
-            self.executor, lambda source: server_side.parts(source, table.name, table.schema, table.rows)
+            return ["TRUE"]
+        return self.views.hashing.submit(
+            lambda source: server_side.parts(source, table.name, table.schema, table.rows)
         ).result()
-        return [self._part(table.name, hashes, where) for where in cuts]
 
-    def _part(self, name: TableName, hashes: TableHashes, where: str) -> Future[Chunks]:
-        return self.views.submit(self.executor, lambda source: server_side.aggregate(source, name, hashes, where))
+    def _part(self, table: SourceTable, where: str) -> Future[Chunks]:
+        hashes = _hashes(table)
+        return self.views.hashing.submit(lambda source: server_side.aggregate(source, table.name, hashes, where))
 
     def compare_all(
         self,
@@ -194,7 +195,6 @@ class _Work:
             result = not_compared(name, marks.get(name), name in tables, self.views.position)
             return result or self._compare(tables[name], hashed[name], marks[name])
 
-        # A pool of its own: these wait for what the views' pool computes.
         with ThreadPoolExecutor(self.workers) as side_by_side:
             for result in side_by_side.map(one, everything):
                 done.append(result)
@@ -244,14 +244,14 @@ class _Work:
     ) -> tuple[DifferingRow, ...]:
         """The differing rows of some chunks."""
         name = table.name
-        ours = self.views.submit(self.executor, lambda source: server_side.keyed_hashes(source, name, hashes, numbers))
+        ours = self.views.looking.submit(lambda source: server_side.keyed_hashes(source, name, hashes, numbers))
         theirs = lake_table.keyed_hashes(hashes, numbers)
         found = compare.differing_rows(ours.result(), theirs, table.schema.key)
         changed = [key for key, row in found.items() if row.kind == "changed"]
         if not changed:
             return tuple(found.values())
-        texts = self.views.submit(
-            self.executor, lambda source: dict(server_side.values(source, name, hashes, numbers, changed))
+        texts = self.views.looking.submit(
+            lambda source: dict(server_side.values(source, name, hashes, numbers, changed))
         )
         columns = [column.name for column in table.schema.columns]
         return compare.name_columns(found, columns, texts.result(), dict(lake_table.values(hashes, numbers, changed)))

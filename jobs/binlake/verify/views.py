@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from types import TracebackType
@@ -22,48 +23,25 @@ STATEMENT_TIMEOUT = 24 * 3600
 """Seconds that a statement over a large table may take."""
 IDLE_TIMEOUT = 7 * 24 * 3600
 """Seconds that a view may wait for the lake to catch up."""
+LOOKING = 2
+"""Views that are kept for differing rows."""
 
 _SAVEPOINT = "binlake_view"
 
 T = TypeVar("T")
 
 
-class ReadViews:
-    """Read-only transactions at ``position``; each is used by one thread at a time.
+class Pool:
+    """Some views, each with a thread of its own."""
 
-    lock_ms: for how long the server was locked.
-    """
-
-    def __init__(
-        self, endpoint: Endpoint, server_id: int, tables: Sequence[TableName], *, count: int,
-        under_lock: Callable[[Source], None],
-    ) -> None:  # fmt: skip
-        """Opens them. ``under_lock`` is called with a connection while nothing can change: for engines without
-        read views.
-
-        Raises AccessDenied when the account may neither flush nor lock; Busy when the lock can't be had.
-        """
-        self._stack = ExitStack()
+    def __init__(self, sources: Sequence[Source]) -> None:
         self._free: SimpleQueue[Source] = SimpleQueue()
-        try:
-            sources = [self._stack.enter_context(_open(endpoint)) for _ in range(count)]
-            with Source.open(endpoint) as control:
-                with read_lock(control, "flush", tables) as held:
-                    for source in sources:
-                        source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                        source.execute(f"SAVEPOINT {_SAVEPOINT}")
-                    under_lock(sources[0])
-                    file, offset, gtid_set = control.head()
-                self.lock_ms = round(held.ms)
-                created = format_description(ServerTransport(endpoint, server_id, control.flavour), file)
-                self.position = Position(control.server_identity, file, offset, created, gtid_set)
-        except BaseException:
-            self._stack.close()
-            raise
         for source in sources:
             self._free.put(source)
+        self._sources = sources
+        self._executor = ThreadPoolExecutor(len(sources))
 
-    def submit(self, executor: Executor, task: Callable[[Source], T]) -> Future[T]:
+    def submit(self, task: Callable[[Source], T]) -> Future[T]:
         """Run ``task`` on the next free view."""
 
         def work() -> T:
@@ -71,12 +49,67 @@ class ReadViews:
             try:
                 return task(source)
             finally:
-                # Gives the tables' metadata locks back: an ALTER needn't wait for the whole verification.
+                # Gives the tables' metadata locks back, so that an ALTER needn't wait. MariaDB keeps them until the
+                # transaction ends.
                 with suppress(SourceError):
                     source.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
                 self._free.put(source)
 
-        return executor.submit(work)
+        return self._executor.submit(work)
+
+    def close_after(self, futures: Sequence[Future[T]]) -> None:
+        """End the transactions, and with them the metadata locks, as soon as ``futures`` are done."""
+
+        def work() -> None:
+            wait(futures)
+            self.close()
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def close(self) -> None:
+        self._executor.shutdown(cancel_futures=True)
+        for source in self._sources:
+            source.close()
+
+
+class ReadViews:
+    """Read-only transactions at ``position``: many for hashing everything, a few for looking at rows later.
+
+    lock_ms: for how long the server was locked.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        server_id: int,
+        tables: Sequence[TableName],
+        *,
+        count: int,
+        under_lock: Callable[[Source], None],
+    ) -> None:
+        """Opens them, ``count`` for hashing.
+
+        ``under_lock`` is called with a connection while nothing can change: for engines without read views.
+        Raises AccessDenied when the account may neither flush nor lock; Busy when the lock can't be had.
+        """
+        self._endpoint = endpoint
+        with ExitStack() as stack:
+            sources = [stack.enter_context(_open(endpoint)) for _ in range(count + LOOKING)]
+            self._ids = [source.connection_id for source in sources]
+            control = stack.enter_context(Source.open(endpoint))
+            with read_lock(control, "flush", tables) as held:
+                for source in sources:
+                    source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                    source.execute(f"SAVEPOINT {_SAVEPOINT}")
+                under_lock(sources[0])
+                file, offset, gtid_set = control.head()
+            self.lock_ms = round(held.ms)
+            created = format_description(ServerTransport(endpoint, server_id, control.flavour), file)
+            self.position = Position(control.server_identity, file, offset, created, gtid_set)
+            control.close()
+            stack.pop_all()
+        self.hashing = Pool(sources[:count])
+        self.looking = Pool(sources[count:])
 
     def __enter__(self) -> ReadViews:
         return self
@@ -84,7 +117,17 @@ class ReadViews:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        if error is not None:
+            self._kill()
+        self.hashing.close()
+        self.looking.close()
+
+    def _kill(self) -> None:
+        """The server would go on hashing for nobody."""
+        with suppress(SourceError), Source.open(self._endpoint) as control:
+            for connection in self._ids:
+                with suppress(SourceError):
+                    control.execute(f"KILL {connection}")
 
 
 def _open(endpoint: Endpoint) -> Source:
