@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -29,7 +31,12 @@ CONFIG = ROOT / "dags" / "pipelines" / "shop.yaml"
 LAKE = FOLDER / "lake" / "shop"
 BIN = Path(sys.prefix) / "bin"
 
-console = Console(highlight=False, soft_wrap=True)
+TASK_LINE = re.compile(
+    r"\S+ \[info\s*\] (?P<text>(?:snapshot|shop\.|batch|staged|merged|nothing new).*?)\s+\[airflow\.task"
+)
+"""A line of the engine's own report, as Airflow logs it."""
+
+console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 130)
 
 
 class DemoFailed(Exception):
@@ -97,23 +104,53 @@ class Phases:
         return sum(phase.seconds for phase in self.done)
 
 
-def run(env: dict[str, str], log: str, *command: str) -> str:
-    """One command of .venv/bin in the demo's folder; its standard output. Both streams go to a log file."""
+def run(env: dict[str, str], log: str, *command: str, relay: Callable[[str], None] | None = None) -> str:
+    """One command of .venv/bin in the demo's folder; its standard output. Both streams go to a log file.
+
+    ``relay`` gets each line of it as it comes.
+    """
     path = LOGS / f"{log}.log"
     with path.open("w") as errors:
-        done = subprocess.run(
-            [str(BIN / command[0]), *command[1:]], cwd=FOLDER, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
+        process = subprocess.Popen(
+            [str(BIN / command[0]), *command[1:]],
+            cwd=FOLDER,
+            env=env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            process_group=0,  # an interrupted demo ends its whole tree: Airflow, spark-submit, the JVM
         )
-        errors.write(done.stdout)
-    if done.returncode:
+        lines: list[str] = []
+        try:
+            for line in process.stdout or ():
+                errors.write(line)
+                errors.flush()
+                lines.append(line)
+                if relay:
+                    relay(line)
+            process.wait()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if process.returncode:
         tail = "\n".join(path.read_text(errors="replace").splitlines()[-40:])
-        raise DemoFailed(f"{' '.join(command)} ended with {done.returncode}:\n{tail}\n(the whole log: {path})")
-    return done.stdout
+        raise DemoFailed(f"{' '.join(command)} ended with {process.returncode}:\n{tail}\n(the whole log: {path})")
+    return "".join(lines)
+
+
+def relay(line: str) -> None:
+    """What the engine says inside Airflow's task log; the rest of that log isn't for a demo."""
+    if found := TASK_LINE.match(line):
+        console.print(f"  {found['text']}", style="dim", markup=False)
+    elif "UP_FOR_RETRY" in line:
+        console.print("  a task failed and will be tried again, see the logs", style="yellow")
 
 
 def dag(env: dict[str, str], name: str) -> None:
     """`airflow dags test` of one DAG: no scheduler, the same operators."""
-    run(env, name, "airflow", "dags", "test", name)
+    run(env, name, "airflow", "dags", "test", name, relay=relay)
 
 
 def status(env: dict[str, str]) -> dict[str, Any]:
@@ -176,7 +213,7 @@ def show(state: dict[str, Any], proof: dict[str, Any]) -> None:
     for name in ("table", "rows", "inserted", "updated", "deleted", "Delta version", "position", "equal"):
         table.add_column(name, justify="left" if name in ("table", "position", "equal") else "right")
     for row in proof["tables"]:
-        name = row["table"]
+        name = row["name"]
         change, stand = merged.get(name, {}), stands.get(name, {})
         counts = [f"{change.get(column, 0):,}" for column in ("inserted", "updated", "deleted")]
         position = str(stand.get("position") or "").split("/")[-1].split("@")[0]
@@ -217,12 +254,16 @@ def demo(phase: Callable[[str], Any]) -> bool:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped in order then too
     phases = Phases()
     try:
         equal = demo(phases)
     except (DemoFailed, ServerFailed) as error:
         console.print(f"[red]the demo stopped:[/] {error}", markup=False)
         return 3
+    except KeyboardInterrupt:
+        console.print("interrupted; the server is stopped")
+        return 130
     console.print("equal: yes" if equal else "equal: NO, see the table above")
     console.print(f"the lake: {os.path.relpath(LAKE)}   the logs: {os.path.relpath(LOGS)}")
     console.print("the Airflow UI on all this: make ui")

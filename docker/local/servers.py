@@ -148,8 +148,9 @@ class Server:
         self.port = port
         self.settings: dict[str, Setting] = {**COMMON, **OF_KIND[kind], **settings}
         self._temporary = datadir is None
-        self.datadir = datadir or Path(tempfile.mkdtemp(prefix=f"binlake-{kind}-"))
-        self._socket_folder = Path(tempfile.mkdtemp(prefix="bl-"))  # a socket's path has 107 bytes at most
+        _sweep()
+        self.datadir = datadir or _temporary_folder("data")
+        self._socket_folder = _temporary_folder("s")  # short: a socket's path has 107 bytes at most
         self.process: subprocess.Popen[bytes] | None = None
 
     # -- life ---------------------------------------------------------------------------------------
@@ -294,6 +295,21 @@ class Server:
 
 def _as_root() -> list[str]:
     return ["--user=root"] if os.geteuid() == 0 else []  # servers refuse root unless told
+
+
+# -- temporary folders: named by the process they belong to, so that a killed one's can be swept up ----------
+
+
+def _temporary_folder(what: str) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f"binlake-{what}-{os.getpid()}-"))
+
+
+def _sweep() -> None:
+    """Remove what processes left that were killed; the servers in there died with them."""
+    for folder in Path(tempfile.gettempdir()).glob("binlake-*-*-*"):
+        what, owner = folder.name.split("-")[1:3]
+        if what in ("data", "s") and owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # -- templates: a fresh data folder takes seconds to make and a moment to copy ---------------------------
