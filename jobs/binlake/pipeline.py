@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from binlake.binlog.transport import ServerTransport
 from binlake.bootstrap import begin_lives, names_to_snapshot
 from binlake.config import PipelineConfig
-from binlake.errors import StagingError, UsageError
+from binlake.errors import StagingError, TableError, UsageError
 from binlake.lake import epochs, files, lease, watermarks
 from binlake.lake.apply import TableOutcome, apply_batch
 from binlake.lake.lease import Lease, OpenBatch
@@ -84,7 +84,7 @@ def bootstrap(
 ) -> list[SnapshotResult]:
     """Snapshot the tables that patterns name; without patterns those that aren't followed yet, else all.
 
-    The other tables keep their watermarks.
+    The other tables keep their watermarks. A table that fails is raised once the others have their lives.
     """
     from binlake.lake.snapshot import snapshot
 
@@ -93,10 +93,22 @@ def bootstrap(
         names = names_to_snapshot(config, source, metadata, tables)
         report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
         batch = held.control().batch
+        failures: list[TableError] = []
         results = snapshot(
-            session(), config, endpoint, source, names, metadata=metadata, lock=lock, report=report, batch=batch
+            session(),
+            config,
+            endpoint,
+            source,
+            names,
+            metadata=metadata,
+            lock=lock,
+            report=report,
+            batch=batch,
+            failures=failures,
         )
         begin_lives(held, metadata, source, results, batch)
+    if failures:
+        raise failures[0]
     return results
 
 

@@ -1,0 +1,165 @@
+"""``make bench``: how fast, as ratios in one run.
+
+A table of a million rows is bootstrapped and synced by binlake; in the same run, on the same server, plain Spark JDBC
+copies the same table and mysql-replication alone reads the same range of the log. Machines are shared and noisy: the
+ratios count, not the seconds. The figures go to standard output and to .binlake/bench.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from binlake import config as configuration
+from binlake import pipeline
+from binlake.lake import lease, session
+from binlake.position import Position
+from binlake.report import Report
+from binlake.source.connection import from_environment
+from servers import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
+HOME = Path(".binlake") / "bench"
+SCHEMA = "CREATE TABLE bench.narrow (id BIGINT UNSIGNED PRIMARY KEY, k INT NOT NULL, c CHAR(120), pad CHAR(60))"
+FILL = (
+    "INSERT INTO bench.narrow WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})"
+    " SELECT n, n % 1000, REPEAT(MD5_TEXT, 3), LEFT(MD5_TEXT, 60)"
+    " FROM (SELECT n, SHA2(n, 256) AS MD5_TEXT FROM s) x"
+)
+YAML = """
+source: {name: bench, connection: bench, server_id: 6100}
+tables: {include: ["bench.*"]}
+lake: {path: LAKE}
+"""
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.monotonic()
+    result = work()
+    return time.monotonic() - began, result
+
+
+def change(server: Server, rows: int) -> int:
+    """60 % inserts, 30 % updates, 10 % deletes in statements of many rows; gives the number of mutations."""
+    inserted, updated, deleted = rows * 6 // 10, rows * 3 // 10, rows // 10
+    server.execute(
+        "SET SESSION cte_max_recursion_depth = 100000000",
+        f"INSERT INTO bench.narrow SELECT id + {ROWS * 2}, k, c, pad FROM bench.narrow ORDER BY id LIMIT {inserted}",
+        f"UPDATE bench.narrow SET k = k + 1, pad = REVERSE(pad) WHERE id <= {updated}",
+        f"DELETE FROM bench.narrow WHERE id > {ROWS - deleted} AND id <= {ROWS}",
+    )
+    return inserted + updated + deleted
+
+
+def plain_jdbc(spark: SparkSession, server: Server, target: Path) -> None:
+    """What a data engineer would write: two partitions, streaming rows, appended to Delta."""
+    url = f"jdbc:mysql://127.0.0.1:{server.port}/bench"
+    options = {"url": url, "dbtable": "narrow", "user": "root", "password": "", "fetchsize": str(-(2**31))}
+    spans = {"partitionColumn": "id", "lowerBound": "1", "upperBound": str(ROWS), "numPartitions": "2"}
+    frame = spark.read.format("jdbc").options(**options, **spans).load()
+    frame.write.format("delta").save(str(target))
+
+
+def mysql_replication(server: Server, start: Position, stop: Position) -> int:
+    """Rows that mysql-replication alone reads from the range, one Python object each."""
+    from pymysqlreplication import BinLogStreamReader
+    from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
+
+    reader = BinLogStreamReader(
+        connection_settings={"host": "127.0.0.1", "port": server.port, "user": "root", "passwd": ""},
+        server_id=6199,
+        log_file=start.file,
+        log_pos=start.offset,
+        resume_stream=True,
+        only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+    )
+    rows = 0
+    for event in reader:
+        rows += len(event.rows)
+        if (reader.log_file, reader.log_pos) >= (stop.file, stop.offset - 31):  # the XID event ends the range
+            break
+    reader.close()
+    return rows
+
+
+def empty_hour(config_file: Path) -> float:
+    """Seconds of a whole ``binlake sync`` process when nothing on included tables changed."""
+    command = [str(Path(sys.executable).parent / "binlake"), "sync", "--config", str(config_file)]
+    seconds, _ = timed(lambda: subprocess.run(command, check=True, capture_output=True))
+    return seconds
+
+
+def run() -> list[tuple[str, float, str]]:
+    shutil.rmtree(HOME, ignore_errors=True)
+    HOME.mkdir(parents=True)
+    report = Report()
+    config_file = HOME / "bench.yaml"
+    config_file.write_text(YAML.replace("LAKE", str(HOME.resolve() / "lake")))
+    with Server("mysql", cte_max_recursion_depth=100_000_000) as server:
+        os.environ["AIRFLOW_CONN_BENCH"] = server.uri()
+        config = configuration.load(config_file)
+        endpoint = from_environment(config.source.connection)
+        report.say(f"a table of {ROWS:,} rows …")
+        server.execute(
+            "CREATE DATABASE bench", "CREATE DATABASE elsewhere", "CREATE TABLE elsewhere.t (id INT)", SCHEMA
+        )
+        server.execute(FILL.format(rows=ROWS))
+        start_seconds, spark = timed(lambda: session.build("binlake bench"))
+        spark.range(1).write.format("delta").save(str(HOME / "warm"))
+        report.say("snapshot …")
+        snapshot, _ = timed(lambda: pipeline.bootstrap(config, endpoint, lambda: spark, report))
+        report.say("plain Spark JDBC …")
+        jdbc, _ = timed(lambda: plain_jdbc(spark, server, HOME / "plain"))
+        start = lease.read(pipeline.metadata_of(config)).position
+        mutations = change(server, ROWS // 5)
+        report.say("sync …")
+        sync, synced = timed(lambda: pipeline.sync(config, endpoint, lambda: spark, report))
+        stop = lease.read(pipeline.metadata_of(config)).position
+        assert start is not None
+        assert stop is not None
+        report.say("mysql-replication alone …")
+        alone, rows = timed(lambda: mysql_replication(server, start, stop))
+        assert (rows, synced.mutations) == (mutations, mutations), (rows, synced.mutations, mutations)
+        spark.stop()
+        server.execute("INSERT INTO elsewhere.t VALUES (1)")
+        report.say("an hour without changes …")
+        quiet = empty_hour(config_file)
+    phases = dict(synced.phases)
+    return [
+        ("Spark session, start", start_seconds, "s"),
+        ("snapshot", ROWS / snapshot, "rows/s"),
+        ("plain Spark JDBC to Delta", ROWS / jdbc, "rows/s"),
+        ("snapshot : plain Spark JDBC", jdbc / snapshot, "x"),
+        ("sync, whole", mutations / sync, "mutations/s"),
+        ("sync, stage alone", mutations / phases["stage"], "mutations/s"),
+        ("sync, merge alone", mutations / phases["merge"], "mutations/s"),
+        ("mysql-replication alone, no lake", mutations / alone, "mutations/s"),
+        ("sync, whole : mysql-replication", alone / sync, "x"),
+        ("sync, stage : mysql-replication", alone / phases["stage"], "x"),
+        ("an hour without changes, whole process", quiet, "s"),
+    ]
+
+
+if __name__ == "__main__":
+    figures = run()
+    table = Table(title=f"binlake bench: {ROWS:,} rows")
+    table.add_column("what")
+    table.add_column("figure", justify="right")
+    table.add_column("unit")
+    for name, value, unit in figures:
+        table.add_row(name, f"{value:,.1f}", unit)
+    Console().print(table)
+    (HOME.parent / "bench.json").write_text(json.dumps([dict(zip(("what", "figure", "unit"), row)) for row in figures]))

@@ -1,0 +1,87 @@
+"""SIGKILL at any moment, run again: the lake is as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+if TYPE_CHECKING:
+    from mirror import Mirror
+
+KILLED = Path(__file__).parent / "killed.py"
+POINTS = [
+    ("planned", 1),
+    ("within stage", 1),
+    ("manifest written", 1),
+    ("within merge", 1),
+    ("epoch committed", 1),
+    ("epoch committed", 3),
+    ("table merged", 2),
+    ("merged", 1),
+    ("recorded", 1),
+]
+
+
+def killed_sync(mirror: Mirror, point: str, count: int) -> None:
+    command = [sys.executable, str(KILLED), point, str(count), "sync", "--config", str(mirror.write_yaml())]
+    environment = {**os.environ, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
+    died = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+
+
+def commits(mirror: Mirror, table: str) -> Counter[tuple[int, int]]:
+    """How often each (batch, step) was committed."""
+    notes = [commit.get("userMetadata") for commit in DeltaTable(mirror.path(table)).history()]
+    found = [json.loads(note)["binlake"] for note in notes if note]
+    return Counter((note["batch"], note["step"]) for note in found if "step" in note)
+
+
+def work(mirror: Mirror) -> None:
+    """Inserts, updates, deletes, a key change and DDL between them, on three tables."""
+    mirror.execute(
+        "INSERT INTO a SELECT seq, 'new' FROM (WITH RECURSIVE s (seq) AS (SELECT 1001 UNION ALL SELECT seq + 1 FROM s"
+        " WHERE seq < 1500) SELECT seq FROM s) x",
+        "UPDATE a SET v = 'changed' WHERE id % 3 = 0",
+        "UPDATE b SET id = id + 1000 WHERE id < 5",
+        "ALTER TABLE b ADD COLUMN n INT DEFAULT 7",
+        "DELETE FROM a WHERE id % 7 = 0",
+        "INSERT INTO b VALUES (5000, 'late', 1)",
+        "INSERT INTO c VALUES (1, 'x'), (1, 'x')",
+        "TRUNCATE TABLE c",
+        "INSERT INTO c VALUES (2, 'y')",
+    )
+
+
+@pytest.mark.parametrize(("point", "count"), POINTS, ids=lambda value: str(value).replace(" ", "_"))
+def test_killed_and_run_again(mirror: Mirror, point: str, count: int) -> None:
+    if mirror.server.kind == "mariadb" and point not in ("within merge", "manifest written"):
+        pytest.skip("the points don't depend on the kind of server: one per phase is enough for the second")
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(10))",
+        "CREATE TABLE b (id INT PRIMARY KEY, v VARCHAR(10))",
+        "CREATE TABLE c (id INT, v VARCHAR(10))",
+        "INSERT INTO a SELECT seq, 'old' FROM (WITH RECURSIVE s (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM s"
+        " WHERE seq < 900) SELECT seq FROM s) x",
+        "INSERT INTO b VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+    )
+    mirror.sync()
+    work(mirror)
+    killed_sync(mirror, point, count)
+    mirror.sync()
+    mirror.sync()
+    mirror.assert_equal("a", "b", "c")
+    for table in ("a", "b", "c"):
+        found = commits(mirror, table)
+        assert found
+        assert set(found.values()) == {1}
+    assert {row["batch"] for row in mirror.metadata.read("batches")} == {1, 2}
