@@ -153,16 +153,18 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             self._handover.remove()
 
     def _get_hook(self) -> SparkSubmitHook:
-        self.conf = {**launch_settings(), **(self.conf or {})}
+        # Workers run the Python that spark-submit knows; the session's own settings come too late for it.
+        self.conf = {**launch_settings(), "spark.pyspark.python": sys.executable, **(self.conf or {})}
         if self._spark_binary is None:
             # Airflow is often started without its virtual environment's bin folder on PATH.
             beside_python = Path(sys.executable).with_name("spark-submit")
             self._spark_binary = str(beside_python) if beside_python.exists() else None
         hook = super()._get_hook()
         if self._conn_id == DEFAULT_SPARK and not _is_defined(DEFAULT_SPARK):
-            # The stock hook falls back to YARN.
+            # The stock hook falls back to YARN, and says so.
             hook._connection["master"] = "local[*]"
             hook._is_yarn = hook._is_yarn_cluster_mode = False
+            self.log.info("not YARN: without %s Spark runs inside this task, local[*]", DEFAULT_SPARK)
         if hook._connection["deploy_mode"] == "cluster":
             raise ConfigurationError(
                 f"the Spark connection {self._conn_id!r} asks for deploy mode cluster",
@@ -170,9 +172,11 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             )
         # By the hook's own way (env_vars) Kubernetes and YARN would put all of this into arguments.
         hook._env_vars = None
+        master = hook._connection["master"]
         hook._env = {
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_MASTER": hook._connection["master"],
+            "SPARK_MASTER": master,
+            **({"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}),
             **(self._handover.environment if self._handover else {}),
             **(self.env_vars or {}),
         }

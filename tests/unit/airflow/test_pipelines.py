@@ -1,0 +1,128 @@
+"""The DAGs that come of a folder of YAML files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import CronDataIntervalTimetable
+from airflow.serialization.serialized_objects import DagSerialization
+
+from binlake import config
+from binlake_airflow.pipelines import dags_of
+
+ROOT = Path(__file__).parents[3]
+YAML = """
+source: {{name: {name}, connection: {name}_mysql, server_id: 4001}}
+tables: {{include: ["{name}.*"]}}
+lake: {{path: ./lake}}
+schedule: "{schedule}"
+"""
+
+
+def write(folder: Path, name: str, *, schedule: str = "0 * * * *", extra: str = "") -> None:
+    (folder / f"{name}.yaml").write_text(YAML.format(name=name, schedule=schedule) + extra)
+
+
+def bag_of(folder: Path) -> DagBag:
+    """What Airflow finds in a DAGs folder whose pipelines are ``folder``'s."""
+    dags = folder.parent / "dags"
+    dags.mkdir(exist_ok=True)
+    (dags / "binlake_dags.py").write_text(
+        (ROOT / "dags" / "binlake_dags.py").read_text().replace('HERE / "pipelines"', f"Path({str(folder)!r})")
+    )
+    bag = DagBag(str(dags), collect_dags=False)
+    bag.collect_dags(str(dags))
+    return bag
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "pipelines"
+    made.mkdir()
+    return made
+
+
+def test_the_shop_of_the_readme() -> None:
+    shop = config.load(ROOT / "dags" / "pipelines" / "shop.yaml")
+    assert (shop.source.name, shop.source.connection, shop.source.server_id, shop.source.server_ids) == (
+        "shop", "shop_mysql", 4001, 16,
+    )  # fmt: skip
+    assert (shop.tables.include, shop.tables.exclude, shop.lake.path) == (["shop.*"], ["shop.audit_*"], "./lake")
+    assert (shop.schedule, shop.invalid_dates) == ("0 * * * *", "fail")
+
+
+def test_each_source_has_a_bootstrap_and_a_sync(folder: Path) -> None:
+    write(folder, "shop")
+    write(folder, "bank", schedule="*/10 * * * *")
+    found = dags_of(folder)
+    assert sorted(found) == [f"binlake_{name}_{dag}" for name in ("bank", "shop") for dag in ("bootstrap", "sync")]
+    sync = found["binlake_bank_sync"]
+    assert sync.timetable == CronDataIntervalTimetable("*/10 * * * *", timezone="UTC")
+    assert (sync.catchup, sync.max_active_runs, sync.tags) == (False, 1, {"binlake", "bank"})
+    assert sync.doc_md
+    assert "bank.yaml" in sync.doc_md
+    order = [task.task_id for task in sync.topological_sort()]
+    assert order == ["preflight", "plan", "stage", "merge", "record"]
+    for task in sync.tasks:
+        assert (task.retries, task.retry_delay) == (3, timedelta(seconds=30))
+        assert task.retry_exponential_backoff
+    assert not found["binlake_bank_bootstrap"].timetable.can_be_scheduled
+    for dag in found.values():
+        DagSerialization.to_dict(dag)
+
+
+def test_a_source_without_schedule_is_run_by_hand(folder: Path) -> None:
+    (folder / "shop.yaml").write_text(YAML.format(name="shop", schedule="x").replace('schedule: "x"\n', ""))
+    assert not dags_of(folder)["binlake_shop_sync"].timetable.can_be_scheduled
+
+
+def test_the_form_of_the_bootstrap(folder: Path) -> None:
+    write(folder, "shop")
+    params = dags_of(folder)["binlake_shop_bootstrap"].params
+    assert params.dump() == {"tables": None, "lock": "flush"}
+    params["tables"] = ["shop.orders", "shop.a b"]
+    params["lock"] = "none"
+    params.validate()
+    with pytest.raises(ValueError, match="Invalid input for param lock"):
+        params["lock"] = "forever"
+
+
+def test_a_broken_file_costs_its_own_dags_alone_and_shows_as_an_import_error(folder: Path) -> None:
+    write(folder, "shop")
+    write(folder, "bank", extra="shedule: daily\n")
+    write(folder, "crew", schedule="every hour")
+    (folder / "void.yaml").write_text("source: {name: [")
+    bag = bag_of(folder)
+    assert sorted(bag.dags) == ["binlake_shop_bootstrap", "binlake_shop_sync"]
+    (error,) = bag.import_errors.values()
+    for part in ("bank.yaml", "shedule", "crew.yaml", "schedule", "void.yaml"):
+        assert part in error
+
+
+def test_two_files_of_one_source_are_an_error(folder: Path) -> None:
+    write(folder, "shop")
+    (folder / "shop_too.yaml").write_text((folder / "shop.yaml").read_text())
+    bag = bag_of(folder)
+    assert len(bag.dags) == 2
+    (error,) = bag.import_errors.values()
+    assert "shop_too.yaml" in error
+    assert "source.name" in error
+
+
+def test_a_dag_file_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, json, airflow.sdk; before = set(sys.modules); import runpy\n"
+        f"found = runpy.run_path({str(ROOT / 'dags' / 'binlake_dags.py')!r})\n"
+        "assert 'binlake_shop_sync' in found\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    heavy = {"pyspark", "deltalake", "pyarrow", "numpy", "pandas", "numba", "pymysql", "pymysqlreplication", "sqlglot"}
+    assert not loaded & heavy

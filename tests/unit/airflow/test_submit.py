@@ -1,0 +1,191 @@
+"""How a job is submitted: what its arguments hold, and how its errors come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowRescheduleException,
+)
+
+from binlake.errors import ConfigurationError
+from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.operators import BinlakeStageOperator, table_asset
+from binlake_airflow.submit import BinlakeSparkOperator, script
+
+SECRET = "s3cret/wörd"
+YAML = """
+source: {name: shop, connection: shop_mysql, server_id: 4001}
+tables: {include: ["shop.*"]}
+lake: {path: ./lake}
+"""
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> dict[str, Connection]:
+    """Airflow's connections: the source's, and those a test adds."""
+    known = {
+        "shop_mysql": Connection(
+            conn_id="shop_mysql", conn_type="mysql", host="db", port=3307, login="binlake", password=SECRET
+        )
+    }
+
+    def get(connection_id: str) -> Connection:
+        if connection_id not in known:
+            raise AirflowNotFoundException(connection_id)
+        return known[connection_id]
+
+    monkeypatch.setattr(BaseHook, "get_connection", staticmethod(get))
+    return known
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> BinlakeStageOperator:
+    (tmp_path / "shop.yaml").write_text(YAML)
+    return BinlakeStageOperator(task_id="stage", config_file=str(tmp_path / "shop.yaml"), plan={"batch": 1})
+
+
+def submitted(
+    monkeypatch: pytest.MonkeyPatch, job: Callable[[BinlakeSparkOperator, dict[str, str]], None]
+) -> list[tuple[list[str], dict[str, str]]]:
+    """Replace Spark by ``job``, which gets the environment; gives the commands and environments it saw."""
+    seen: list[tuple[list[str], dict[str, str]]] = []
+
+    def execute(operator: BinlakeSparkOperator, context: Any) -> None:
+        hook = operator._get_hook()
+        hook._application_args = operator.application_args
+        command = hook._build_spark_submit_command(operator.application)
+        assert hook._env is not None
+        seen.append((command, hook._env))
+        job(operator, hook._env)
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", execute)
+    return seen
+
+
+def answer(outcome: dict[str, Any], *, fails: bool = True) -> Callable[[BinlakeSparkOperator, dict[str, str]], None]:
+    def job(operator: BinlakeSparkOperator, environment: dict[str, str]) -> None:
+        if outcome:
+            Path(environment["BINLAKE_OUTCOME_FILE"]).write_text(json.dumps(outcome))
+        if fails:
+            raise AirflowException("Cannot execute: spark-submit …")
+
+    return job
+
+
+def test_no_argument_and_no_variable_holds_the_secret(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    handed: list[Path] = []
+
+    def job(_: BinlakeSparkOperator, environment: dict[str, str]) -> None:
+        path = Path(environment["BINLAKE_CONNECTION_FILE"])
+        handed.append(path)
+        assert SECRET in json.loads(path.read_text())["password"]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+    seen = submitted(monkeypatch, job)
+    operator.submit({})  # type: ignore[typeddict-item]
+    ((command, environment),) = seen
+    assert SECRET not in " ".join(command)
+    assert SECRET not in json.dumps(environment, ensure_ascii=False)
+    assert SECRET not in repr(operator.__dict__)
+    assert command[:3] == [command[0], "--master", "local[*]"]
+    assert command[-3:] == [script("stage"), "--config", operator.config_file]
+    assert not handed[0].parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "raised"),
+    [
+        ({"error": {"kind": "AccessDenied", "message": "no", "retryable": False}}, AirflowFailException),
+        ({"error": {"kind": "ConnectionFailed", "message": "no", "retryable": True}}, AirflowException),
+        ({"error": {"kind": "LeaseHeld", "message": "no", "retryable": True}}, AirflowRescheduleException),
+        ({}, AirflowException),
+    ],
+)
+def test_a_retry_is_left_to_errors_it_can_help(
+    monkeypatch: pytest.MonkeyPatch,
+    connections: dict[str, Connection],
+    operator: BinlakeStageOperator,
+    outcome: dict[str, Any],
+    raised: type[Exception],
+) -> None:
+    submitted(monkeypatch, answer(outcome))
+    with pytest.raises(raised) as found:
+        operator.submit({})  # type: ignore[typeddict-item]
+    assert type(found.value) is raised
+
+
+def test_the_result_comes_back(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    submitted(monkeypatch, answer({"result": {"batch": 7}}, fails=False))
+    assert operator.submit({}) == {"batch": 7}  # type: ignore[typeddict-item]
+
+
+def test_a_cluster_is_used_where_the_connection_names_one(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    connections["spark_default"] = Connection(conn_id="spark_default", conn_type="spark", host="spark://m", port=7077)
+    seen = submitted(monkeypatch, answer({}, fails=False))
+    operator.submit({})  # type: ignore[typeddict-item]
+    ((command, environment),) = seen
+    assert command[1:3] == ["--master", "spark://m:7077"]
+    assert environment["SPARK_MASTER"] == "spark://m:7077"
+    assert "SPARK_LOCAL_IP" not in environment
+
+
+def test_deploy_mode_cluster_is_refused(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    connections["spark_default"] = Connection(
+        conn_id="spark_default", conn_type="spark", host="spark://m", port=7077, extra='{"deploy-mode": "cluster"}'
+    )
+    submitted(monkeypatch, answer({}))
+    with pytest.raises(ConfigurationError, match="deploy mode"):
+        operator.submit({})  # type: ignore[typeddict-item]
+
+
+def test_an_undefined_connection_says_what_to_do(connections: dict[str, Connection]) -> None:
+    with pytest.raises(ConfigurationError, match="AIRFLOW_CONN_BANK"):
+        BinlakeHook("bank").endpoint()
+
+
+def test_the_hook_reads_the_stock_fields(connections: dict[str, Connection]) -> None:
+    connections["shop_mysql"].extra = '{"ssl": {"ca": "/ca.pem"}}'
+    found = BinlakeHook("shop_mysql").endpoint()
+    assert (found.host, found.port, found.user, found.password) == ("db", 3307, "binlake", SECRET)
+    assert dict(found.tls) == {"ca": "/ca.pem"}
+
+
+def test_a_missing_script_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"stage\.py"):
+        script("stage", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["shop.orders", "shop.a b", "sh.op.é`\"';", "shop.x/y?z#%40"])
+def test_any_name_makes_an_asset_of_its_own(name: str) -> None:
+    asset = table_asset("shop", name)
+    assert asset.uri.startswith("binlake://shop/")
+    assert asset.uri.isascii()
+    assert asset.name == f"shop/{name}"
+
+
+def test_scripts_are_short_and_all_there() -> None:
+    for name in ("snapshot", "stage", "merge", "finish", "verify"):
+        lines = Path(script(name)).read_text().splitlines()
+        assert len(lines) <= 30, name
+        assert os.path.basename(script(name)) == f"{name}.py"
