@@ -10,9 +10,9 @@ help: ## this list
 setup: ## what this machine needs: .venv with binlake in .venv/bin, Java, MariaDB, MySQL, Spark's jars
 	@$(SETUP)
 
-demo: ## a private server with a shop, bootstrapped, changed, synced and proved equal
+demo: ## a private server with a shop, bootstrapped, changed, synced, proved equal (SERVER=mariadb)
 	@$(SETUP) demo
-	@$(PYTHON) docker/local/demo.py
+	@$(PYTHON) docker/local/demo.py $(SERVER)
 
 ui: ## Airflow's UI on what the last demo left
 	@$(SETUP) demo

@@ -162,4 +162,6 @@ if __name__ == "__main__":
     for name, value, unit in figures:
         table.add_row(name, f"{value:,.1f}", unit)
     Console().print(table)
-    (HOME.parent / "bench.json").write_text(json.dumps([dict(zip(("what", "figure", "unit"), row)) for row in figures]))
+    (HOME.parent / "bench.json").write_text(
+        json.dumps([{"what": name, "figure": value, "unit": unit} for name, value, unit in figures])
+    )

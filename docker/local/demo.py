@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import shop
-from servers import PRIVATE, ROOT, Kind, Server, ServerFailed, installed, version
+from servers import KINDS, PRIVATE, ROOT, Kind, Server, ServerFailed, installed, version
 
 FOLDER = PRIVATE / "demo"
 LOGS = FOLDER / "logs"
@@ -176,12 +176,12 @@ def _json_of(log: Path) -> str:
     return text[text.index("\n{") :] if "\n{" in text else ""
 
 
-def choose() -> Kind:
-    """MySQL where it is installed, else MariaDB."""
-    for kind in ("mysql", "mariadb"):
-        if installed(kind):
+def choose(asked: Sequence[str]) -> Kind:
+    """The one that was asked for; otherwise MySQL where it is installed, else MariaDB."""
+    for kind in KINDS:
+        if installed(kind) and (not asked or kind in asked):
             return kind
-    raise ServerFailed("neither MySQL nor MariaDB is installed; run make setup")
+    raise ServerFailed(f"{' or '.join(asked or KINDS)} isn't installed; run make setup")
 
 
 def start_server(kind: Kind, port: int = 0) -> Server:
@@ -222,11 +222,10 @@ def show(state: dict[str, Any], proof: dict[str, Any]) -> None:
     console.print(table)
 
 
-def demo(phase: Callable[[str], Any]) -> bool:
+def demo(kind: Kind, phase: Callable[[str], Any]) -> bool:
     """The whole of it; whether the mirror is equal."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     LOGS.mkdir(parents=True)
-    kind = choose()
     with phase(f"a private {'MySQL' if kind == 'mysql' else 'MariaDB'} {version(kind)} starts"):
         server = start_server(kind)
     try:
@@ -257,7 +256,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped in order then too
     phases = Phases()
     try:
-        equal = demo(phases)
+        equal = demo(choose(sys.argv[1:]), phases)
     except (DemoFailed, ServerFailed) as error:
         console.print(f"[red]the demo stopped:[/] {error}", markup=False)
         return 3

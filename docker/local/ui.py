@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ import demo
 from servers import ServerFailed, free_port
 
 PASSWORDS = demo.FOLDER / "airflow" / "simple_auth_manager_passwords.json.generated"
+USUAL_PORT = 8080
 START_SECONDS = 180
 
 
@@ -42,6 +45,32 @@ def login() -> str:
     return ", ".join(f"user {user}, password {password}" for user, password in passwords.items())
 
 
+def on_loopback_alone() -> Path:
+    """A folder whose `airflow` stands before the real one on PATH, where standalone looks for its parts.
+
+    Scheduler and triggerer would serve their logs on every interface of this machine, and have no setting
+    against it; here the UI reads the files themselves.
+    """
+    folder = demo.FOLDER / "bin"
+    folder.mkdir(exist_ok=True)
+    shim = folder / "airflow"
+    shim.write_text(
+        "#!/bin/sh\n"
+        'case $1 in scheduler|triggerer) set -- "$@" --skip-serve-logs;; esac\n'
+        f'exec {shlex.quote(str(demo.BIN / "airflow"))} "$@"\n'
+    )
+    shim.chmod(0o755)
+    return folder
+
+
+def choose_port() -> int:
+    """Airflow's usual port where it is free."""
+    if asked := os.environ.get("BINLAKE_UI_PORT"):
+        return int(asked)
+    with socket.socket() as probe:
+        return USUAL_PORT if probe.connect_ex(("127.0.0.1", USUAL_PORT)) else free_port()
+
+
 def stop(airflow: subprocess.Popen[bytes]) -> None:
     """Its whole process group: standalone has children of its own."""
     if airflow.poll() is None:
@@ -60,9 +89,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     server = demo.start_server(kept.kind, kept.port)
     log = demo.LOGS / "airflow_ui.log"
-    port = int(os.environ.get("BINLAKE_UI_PORT") or free_port())
+    port = choose_port()
     url = f"http://127.0.0.1:{port}"
-    env = demo.environment(kept.connection) | {
+    env = demo.environment(kept.connection)
+    env |= {
+        "PATH": f"{on_loopback_alone()}:{env['PATH']}",
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": url,
@@ -78,6 +109,7 @@ def main() -> int:
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=0o077,  # the file with the password is ours alone
         )
     try:
         wait_until_ready(airflow, url)
