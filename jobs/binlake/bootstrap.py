@@ -50,6 +50,8 @@ def begin_lives(
     batch: int,
 ) -> None:
     """New lives stand in metadata, and the log is followed from the earliest position that any table needs."""
+    if not results:
+        return
     lives = [epochs.Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
     watermarks.started(metadata, lives, batch=batch, versions={r.table_id: r.delta_version for r in results})
     control = held.control()
