@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import (
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
-from binlake.lake.settings import launch_settings
+from binlake.lake.settings import SHARE, launch_settings
 from binlake_airflow.hook import BinlakeHook
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def _airflow_error(message: str, *, retryable: bool) -> AirflowException:
 
 
 def script(name: str, folder: str | None = None) -> str:
-    """Where ``jobs/{name}.py`` lies: in ``folder``, beside the engine (a checkout), or inside it (a wheel)."""
+    """Where ``jobs/{name}.py`` lies: in ``folder``, beside the engine (a checkout), or where a wheel puts it."""
     import binlake
 
     engine = Path(binlake.__file__).parent
-    places = [Path(folder)] if folder else [engine.parent, engine / "scripts"]
+    places = [Path(folder)] if folder else [engine.parent, SHARE / "jobs"]
     for place in places:
         if (place / f"{name}.py").is_file():
             return str(place / f"{name}.py")
@@ -105,7 +105,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
 
     :param config_file: the source's YAML, on every worker at the same path (templated)
     :param job: the script's name, such as ``stage``
-    :param jobs_folder: where the scripts lie; by default beside or inside the installed engine
+    :param jobs_folder: where the scripts lie; by default beside the engine, or where its wheel put them
 
     ``conn_id`` is the Spark connection; where ``spark_default`` isn't defined, Spark runs in the task (local[*]).
     Other parameters are those of SparkSubmitOperator.

@@ -178,7 +178,7 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
     if code in _DENIED:
         return AccessDenied(
             f"{where.user}@{where.address}: {text}",
-            remedy="check the password, and that sql/grants_mysql.sql or sql/grants_mariadb.sql was run for this account",
+            remedy="check the password, and that sql/grants_mysql.sql or grants_mariadb.sql was run for this account",
         )
     if code in _LOST:
         return ConnectionFailed(
