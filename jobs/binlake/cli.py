@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, CheckFailed, UsageError
+from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
 from binlake.report import Report
 
 if TYPE_CHECKING:
@@ -188,6 +188,9 @@ def _sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     stopped = [table for table in found.tables if table.status in ("stopped", "missing")]
     for table in stopped:
         print(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}", file=sys.stderr)
+    newly = [table.table for table in stopped if table.newly_stopped]
+    if newly:
+        raise TableError(f"{', '.join(newly)} stopped; the other tables are up to date", remedy="see above")
 
 
 def _verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:

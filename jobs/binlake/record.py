@@ -31,6 +31,7 @@ class TableRun:
     seconds: float
     reason: str = ""
     remedy: str = ""
+    newly_stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,15 @@ def _life(row: dict[str, Any]) -> Life:
 def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     """Watermarks, run and position of a merged batch; the lease's row last, so that a kill repeats all of it."""
     stop = plan.range.stop
-    _advance_watermarks(metadata, plan)
+    before = {row["table_id"]: row for row in metadata.read("watermarks")}
+    _advance_watermarks(metadata, plan, before)
     report = RunReport(
         plan.batch,
         str(stop),
         f"batch {plan.batch} recorded: every table that isn't stopped stands at {stop.short}",
         sum(row["inserted"] + row["updated"] + row["deleted"] for row in plan.outcome if not row.get("missing")),
         plan.range.size,
-        _tables(plan),
+        _tables(plan, before),
         plan.phases,
     )
     metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan)])
@@ -145,10 +147,9 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     return report
 
 
-def _advance_watermarks(metadata: Metadata, plan: OpenBatch) -> None:
+def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
     """Following tables reach the batch's stop; a table that is ahead of it, or stopped, keeps its own position."""
     stop = plan.range.stop
-    before = {row["table_id"]: row for row in metadata.read("watermarks")}
     rows: dict[str, dict[str, Any]] = {}
     for outcome in plan.outcome:
         if outcome.get("missing"):
@@ -169,7 +170,11 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch) -> None:
     metadata.replace("watermarks", "true", untouched + list(rows.values()))
 
 
-def _tables(plan: OpenBatch) -> tuple[TableRun, ...]:
+def _newly_stopped(row: dict[str, Any], before: dict[str, Any] | None) -> bool:
+    return row["status"] == "stopped" and (before is None or before["status"] != "stopped")
+
+
+def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRun, ...]:
     runs: list[TableRun] = []
     for row in plan.outcome:
         name = TableName(row["database"], row["table"])
@@ -183,7 +188,7 @@ def _tables(plan: OpenBatch) -> tuple[TableRun, ...]:
             runs.append(
                 TableRun(
                     str(name), row["status"], *counts, row["delta_version"], position, row["seconds"],
-                    row["reason"], row["remedy"],
+                    row["reason"], row["remedy"], _newly_stopped(row, before.get(row["id"])),
                 )
             )  # fmt: skip
     return tuple(runs)
