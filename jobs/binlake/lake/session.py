@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,8 @@ def build(name: str, *, master: str | None = None) -> SparkSession:
     """
     if not any(settings.JARS.glob("delta-spark*.jar")):
         raise UsageError(f"no Spark jars in {settings.JARS}", remedy="run make setup")
+    # Spark's context takes the workers' Python from here alone: spark.pyspark.python is spark-submit's.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = SparkSession.builder.appName(name)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
         builder = builder.master(master or os.environ.get("SPARK_MASTER", "local[*]"))

@@ -213,8 +213,10 @@ class _Work:
                 raise
             return replace(blank, reason="its shape changed during the read", remedy=_AGAIN)
         except (DeltaError, PySparkException, OSError) as error:
-            text = str(error).strip().splitlines()[0]
-            return replace(blank, reason=f"its Delta table can't be read: {text}", remedy=_snapshot(table.name))
+            lines = str(error).strip().splitlines()
+            text = " … ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__
+            remedy = f"{_AGAIN}; if that doesn't help, {_snapshot(table.name)}"
+            return replace(blank, reason=f"Spark can't read its Delta table: {text}", remedy=remedy)
 
     def _against(self, table: SourceTable, source: Chunks, lake_table: LakeTable, blank: TableResult) -> TableResult:
         """The comparison itself."""
