@@ -27,7 +27,16 @@ from binlake.lake.metadata import Metadata, now_us
 from binlake.lake.staging import Manifest, read_manifest
 from binlake.plan import check_position, next_range
 from binlake.position import Position
-from binlake.record import RunReport, last_run, note_batch, note_schemas, nothing_new, outcome_rows, record_batch
+from binlake.record import (
+    RunReport,
+    last_run,
+    note_batch,
+    note_bootstrap,
+    note_schemas,
+    nothing_new,
+    outcome_rows,
+    record_batch,
+)
 from binlake.report import Report
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
@@ -88,7 +97,7 @@ def bootstrap(
     """
     from binlake.lake.snapshot import snapshot
 
-    metadata = metadata_of(config)
+    metadata, began_us = metadata_of(config), now_us()
     with lease.held(metadata) as held, Source.open(endpoint) as source:
         names = names_to_snapshot(config, source, metadata, tables)
         report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
@@ -107,6 +116,7 @@ def bootstrap(
             failures=failures,
         )
         begin_lives(held, metadata, source, results, batch)
+        note_bootstrap(metadata, batch, began_us, results)
     if failures:
         raise failures[0]
     return results

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
 from binlake.lake import watermarks
@@ -15,6 +16,13 @@ from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
+
+if TYPE_CHECKING:
+    from binlake.lake.commit import SnapshotResult
+
+
+_FILE_AND_OFFSET = re.compile(r"(?P<file>[^\s:]+\.\d+):(?P<offset>\d+): ")
+"""How a reason begins that has a place in the log."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,7 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
         _tables(plan, before),
         plan.phases,
     )
+    metadata.replace("quarantine", f"batch = {plan.batch}", _quarantine_rows(plan, before))
     metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan)])
     note_batch(metadata, plan, state="recorded")
     held.close(stop)
@@ -172,6 +181,52 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
 
 def _newly_stopped(row: dict[str, Any], before: dict[str, Any] | None) -> bool:
     return row["status"] == "stopped" and (before is None or before["status"] != "stopped")
+
+
+def _quarantine_rows(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tables that this batch stopped, and where in the log."""
+    rows: list[dict[str, Any]] = []
+    for row in plan.outcome:
+        if not row.get("missing") and _newly_stopped(row, before.get(row["id"])):
+            where = _FILE_AND_OFFSET.match(row["reason"])
+            rows.append(
+                {
+                    "batch": plan.batch,
+                    "database": row["database"],
+                    "table": row["table"],
+                    "table_id": row["id"],
+                    "file": where["file"] if where else plan.range.stop.file,
+                    "offset": int(where["offset"]) if where else plan.range.stop.offset,
+                    "reason": row["reason"],
+                    "remedy": row["remedy"],
+                    "at_us": now_us(),
+                }
+            )
+    return rows
+
+
+def note_bootstrap(metadata: Metadata, batch: int, began_us: int, results: list[SnapshotResult]) -> None:
+    """A run's row for a bootstrap."""
+    tables = [{"table": str(r.name), "rows": r.rows, "delta_version": r.delta_version} for r in results]
+    metadata.append(
+        "runs",
+        [
+            {
+                "run": uuid.uuid4().hex,
+                "kind": "bootstrap",
+                "batch": batch,
+                "started_us": began_us,
+                "ended_us": now_us(),
+                "outcome": "recorded",
+                "position": str(max(r.high for r in results)) if results else None,
+                "tables": json.dumps(tables, ensure_ascii=False),
+                "phases": json.dumps({"snapshot": round((now_us() - began_us) / 1e6, 2)}),
+                "bytes": sum(r.bytes for r in results),
+                "mutations": 0,
+                "message": f"{len(results)} tables, {sum(r.rows for r in results):,} rows",
+            }
+        ],
+    )
 
 
 def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRun, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -226,3 +228,31 @@ def test_swapped_keys_and_several_tables_in_one_transaction(mirror: Mirror) -> N
     )
     mirror.sync()
     mirror.assert_equal("t", "u")
+
+
+def test_an_interval_ends_before_the_first_commit_at_or_after_its_end(mirror: Mirror) -> None:
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    time.sleep(2.1)  # MariaDB's commit times are whole seconds
+    end = datetime.now(UTC).replace(microsecond=0)
+    time.sleep(1.1)
+    mirror.execute("INSERT INTO t VALUES (2)")
+    first = mirror.sync(until=end)
+    assert [(table.inserted, table.status) for table in first.tables] == [(1, "following")]
+    again = mirror.sync(until=end)
+    assert (
+        again.message == f"nothing new: proved up to {first.position.split('/')[-1].split('@')[0]}, the stop of batch 1"
+    )
+    assert again.batch == first.batch
+    mirror.sync(until=datetime.now(UTC))
+    mirror.assert_equal("t")
+
+
+def test_the_quarantine_names_where_a_table_stopped(mirror: Mirror) -> None:
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "ALTER TABLE t DROP COLUMN v")
+    report = mirror.sync()
+    assert report.tables[0].newly_stopped
+    (row,) = mirror.metadata.read("quarantine")
+    assert (row["table"], row["table_id"]) == ("t", mirror.watermark("t")["table_id"])
+    assert f"{row['file']}:{row['offset']}" in row["reason"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from binlake.binlog import events
 from binlake.binlog.events import EventType, Malformed
-from binlake.binlog.reader import walk
 from binlake.binlog.transport import Transport
+from binlake.binlog.walk import walk
 from binlake.errors import CorruptEvent
 from binlake.position import FIRST_OFFSET, Slice
 

@@ -95,6 +95,8 @@ def _container(kind: int, data: bytes, start: int, end: int, out: list[str], dep
     for place in range(count):
         if place:
             out.append(", ")
+        if len(out) > 4 * len(data) + 16:  # members that point to one value many times
+            raise Malformed("JSON: more text than bytes")
         if is_object:
             at = keys + place * (width + 2)
             offset = struct.unpack_from(number, data, at)[0]

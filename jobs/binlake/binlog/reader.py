@@ -1,65 +1,45 @@
 """A slice of the binlog to mutations and statements: the state of the log between its events.
 
-Binlog order: a transaction opens with its GTID event; row events follow their table maps; XID, COMMIT or an XA event
-ends it. A table map is valid until the end of its statement, and table ids are used again after a restart.
+Compiled code walks the events of a chunk (``scan``) and decodes its rows table by table (``kernels``); here stands what
+isn't everyday: DDL, tables that are new or stop, XA, payloads, and the batches that go out.
 """
 
 from __future__ import annotations
 
-import zlib
+import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import charsets, events, tablemap, values
-from binlake.binlog.border import (
-    Mutations,
-    Statement,
-    Stopped,
-    Wanted,
-    XaOutcome,
-    image_type,
-    staged_schema,
-)
-from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, IGNORABLE, EventType, FormatDescription, Malformed
-from binlake.binlog.rows import ROWS, Image, InvalidDate, RowDecoder, image_array
+from binlake.binlog import events, kernels, payload, scan, tablemap, values
+from binlake.binlog.border import Mutations, Statement, Stopped, Wanted, XaOutcome
+from binlake.binlog.columns import Decoded, TableDecoder, numbers, texts
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
+from binlake.binlog.kernels import SLACK, Numbers
+from binlake.binlog.statements import normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transport import Transport
-from binlake.errors import CorruptEvent, PositionLost, UnsupportedEvent
+from binlake.binlog.walk import corrupt, describe
+from binlake.errors import UnsupportedEvent
 from binlake.position import Slice, file_number
 from binlake.schema.table import TableName
 
 MOST_ROWS = 1 << 16
 MOST_BYTES = 64 << 20
-"""Of one batch: rows, and bytes of the log they took."""
+"""Of one table's batch: rows, and bytes of Arrow; of all tables that wait, twice the bytes."""
+_LARGE = MOST_ROWS // 8
+"""Rows of a batch that goes out as it is."""
+_MOST_EVENTS = 1 << 16
+"""Row events, and transactions, between two drains."""
+_LONGEST_GTID = 128
 
 InvalidDates = Literal["fail", "keep_text"]
 Emitted = Mutations | Statement | Stopped | XaOutcome
-_STEPPED_OVER = {
-    EventType.STOP,
-    EventType.ROTATE,
-    EventType.INTVAR,
-    EventType.RAND,
-    EventType.USER_VAR,
-    EventType.HEARTBEAT,
-    EventType.HEARTBEAT_V2,
-    EventType.IGNORABLE,
-    EventType.ROWS_QUERY,
-    EventType.PREVIOUS_GTIDS,
-    EventType.TRANSACTION_CONTEXT,
-    EventType.VIEW_CHANGE,
-    EventType.ANNOTATE_ROWS,
-    EventType.BINLOG_CHECKPOINT,
-    EventType.MARIADB_GTID_LIST,
-    EventType.BEGIN_LOAD_QUERY,
-}
-_END_OF_STATEMENT = 1
-"""Flag of row events (STMT_END_F)."""
-_NO_TABLE = 0xFFFFFF
-"""Table id of the row event without rows that only ends a statement."""
-_CONTROL = (b"BEGIN", b"COMMIT", b"ROLLBACK", b"SAVEPOINT", b"RELEASE", b"XA", b"START TRANSACTION")
+_CONTROL = (b"BEGIN", b"COMMIT", b"ROLLBACK", b"SAVEPOINT", b"RELEASE")
 
 
 def read(
@@ -75,410 +55,462 @@ def read(
     wanted: tables for which it is false are stepped over. progress: called with the bytes read so far.
     Raises SourceError (PositionLost where ``part`` can't be read in full), CorruptEvent and UnsupportedEvent.
     """
-    reader = _Reader(part, wanted, invalid_dates)
-    for event in walk(transport, part):
-        if event.kind == EventType.FORMAT_DESCRIPTION:
-            reader.description = event.description
-        else:
-            yield from reader.handle(event)
-        if progress and event.last_in_chunk:
-            progress(event.offset + event.size - part.start)
-    yield from reader.flush()
-
-
-@dataclass(frozen=True)
-class Event:
-    """One event of the file; ``body`` is without header and checksum."""
-
-    offset: int
-    size: int
-    kind: int
-    timestamp: int
-    server_id: int
-    flags: int
-    body: bytes = field(repr=False)
-    description: FormatDescription
-    last_in_chunk: bool = False
-
-
-def walk(transport: Transport, part: Slice, *, headers_only: Callable[[int], bool] | None = None) -> Iterator[Event]:
-    """The events of a slice, checksums proved; the first is the file's format description.
-
-    headers_only: for kinds for which it is true the checksum isn't computed and the body is left out.
-    Raises CorruptEvent, and PositionLost if the file isn't the one that the slice was planned on.
-    """
-    description: FormatDescription | None = None
+    reader: _Reader | None = None
     for chunk in transport.chunks(part):
-        data, at, end = memoryview(chunk.data), 0, len(chunk.data)
-        while at < end:
-            offset = chunk.offset + at
-            if end - at < HEADER_SIZE:
-                raise _corrupt(part.file, offset, "a cut-off header")
-            timestamp, kind, server_id, size, log_pos, flags = HEADER.unpack_from(data, at)
-            if size < HEADER_SIZE or at + size > end:
-                raise _corrupt(part.file, offset, f"an event of {size} bytes")
-            whole = data[at : at + size]
-            if description is None:
-                description = _describe(bytes(whole), part, offset)
-                yield Event(offset, size, kind, timestamp, server_id, flags, b"", description, True)
-            else:
-                if log_pos and not flags & ARTIFICIAL and log_pos != (offset + size) & 0xFFFFFFFF:
-                    raise _corrupt(part.file, offset, f"the event says that it ends at {log_pos}")
-                skip = headers_only is not None and headers_only(kind)
-                last = at + size == end
-                if skip:
-                    body = b""
-                else:
-                    stop = size - description.checksum
-                    if description.checksum and (
-                        stop < HEADER_SIZE or zlib.crc32(whole[:stop]) != int.from_bytes(whole[stop:], "little")
-                    ):
-                        raise _corrupt(part.file, offset, "the checksum is wrong")
-                    body = bytes(whole[HEADER_SIZE:stop])
-                if kind != EventType.FORMAT_DESCRIPTION:
-                    yield Event(offset, size, kind, timestamp, server_id, flags, body, description, last)
-            at += size
+        if reader is None:
+            description = describe(bytes(chunk.data), part, chunk.offset)
+            reader = _Reader(part, wanted, invalid_dates, description)
+            continue
+        yield from reader.chunk(chunk.offset, chunk.data)
+        if progress:
+            progress(chunk.offset + len(chunk.data) - part.start)
+    if reader:
+        yield from reader.flush()
 
 
-def _describe(event: bytes, part: Slice, offset: int) -> FormatDescription:
-    try:
-        description = FormatDescription.parse(event)
-    except Malformed as error:
-        raise _corrupt(part.file, offset, f"format description: {error}") from None
-    if description.checksum:
-        stored = int.from_bytes(event[-4:], "little")
-        # The server clears LOG_EVENT_BINLOG_IN_USE_F before it computes the checksum
-        proved = event[:17] + bytes([event[17] & 0xFE]) + event[18:-4]
-        if stored not in (zlib.crc32(proved), zlib.crc32(event[:-4])):
-            raise _corrupt(part.file, offset, "the checksum of the format description is wrong")
-    if part.created and description.created != part.created:
-        raise PositionLost(
-            f"{part.file} was made at {description.created}, the one planned on at {part.created}: "
-            "its numbering began anew, or it is another server's",
-            remedy="run binlake snapshot to begin anew",
-        )
-    return description
+@dataclass
+class _Known:
+    """A table map that was seen. body: its bytes behind the table id. decoder: None for a table stepped over."""
 
-
-def _corrupt(file: str, offset: int, message: str) -> CorruptEvent:
-    return CorruptEvent(
-        message, file=file, offset=offset, remedy="read it again; if it stays, run binlake snapshot to begin anew"
-    )
+    body: npt.NDArray[np.uint8]
+    name: TableName
+    table: TableMap | None
+    decoder: TableDecoder | None
 
 
 @dataclass
 class _Pending:
-    """Rows of one table in one shape, not yet a batch."""
+    """Batches of one table in one shape that wait for company."""
 
     table: TableMap
-    decoder: RowDecoder
-    ops: list[int] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    committed: list[int] = field(default_factory=list)
-    gtids: list[str | None] = field(default_factory=list)
-    xids: list[str | None] = field(default_factory=list)
-    before: list[Image | None] = field(default_factory=list)
-    after: list[Image | None] = field(default_factory=list)
+    schema: pa.Schema
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
     size: int = 0
+
+
+def _padded(data: bytes) -> npt.NDArray[np.uint8]:
+    """With the slack behind that kernels read."""
+    array = np.empty(len(data) + SLACK, np.uint8)
+    array[: len(data)] = np.frombuffer(data, np.uint8)
+    return array
 
 
 class _Reader:
     """The state while one slice is read."""
 
-    def __init__(self, part: Slice, wanted: Wanted, invalid_dates: InvalidDates) -> None:
+    def __init__(
+        self, part: Slice, wanted: Wanted, invalid_dates: InvalidDates, description: FormatDescription
+    ) -> None:
         self._file = part.file
         self._number = file_number(part.file)
         self._wanted = wanted
         self._keep_text = invalid_dates == "keep_text"
-        self.description: FormatDescription | None = None
-        self._transaction: events.Transaction | None = None
-        self._xid: str | None = None
-        self._maps: dict[int, TableMap | None] = {}  # None: stepped over
-        self._known: dict[bytes, TableMap] = {}
+        self._description = description
+        self._known: list[_Known] = []
+        self._by_body: dict[bytes, int] = {}
+        self._decoders: dict[TableMap, TableDecoder] = {}
         self._pending: dict[TableName, _Pending] = {}
         self._stopped: set[TableName] = set()
         self._statements = 0
-        self._row = 0
+        self._buffers: list[Any] = []  # what row events not yet decoded point into
+        # the kernels' state
+        self._state = np.zeros(scan.STATE, np.int64)
+        self._state[scan.ID_SIZE] = 4 if description.post_header_size(EventType.TABLE_MAP, 8) == 6 else 6
+        self._state[scan.CHECKSUM] = description.checksum
+        self._rows = np.zeros((_MOST_EVENTS, scan.ROW_EVENT), np.int64)
+        self._committed = np.zeros(_MOST_EVENTS, np.int64)
+        self._text_ends = np.zeros(_MOST_EVENTS, np.int64)
+        self._text = np.zeros(_MOST_EVENTS * _LONGEST_GTID, np.uint8)
+        self._mapped = np.zeros((64, 2), np.int64)
+        self._cache = np.full((scan.CACHE_SIZE, 2), -1, np.int64)
+        self._known_table = np.zeros((64, 3), np.int64)
+        self._xids: list[str | None] = [None]
+        self._open(events.Transaction(part.start, 0, None))
 
-    def handle(self, event: Event) -> Iterator[Emitted]:
-        """What an event of the file brings."""
-        self._row = 0
-        try:
-            if event.kind == EventType.TRANSACTION_PAYLOAD:
-                yield from self._payload(event)
+    # chunks --------------------------------------------------------------------------------------------------------
+    def chunk(self, offset: int, data: bytes) -> Iterator[Emitted]:
+        """What the events of a chunk bring, up to batches that wait for more."""
+        buffer = _padded(data)
+        self._buffers.append(buffer)
+        yield from self._scan(buffer.ctypes.data, len(data), offset)
+        yield from self._drain()
+
+    def _scan(self, address: int, size: int, offset: int) -> Iterator[Emitted]:
+        state = self._state
+        state[scan.AT] = 0
+        while True:
+            status = scan.scan(
+                address,
+                size,
+                offset,
+                state,
+                self._rows,
+                self._committed,
+                self._text_ends,
+                self._text.ctypes.data,
+                self._mapped,
+                self._cache,
+                self._known_table,
+            )
+            at = int(state[scan.AT])
+            where = int(state[scan.FIXED_OFFSET]) or offset + at
+            if status == scan.DONE:
+                return
+            if status == scan.ASK:
+                yield from self._ask(address + at, where)
+            elif status == scan.ROWS_FULL:
+                yield from self._drain()
+            elif status == scan.MAPS_FULL:
+                self._mapped = np.vstack([self._mapped, np.zeros_like(self._mapped)])
             else:
-                yield from self._one(event)
-        except Malformed as error:
-            raise _corrupt(self._file, event.offset, f"event type {event.kind}: {error}") from None
-        except (UnicodeDecodeError, IndexError):
-            raise _corrupt(self._file, event.offset, f"event type {event.kind} is malformed") from None
+                raise corrupt(self._file, where, _WRONG[status])
 
-    def _payload(self, event: Event) -> Iterator[Emitted]:
-        """TRANSACTION_PAYLOAD: the events of a transaction, compressed as one. They have no checksums."""
-        assert self.description is not None
-        data = payload(event.body)
-        at = 0
-        while at < len(data):
-            if len(data) - at < HEADER_SIZE:
-                raise Malformed("a cut-off header inside")
-            timestamp, kind, server_id, size, _, flags = HEADER.unpack_from(data, at)
-            if size < HEADER_SIZE or at + size > len(data):
-                raise Malformed(f"an event of {size} bytes inside")
+    def _ask(self, address: int, where: int) -> Iterator[Emitted]:
+        """An event that isn't everyday."""
+        timestamp, kind, server_id, size, _, _ = HEADER.unpack(ctypes.string_at(address, HEADER_SIZE))
+        body = ctypes.string_at(address + HEADER_SIZE, size - HEADER_SIZE - int(self._state[scan.CHECKSUM]))
+        try:
+            if kind == EventType.TABLE_MAP:
+                yield from self._table_map(body, where)
+                return  # scan looks at it again
             if kind == EventType.TRANSACTION_PAYLOAD:
-                raise Malformed("a payload in a payload")
-            body = data[at + HEADER_SIZE : at + size]
-            yield from self._one(
-                Event(event.offset, event.size, kind, timestamp, server_id, flags, body, self.description)
-            )
-            at += size
+                yield from self._payload(body, where)
+            elif kind == EventType.GTID_TAGGED:
+                self._open(events.tagged_transaction(body, timestamp=timestamp, offset=where))
+            elif kind == EventType.MARIADB_GTID:
+                self._open(events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=where))
+            elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY):
+                yield from self._query(kind, body, where)
+            elif kind == EventType.XA_PREPARE:
+                prepared = events.XaPrepare.parse(body)
+                self._state[scan.XA_ID] = 0
+                if prepared.one_phase:
+                    yield from self.flush()
+                    yield XaOutcome(self._file, where, prepared.xid, True)
+            else:
+                raise self._unsupported(kind, where)
+        except Malformed as error:
+            raise corrupt(self._file, where, f"event type {kind}: {error}") from None
+        except (UnicodeDecodeError, IndexError):
+            raise corrupt(self._file, where, f"event type {kind} is malformed") from None
+        self._state[scan.AT] += size
 
-    def _one(self, event: Event) -> Iterator[Emitted]:
-        kind = event.kind
-        if kind == EventType.TABLE_MAP:
-            yield from self._table_map(event)
-        elif kind in ROWS:
-            yield from self._rows(event)
-        elif kind in (EventType.GTID, EventType.ANONYMOUS_GTID):
-            self._open(events.gtid_transaction(event.body, kind=kind, timestamp=event.timestamp, offset=event.offset))
-        elif kind == EventType.GTID_TAGGED:
-            self._open(events.tagged_transaction(event.body, timestamp=event.timestamp, offset=event.offset))
-        elif kind == EventType.MARIADB_GTID:
-            self._open(
-                events.mariadb_transaction(
-                    event.body, timestamp=event.timestamp, server_id=event.server_id, offset=event.offset
-                )
-            )
-        elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY):
-            yield from self._query(event)
-        elif kind == EventType.XA_PREPARE:
-            prepared = events.XaPrepare.parse(event.body)
-            if prepared.one_phase:
-                yield from self.flush()
-                yield XaOutcome(self._file, event.offset, prepared.xid, True)
-            self._xid = None
-        elif kind == EventType.XID:
-            self._xid = None
-        elif kind == EventType.START_ENCRYPTION:
-            raise UnsupportedEvent(
-                "the file is encrypted from here on",
-                file=self._file,
-                offset=event.offset,
-                remedy="read it through its server instead",
-            )
-        elif kind == EventType.INCIDENT:
-            raise UnsupportedEvent(
-                "the server lost events here (INCIDENT)",
-                file=self._file,
-                offset=event.offset,
-                remedy="find the reason in the server's error log, then run binlake snapshot to begin anew",
-            )
-        elif kind not in _STEPPED_OVER and not event.flags & IGNORABLE:
-            raise UnsupportedEvent(
-                f"an event of the type {kind}, which isn't known",
-                file=self._file,
-                offset=event.offset,
-                remedy="update binlake; the log beyond isn't read",
-            )
+    def _unsupported(self, kind: int, where: int) -> UnsupportedEvent:
+        reason, remedy = _REFUSED.get(
+            kind, (f"an event of the type {kind}, which isn't known", "update binlake; the log beyond isn't read")
+        )
+        return UnsupportedEvent(reason, file=self._file, offset=where, remedy=remedy)
+
+    def _payload(self, body: bytes, where: int) -> Iterator[Emitted]:
+        """The events of a compressed transaction have no checksums, and all stand at one offset."""
+        state = self._state
+        if state[scan.FIXED_OFFSET]:
+            raise Malformed("a payload in a payload")
+        data = payload.uncompressed(body)
+        buffer = _padded(data)
+        self._buffers.append(buffer)
+        at, checksum = int(state[scan.AT]), int(state[scan.CHECKSUM])
+        yield from self._drain()  # so that the payload's row events stand alone
+        state[scan.CHECKSUM], state[scan.FIXED_OFFSET] = 0, where
+        self._ordinal = 0
+        try:
+            yield from self._scan(buffer.ctypes.data, len(data), 0)
+            yield from self._drain()
+        finally:
+            state[scan.AT], state[scan.CHECKSUM], state[scan.FIXED_OFFSET] = at, checksum, 0
+
+    _ordinal = 0
+    """Rows counted so far in the payload."""
 
     def _open(self, transaction: events.Transaction) -> None:
-        self._transaction = transaction
-        self._xid = transaction.xid if transaction.prepares else None
-        self._maps.clear()
+        state = self._state
+        number, used = int(state[scan.TRANSACTIONS]), int(state[scan.TEXT_USED])
+        if number >= _MOST_EVENTS:  # scan keeps a place free by coming back with ROWS_FULL; an XA id may take it
+            raise Malformed("too many transactions between two drains")
+        text = (transaction.gtid or "").encode()
+        self._text[used : used + len(text)] = np.frombuffer(text, np.uint8)
+        self._committed[number], self._text_ends[number] = transaction.committed_us, used + len(text)
+        state[scan.TRANSACTIONS], state[scan.TEXT_USED] = number + 1, used + len(text)
+        state[scan.MAPPED] = 0
+        state[scan.XA_ID] = self._xa_number(transaction.xid if transaction.prepares else None)
+
+    def _xa_number(self, xid: str | None) -> int:
+        if xid is None:
+            return 0
+        self._xids.append(xid)
+        return len(self._xids) - 1
+
+    def _current(self) -> tuple[int, str | None]:
+        """Commit time and GTID of the open transaction."""
+        number = int(self._state[scan.TRANSACTIONS]) - 1
+        start = int(self._text_ends[number - 1]) if number else 0
+        text = self._text[start : int(self._text_ends[number])].tobytes().decode("ascii")
+        return int(self._committed[number]), text or None
 
     # statements ----------------------------------------------------------------------------------------------------
-    def _query(self, event: Event) -> Iterator[Emitted]:
-        body = event.body
-        if event.kind == EventType.EXECUTE_LOAD_QUERY:
-            # 13 bytes about the loaded file stand before the status variables
-            body = body[:13] + body[26:]
+    def _query(self, kind: int, body: bytes, where: int) -> Iterator[Emitted]:
+        if kind == EventType.EXECUTE_LOAD_QUERY:
+            body = body[:13] + body[26:]  # thirteen bytes about the loaded file stand before the status variables
         query = events.Query.parse(body)
-        raw = values.uncompressed_event(query.text) if event.kind == EventType.QUERY_COMPRESSED else query.text
+        raw = values.uncompressed_event(query.text) if kind == EventType.QUERY_COMPRESSED else query.text
         upper = raw[:64].lstrip().upper()
-        word = upper.split(b" ", 1)[0].rstrip(b";\0")
+        word = upper.split(None, 1)[0].rstrip(b";\0") if upper else b""
         if word == b"XA":
-            yield from self._xa(event, raw)
+            yield from self._xa(raw, where)
             return
         if word in _CONTROL or upper.startswith(b"START TRANSACTION"):
             return
         yield from self.flush()
-        transaction = self._transaction
+        committed, gtid = self._current()
         yield Statement(
             file=self._file,
-            offset=event.offset,
+            offset=where,
             ordinal=self._statements,
-            committed_us=transaction.committed_us if transaction else event.timestamp * 1_000_000,
-            gtid=transaction.gtid if transaction else None,
+            committed_us=committed,
+            gtid=gtid,
             database=query.database,
             sql_mode=query.sql_mode,
-            text=self._text(raw, query.client_collation, event.offset),
+            text=statement_text(raw, query.client_collation),
         )
         self._statements += 1
 
-    def _text(self, raw: bytes, collation: int, offset: int) -> str:
-        name = charsets.charset(collation) if collation else "utf8mb4"
-        try:
-            return charsets.decoder("utf8mb4" if name in (None, "binary") else str(name))(raw)
-        except UnicodeDecodeError:
-            # A statement may hold literals of another character set (_latin1'…'); its keywords and names still count.
-            return raw.decode("utf-8", "backslashreplace")
-
-    def _xa(self, event: Event, raw: bytes) -> Iterator[Emitted]:
+    def _xa(self, raw: bytes, where: int) -> Iterator[Emitted]:
         """XA START, END, COMMIT, ROLLBACK as the servers log them: ``XA COMMIT X'6162',X'',1``."""
         _, verb, xid = (*raw.decode("ascii", "replace").split(None, 2), "", "")[:3]
-        xid = normal_xid(xid)
         if verb.upper() == "START":
-            self._xid = xid
+            self._state[scan.XA_ID] = self._xa_number(normal_xid(xid))
         elif verb.upper() in ("COMMIT", "ROLLBACK"):
             yield from self.flush()
-            yield XaOutcome(self._file, event.offset, xid, verb.upper() == "COMMIT")
+            yield XaOutcome(self._file, where, normal_xid(xid), verb.upper() == "COMMIT")
+
+    # tables --------------------------------------------------------------------------------------------------------
+    def _table_map(self, body: bytes, where: int) -> Iterator[Emitted]:
+        """Makes the map known to scan, which looks at the event again."""
+        id_size = int(self._state[scan.ID_SIZE])
+        identity, name = tablemap.table_name(body, id_size)
+        key = body[id_size:]
+        number = self._by_body.get(key)
+        if number is None:
+            table, decoder = None, None
+            if name not in self._stopped and self._wanted(name.database, name.table):
+                try:
+                    table = tablemap.parse(body, id_size, mariadb=self._description.mariadb)
+                    decoder = self._decoders.get(table)
+                    if decoder is None:
+                        decoder = self._decoders[table] = TableDecoder(table, keep_text=self._keep_text)
+                except Undecodable as error:
+                    yield from self._drain()
+                    yield from self._stop(name, where, error)
+                    table = decoder = None
+            number = len(self._known)
+            known = _Known(_padded(key), name, table, decoder)
+            self._known.append(known)
+            self._by_body[key] = number
+            if number >= len(self._known_table):
+                self._known_table = np.vstack([self._known_table, np.zeros_like(self._known_table)])
+            self._known_table[number] = (known.body.ctypes.data, len(key), decoder is not None)
+        self._cache[identity & (scan.CACHE_SIZE - 1)] = (identity, number)
+
+    def _stop(self, name: TableName, where: int, error: Undecodable) -> Iterator[Emitted]:
+        yield from self._flush_table(name)
+        if name in self._stopped:
+            return
+        self._stopped.add(name)
+        for number, known in enumerate(self._known):
+            if known.name == name:
+                known.decoder = None
+                self._known_table[number, 2] = 0
+        yield Stopped(name, self._file, where, error.reason, error.remedy)
 
     # rows ----------------------------------------------------------------------------------------------------------
-    def _id_size(self) -> int:
-        assert self.description is not None
-        return 4 if self.description.post_header_size(EventType.TABLE_MAP, 8) == 6 else 6
+    def _drain(self) -> Iterator[Emitted]:
+        """Decodes the row events that scan listed; the open transaction stays open."""
+        state = self._state
+        count = int(state[scan.ROW_EVENTS])
+        if count:
+            rows = self._rows[:count]
+            if state[scan.FIXED_OFFSET]:
+                self._count_ordinals(rows)
+            order = np.argsort(rows[:, scan.KNOWN], kind="stable")
+            numbers, starts = np.unique(rows[order, scan.KNOWN], return_index=True)
+            groups = np.split(order, starts[1:])
+            for number, group in sorted(zip(numbers.tolist(), groups, strict=True), key=lambda one: int(one[1][0])):
+                yield from self._table_rows(number, rows[group])
+            state[scan.ROW_EVENTS] = 0
+        committed, gtid = self._current()
+        text = (gtid or "").encode()
+        self._text[: len(text)] = np.frombuffer(text, np.uint8)
+        self._committed[0], self._text_ends[0] = committed, len(text)
+        state[scan.TRANSACTIONS], state[scan.TEXT_USED] = 1, len(text)
+        if not state[scan.FIXED_OFFSET]:
+            current = self._xids[int(state[scan.XA_ID])]
+            self._xids = [None]
+            state[scan.XA_ID] = self._xa_number(current)
+            del self._buffers[:-1]  # the last one is the chunk being scanned
+        if sum(pending.size for pending in self._pending.values()) > 2 * MOST_BYTES:
+            yield from self._flush_pending()
 
-    def _table_map(self, event: Event) -> Iterator[Emitted]:
-        assert self.description is not None
-        identity, name = tablemap.table_name(event.body, self._id_size())
-        self._maps[identity] = None
-        if name in self._stopped or not self._wanted(name.database, name.table):
-            return
-        key = event.body[self._id_size() :]
-        table = self._known.get(key)
-        if table is None:
+    def _count_ordinals(self, rows: Numbers) -> None:
+        """Rows of a payload are counted through all its row events."""
+        for event in rows:
+            known = self._known[int(event[scan.KNOWN])]
+            event[scan.ORDINAL] = self._ordinal
+            if known.decoder is not None:
+                prepared = self._prepare(known.decoder, event.reshape(1, -1))[0]
+                if prepared is not None:
+                    images = 2 if prepared[0, kernels.OP] == 2 else 1
+                    try:
+                        self._ordinal += known.decoder.count(int(prepared[0, 0]), int(prepared[0, 1]), images)
+                    except Malformed as error:
+                        raise corrupt(self._file, int(event[scan.OFFSET]), str(error)) from None
+
+    def _prepare(self, decoder: TableDecoder, rows: Numbers) -> tuple[Numbers | None, int, int]:
+        """Row events as the decoder takes them, or None; what is wrong, and with which."""
+        prepared = np.empty((len(rows), kernels.EVENT), np.int64)
+        failed = np.zeros(1, np.int64)
+        wrong = scan.prepare(rows, prepared, len(decoder.program), int(self._state[scan.ID_SIZE]), failed)
+        if wrong:
+            return None, wrong, int(failed[0])
+        for number in np.flatnonzero(rows[:, scan.KIND] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist():
+            start, end = prepared[number, :2].tolist()
             try:
-                table = tablemap.parse(event.body, self._id_size(), mariadb=self.description.mariadb)
-                RowDecoder(table)
-            except Undecodable as error:
-                yield from self._stop(name, event.offset, error)
-                return
-            self._known[key] = table
-        self._maps[identity] = table
+                data = values.uncompressed_event(ctypes.string_at(start, end - start))
+            except Malformed as error:
+                raise corrupt(self._file, int(rows[number, scan.OFFSET]), str(error)) from None
+            buffer = _padded(data)
+            self._buffers.insert(0, buffer)
+            prepared[number, :2] = buffer.ctypes.data, buffer.ctypes.data + len(data)
+        return prepared, 0, 0
 
-    def _stop(self, name: TableName, offset: int, error: Undecodable) -> Iterator[Emitted]:
-        yield from self._flush_table(name)
-        self._stopped.add(name)
-        for identity, table in self._maps.items():
-            if table is not None and table.name == name:
-                self._maps[identity] = None
-        yield Stopped(name, self._file, offset, error.reason, error.remedy)
-
-    def _rows(self, event: Event) -> Iterator[Emitted]:
-        size = self._id_size()
-        cursor = events.Cursor(event.body)
-        identity = cursor.uint(size)
-        if identity == _NO_TABLE:
+    def _table_rows(self, number: int, rows: Numbers) -> Iterator[Emitted]:
+        known = self._known[number]
+        if known.decoder is None or known.table is None:
             return
-        if identity not in self._maps:
-            raise Malformed(f"rows of table id {identity} without its table map")
-        table = self._maps[identity]
-        if table is None:
-            return
-        pending = self._pending.get(table.name)
-        if pending is not None and pending.table is not table and pending.table != table:
-            yield from self._flush_table(table.name)
+        stopped: tuple[int, Undecodable] | None = None
+        prepared, wrong, failed = self._prepare(known.decoder, rows)
+        if prepared is None:
+            where = int(rows[failed, scan.OFFSET])
+            if wrong not in _PARTIAL:
+                raise corrupt(self._file, where, "rows that don't fit their table map")
+            stopped = where, _PARTIAL[wrong]
+            rows = rows[:failed]
+            prepared, _, _ = self._prepare(known.decoder, rows)
+            assert prepared is not None
+        try:
+            decoded, stop = known.decoder.decode(prepared)
+        except Malformed as error:
+            reason, at = error.args
+            raise corrupt(self._file, int(rows[at, scan.OFFSET]), f"{known.name}: {reason}") from None
+        if stop is not None:
+            stopped = int(rows[stop.event, scan.OFFSET]), stop.why
+        pending = self._pending.get(known.name)
+        if pending is not None and pending.table != known.table:
+            yield from self._flush_table(known.name)
             pending = None
         if pending is None:
-            pending = self._pending[table.name] = _Pending(table, RowDecoder(table))
-        try:
-            decoded = list(pending.decoder.rows(event.kind, event.body, size))
-            if not self._keep_text:
-                self._refuse_invalid(table, decoded)
-        except Undecodable as error:
-            yield from self._stop(table.name, event.offset, error)
-            return
-        transaction = self._transaction
-        committed = transaction.committed_us if transaction else event.timestamp * 1_000_000
-        for operation, before, after in decoded:
-            pending.ops.append(operation)
-            pending.offsets.append(event.offset)
-            pending.rows.append(self._row)
-            pending.committed.append(committed)
-            pending.gtids.append(transaction.gtid if transaction else None)
-            pending.xids.append(self._xid)
-            pending.before.append(before)
-            pending.after.append(after)
-            self._row += 1
-        pending.size += len(event.body)
-        if len(pending.ops) >= MOST_ROWS or pending.size >= MOST_BYTES:
-            yield from self._flush_table(table.name)
+            pending = self._pending[known.name] = _Pending(known.table, known.decoder.schema)
+        for one in decoded:
+            batch = self._batch(one, known.decoder.schema)
+            pending.batches.append(batch)
+            pending.rows += batch.num_rows
+            pending.size += batch.nbytes
+        if pending.rows >= MOST_ROWS or pending.size >= MOST_BYTES:
+            yield from self._flush_table(known.name)
+        if stopped:
+            yield from self._stop(known.name, *stopped)
 
-    def _refuse_invalid(self, table: TableMap, decoded: list[tuple[int, Image | None, Image | None]]) -> None:
-        for _, *images in decoded:
-            for image in images:
-                for place, value in enumerate(image or ()):
-                    if isinstance(value, InvalidDate):
-                        column = table.fields[place].column.name
-                        raise Undecodable(
-                            f"column {column!r} holds a date that no calendar has",
-                            "mend the row and snapshot the table anew, or set invalid_dates: keep_text in the YAML",
-                        )
+    def _batch(self, decoded: Decoded, schema: pa.Schema) -> pa.RecordBatch:
+        rows = decoded.rows
+        transactions = int(self._state[scan.TRANSACTIONS])
+        lengths = np.diff(self._text_ends[:transactions], prepend=0)
+        size = int(lengths[decoded.transaction].sum())
+        if size:
+            text, offsets = np.empty(size + SLACK, np.uint8), np.zeros(rows + 1, np.int32)
+            scan.gather_texts(decoded.transaction, self._text_ends, self._text.ctypes.data, text.ctypes.data, offsets)
+            present = lengths[decoded.transaction] > 0
+            validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+            gtids = pa.Array.from_buffers(
+                pa.string(), rows, [validity, pa.py_buffer(offsets), pa.py_buffer(text)], -1 if validity else 0
+            )
+        else:
+            gtids = pa.nulls(rows, pa.string())
+        if decoded.xa.any():
+            xids = texts(self._xids).take(numbers(decoded.xa, pa.int32()))
+        else:
+            xids = pa.nulls(rows, pa.string())
+        return pa.RecordBatch.from_arrays(
+            [
+                numbers(decoded.op, pa.int8()),
+                numbers(np.full(rows, self._number, np.int64), pa.int64()),
+                numbers(decoded.offset, pa.int64()),
+                numbers(decoded.row, pa.int64()),
+                numbers(self._committed[decoded.transaction], pa.int64()),
+                gtids,
+                xids,
+                decoded.before,
+                decoded.after,
+            ],
+            schema=schema,
+        )
 
     # batches -------------------------------------------------------------------------------------------------------
-    def flush(self) -> Iterator[Mutations]:
-        """Everything pending, as batches."""
+    def flush(self) -> Iterator[Emitted]:
+        """Everything up to here, as batches."""
+        yield from self._drain()
+        yield from self._flush_pending()
+
+    def _flush_pending(self) -> Iterator[Emitted]:
         for name in list(self._pending):
             yield from self._flush_table(name)
 
-    def _flush_table(self, name: TableName) -> Iterator[Mutations]:
+    def _flush_table(self, name: TableName) -> Iterator[Emitted]:
         pending = self._pending.pop(name, None)
-        if pending is None or not pending.ops:
+        if pending is None or not pending.rows:
             return
-        table, count = pending.table, len(pending.ops)
-        image = image_type(table.columns, keep_text=self._keep_text)
-        batch = pa.RecordBatch.from_arrays(
-            [
-                pa.array(pending.ops, pa.int8()),
-                pa.array([self._number] * count, pa.int64()),
-                pa.array(pending.offsets, pa.int64()),
-                pa.array(pending.rows, pa.int64()),
-                pa.array(pending.committed, pa.int64()),
-                pa.array(pending.gtids, pa.string()),
-                pa.array(pending.xids, pa.string()),
-                image_array(table, pending.before, image),
-                image_array(table, pending.after, image),
-            ],
-            schema=staged_schema(table.columns, keep_text=self._keep_text),
-        )
-        yield Mutations(name, table.columns, table.key, self._statements, batch)
+        table = pending.table
+        for batch in _joined(pending.batches, pending.schema):
+            yield Mutations(name, table.columns, table.key, self._statements, batch)
 
 
-def normal_xid(text: str) -> str:
-    """``X'6162',X'',1`` from the servers' spelling, in lower-case hex."""
-    pieces = [piece.strip() for piece in text.split(",")]
-    hexes = [piece[2:-1].lower() for piece in pieces[:2] if piece[:2].upper() == "X'" and piece.endswith("'")]
-    if len(hexes) != 2 or len(pieces) < 3:
-        return text
-    return f"X'{hexes[0]}',X'{hexes[1]}',{pieces[2].split()[0]}"
+def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Few batches out of many; large ones aren't copied."""
+    group: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in [*batches, None]:
+        if group and (batch is None or batch.num_rows > _LARGE or rows > MOST_ROWS or size > MOST_BYTES):
+            if len(group) == 1:
+                yield group[0]
+            else:
+                yield from pa.Table.from_batches(group, schema).combine_chunks().to_batches()
+            group, rows, size = [], 0, 0
+        if batch is not None:
+            group.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
 
 
-def payload(body: bytes) -> bytes:
-    """The events in a TRANSACTION_PAYLOAD ("Transaction_payload_event"): fields of (type, length, value), then the
-    bytes. Raises Malformed."""
-    cursor = events.Cursor(body)
-    compressed_size = uncompressed_size = 0
-    algorithm = 255
-    while True:
-        kind = cursor.packed()
-        if kind == 0:
-            break
-        value = events.Cursor(cursor.packed_bytes())
-        if kind == 1:
-            compressed_size = value.packed()
-        elif kind == 2:
-            algorithm = value.packed()
-        elif kind == 3:
-            uncompressed_size = value.packed()
-    data = cursor.take(compressed_size) if compressed_size else cursor.rest()
-    if algorithm == 255:
-        return data
-    if algorithm != 0:
-        raise Malformed(f"compression algorithm {algorithm}")
-    try:
-        result: bytes = pa.decompress(data, uncompressed_size, codec="zstd", asbytes=True)
-    except (pa.ArrowException, OSError):
-        raise Malformed("the compressed payload is damaged") from None
-    if len(result) != uncompressed_size:
-        raise Malformed(f"{len(result)} bytes decompressed, {uncompressed_size} promised")
-    return result
+_WRONG = {
+    scan.BAD_SIZE: "an event whose size can't be",
+    scan.BAD_CHECKSUM: "the checksum is wrong",
+    scan.BAD_POSITION: "the event says that it ends elsewhere",
+    scan.NO_TABLE_MAP: "rows without their table map",
+    scan.BAD_BODY: "an event that is too short",
+}
+_PARTIAL = {
+    scan.PARTIAL_IMAGE: Undecodable(
+        "the log holds partial row images",
+        "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew",
+    ),
+    scan.PARTIAL_JSON: Undecodable(
+        "the log holds a partial JSON update",
+        "SET GLOBAL binlog_row_value_options='' (and reconnect the writers), then snapshot the table anew",
+    ),
+}
+_REFUSED = {
+    int(EventType.START_ENCRYPTION): ("the file is encrypted from here on", "read it through its server instead"),
+    int(EventType.INCIDENT): (
+        "the server lost events here (INCIDENT)",
+        "find the reason in the server's error log, then run binlake snapshot to begin anew",
+    ),
+}

@@ -103,6 +103,13 @@ class FileTransport:
             )
         size = HEADER.unpack(header)[3]
         description = header + _exactly(stream, min(max(size - HEADER_SIZE, 0), 1 << 16))
+        if len(description) != size:
+            raise CorruptEvent(
+                "the format description event is cut off",
+                file=part.file,
+                offset=FIRST_OFFSET,
+                remedy="check the file",
+            )
         yield Chunk(FIRST_OFFSET, description)
         offset = max(part.start, FIRST_OFFSET + len(description))
         stream.seek(offset)

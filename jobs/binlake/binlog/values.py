@@ -1,4 +1,4 @@
-"""Single values out of their bytes, straightforwardly: decimals, dates, times, and what JSON needs of them.
+"""Single values out of their bytes, in Python: what is too rare for kernels, and what the kernels are held against.
 
 Manual: MySQL source documentation, "Binary log row values" (decimal.cc, my_time.cc). Big-endian where the server
 makes values that sort as bytes.
@@ -7,13 +7,9 @@ makes values that sort as bytes.
 from __future__ import annotations
 
 import zlib
-from calendar import monthrange
-from datetime import date
 
 from binlake.binlog.events import Malformed
 
-_EPOCH = date(1970, 1, 1).toordinal()
-DAY_US = 86_400_000_000
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes for 0 … 9 decimal digits."""
 
@@ -56,16 +52,6 @@ def decimal_text(unscaled: int, scale: int) -> str:
     return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else sign + digits
 
 
-def valid_date(year: int, month: int, day: int) -> bool:
-    """Whether Arrow, Spark and the server agree on the day; year 0 they don't."""
-    return 1 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]
-
-
-def days(year: int, month: int, day: int) -> int:
-    """Since 1970-01-01, in the proleptic Gregorian calendar."""
-    return date(year, month, day).toordinal() - _EPOCH
-
-
 def clock_text(packed: int) -> str:
     """hour:minute:second from the packed form's low 17 (or, of TIME, 22) bits."""
     return f"{packed >> 12:02d}:{packed >> 6 & 63:02d}:{packed & 63:02d}"
@@ -100,18 +86,6 @@ def fraction_us(data: bytes, at: int, digits: int) -> int:
     """Microseconds of a non-negative fraction."""
     size = fraction_size(digits)
     return int.from_bytes(data[at : at + size], "big") * (1, 10_000, 100, 1)[size]
-
-
-def time_us(data: bytes, at: int, digits: int) -> int:
-    """TIME2 in signed microseconds: one number with an offset; the sign spans the fraction too."""
-    size = fraction_size(digits)
-    raw = int.from_bytes(data[at : at + 3 + size], "big") - (0x800000 << 8 * size)
-    magnitude = abs(raw)
-    whole = magnitude >> 8 * size
-    micro = (magnitude & (1 << 8 * size) - 1) * (1, 10_000, 100, 1)[size]
-    seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)
-    total = seconds * 1_000_000 + micro
-    return -total if raw < 0 else total
 
 
 def uncompressed_column(data: bytes) -> bytes:

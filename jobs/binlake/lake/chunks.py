@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable
@@ -139,6 +140,7 @@ class Records:
     def __init__(self, config: PipelineConfig, metadata: Metadata) -> None:
         self._config = config
         self._metadata = metadata
+        self._saving = threading.Lock()
         by_snapshot: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in metadata.read("snapshots"):
             by_snapshot[row["snapshot"]].append(row)
@@ -158,7 +160,8 @@ class Records:
     def save(self, table: TableSnapshot, *, committed: bool = False) -> None:
         """The table's chunks as they are now, in one commit."""
         rows = [self._row(table, chunk, committed) for chunk in table.chunks]
-        self._metadata.replace("snapshots", f"snapshot = {literal(table.id)}", rows)
+        with self._saving:  # tables are committed side by side; their rows needn't conflict
+            self._metadata.replace("snapshots", f"snapshot = {literal(table.id)}", rows)
 
     def unfinished(self, table: SourceTable, readable: Callable[[Position], bool]) -> TableSnapshot | None:
         """The newest snapshot of a table that died, when its chunks are still of use.

@@ -102,6 +102,7 @@ class _Snapshotter:
         self.cores = self.session.sparkContext.defaultParallelism
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []
+        self.fatal: list[BaseException] = []
 
     def created(self, file: str) -> int:
         return format_description(self.transport, file)
@@ -113,14 +114,17 @@ class _Snapshotter:
         copying = Copying(
             self.session, self.endpoint, self.source, self.records, self.created, self._watch(open_tables, began)
         )
-        while open_tables:
-            done = [table for table in open_tables if not table.pending]
-            self._commit(done)
-            open_tables = [table for table in open_tables if table.pending]
-            if open_tables:
-                wave, mode, held = self._next_wave(open_tables)
-                with self._surviving(open_tables, wave):
-                    run_wave(copying, wave, mode, until_copied=held)
+        with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
+            while open_tables:
+                for table in [table for table in open_tables if not table.pending]:
+                    open_tables.remove(table)
+                    pool.submit(self._commit, table)
+                if open_tables:
+                    wave, mode, held = self._next_wave(open_tables)
+                    with self._surviving(open_tables, wave):
+                        run_wave(copying, wave, mode, until_copied=held)
+        if self.fatal:
+            raise self.fatal[0]
         return [self.results[name] for name in names if name in self.results], self.failed
 
     def _begin(self, names: Sequence[TableName]) -> list[TableSnapshot]:
@@ -212,21 +216,15 @@ class _Snapshotter:
             self.records.save(planned)
             open_tables.append(planned)
 
-    def _commit(self, tables: Sequence[TableSnapshot]) -> None:
-        """Tables side by side, each in a session of its own: Delta's transaction options are the session's."""
-
-        def one(table: TableSnapshot) -> SnapshotResult:
-            return commit(self.session.newSession(), self.config, table, self.records, batch=self.batch)
-
-        if not tables:
-            return
-        with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
-            futures = [pool.submit(one, table) for table in tables]
-        for table, future in zip(tables, futures, strict=True):
+    def _commit(self, table: TableSnapshot) -> None:
+        """In a thread, while the next wave is copied; in a session of its own, for Delta's transaction options."""
+        try:
             with self._failing(table.name):
-                result = future.result()
+                result = commit(self.session.newSession(), self.config, table, self.records, batch=self.batch)
                 self.results[table.name] = result
                 self.report.say(_sentence(result))
+        except BaseException as error:
+            self.fatal.append(error)
 
     @contextmanager
     def _failing(self, name: TableName) -> Iterator[None]:

@@ -168,8 +168,11 @@ class _Copy:
                 mariadb=mariadb,
                 init_statements=self.gate.init_statements(mariadb=mariadb),
             )
-            # Staged files live for minutes: quick to write counts more than small.
-            writer = frame.write.mode("overwrite").option("compression", "snappy")
+            # Staged files live for minutes: quick to write counts more than small. One chunk is one file, and small
+            # row groups let all cores read it.
+            writer = (
+                frame.write.mode("overwrite").option("compression", "snappy").option("parquet.block.size", 16 << 20)
+            )
             writer.parquet(self._copying.records.folder(table.id, chunk.number))
         except Exception as error:
             raise self._translated(error) from None
