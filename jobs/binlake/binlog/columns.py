@@ -1,0 +1,457 @@
+"""Rows of one table to Arrow: buffers for the kernels, and arrays out of the buffers.
+
+What a kernel can't finish by itself is done here for a whole column at once: ENUM and SET names, character sets, JSON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from binlake.binlog import kernels, strings, values
+from binlake.binlog.border import image_type, staged_schema
+from binlake.binlog.events import Malformed
+from binlake.binlog.kernels import SLACK, Numbers
+from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
+from binlake.schema import datatypes
+
+MOST_ROWS = 1 << 16
+"""Rows of a batch."""
+_L2 = 192 << 10
+"""Bytes that the addresses of a block's values may take, so that they stay in the L2 cache."""
+
+Bytes = npt.NDArray[np.uint8]
+
+_BEFORE_56 = {Wire.TIMESTAMP, Wire.TIME, Wire.DATETIME}
+_TEMPORAL = {
+    Wire.DATE: (kernels.DATE, 3),
+    Wire.NEWDATE: (kernels.DATE, 3),
+    Wire.DATETIME2: (kernels.DATETIME, 5),
+    Wire.TIMESTAMP2: (kernels.TIMESTAMP, 4),
+    Wire.TIME2: (kernels.TIME, 3),
+}
+_INTEGERS = {
+    Wire.TINY: (kernels.COPY1, kernels.U8, 1),
+    Wire.SHORT: (kernels.COPY2, kernels.U16, 2),
+    Wire.INT24: (kernels.I24, kernels.U24, 3),
+    Wire.LONG: (kernels.COPY4, kernels.U32, 4),
+    Wire.LONGLONG: (kernels.COPY8, kernels.U64, 8),
+}
+_FIXED = {
+    Wire.FLOAT: (kernels.COPY4, 4),
+    Wire.DOUBLE: (kernels.COPY8, 8),
+    Wire.YEAR: (kernels.YEAR, 1),
+}
+
+
+def program_row(field: Field) -> tuple[int, int, int, int, int]:
+    """kind, prefix, size and two parameters (see kernels). Raises Undecodable, Malformed."""
+    column = field.column
+    if field.wire in _INTEGERS:
+        signed, unsigned, size = _INTEGERS[field.wire]
+        return unsigned if column.unsigned else signed, 0, size, 0, 0
+    if field.wire in _FIXED:
+        kind, size = _FIXED[field.wire]
+        return kind, 0, size, 0, 0
+    if field.wire in _TEMPORAL:
+        kind, size = _TEMPORAL[field.wire]
+        digits = column.fraction
+        return kind, 0, size + values.fraction_size(digits), digits, 0
+    if field.wire is Wire.NEWDECIMAL:
+        precision, scale = column.precision or 0, column.scale or 0
+        if not 0 < precision <= 65 or scale > min(precision, 30):
+            raise Malformed(f"DECIMAL({precision},{scale})")
+        size = values.decimal_size(precision, scale)
+        if precision > 38:
+            return kernels.BYTES, 0, size, 0, 0
+        return kernels.DECIMAL, 0, size, precision, scale
+    if field.wire is Wire.BIT:
+        if not 0 < field.size <= 8:
+            raise Malformed(f"BIT of {field.size} bytes")
+        return kernels.BIT1 if column.length == 1 else kernels.BYTES, 0, field.size, 0, 0
+    if field.wire is Wire.ENUM:
+        if field.size not in (1, 2):
+            raise Malformed(f"ENUM of {field.size} bytes")
+        return kernels.CODE, 0, field.size, len(column.values), 0
+    if field.wire is Wire.SET:
+        if field.size not in (1, 2, 3, 4, 8):
+            raise Malformed(f"SET of {field.size} bytes")
+        return kernels.MASK, 0, field.size, len(column.values), 0
+    if field.wire in _BEFORE_56:
+        # With a fraction they can't be told from those without, and their sizes differ.
+        raise Undecodable(
+            f"column {column.name!r} has the temporal format of before MySQL 5.6",
+            "ALTER TABLE … FORCE with mysql56_temporal_format=ON, then take a new snapshot of the table",
+        )
+    if not 1 <= field.size <= 4:
+        raise Malformed(f"a length of {field.size} bytes")
+    if column.type == "binary":
+        return kernels.PADDED, field.size, 0, column.length or 0, 0
+    return kernels.STRING, field.size, 0, 0, 0
+
+
+@dataclass
+class Stop(Exception):
+    """The table can't be decoded from ``event`` (an index) on."""
+
+    event: int
+    why: Undecodable
+
+
+class _Column:
+    """Buffers of one column on one side."""
+
+    def __init__(self, kind: int, size: int, rows: int, capacity: int) -> None:
+        self.validity = np.empty(rows // 8 + 8, np.uint8)
+        self.offsets: npt.NDArray[np.int32] | None = None
+        if kind in (kernels.STRING, kernels.PADDED):
+            self.offsets = np.empty(rows + 1, np.int32)
+            self.offsets[0] = 0
+            self.data: Bytes = np.empty(capacity + SLACK, np.uint8)
+        else:
+            width = size if kind == kernels.BYTES else int(kernels.WIDTHS[kind])
+            self.data = np.empty(rows * width + SLACK, np.uint8)
+
+    def addresses(self) -> list[int]:
+        offsets = 0 if self.offsets is None else self.offsets.ctypes.data
+        return [self.validity.ctypes.data, self.data.ctypes.data, offsets, len(self.data) - SLACK]
+
+    def grow(self, used: int, needed: int) -> None:
+        larger = np.empty(max(2 * len(self.data), used + needed) + SLACK, np.uint8)
+        larger[:used] = self.data[:used]
+        self.data = larger
+
+
+@dataclass
+class Decoded:
+    """A batch's columns, with the transaction and XA numbers that the reader turns to text."""
+
+    rows: int
+    op: npt.NDArray[np.int8]
+    offset: Numbers
+    row: Numbers
+    transaction: npt.NDArray[np.int32]
+    xa: npt.NDArray[np.int32]
+    before: pa.Array
+    after: pa.Array
+
+
+class TableDecoder:
+    """Decodes the rows of one table in one shape. Raises Undecodable for a column that can't be decoded."""
+
+    def __init__(self, table: TableMap, *, keep_text: bool) -> None:
+        self.table = table
+        self.keep_text = keep_text
+        self.program: Numbers = np.array([program_row(field) for field in table.fields], np.int64).reshape(-1, 5)
+        self.schema: pa.Schema = staged_schema(table.columns, keep_text=keep_text)
+        self.image: pa.StructType = image_type(table.columns, keep_text=keep_text)
+        self._finish = [_finisher(field) for field in table.fields]
+        count = max(len(table.fields), 1)
+        self._block = max(64, min(1024, _L2 // (16 * count) // 8 * 8))
+        self._scratch = np.empty(2 * count, np.int64)
+        self._fewest_bytes = (count + 7) // 8
+
+    def count(self, address: int, end: int, images: int) -> int:
+        """Rows of one event. Raises Malformed."""
+        rows: int = kernels.count_rows(address, end, images, self.program, self._scratch.ctypes.data)
+        if rows < 0:
+            raise Malformed("a row beyond the end of its event")
+        return rows
+
+    def decode(self, events: Numbers) -> tuple[list[Decoded], Stop | None]:
+        """All rows of the events (see kernels.EVENT) in batches; if the table stops, those before the event that
+        stopped it. Raises Stop, turned into the second result; Malformed with the event's index in its arguments."""
+        stop: Stop | None = None
+        while True:
+            try:
+                return list(self._batches(events)), stop
+            except Stop as reason:
+                stop = reason
+                events = events[: reason.event]
+
+    def _batches(self, events: Numbers) -> Any:
+        state = np.zeros(kernels.STATE, np.int64)
+        while len(events):
+            batch, state, done = self._batch(events, state)
+            if batch is not None:
+                yield batch
+            if done:
+                return
+
+    def _batch(self, events: Numbers, state: Numbers) -> tuple[Decoded | None, Numbers, bool]:
+        columns = len(self.program)
+        size = int((events[state[kernels.EVENT_AT] :, kernels.END] - events[state[kernels.EVENT_AT] :, 0]).sum())
+        most = min(MOST_ROWS, max(1024, (64 << 20) // (16 * max(columns, 1))), max(size // self._fewest_bytes, 1))
+        most = -(-most // 64) * 64
+        strings_ = max(int((self.program[:, 1] > 0).sum()), 1)
+        first_guess = size // strings_ + (1 << 12)
+        present = np.array([(events[:, kernels.OP] != 1).any(), (events[:, kernels.OP] != 3).any()])
+        sides = [
+            [_Column(int(row[0]), int(row[2]), most, first_guess) for row in self.program] if present[side] else []
+            for side in range(2)
+        ]
+        out = np.zeros((2, columns, kernels.OUT), np.int64)
+        for side in range(2):
+            for place, column in enumerate(sides[side]):
+                out[side, place, :4] = column.addresses()
+        op, offset, row = np.empty(most, np.int8), np.empty(most, np.int64), np.empty(most, np.int64)
+        transaction, xa, event = (np.empty(most, np.int32) for _ in range(3))
+        has = [np.empty(most, np.uint8) for _ in range(2)]
+        outputs: list[Any] = [op, offset, row, transaction, xa, *has, event]
+        meta = np.array([one.ctypes.data for one in outputs], np.int64)
+        positions = np.empty((2, columns, self._block), np.int64)
+        needed = np.empty((2, columns), np.int64)
+        invalid = np.empty((64, 4), np.int64)
+        state[kernels.ROW_AT] = state[kernels.INVALID_COUNT] = 0
+        while True:
+            status = kernels.decode(
+                events,
+                self.program,
+                self._block,
+                most,
+                present,
+                positions,
+                needed,
+                out,
+                meta,
+                invalid,
+                self.keep_text,
+                state,
+            )
+            if status == kernels.GROW:
+                side, place = divmod(int(state[kernels.DETAIL]), columns)
+                column = sides[side][place]
+                column.grow(int(out[side, place, kernels.USED]), int(needed[side, place]))
+                out[side, place, :4] = column.addresses()
+            elif status == kernels.INVALID_FULL:
+                larger = np.empty((2 * len(invalid) + 2 * columns * self._block, 4), np.int64)
+                larger[: len(invalid)] = invalid
+                invalid = larger
+            else:
+                break
+        if status == kernels.INVALID:
+            name = self.table.fields[int(state[kernels.DETAIL])].column.name
+            raise Stop(
+                int(state[kernels.EVENT_AT]),
+                Undecodable(
+                    f"column {name!r} holds a date that no calendar has",
+                    "mend the row and snapshot the table anew, or set invalid_dates: keep_text in the YAML",
+                ),
+            )
+        if status == kernels.MALFORMED:
+            raise Malformed("a row that doesn't fit its event, or a value that can't be", int(state[kernels.EVENT_AT]))
+        rows = int(state[kernels.ROW_AT])
+        if not rows:
+            return None, state, True
+        dates = invalid[: int(state[kernels.INVALID_COUNT])]
+        images = [
+            self._image(sides[side], out[side], has[side], rows, dates[dates[:, 0] == side], event)
+            if present[side]
+            else pa.nulls(rows, self.image)
+            for side in range(2)
+        ]
+        batch = Decoded(rows, op[:rows], offset[:rows], row[:rows], transaction[:rows], xa[:rows], *images)
+        return batch, state, status == kernels.DONE
+
+    def _image(
+        self, sides: list[_Column], out: Numbers, has: Bytes, rows: int, dates: Numbers, event: Any
+    ) -> pa.StructArray:
+        arrays: list[pa.Array] = []
+        for place, (field, column) in enumerate(zip(self.table.fields, sides, strict=True)):
+            wanted = self.image.field(len(arrays)).type
+            nulls = int(out[place, kernels.NULLS])
+            validity = pa.py_buffer(column.validity) if nulls else None
+            try:
+                arrays.append(self._finish[place](wanted, rows, validity, nulls, column, int(out[place, kernels.USED])))
+            except strings.BadValue as bad:
+                raise Stop(
+                    int(event[bad.row]),
+                    Undecodable(
+                        f"a value of {field.column.name!r} {bad.why}",
+                        "mend the value on the server, then take a new snapshot of the table",
+                    ),
+                ) from None
+            if self.keep_text and datatypes.entry(field.column).may_be_invalid_date:
+                arrays.append(_texts(field, dates[dates[:, 1] == place], rows))
+        absent = None
+        count = int(rows - has[:rows].sum())
+        if count:
+            absent = pa.py_buffer(np.packbits(has[:rows], bitorder="little"))
+        return pa.StructArray.from_buffers(self.image, rows, [absent], null_count=count, children=arrays)
+
+
+def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Arrow over a numpy array without NULLs. (``pa.array`` imports pandas, which costs a stage task a second.)"""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], 0)
+
+
+def texts(values: Sequence[str | None]) -> pa.Array:
+    """Arrow strings."""
+    encoded = [(value or "").encode() for value in values]
+    offsets = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum([len(value) for value in encoded], out=offsets[1:])
+    absent = [value is None for value in values]
+    validity = pa.py_buffer(np.packbits([not one for one in absent], bitorder="little")) if any(absent) else None
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers, sum(absent))
+
+
+def _texts(field: Field, dates: Numbers, rows: int) -> pa.Array:
+    """The texts of invalid dates, NULL elsewhere."""
+    if not len(dates):
+        return pa.nulls(rows, pa.string())
+    found: list[str | None] = [None] * rows
+    for _, _, row, address in dates.tolist():
+        found[row] = _invalid_text(field, address)
+    return texts(found)
+
+
+def _invalid_text(field: Field, address: int) -> str:
+    data = ctypes.string_at(address, 8)
+    digits = field.column.fraction
+    if field.wire in (Wire.DATE, Wire.NEWDATE):
+        raw = int.from_bytes(data[:3], "little")
+        return values.date_text(raw >> 9, raw >> 5 & 15, raw & 31)
+    if field.wire is Wire.TIMESTAMP2:
+        return f"0000-00-00 00:00:00{values.fraction_text(0, digits)}"
+    raw = int.from_bytes(data[:5], "big") - 0x8000000000
+    day, clock = raw >> 17, raw & 0x1FFFF
+    date = values.date_text((day >> 5) // 13, (day >> 5) % 13, day & 31)
+    return f"{date} {values.clock_text(clock)}{values.fraction_text(values.fraction_us(data, 5, digits), digits)}"
+
+
+Finish = Callable[[pa.DataType, int, pa.Buffer | None, int, _Column, int], pa.Array]
+"""(Arrow type, rows, validity, nulls, buffers, bytes of strings) → the column. Raises strings.BadValue."""
+
+
+def _fixed(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+    return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(column.data)], nulls)
+
+
+def _bit(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+    bits = np.packbits(column.data[:rows], bitorder="little")
+    return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(bits)], nulls)
+
+
+def _binary(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+    return pa.Array.from_buffers(
+        wanted, rows, [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)], nulls
+    )
+
+
+def _finisher(field: Field) -> Finish:
+    wire, column = field.wire, field.column
+    if wire is Wire.BIT:
+        return _bit if column.length == 1 else _equal_sized(field.size)
+    if wire is Wire.NEWDECIMAL and (column.precision or 0) > 38:
+        return _decimal_text(field)
+    if wire is Wire.ENUM:
+        return _enum(("", *column.values))
+    if wire is Wire.SET:
+        return _set(column.values)
+    if wire is Wire.JSON:
+        return _json
+    if wire is Wire.VECTOR:
+        return _vector
+    if wire in (Wire.BLOB_COMPRESSED, Wire.VARCHAR_COMPRESSED):
+        return _compressed(column.charset)
+    if column.charset is not None:
+        return _text(column.charset)
+    if wire in (Wire.VARCHAR, Wire.VAR_STRING, Wire.STRING, Wire.BLOB, Wire.GEOMETRY):
+        return _binary
+    return _fixed
+
+
+def _equal_sized(size: int) -> Finish:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+        offsets = np.arange(0, (rows + 1) * size, size, dtype=np.int32)
+        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(column.data)], nulls)
+
+    return finish
+
+
+def _decimal_text(field: Field) -> Finish:
+    precision, scale = field.column.precision or 0, field.column.scale or 0
+    size = values.decimal_size(precision, scale)
+
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+        bits = column.validity if nulls else None
+        offsets, data = strings.decimals(column.data, rows, (precision, scale, size), bits)
+        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
+
+    return finish
+
+
+def _enum(names: tuple[str, ...]) -> Finish:
+    dictionary = texts(names)
+
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+        return dictionary.take(_fixed(pa.int32(), rows, validity, nulls, column, used))
+
+    return finish
+
+
+def _set(names: tuple[str, ...]) -> Finish:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+        masks, codes = np.unique(column.data[: 8 * rows].view(np.uint64), return_inverse=True)
+        combined = [",".join(name for place, name in enumerate(names) if mask >> place & 1) for mask in masks.tolist()]
+        places = pa.Array.from_buffers(
+            pa.int32(), rows, [validity, pa.py_buffer(codes.reshape(-1).astype(np.int32))], nulls
+        )
+        return texts(combined).take(places)
+
+    return finish
+
+
+def _text(charset: str) -> Finish:
+    convert = strings.converter(charset)
+
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+        assert column.offsets is not None
+        offsets, data = convert(column.offsets[: rows + 1], column.data)
+        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
+
+    return finish
+
+
+def _json(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+    assert column.offsets is not None
+    offsets, data = strings.json(column.offsets[: rows + 1], column.data, column.validity if nulls else None)
+    return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
+
+
+def _vector(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+    assert column.offsets is not None
+    if (column.offsets[: rows + 1] & 3).any():
+        raise Malformed("a vector that isn't made of floats", 0)
+    floats = pa.Array.from_buffers(pa.float32(), used // 4, [None, pa.py_buffer(column.data)], 0)
+    offsets = pa.py_buffer(column.offsets[: rows + 1] >> 2)
+    return pa.Array.from_buffers(wanted, rows, [validity, offsets], nulls, children=[floats])
+
+
+def _compressed(charset: str | None) -> Finish:
+    """MariaDB's COMPRESSED columns: one value at a time, as zlib wants it."""
+    convert = strings.converter(charset) if charset else None
+
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
+        raw = _binary(pa.binary(), rows, validity, nulls, column, used)
+        try:
+            plain = [None if one is None else values.uncompressed_column(one) for one in raw.to_pylist()]
+        except Malformed as error:
+            raise Malformed(str(error), 0) from None
+        array = pa.array(plain, pa.binary())
+        if convert is None:
+            return array
+        data = array.buffers()[2] or pa.py_buffer(b"")
+        padded = np.empty(len(data) + SLACK, np.uint8)
+        padded[: len(data)] = np.frombuffer(data, np.uint8)
+        offsets, text = convert(np.frombuffer(array.buffers()[1], np.int32)[: rows + 1].copy(), padded)
+        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(text)], nulls)
+
+    return finish

@@ -1,0 +1,280 @@
+"""Compiled: MySQL's binary JSON to the server's text. The plain form of the same is ``jsonb``.
+
+What is rare (blobs inside a document, doubles at powers of two with many digits) is left to the caller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from binlake.binlog.native import kernel, load8, load16, load32, load64, store8, store16, store64
+from binlake.binlog.numbertext import (
+    decimal_bytes,
+    put_decimal,
+    put_double,
+    put_signed,
+    put_temporal,
+    put_uint64,
+)
+
+MOST_DEEP = 100
+"""The server refuses deeper documents (JSON_DOCUMENT_MAX_DEPTH)."""
+_FRAME = 6
+STACK_SIZE = _FRAME * (MOST_DEEP + 2) + 16
+# A frame: start of the container, its end, members, the member that is next, whether an object, whether large
+_START, _END, _COUNT, _NEXT, _OBJECT, _LARGE = 0, 1, 2, 3, 4, 5
+
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8).astype(np.int64)
+
+_SHORT = np.zeros(256, np.int64)
+"""The letter behind the backslash of a byte that JSON escapes; 1 where it is \\u00xx; 0 for the rest."""
+_SHORT[:32] = 1
+for _byte, _letter in ((0x22, '"'), (0x5C, "\\"), (8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
+    _SHORT[_byte] = ord(_letter)
+
+
+_ROOM = 96
+"""Bytes for any value that isn't a string."""
+
+
+def most_bytes(size: int) -> int:
+    """Text of a document of ``size`` bytes, at most."""
+    return 12 * size + 2 * _ROOM
+
+
+@kernel
+def put_string(to: int, source: int, size: int) -> int:
+    """A quoted string with the server's escapes; 0 if it isn't UTF-8."""
+    store8(to, 34)
+    to += 1
+    at, end = source, source + size
+    while at < end:
+        byte = load8(at)
+        if byte >= 0x80:
+            if byte < 0xC2 or byte > 0xF4:
+                return 0
+            more = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
+            if at + more >= end:
+                return 0
+            second = load8(at + 1)
+            low = 0xA0 if byte == 0xE0 else 0x90 if byte == 0xF0 else 0x80
+            high = 0x9F if byte == 0xED else 0x8F if byte == 0xF4 else 0xBF
+            if second < low or second > high:
+                return 0
+            store8(to, byte)
+            store8(to + 1, second)
+            for place in range(2, more + 1):
+                third = load8(at + place)
+                if third & 0xC0 != 0x80:
+                    return 0
+                store8(to + place, third)
+            to += more + 1
+            at += more + 1
+            continue
+        escape = _SHORT[byte]
+        if escape == 0:
+            store8(to, byte)
+            to += 1
+        elif escape == 1:
+            store16(to, 0x755C)
+            store16(to + 2, 0x3030)
+            store8(to + 4, _HEX[byte >> 4])
+            store8(to + 5, _HEX[byte & 15])
+            to += 6
+        else:
+            store8(to, 92)
+            store8(to + 1, escape)
+            to += 2
+        at += 1
+    store8(to, 34)
+    return to + 1
+
+
+@kernel
+def _size_at(address: int, end: int, out: Any) -> int:
+    """A length of seven bits a byte; its address after it to out[0]; -1 if there is none."""
+    size = 0
+    for place in range(5):
+        if address + place >= end:
+            return -1
+        byte = load8(address + place)
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            out[0] = address + place + 1
+            return int(size)
+    return -1
+
+
+@kernel
+def document(address: int, size: int, to: int, stack: Any) -> int:
+    """Text of one document at ``to``; the address after it, or 0 where the caller must do it (or it is damaged)."""
+    scratch = stack.ctypes.data + 8 * (STACK_SIZE - 16)
+    if size == 0:
+        return 0
+    # Offsets of a damaged document may point to one value many times
+    limit = to + 12 * size + _ROOM
+    depth = 0
+    kind = load8(address)
+    at = address + 1
+    end = address + size
+    while True:
+        # one value: ``kind`` at ``at``, inside ``end``
+        if to > limit:
+            return 0
+        if kind <= 3:
+            large = kind & 1
+            width = 4 if large else 2
+            if depth > MOST_DEEP or at + 2 * width > end:
+                return 0
+            count = load32(at) if large else load16(at)
+            total = load32(at + width) if large else load16(at + width)
+            is_object = 1 if kind < 2 else 0
+            if total > end - at or 2 * width + count * ((width + 2) * is_object + 1 + width) > total:
+                return 0
+            frame = depth * _FRAME
+            stack[frame + _START], stack[frame + _END] = at, at + total
+            stack[frame + _COUNT], stack[frame + _NEXT] = count, 0
+            stack[frame + _OBJECT], stack[frame + _LARGE] = is_object, large
+            depth += 1
+            store8(to, 123 if is_object else 91)
+            to += 1
+        elif kind == 4:
+            if at >= end:
+                return 0
+            literal = load8(at)
+            if literal == 0:
+                store64(to, 0x6C6C756E)
+                to += 4
+            elif literal == 1:
+                store64(to, 0x65757274)
+                to += 4
+            elif literal == 2:
+                store64(to, 0x65736C6166)
+                to += 5
+            else:
+                return 0
+        elif kind == 5 or kind == 6:
+            if at + 2 > end:
+                return 0
+            number = load16(at)
+            to = put_signed(to, number - 65536 if kind == 5 and number > 32767 else number)
+        elif kind == 7 or kind == 8:
+            if at + 4 > end:
+                return 0
+            number = load32(at)
+            to = put_signed(to, number - (1 << 32) if kind == 7 and number >= 1 << 31 else number)
+        elif kind <= 11:
+            if at + 8 > end:
+                return 0
+            if kind == 9:
+                to = put_signed(to, load64(at))
+            elif kind == 10:
+                to = put_uint64(to, load64(at))
+            else:
+                to = put_double(to, load64(at), scratch)
+                if to == 0:
+                    return 0
+        elif kind == 12:
+            after = stack[STACK_SIZE - 17 :]
+            length = _size_at(at, end, after)
+            if length < 0 or after[0] + length > end or to + 6 * length > limit:
+                return 0
+            to = put_string(to, after[0], length)
+            if to == 0:
+                return 0
+        elif kind == 15:
+            after = stack[STACK_SIZE - 17 :]
+            length = _size_at(at + 1, end, after)
+            if length < 0 or after[0] + length > end:
+                return 0
+            opaque, inside = load8(at), after[0]
+            if opaque == 246:
+                if length < 3:
+                    return 0
+                precision, scale = load8(inside), load8(inside + 1)
+                whole = precision - scale
+                if precision == 0 or precision > 65 or scale > 30 or whole < 0:
+                    return 0
+                size = decimal_bytes(whole) + decimal_bytes(scale)
+                if size + 2 > length or to + precision > limit:
+                    return 0
+                to = put_decimal(to, inside + 2, precision, scale)
+            elif length == 8 and (opaque == 7 or 10 <= opaque <= 12):
+                to = put_temporal(to, load64(inside), opaque)
+            else:
+                return 0
+            if to == 0:
+                return 0
+        else:
+            return 0
+        # what comes next: the following member, or the ends of containers
+        while True:
+            if depth == 0:
+                return to
+            frame = (depth - 1) * _FRAME
+            member = stack[frame + _NEXT]
+            if member < stack[frame + _COUNT]:
+                break
+            store8(to, 125 if stack[frame + _OBJECT] else 93)
+            to += 1
+            depth -= 1
+        stack[frame + _NEXT] = member + 1
+        if member:
+            store16(to, 0x202C)
+            to += 2
+        start, end, count = stack[frame + _START], stack[frame + _END], stack[frame + _COUNT]
+        large = stack[frame + _LARGE]
+        width = 4 if large else 2
+        entries = start + 2 * width
+        if stack[frame + _OBJECT]:
+            entry = entries + member * (width + 2)
+            offset = load32(entry) if large else load16(entry)
+            length = load16(entry + width)
+            if start + offset + length > end or to + 6 * length > limit:
+                return 0
+            to = put_string(to, start + offset, length)
+            if to == 0:
+                return 0
+            store16(to, 0x203A)
+            to += 2
+            entries += count * (width + 2)
+        entry = entries + member * (1 + width)
+        kind = load8(entry)
+        if kind == 4 or kind == 5 or kind == 6 or (large and (kind == 7 or kind == 8)):
+            at = entry + 1
+        else:
+            offset = load32(entry + 1) if large else load16(entry + 1)
+            at = start + offset
+            if at > end:
+                return 0
+
+
+@kernel
+def column(
+    offsets: Any,
+    data: int,
+    validity: Any,
+    nullable: bool,
+    target: int,
+    capacity: int,
+    converted: Any,
+    row: int,
+    stack: Any,
+) -> int:
+    """Documents from ``row`` on; returns the row that the caller must do (or give more room for), or all rows."""
+    rows = len(offsets) - 1
+    used = int(converted[row])
+    while row < rows:
+        size = offsets[row + 1] - offsets[row]
+        if not nullable or validity[row >> 3] >> (row & 7) & 1:
+            if used + 12 * size + 2 * _ROOM > capacity:
+                return row
+            end = document(data + offsets[row], size, target + used, stack)
+            if end == 0:
+                return row
+            used = end - target
+        converted[row + 1] = used
+        row += 1
+    return row

@@ -1,0 +1,491 @@
+"""Compiled: row images to column buffers.
+
+``decode`` takes rows in blocks that fit the L2 cache: it first walks a block's rows, which finds the address of every
+value, then gathers the block column by column. Nothing is loaded before its row was proved to lie in its event; loads
+may read up to SLACK bytes beyond a value, which every buffer has behind its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from binlake.binlog.native import (
+    copy,
+    kernel,
+    load8,
+    load16,
+    load32,
+    load64,
+    store8,
+    store16,
+    store32,
+    store64,
+    swap64,
+)
+
+Numbers = npt.NDArray[np.int64]
+
+SLACK = 64
+"""Bytes that may be read (of events) or written (of column buffers) behind the end."""
+
+# How a column is gathered (``program[column, 0]``)
+COPY1, COPY2, COPY4, COPY8 = 1, 2, 3, 4
+U8, U16, U24, I24, U32, U64 = 5, 6, 7, 8, 9, 10
+YEAR, DATE, DATETIME, TIMESTAMP, TIME = 11, 12, 13, 14, 15
+DECIMAL, BIT1, BYTES, STRING, PADDED, CODE, MASK = 16, 17, 18, 19, 20, 21, 22
+
+WIDTHS = np.zeros(23, np.int64)
+"""Bytes of a value in the column's buffer, by kind; 0 for strings, -1 for BYTES (its own size)."""
+for _kind, _width in (
+    (COPY1, 1), (COPY2, 2), (COPY4, 4), (COPY8, 8), (U8, 2), (U16, 4), (U24, 4), (I24, 4), (U32, 8), (U64, 16),
+    (YEAR, 4), (DATE, 4), (DATETIME, 8), (TIMESTAMP, 8), (TIME, 8), (DECIMAL, 16), (BIT1, 1),
+    (BYTES, -1), (CODE, 4), (MASK, 8),
+):  # fmt: skip
+    WIDTHS[_kind] = _width
+
+# ``program``: kind, prefix (bytes of the length of strings, else 0), size (bytes of a fixed value), first and second
+# parameter (digits after the second; precision and scale; length to pad to)
+PROGRAM = 5
+# ``events``: address and end of the rows, op, transaction, offset in the file, ordinal of the first row, XA id
+ADDRESS, END, OP, TRANSACTION, OFFSET, ORDINAL, XA = 0, 1, 2, 3, 4, 5, 6
+EVENT = 7
+# ``out[side, column]``: addresses of validity, data and offsets, bytes that fit in data, bytes in it, nulls
+VALIDITY, DATA, OFFSETS, CAPACITY, USED, NULLS = 0, 1, 2, 3, 4, 5
+OUT = 6
+# ``state``: where decoding stands, and what it met
+EVENT_AT, ADDRESS_AT, ROW_AT, WALKED, DETAIL, INVALID_COUNT, ORDINAL_AT = 0, 1, 2, 3, 4, 5, 6
+STATE = 8
+
+DONE, FULL, GROW, MALFORMED, INVALID, INVALID_FULL = 0, 1, 2, 3, 4, 5
+
+_POWERS = np.array([10**digits for digits in range(19)], np.int64)
+_DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
+_DAYS_IN_MONTH = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
+_FRACTION = np.array([1, 10_000, 100, 1], np.int64)
+_DAY_US = 86_400_000_000
+_BAD = -(1 << 63)
+"""A value that can't be (malformed, or a date that no calendar has)."""
+_MALFORMED = _BAD + 1
+
+
+@kernel
+def walk_row(address: int, end: int, program: Numbers, positions: int, stride: int, needed: int) -> int:
+    """Addresses of one image's values to ``positions + column * stride`` (addresses, bytes), 0 for NULL; sizes of
+    strings added to the numbers at ``needed``. Returns the address after the image, 0 if it reaches beyond ``end``."""
+    nulls = address
+    columns = program.shape[0]
+    address += (columns + 7) >> 3
+    if address > end:
+        return 0
+    for column in range(columns):
+        if load8(nulls + (column >> 3)) >> (column & 7) & 1:
+            store64(positions + column * stride, 0)
+            continue
+        store64(positions + column * stride, address)
+        prefix = program[column, 1]
+        if prefix == 0:
+            address += program[column, 2]
+        else:
+            if address + prefix > end:
+                return 0
+            if prefix == 1:
+                size = load8(address)
+            elif prefix == 2:
+                size = load16(address)
+            else:
+                size = load32(address)
+                if prefix == 3:
+                    size &= 0xFFFFFF
+            address += prefix + size
+            store64(needed + 8 * column, load64(needed + 8 * column) + max(size, program[column, 3]))
+    return address if address <= end else 0
+
+
+@kernel
+def count_rows(address: int, end: int, images: int, program: Numbers, scratch: int) -> int:
+    """Rows of one event, -1 if it is malformed. scratch: address of 16 bytes for each column."""
+    rows = 0
+    while address < end:
+        for _ in range(images):
+            address = walk_row(address, end, program, scratch, 8, scratch + 8 * program.shape[0])
+            if address == 0:
+                return -1
+        rows += 1
+    return rows
+
+
+@kernel
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01, or _BAD if there is no such day or the year is 0."""
+    if month < 1 or month > 12 or day < 1 or year < 1 or year > 9999:
+        return _BAD
+    leap = (year & 3 == 0 and year % 100 != 0) or year % 400 == 0
+    if day > _DAYS_IN_MONTH[month] + (1 if leap and month == 2 else 0):
+        return _BAD
+    # Years that begin in March: the leap day is the last
+    shifted = year if month > 2 else year - 1
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + day_of_year - 719_468
+
+
+@kernel
+def _big(address: int, size: int) -> int:
+    """Big-endian unsigned of 0 … 7 bytes."""
+    return 0 if size == 0 else (swap64(load64(address)) >> 8 & 0xFFFFFFFFFFFFFF) >> (56 - 8 * size)
+
+
+@kernel
+def _fraction(address: int, size: int) -> int:
+    return _big(address, size) * int(_FRACTION[size])
+
+
+@kernel
+def temporal(kind: int, address: int, digits: int) -> int:
+    """Days of DATE, else microseconds; _BAD for a date that no calendar has, _MALFORMED."""
+    size = (digits + 1) >> 1
+    if kind == DATE:
+        raw = load32(address) & 0xFFFFFF
+        return _days(raw >> 9, raw >> 5 & 15, raw & 31)
+    if kind == TIMESTAMP:
+        seconds = _big(address, 4)
+        micro = _fraction(address + 4, size)
+        return _BAD if seconds == 0 and micro == 0 else seconds * 1_000_000 + micro
+    if kind == DATETIME:
+        raw = _big(address, 5) - 0x8000000000
+        micro = _fraction(address + 5, size)
+        day, clock = raw >> 17, raw & 0x1FFFF
+        if raw < 0 or clock >> 12 > 23 or clock >> 6 & 63 > 59 or clock & 63 > 59 or micro > 999_999:
+            return _MALFORMED
+        month = day >> 5
+        number = _days(month // 13, month % 13, day & 31)
+        if number == _BAD:
+            return _BAD
+        return number * _DAY_US + ((clock >> 12) * 3600 + (clock >> 6 & 63) * 60 + (clock & 63)) * 1_000_000 + micro
+    # TIME: one signed number over hours to fraction
+    raw = _big(address, 3 + size) - (0x800000 << 8 * size)
+    magnitude = -raw if raw < 0 else raw
+    whole = magnitude >> 8 * size
+    micro = (magnitude & (1 << 8 * size) - 1) * int(_FRACTION[size])
+    if whole >> 6 & 63 > 59 or whole & 63 > 59 or micro > 999_999 or whole >> 22:
+        return _MALFORMED
+    total = ((whole >> 12) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)) * 1_000_000 + micro
+    return -total if raw < 0 else total
+
+
+@kernel
+def store_decimal(target: int, address: int, precision: int, scale: int) -> bool:
+    """A packed DECIMAL of up to 38 digits as a 128-bit number; False if a digit isn't one."""
+    flip = 0x80
+    mask = 0 if load8(address) & 0x80 else -1
+    low, high = 0, 0
+    for part in range(2):
+        digits = precision - scale if part == 0 else scale
+        left = digits
+        while left > 0:
+            # the odd digits stand before the point's first group, and after the fraction's last
+            group = min(left, 9) if part or left % 9 == 0 else left % 9
+            size = _DIGIT_BYTES[group]
+            value = _big(address, size)
+            if flip:
+                value ^= 0x80 << 8 * (size - 1)
+                flip = 0
+            if mask:
+                value ^= (1 << 8 * size) - 1
+            power = _POWERS[group]
+            if value >= power:
+                return False
+            if precision <= 18:
+                low = low * power + value
+            else:
+                first = (low & 0xFFFFFFFF) * power + value
+                second = (low >> 32 & 0xFFFFFFFF) * power + (first >> 32)
+                low = first & 0xFFFFFFFF | second << 32
+                high = high * power + (second >> 32)
+            address += size
+            left -= group
+    if mask:
+        low = -low
+        high = ~high + (1 if low == 0 else 0) if precision > 18 else (-1 if low else 0)
+    store64(target, low)
+    store64(target + 8, high)
+    return True
+
+
+@kernel
+def _gather_strings(out: Any, positions: Any, rows: int, base: int, prefix: int, pad: int) -> None:
+    at = out[USED]
+    data, offsets = out[DATA], out[OFFSETS] + 4 * base
+    for row in range(rows):
+        source = positions[row]
+        if source:
+            if prefix == 1:
+                size = load8(source)
+            elif prefix == 2:
+                size = load16(source)
+            else:
+                size = load32(source)
+                if prefix == 3:
+                    size &= 0xFFFFFF
+            source += prefix
+            target = data + at
+            if size <= 256:
+                done = 0
+                while done < size:
+                    first, second = load64(source + done), load64(source + done + 8)
+                    store64(target + done, first)
+                    store64(target + done + 8, second)
+                    done += 16
+            else:
+                copy(target, source, size)
+            while size < pad:
+                store8(target + size, 0)
+                size += 1
+            at += size
+        store32(offsets + 4 * row + 4, at)
+    out[USED] = at
+
+
+@kernel
+def _gather_fixed(kind: int, size: int, first: int, second: int, positions: Any, rows: int, data: int) -> int:
+    """Fixed-size values that can't go wrong, or return the row that did (else -1)."""
+    for row in range(rows):
+        source = positions[row]
+        if kind == COPY4:
+            store32(data + 4 * row, load32(source) if source else 0)
+        elif kind == COPY8:
+            store64(data + 8 * row, load64(source) if source else 0)
+        elif kind == COPY1:
+            store8(data + row, load8(source) if source else 0)
+        elif kind == COPY2:
+            store16(data + 2 * row, load16(source) if source else 0)
+        elif kind == U8:
+            store16(data + 2 * row, load8(source) if source else 0)
+        elif kind == U16:
+            store32(data + 4 * row, load16(source) if source else 0)
+        elif kind == U24:
+            store32(data + 4 * row, load32(source) & 0xFFFFFF if source else 0)
+        elif kind == I24:
+            store32(data + 4 * row, ((load32(source) & 0xFFFFFF) ^ 0x800000) - 0x800000 if source else 0)
+        elif kind == U32:
+            store64(data + 8 * row, load32(source) if source else 0)
+        elif kind == U64:
+            store64(data + 16 * row, load64(source) if source else 0)
+            store64(data + 16 * row + 8, 0)
+        elif kind == YEAR:
+            year = load8(source) if source else 0
+            store32(data + 4 * row, year + 1900 if year else 0)
+        elif kind == BIT1:
+            store8(data + row, load8(source) & 1 if source else 0)
+        elif kind == DECIMAL:
+            if source == 0:
+                store64(data + 16 * row, 0)
+                store64(data + 16 * row + 8, 0)
+            elif not store_decimal(data + 16 * row, source, first, second):
+                return row
+        elif kind == TIME:
+            value = temporal(TIME, source, first) if source else 0
+            if value == _MALFORMED:
+                return row
+            store64(data + 8 * row, value)
+        elif kind == BYTES:
+            if source:
+                copy(data + size * row, source, size)
+        elif kind == CODE:
+            code = 0
+            if source:
+                code = load8(source) if size == 1 else load16(source)
+                if code > first:
+                    return row
+            store32(data + 4 * row, code)
+        else:  # MASK
+            bits = 0
+            if source:
+                bits = load64(source)
+                if size < 8:
+                    bits &= (1 << 8 * size) - 1
+                if first < 64 and bits >> first:
+                    return row
+            store64(data + 8 * row, bits)
+    return -1
+
+
+@kernel
+def _gather_dates(
+    kind: int,
+    digits: int,
+    positions: Any,
+    rows: int,
+    base: int,
+    data: int,
+    column: int,
+    side: int,
+    invalid: Any,
+    state: Any,
+) -> int:
+    """DATE, DATETIME, TIMESTAMP: dates that no calendar has become NULL and are listed in ``invalid``.
+
+    Returns a malformed value's row, -1, or -2 where the list is full. Rows done before are done again then.
+    """  # fmt: skip
+    listed = state[INVALID_COUNT]
+    for row in range(rows):
+        source = positions[row]
+        value = temporal(kind, source, digits) if source else 0
+        if value == _MALFORMED:
+            return row
+        if value == _BAD:
+            if listed >= invalid.shape[0]:
+                return -2
+            invalid[listed, 0], invalid[listed, 1] = side, column
+            invalid[listed, 2], invalid[listed, 3] = base + row, source
+            listed += 1
+            positions[row] = 0
+            value = 0
+        if kind == DATE:
+            store32(data + 4 * row, value)
+        else:
+            store64(data + 8 * row, value)
+    state[INVALID_COUNT] = listed
+    return -1
+
+
+@kernel
+def _validity(out: Any, positions: Any, rows: int, base: int) -> None:
+    """Bits of the rows that aren't NULL; ``base`` is a multiple of 8."""
+    at = out[VALIDITY] + (base >> 3)
+    nulls = 0
+    for first in range(0, rows, 8):
+        bits = 0
+        for row in range(first, min(first + 8, rows)):
+            if positions[row]:
+                bits |= 1 << (row - first)
+            else:
+                nulls += 1
+        store8(at + (first >> 3), bits)
+    out[NULLS] += nulls
+
+
+@kernel
+def decode(
+    events: Numbers,
+    program: Numbers,
+    block: int,
+    most_rows: int,
+    present: Any,
+    positions: Any,
+    needed: Any,
+    out: Any,
+    meta: Numbers,
+    invalid: Any,
+    keep_invalid: bool,
+    state: Any,
+) -> int:
+    """Rows of ``events`` into the buffers of ``out`` and ``meta``, from where ``state`` stands.
+
+    present: for each side, whether any row has it; the others are left alone.
+    positions: (2, columns, block) and needed: (2, columns) are scratch. meta: addresses of op, offset, row ordinal,
+    transaction, XA id and, for each side, whether the row has it.
+    Returns DONE; FULL (most_rows are there); GROW (state[DETAIL]: side * columns + column, of which needed[…] more
+    bytes must fit); INVALID_FULL (make the list longer); MALFORMED or INVALID (state[EVENT_AT]: the event).
+    """
+    columns = program.shape[0]
+    count = events.shape[0]
+    while True:
+        base = state[ROW_AT]
+        rows = state[WALKED]
+        if rows == 0:
+            # 1. walk
+            for side in range(2):
+                for column in range(columns):
+                    needed[side, column] = 0
+            at, address = state[EVENT_AT], state[ADDRESS_AT]
+            ordinal = state[ORDINAL_AT]
+            limit = min(block, most_rows - base)
+            while at < count and rows < limit:
+                end = events[at, END]
+                op = events[at, OP]
+                if address == 0:
+                    address = events[at, ADDRESS]
+                    ordinal = events[at, ORDINAL]
+                while address < end and rows < limit:
+                    state[EVENT_AT] = at
+                    for side in range(2):
+                        # op 1 has no before, op 3 no after
+                        if not present[side]:
+                            continue
+                        if op == (1 if side == 0 else 3):
+                            for column in range(columns):
+                                positions[side, column, rows] = 0
+                        else:
+                            place = side * columns
+                            address = walk_row(
+                                address,
+                                end,
+                                program,
+                                positions.ctypes.data + 8 * (place * block + rows),
+                                8 * block,
+                                needed.ctypes.data + 8 * place,
+                            )
+                            if address == 0:
+                                return MALFORMED
+                    place = base + rows
+                    store8(meta[0] + place, op)
+                    store64(meta[1] + 8 * place, events[at, OFFSET])
+                    store64(meta[2] + 8 * place, ordinal)
+                    store32(meta[3] + 4 * place, events[at, TRANSACTION])
+                    store32(meta[4] + 4 * place, events[at, XA])
+                    store8(meta[5] + place, 0 if op == 1 else 1)
+                    store8(meta[6] + place, 0 if op == 3 else 1)
+                    store32(meta[7] + 4 * place, at)
+                    ordinal += 1
+                    rows += 1
+                if address >= end:
+                    at += 1
+                    address = 0
+            state[EVENT_AT], state[ADDRESS_AT], state[ORDINAL_AT] = at, address, ordinal
+            if rows == 0:
+                return DONE if at >= count else FULL
+            state[WALKED] = rows
+        # 2. is there room?
+        for side in range(2):
+            for column in range(columns):
+                if not present[side]:
+                    break
+                if program[column, 1] and out[side, column, USED] + needed[side, column] > out[side, column, CAPACITY]:
+                    state[DETAIL] = side * columns + column
+                    return GROW
+        if state[INVALID_COUNT] + 2 * columns * rows > invalid.shape[0] and keep_invalid:
+            return INVALID_FULL
+        # 3. gather
+        for side in range(2):
+            for column in range(columns):
+                if not present[side]:
+                    break
+                target = out[side, column]
+                values = positions[side, column]
+                kind = program[column, 0]
+                if DATE <= kind <= TIMESTAMP:
+                    data = target[DATA] + (4 if kind == DATE else 8) * base
+                    digits = program[column, 3]
+                    wrong = _gather_dates(kind, digits, values, rows, base, data, column, side, invalid, state)
+                    if wrong == -2 or (state[INVALID_COUNT] > 0 and not keep_invalid):
+                        state[DETAIL] = column
+                        state[EVENT_AT] = load32(meta[7] + 4 * invalid[0, 2])
+                        return INVALID
+                elif STRING <= kind <= PADDED:
+                    wrong = -1
+                    _gather_strings(target, values, rows, base, program[column, 1], program[column, 3])
+                else:
+                    width = WIDTHS[kind] if kind != BYTES else program[column, 2]
+                    data = target[DATA] + width * base
+                    wrong = _gather_fixed(
+                        kind, program[column, 2], program[column, 3], program[column, 4], values, rows, data
+                    )
+                if wrong >= 0:
+                    state[EVENT_AT] = load32(meta[7] + 4 * (base + wrong))
+                    return MALFORMED
+                _validity(target, values, rows, base)
+        state[ROW_AT] = base + rows
+        state[WALKED] = 0

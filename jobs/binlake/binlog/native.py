@@ -1,0 +1,243 @@
+"""What kernels need of the machine: loads and stores at addresses, copies, CRC-32.
+
+Kernels work on addresses (int64) instead of arrays, because a slice's rows lie in many buffers (chunks, decompressed
+payloads). Who calls a load has proved before that it stays inside its event.
+
+``kernel`` compiles ahead where it can: the compiled code is kept in ``{sys.prefix}/share/binlake/numba``, which
+``binlake.binlog.warm()`` fills at set-up, so that no stage task pays for the compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+CACHE = Path(sys.prefix) / "share" / "binlake" / "numba"
+if "NUMBA_CACHE_DIR" not in os.environ and os.access(sys.prefix, os.W_OK | os.X_OK):
+    os.environ["NUMBA_CACHE_DIR"] = str(CACHE)  # read once, when numba is imported
+
+# ruff: isort: off  (after the setting that numba reads)
+import llvmlite.binding  # type: ignore[import-untyped]  # noqa: E402
+import numba  # noqa: E402
+import numpy as np  # noqa: E402
+from llvmlite import ir  # noqa: E402
+from numba import extending, types  # noqa: E402
+
+# ruff: isort: on
+
+if "NUMBA_CACHE_DIR" in os.environ:
+    numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # type: ignore[attr-defined]
+
+intrinsic: Any = extending.intrinsic
+"""Of numba, whose stubs don't know that it makes functions without the typing context."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(function: Function) -> Function:
+    """Compiled, cached, without the interpreter's lock."""
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return cast(Function, compiled)
+
+
+def _load(bits: int) -> Any:
+    width = ir.IntType(bits)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load(typing_context: Any, address: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], width.as_pointer())
+            value = builder.load(pointer, align=1)
+            return builder.zext(value, ir.IntType(64)) if bits < 64 else value
+
+        return types.int64(types.int64), build
+
+    return load
+
+
+def _store(bits: int) -> Any:
+    width = ir.IntType(bits)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], width.as_pointer())
+            value = builder.trunc(arguments[1], width) if bits < 64 else arguments[1]
+            builder.store(value, pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), build
+
+    return store
+
+
+load8, load16, load32, load64 = _load(8), _load(16), _load(32), _load(64)
+"""Little-endian, unsigned below 64 bits, at any alignment."""
+store8, store16, store32, store64 = _store(8), _store(16), _store(32), _store(64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def swap64(typing_context: Any, value: Any) -> Any:
+    """The eight bytes the other way round."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bswap(arguments[0])
+
+    return types.int64(types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
+    """memcpy."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        function = builder.module.declare_intrinsic("llvm.memcpy", [byte, byte, ir.IntType(64)])
+        target_at, source_at = (builder.inttoptr(argument, byte) for argument in arguments[:2])
+        builder.call(function, [target_at, source_at, arguments[2], ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), build
+
+
+_FEATURES = llvmlite.binding.get_host_cpu_features()
+HAS_CARRYLESS = bool(_FEATURES.get("pclmul")) and llvmlite.binding.get_default_triple().startswith("x86_64")
+
+_V = ir.VectorType(ir.IntType(64), 2)
+
+
+def _polynomial_power(bits: int) -> int:
+    """x**bits modulo CRC-32's polynomial, bits reversed, as folding by carry-less multiplication wants it: 33 bits."""
+    value = 1
+    for _ in range(bits):
+        value <<= 1
+        if value >> 32:
+            value ^= 0x104C11DB7
+    return int(f"{value:032b}"[::-1], 2) << 1
+
+
+# Folding 128 bits over a distance of d: the high half moves by d + 32 - 64, the low half by d - 32 (each half is
+# reflected, hence the 32s). "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel, 2009.
+_FOLD_512 = (_polynomial_power(512 + 32), _polynomial_power(512 - 32))
+
+
+def _vector(pair: tuple[int, int]) -> Any:
+    return ir.Constant(_V, [ir.Constant(ir.IntType(64), item) for item in pair])
+
+
+def _fold(builder: Any, multiply: Any, value: Any, constants: Any) -> Any:
+    low = builder.call(multiply, [value, constants, ir.Constant(ir.IntType(8), 0x00)])
+    high = builder.call(multiply, [value, constants, ir.Constant(ir.IntType(8), 0x11)])
+    return builder.xor(low, high)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _fold_64_bytes(typing_context: Any, state: Any, source: Any, blocks: Any) -> Any:
+    """Folds ``blocks`` of 64 bytes at ``source`` into the 64 bytes at ``state``."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8)
+        word = ir.IntType(64)
+        multiply = builder.module.globals.get("llvm.x86.pclmulqdq") or ir.Function(
+            builder.module, ir.FunctionType(_V, [_V, _V, byte]), "llvm.x86.pclmulqdq"
+        )
+        state_at = builder.inttoptr(arguments[0], _V.as_pointer())
+        lanes = [builder.load(builder.gep(state_at, [ir.Constant(ir.IntType(32), lane)]), align=1) for lane in range(4)]
+        before = builder.block
+        loop, done = builder.append_basic_block("fold"), builder.append_basic_block("folded")
+        builder.cbranch(builder.icmp_signed(">", arguments[2], ir.Constant(word, 0)), loop, done)
+        builder.position_at_end(loop)
+        count = builder.phi(word)
+        phis = [builder.phi(_V) for _ in range(4)]
+        count.add_incoming(ir.Constant(word, 0), before)
+        at = builder.inttoptr(builder.add(arguments[1], builder.shl(count, ir.Constant(word, 6))), _V.as_pointer())
+        folded = []
+        for lane, phi in enumerate(phis):
+            phi.add_incoming(lanes[lane], before)
+            data = builder.load(builder.gep(at, [ir.Constant(ir.IntType(32), lane)]), align=1)
+            folded.append(builder.xor(_fold(builder, multiply, phi, _vector(_FOLD_512)), data))
+        following = builder.add(count, ir.Constant(word, 1))
+        count.add_incoming(following, loop)
+        for phi, value in zip(phis, folded, strict=True):
+            phi.add_incoming(value, loop)
+        builder.cbranch(builder.icmp_signed("<", following, arguments[2]), loop, done)
+        builder.position_at_end(done)
+        for lane in range(4):
+            final = builder.phi(_V)
+            final.add_incoming(lanes[lane], before)
+            final.add_incoming(folded[lane], loop)
+            lanes[lane] = final
+        for lane in range(4):
+            builder.store(lanes[lane], builder.gep(state_at, [ir.Constant(ir.IntType(32), lane)]), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), build
+
+
+def _tables() -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Eight tables for eight bytes at a time."""
+    tables = np.zeros((8, 256), np.int64)
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
+        tables[0, byte] = value
+    for row in range(1, 8):
+        for byte in range(256):
+            value = int(tables[row - 1, byte])
+            tables[row, byte] = value >> 8 ^ tables[0, value & 255]
+    return tables
+
+
+_T = _tables()
+
+
+@kernel
+def _crc_bytes(state: int, address: int, size: int) -> int:
+    """CRC-32's register over bytes, eight at a time by tables."""
+    at = address
+    stop = address + size
+    while at + 8 <= stop:
+        low = load32(at) ^ state
+        high = load32(at + 4)
+        state = (
+            _T[7, low & 255]
+            ^ _T[6, low >> 8 & 255]
+            ^ _T[5, low >> 16 & 255]
+            ^ _T[4, low >> 24]
+            ^ _T[3, high & 255]
+            ^ _T[2, high >> 8 & 255]
+            ^ _T[1, high >> 16 & 255]
+            ^ _T[0, high >> 24]
+        )
+        at += 8
+    while at < stop:
+        state = state >> 8 ^ _T[0, (state ^ load8(at)) & 255]
+        at += 1
+    return state
+
+
+if HAS_CARRYLESS:
+
+    @kernel
+    def crc32(address: int, size: int, scratch: int) -> int:
+        """CRC-32 as zlib's; ``scratch``: address of 64 bytes of ours."""
+        if size < 192:
+            return _crc_bytes(0xFFFFFFFF, address, size) ^ 0xFFFFFFFF
+        # The 64 bytes that remain after folding have the checksum of all that was folded into them.
+        copy(scratch, address, 64)
+        store32(scratch, load32(scratch) ^ 0xFFFFFFFF)
+        blocks = (size - 64) // 64
+        _fold_64_bytes(scratch, address + 64, blocks)
+        state = _crc_bytes(0, scratch, 64)
+        done = 64 + blocks * 64
+        return _crc_bytes(state, address + done, size - done) ^ 0xFFFFFFFF
+else:
+
+    @kernel
+    def crc32(address: int, size: int, scratch: int) -> int:
+        """CRC-32 as zlib's; ``scratch`` isn't used."""
+        return _crc_bytes(0xFFFFFFFF, address, size) ^ 0xFFFFFFFF

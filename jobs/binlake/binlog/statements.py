@@ -1,0 +1,24 @@
+"""Texts of query events."""
+
+from __future__ import annotations
+
+from binlake.binlog import charsets
+
+
+def statement_text(raw: bytes, collation: int) -> str:
+    """By the client's collation number (0: not told)."""
+    name = charsets.charset(collation) if collation else "utf8mb4"
+    try:
+        return charsets.decoder("utf8mb4" if name in (None, "binary") else str(name))(raw)
+    except UnicodeDecodeError:
+        # A statement may hold literals of another character set (_latin1'…'); its keywords and names still count.
+        return raw.decode("utf-8", "backslashreplace")
+
+
+def normal_xid(text: str) -> str:
+    """``X'6162',X'',1`` from the servers' spelling, in lower-case hex."""
+    pieces = [piece.strip() for piece in text.split(",")]
+    hexes = [piece[2:-1].lower() for piece in pieces[:2] if piece[:2].upper() == "X'" and piece.endswith("'")]
+    if len(hexes) != 2 or len(pieces) < 3:
+        return text
+    return f"X'{hexes[0]}',X'{hexes[1]}',{pieces[2].split()[0]}"

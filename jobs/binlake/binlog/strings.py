@@ -1,0 +1,224 @@
+"""Whole columns of strings: character sets and JSON to UTF-8, by kernels.
+
+A column is Arrow's pair of offsets (int32, rows + 1) and bytes. Results own their buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from binlake.binlog import charsets, jsonb, jsontext, numbertext
+from binlake.binlog.events import Malformed
+from binlake.binlog.kernels import SLACK
+from binlake.binlog.native import kernel, load8, load64, store8
+
+Offsets = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+Convert = Callable[[Offsets, Bytes], tuple[Offsets, Bytes]]
+
+_NO_TABLE = np.zeros(1, np.uint16)
+
+
+class BadValue(Exception):
+    """The value of ``row`` can't be text."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(row, why)
+        self.row = row
+        self.why = why
+
+
+@kernel
+def all_ascii(address: int, size: int) -> bool:
+    seen = 0
+    at = 0
+    while at + 32 <= size:
+        seen |= load64(address + at) | load64(address + at + 8) | load64(address + at + 16) | load64(address + at + 24)
+        at += 32
+    while at < size:
+        seen |= load8(address + at)
+        at += 1
+    return seen & -0x7F7F7F7F7F7F7F80 == 0
+
+
+@kernel
+def _utf8_error(address: int, size: int) -> bool:
+    """Whether the bytes are anything else than UTF-8 (no surrogates, nothing above U+10FFFF, no overlong form)."""
+    at, end = address, address + size
+    while at < end:
+        lead = load8(at)
+        if lead < 0x80:
+            at += 1
+            continue
+        if lead < 0xC2 or lead > 0xF4:
+            return True
+        more = 1 if lead < 0xE0 else 2 if lead < 0xF0 else 3
+        if at + more >= end:
+            return True
+        second = load8(at + 1)
+        low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+        high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+        if second < low or second > high:
+            return True
+        for place in range(2, more + 1):
+            if load8(at + place) & 0xC0 != 0x80:
+                return True
+        at += more + 1
+    return False
+
+
+@kernel
+def utf8_error_row(offsets: Any, data: int) -> int:
+    """First row that isn't UTF-8, or -1."""
+    if all_ascii(data, offsets[-1]):
+        return -1
+    for row in range(len(offsets) - 1):
+        if _utf8_error(data + offsets[row], offsets[row + 1] - offsets[row]):
+            return row
+    return -1
+
+
+@kernel
+def put_utf8(target: int, code: int) -> int:
+    """Writes a code point; returns the address after it."""
+    if code < 0x80:
+        store8(target, code)
+        return target + 1
+    if code < 0x800:
+        store8(target, 0xC0 | code >> 6)
+        store8(target + 1, 0x80 | code & 63)
+        return target + 2
+    store8(target, 0xE0 | code >> 12)
+    store8(target + 1, 0x80 | code >> 6 & 63)
+    store8(target + 2, 0x80 | code & 63)
+    return target + 3
+
+
+@kernel
+def convert_by_tables(offsets: Any, data: int, one: Any, two: Any, three: Any, target: int, new_offsets: Any) -> int:
+    """Bytes of a character set to UTF-8 by its tables (see charsets.tables); the first wrong row, or -1."""
+    to = target
+    for row in range(len(offsets) - 1):
+        at, end = data + offsets[row], data + offsets[row + 1]
+        while at < end:
+            lead = load8(at)
+            code, size = one[lead], 1
+            if code == 0 and lead:
+                if len(two) > 1 and lead >= 0x80 and at + 1 < end:
+                    code, size = two[(lead - 0x80) << 8 | load8(at + 1)], 2
+                if code == 0 and len(three) > 1 and lead == 0x8F and at + 2 < end:
+                    second, third = load8(at + 1), load8(at + 2)
+                    if second >= 0x80 and third >= 0x80:
+                        code, size = three[(second - 0x80) << 7 | third - 0x80], 3
+                if code == 0:
+                    return row
+            to = put_utf8(to, code)
+            at += size
+        new_offsets[row + 1] = to - target
+    return -1
+
+
+@cache
+def converter(charset: str) -> Convert:
+    """Of a character set's column to UTF-8; raises BadValue for a value that isn't valid in it."""
+    if charset in ("utf8mb4", "utf8mb3"):
+
+        def check(offsets: Offsets, data: Bytes) -> tuple[Offsets, Bytes]:
+            row = utf8_error_row(offsets, data.ctypes.data)
+            if row >= 0:
+                raise BadValue(row, f"isn't valid {charset}")
+            return offsets, data
+
+        return check
+    tables = charsets.tables()
+    if f"{charset}1" not in tables or charset == "gb18030":
+        return _by_codec(charset)
+    one = tables[f"{charset}1"]
+    two, three = tables.get(f"{charset}2", _NO_TABLE), tables.get(f"{charset}3", _NO_TABLE)
+    has_ascii = bool((one[:128] == np.arange(128)).all())
+    growth = 3 if len(two) == 1 else 2  # bytes of UTF-8 for each byte of input, at most
+
+    def convert(offsets: Offsets, data: Bytes) -> tuple[Offsets, Bytes]:
+        size = int(offsets[-1])
+        if has_ascii and all_ascii(data.ctypes.data, size):
+            return offsets, data
+        target = np.empty(size * growth + size + SLACK, np.uint8)
+        converted = np.zeros(len(offsets), np.int32)
+        row = convert_by_tables(offsets, data.ctypes.data, one, two, three, target.ctypes.data, converted)
+        if row >= 0:
+            raise BadValue(row, f"isn't valid {charset}")
+        return converted, target
+
+    return convert
+
+
+def _by_codec(charset: str) -> Convert:
+    """UTF-16, UTF-32, UCS-2 and GB18030: rare, by Python's codecs, value by value."""
+    decode = charsets.decoder(charset)
+
+    def convert(offsets: Offsets, data: Bytes) -> tuple[Offsets, Bytes]:
+        pieces: list[bytes] = []
+        whole = data[: int(offsets[-1])].tobytes()
+        for row in range(len(offsets) - 1):
+            try:
+                pieces.append(decode(whole[offsets[row] : offsets[row + 1]]).encode())
+            except UnicodeError:
+                raise BadValue(row, f"isn't valid {charset}") from None
+        sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        converted = np.zeros(len(offsets), np.int32)
+        converted[1:] = np.cumsum(sizes)
+        return converted, np.frombuffer(b"".join(pieces) + bytes(SLACK), np.uint8)
+
+    return convert
+
+
+def decimals(raw: Bytes, rows: int, shape: tuple[int, int, int], validity: Bytes | None) -> tuple[Offsets, Bytes]:
+    """Packed DECIMALs of shape (precision, scale, bytes) to text. Raises Malformed with the row."""
+    target = np.empty(rows * (shape[0] + 3) + SLACK, np.uint8)
+    converted = np.zeros(rows + 1, np.int32)
+    bits = np.zeros(1, np.uint8) if validity is None else validity
+    wrong = numbertext.decimals(raw.ctypes.data, bits, validity is not None, shape, target.ctypes.data, converted)
+    if wrong >= 0:
+        raise Malformed("a decimal with a digit above 9", 0)
+    return converted, target
+
+
+def json(offsets: Offsets, data: Bytes, validity: Bytes | None) -> tuple[Offsets, Bytes]:
+    """Binary JSON to the server's text. Raises Malformed with an index 0 for damaged documents."""
+    rows = len(offsets) - 1
+    capacity = 4 * int(offsets[-1]) + 8 * rows + 1024
+    target = np.empty(capacity + SLACK, np.uint8)
+    converted = np.zeros(rows + 1, np.int32)
+    stack = np.empty(jsontext.STACK_SIZE, np.int64)
+    everything = np.zeros(1, np.uint8) if validity is None else validity
+    nullable = validity is not None
+    row = 0
+    while row < rows:
+        to = target.ctypes.data
+        row = jsontext.column(offsets, data.ctypes.data, everything, nullable, to, capacity, converted, row, stack)
+        if row >= rows:
+            break
+        used = int(converted[row])
+        document = data[offsets[row] : offsets[row + 1]].tobytes()
+        if used + jsontext.most_bytes(len(document)) > capacity:
+            capacity = 2 * capacity + jsontext.most_bytes(len(document))
+            larger = np.empty(capacity + SLACK, np.uint8)
+            larger[:used] = target[:used]
+            target = larger
+            continue
+        # What the kernel leaves to us: blobs inside JSON, rare doubles
+        try:
+            text = jsonb.text(document).encode()
+        except Malformed as error:
+            raise Malformed(str(error), 0) from None
+        if used + len(text) > capacity:
+            raise Malformed("JSON: a document larger than its parts", 0)
+        target[used : used + len(text)] = np.frombuffer(text, np.uint8)
+        converted[row + 1] = used + len(text)
+        row += 1
+    return converted, target
