@@ -7,7 +7,6 @@ server's settings or kills it makes a ``Server`` of its own.
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 
     from mirror import Mirror
 
-# Instants mustn't depend on the machine's zone, nor DAGs on the user's own Airflow.
+# Instants mustn't depend on the machine's zone.
 os.environ["TZ"] = "UTC"
-os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -52,7 +52,6 @@ def environment(connection: str) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_SHOP_MYSQL": connection,
-        "PYSPARK_PYTHON": sys.executable,
     }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from binlake.lake import session
 def main() -> None:
     from delta.tables import DeltaTable
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = session.build("warm", master="local[2]")
     with tempfile.TemporaryDirectory(prefix="binlake-warm-") as folder:
         table = str(Path(folder) / "table")
