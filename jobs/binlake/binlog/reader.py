@@ -22,7 +22,7 @@ from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescript
 from binlake.binlog.kernels import SLACK, Numbers
 from binlake.binlog.statements import normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
-from binlake.binlog.transport import Transport
+from binlake.binlog.transport import Chunk, Transport, padded
 from binlake.binlog.walk import corrupt, describe
 from binlake.errors import UnsupportedEvent
 from binlake.position import Slice, file_number
@@ -58,12 +58,12 @@ def read(
     reader: _Reader | None = None
     for chunk in transport.chunks(part):
         if reader is None:
-            description = describe(bytes(chunk.data), part, chunk.offset)
+            description = describe(bytes(chunk), part, chunk.offset)
             reader = _Reader(part, wanted, invalid_dates, description)
             continue
-        yield from reader.chunk(chunk.offset, chunk.data)
+        yield from reader.chunk(chunk)
         if progress:
-            progress(chunk.offset + len(chunk.data) - part.start)
+            progress(chunk.offset + chunk.size - part.start)
     if reader:
         yield from reader.flush()
 
@@ -87,13 +87,6 @@ class _Pending:
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     size: int = 0
-
-
-def _padded(data: bytes) -> npt.NDArray[np.uint8]:
-    """With the slack behind that kernels read."""
-    array = np.empty(len(data) + SLACK, np.uint8)
-    array[: len(data)] = np.frombuffer(data, np.uint8)
-    return array
 
 
 class _Reader:
@@ -129,11 +122,9 @@ class _Reader:
         self._open(events.Transaction(part.start, 0, None))
 
     # chunks --------------------------------------------------------------------------------------------------------
-    def chunk(self, offset: int, data: bytes) -> Iterator[Emitted]:
+    def chunk(self, chunk: Chunk) -> Iterator[Emitted]:
         """What the events of a chunk bring, up to batches that wait for more."""
-        buffer = _padded(data)
-        self._buffers.append(buffer)
-        yield from self._scan(buffer.ctypes.data, len(data), offset)
+        yield from self._scan(chunk.data.ctypes.data, chunk.size, chunk.offset)
         yield from self._drain()
 
     def _scan(self, address: int, size: int, offset: int) -> Iterator[Emitted]:
@@ -208,8 +199,7 @@ class _Reader:
         if state[scan.FIXED_OFFSET]:
             raise Malformed("a payload in a payload")
         data = payload.uncompressed(body)
-        buffer = _padded(data)
-        self._buffers.append(buffer)
+        buffer = padded(data)
         at, checksum = int(state[scan.AT]), int(state[scan.CHECKSUM])
         yield from self._drain()  # so that the payload's row events stand alone
         state[scan.CHECKSUM], state[scan.FIXED_OFFSET] = 0, where
@@ -304,7 +294,7 @@ class _Reader:
                     yield from self._stop(name, where, error)
                     table = decoder = None
             number = len(self._known)
-            known = _Known(_padded(key), name, table, decoder)
+            known = _Known(padded(key), name, table, decoder)
             self._known.append(known)
             self._by_body[key] = number
             if number >= len(self._known_table):
@@ -347,7 +337,7 @@ class _Reader:
             current = self._xids[int(state[scan.XA_ID])]
             self._xids = [None]
             state[scan.XA_ID] = self._xa_number(current)
-            del self._buffers[:-1]  # the last one is the chunk being scanned
+            self._buffers.clear()
         if sum(pending.size for pending in self._pending.values()) > 2 * MOST_BYTES:
             yield from self._flush_pending()
 
@@ -378,8 +368,8 @@ class _Reader:
                 data = values.uncompressed_event(ctypes.string_at(start, end - start))
             except Malformed as error:
                 raise corrupt(self._file, int(rows[number, scan.OFFSET]), str(error)) from None
-            buffer = _padded(data)
-            self._buffers.insert(0, buffer)
+            buffer = padded(data)
+            self._buffers.append(buffer)
             prepared[number, :2] = buffer.ctypes.data, buffer.ctypes.data + len(data)
         return prepared, 0, 0
 

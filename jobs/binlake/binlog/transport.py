@@ -14,16 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pymysql
 
+from binlake.binlog import framing
 from binlake.binlog.events import ARTIFICIAL, ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType
+from binlake.binlog.kernels import SLACK
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
 from binlake.position import FIRST_OFFSET, Slice
 from binlake.source import connection
 from binlake.source.connection import Endpoint
 
-CHUNK_SIZE = 4 << 20
+CHUNK_SIZE = 8 << 20
 """Bytes after which a chunk is handed over; one event larger than that makes a larger chunk."""
+_RECEIVE = 4 << 20
+"""Bytes of the buffer between socket and chunks."""
 HEARTBEAT = 5
 """Seconds between the server's heartbeats while it has nothing to send."""
 STALLED = 60
@@ -34,10 +40,28 @@ _LOST_REMEDY = "the log from here on is gone or was never there: run binlake sna
 
 @dataclass(frozen=True)
 class Chunk:
-    """Whole events; ``data[0]`` stands at ``offset`` of the file."""
+    """Whole events: ``data[:size]``, with SLACK bytes behind; ``data[0]`` stands at ``offset`` of the file.
+
+    The buffer may be filled anew when the next chunk is asked for.
+    """
 
     offset: int
-    data: bytes
+    data: npt.NDArray[np.uint8]
+    size: int
+
+    @classmethod
+    def of(cls, offset: int, data: bytes) -> Chunk:
+        return cls(offset, padded(data), len(data))
+
+    def __bytes__(self) -> bytes:
+        return self.data[: self.size].tobytes()
+
+
+def padded(data: bytes) -> npt.NDArray[np.uint8]:
+    """With the slack behind that kernels read."""
+    array = np.empty(len(data) + SLACK, np.uint8)
+    array[: len(data)] = np.frombuffer(data, np.uint8)
+    return array
 
 
 class Transport(Protocol):
@@ -110,28 +134,35 @@ class FileTransport:
                 offset=FIRST_OFFSET,
                 remedy="check the file",
             )
-        yield Chunk(FIRST_OFFSET, description)
+        yield Chunk.of(FIRST_OFFSET, description)
         offset = max(part.start, FIRST_OFFSET + len(description))
         stream.seek(offset)
-        tail = b""
+        buffer = np.empty(CHUNK_SIZE + SLACK, np.uint8)
+        spans = np.zeros(2, np.int64)
+        held = 0
         while offset < part.stop:
-            block = stream.read(min(CHUNK_SIZE, part.stop - offset - len(tail)))
-            data = tail + block
-            whole, needed = _whole_events(data, part.file, offset)
-            if not whole and not block:
-                raise _shorter(part.file, offset, part.stop)
+            room = min(len(buffer) - SLACK - held, part.stop - offset - held)
+            got = stream.readinto(buffer.data[held : held + room]) if room else 0
+            held += got
+            sound = framing.whole_events(buffer.ctypes.data, held, spans)
+            whole, needed = spans.tolist()
+            if not sound:
+                raise CorruptEvent(
+                    "an event shorter than its header", file=part.file, offset=offset + whole, remedy=_CORRUPT_REMEDY
+                )
             if offset + needed > part.stop:
                 raise _beyond(part.file, offset + whole, needed - whole, part.stop)
             if whole:
-                yield Chunk(offset, data[:whole] if whole < len(data) else data)
-            elif needed > len(data):  # one event larger than a chunk
-                data += _exactly(stream, needed - len(data))
-                if len(data) < needed:
-                    raise _shorter(part.file, offset, part.stop)
-                yield Chunk(offset, data)
-                whole = needed
-            tail = data[whole:]
-            offset += whole
+                yield Chunk(offset, buffer, whole)
+                held -= whole
+                buffer[:held] = buffer[whole : whole + held].copy()
+                offset += whole
+            elif not got and needed <= len(buffer) - SLACK:
+                raise _shorter(part.file, offset, part.stop)
+            elif needed > len(buffer) - SLACK:  # one event larger than a chunk
+                larger = np.empty(needed + SLACK, np.uint8)
+                larger[:held] = buffer[:held]
+                buffer = larger
         if part.whole and stream.read(1):
             raise _longer(part.file, part.stop)
 
@@ -145,20 +176,6 @@ def _exactly(stream: Any, size: int) -> bytes:
         pieces.append(piece)
         size -= len(piece)
     return b"".join(pieces)
-
-
-def _whole_events(data: bytes, file: str, offset: int) -> tuple[int, int]:
-    """Bytes of the whole events in ``data``, and where the event after them would end if its size is known."""
-    at = 0
-    end = len(data)
-    while at + HEADER_SIZE <= end:
-        size = int.from_bytes(data[at + 9 : at + 13], "little")
-        if size < HEADER_SIZE:
-            raise CorruptEvent(f"an event of {size} bytes", file=file, offset=offset + at, remedy=_CORRUPT_REMEDY)
-        if at + size > end:
-            return at, at + size
-        at += size
-    return at, at
 
 
 _CORRUPT_REMEDY = "the file is damaged or this isn't between two events: run binlake snapshot to begin anew"
@@ -238,8 +255,8 @@ class _Dump:
         self._begin = start if start < 1 << 32 else FIRST_OFFSET
         head = struct.pack("<BIHI", 0x12, self._begin, flags, transport.server_id)
         self._command(session, head + part.file.encode())
-        self._buffer = bytearray()
-        self._at = 0
+        self._buffer = np.empty(_RECEIVE, np.uint8)
+        self._at = self._end = 0  # what was received and not yet taken
 
     def _register(self, session: Any, server_id: int) -> None:
         hostname = b"binlake"
@@ -252,36 +269,38 @@ class _Dump:
         session.write_packet(body)
 
     # packets -------------------------------------------------------------------------------------------------------
-    def _receive(self) -> bool:
-        """More bytes into the buffer; False when the server hung up."""
-        if self._at > CHUNK_SIZE:
-            del self._buffer[: self._at]
-            self._at = 0
+    def _more(self, needed: int = 0) -> None:
+        """Receives at least a byte, with room for ``needed`` in all. Raises ConnectionFailed."""
+        if self._at:
+            left = self._end - self._at
+            self._buffer[:left] = self._buffer[self._at : self._end].copy()
+            self._at, self._end = 0, left
+        if needed > len(self._buffer):
+            larger = np.empty(needed, np.uint8)
+            larger[: self._end] = self._buffer[: self._end]
+            self._buffer = larger
         self._socket.settimeout(STALLED)
-        piece = self._socket.recv(1 << 20)
-        self._buffer += piece
-        return bool(piece)
+        got = self._socket.recv_into(self._buffer.data[self._end :])
+        if not got:
+            raise ConnectionFailed(
+                f"{self._where}: the server closed the connection while sending {self._part.file}",
+                remedy="check the server's error log, then run again",
+            )
+        self._end += got
 
     def _packet(self) -> bytes:
         """The next packet, put together from parts of 16 MiB. Raises ConnectionFailed."""
         pieces: list[bytes] = []
         while True:
-            while len(self._buffer) - self._at < 4:
+            while self._end - self._at < 4:
                 self._more()
-            size = int.from_bytes(self._buffer[self._at : self._at + 3], "little")
-            while len(self._buffer) - self._at < 4 + size:
-                self._more()
-            pieces.append(bytes(self._buffer[self._at + 4 : self._at + 4 + size]))
+            size = int.from_bytes(self._buffer[self._at : self._at + 3].tobytes(), "little")
+            while self._end - self._at < 4 + size:
+                self._more(4 + size)
+            pieces.append(self._buffer[self._at + 4 : self._at + 4 + size].tobytes())
             self._at += 4 + size
             if size < 0xFFFFFF:
                 return b"".join(pieces) if len(pieces) > 1 else pieces[0]
-
-    def _more(self) -> None:
-        if not self._receive():
-            raise ConnectionFailed(
-                f"{self._where}: the server closed the connection while sending {self._part.file}",
-                remedy="check the server's error log, then run again",
-            )
 
     def _event(self) -> bytes | None:
         """The next event, or None at the end of the log (EOF of a dump that doesn't block)."""
@@ -297,20 +316,42 @@ class _Dump:
     # events --------------------------------------------------------------------------------------------------------
     def chunks(self) -> Iterator[Chunk]:
         part = self._part
-        offset = self._begin
+        target = np.empty(CHUNK_SIZE + SLACK, np.uint8)
+        counts = np.zeros(2, np.int64)
+        offset = self._begin  # of the next event
         described = False
-        begun, held = offset, 0
-        pieces: list[bytes] = []
-        while True:
-            if described and offset >= part.stop and not part.whole:
-                break
+        held = 0  # bytes in target
+        while not described or offset < part.stop or part.whole:
+            if described and part.start <= offset < part.stop:
+                status = framing.unpack(
+                    self._buffer.ctypes.data + self._at,
+                    self._end - self._at,
+                    target.ctypes.data + held,
+                    len(target) - SLACK - held,
+                    part.stop - offset,
+                    counts,
+                )
+                taken, given = counts.tolist()
+                self._at += taken
+                offset += given
+                held += given
+                if status == framing.ROOM and held:
+                    yield Chunk(offset - held, target, held)
+                    held = 0
+                    continue
+                if offset >= part.stop:
+                    continue
+                if status == framing.MORE:
+                    self._more(int(self._size_ahead()))
+                    continue
+                # everything else goes the slow way
             event = self._event()
-            if event is None or len(event) < HEADER_SIZE:
-                if event is not None:
-                    raise CorruptEvent("a cut-off event", file=part.file, offset=offset, remedy="run again")
+            if event is None:
                 if offset < part.stop:
                     raise _shorter(part.file, offset, part.stop)
                 break
+            if len(event) < HEADER_SIZE:
+                raise CorruptEvent("a cut-off event", file=part.file, offset=offset, remedy="run again")
             _, kind, _, size, log_pos, flags = HEADER.unpack_from(event)
             if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
                 continue
@@ -320,10 +361,9 @@ class _Dump:
                 )
             if kind == EventType.FORMAT_DESCRIPTION and not described:
                 described = True
-                yield Chunk(FIRST_OFFSET, event)
+                yield Chunk.of(FIRST_OFFSET, event)
                 if offset == FIRST_OFFSET:
-                    offset = FIRST_OFFSET + size
-                begun = offset
+                    offset += size
                 continue
             if flags & ARTIFICIAL or log_pos == 0:
                 if kind == EventType.ROTATE and described:  # on to the next file
@@ -335,16 +375,19 @@ class _Dump:
                 raise _longer(part.file, part.stop)
             if offset + size > part.stop:
                 raise _beyond(part.file, offset, size, part.stop)
+            if offset < part.start < offset + size:
+                raise _beyond(part.file, offset, size, part.start)
+            if held:
+                yield Chunk(offset - held, target, held)
+                held = 0
             offset += size
-            if offset <= part.start:
-                begun = offset
-                continue
-            if not held and begun < part.start:
-                raise _beyond(part.file, begun, size, part.start)
-            pieces.append(event)
-            held += size
-            if held >= CHUNK_SIZE:
-                yield Chunk(begun, b"".join(pieces))
-                begun, pieces, held = offset, [], 0
+            if offset > part.start:
+                yield Chunk.of(offset - size, event)
         if held:
-            yield Chunk(begun, b"".join(pieces))
+            yield Chunk(offset - held, target, held)
+
+    def _size_ahead(self) -> int:
+        """Bytes of the packet that is arriving, with its header; 0 if that isn't known yet."""
+        if self._end - self._at < 4:
+            return 0
+        return 4 + int.from_bytes(self._buffer[self._at : self._at + 3].tobytes(), "little")

@@ -35,7 +35,7 @@ def walk(transport: Transport, part: Slice, *, headers_only: Callable[[int], boo
     """
     description: FormatDescription | None = None
     for chunk in transport.chunks(part):
-        data, at, end = memoryview(chunk.data), 0, len(chunk.data)
+        data, at, end = memoryview(bytes(chunk)), 0, chunk.size
         while at < end:
             offset = chunk.offset + at
             if end - at < HEADER_SIZE:

@@ -1,0 +1,68 @@
+"""Compiled: where events begin and end, in a file's bytes and in the packets of a connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from binlake.binlog.events import ARTIFICIAL, HEADER_SIZE, EventType
+from binlake.binlog.native import copy, kernel, load8, load16, load32
+
+# What ``unpack`` comes back with
+MORE, ROOM, OTHER, BEYOND = range(4)
+
+_LONGEST_PACKET = 0xFFFFFF
+_ARTIFICIAL = int(ARTIFICIAL)
+_FORMAT, _BEAT, _BEAT_2 = int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2)
+
+
+@kernel
+def whole_events(address: int, size: int, out: Any) -> bool:
+    """out[0]: bytes of the whole events; out[1]: where the event after them would end, if that is known.
+
+    False if an event is shorter than its header.
+    """
+    at = 0
+    while at + HEADER_SIZE <= size:
+        length = load32(address + at + 9)
+        if length < HEADER_SIZE:
+            out[0] = at
+            return False
+        if at + length > size:
+            out[0], out[1] = at, at + length
+            return True
+        at += length
+    out[0] = out[1] = at
+    return True
+
+
+@kernel
+def unpack(source: int, size: int, target: int, capacity: int, left: int, out: Any) -> int:
+    """Events of the packets at ``source`` one after the other to ``target``; ``left``: bytes of the slice to come.
+
+    out[0], out[1]: bytes taken and given. Returns MORE (bytes are needed), ROOM (the next event doesn't fit), OTHER
+    (the next packet isn't an everyday event) or BEYOND (the next event reaches beyond the slice).
+    """
+    at, to = 0, 0
+    while True:
+        out[0], out[1] = at, to
+        if size - at < 4:
+            return MORE
+        length = load16(source + at) | load8(source + at + 2) << 16
+        packet = source + at + 4
+        if length == _LONGEST_PACKET or length <= HEADER_SIZE:
+            return OTHER
+        if size - at < 4 + length:
+            return MORE
+        event = packet + 1
+        kind = load8(event + 4)
+        if load8(packet) or load32(event + 9) != length - 1 or load32(event + 13) == 0:
+            return OTHER
+        if load16(event + 17) & _ARTIFICIAL or kind in (_FORMAT, _BEAT, _BEAT_2):
+            return OTHER
+        if to + length - 1 > left:
+            return BEYOND
+        if to + length - 1 > capacity:
+            return ROOM
+        copy(target + to, event, length - 1)
+        to += length - 1
+        at += 4 + length
