@@ -1,35 +1,39 @@
-"""Where transactions begin and end, by headers: what the planner asks of the log."""
+"""Where transactions begin and end: what the planner asks of the log. Rows aren't looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from binlake.binlog import events
-from binlake.binlog.events import EventType, Malformed
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
+from binlake.binlog.native import kernel, load8, load32
+from binlake.binlog.proof import corrupt, describe, proved
 from binlake.binlog.transport import Transport
-from binlake.binlog.walk import walk
 from binlake.errors import CorruptEvent
 from binlake.position import FIRST_OFFSET, Slice
 
-_BODIES = {
-    EventType.GTID,
-    EventType.ANONYMOUS_GTID,
-    EventType.GTID_TAGGED,
-    EventType.MARIADB_GTID,
-}
-_NOT_OF_A_TRANSACTION = {
-    EventType.PREVIOUS_GTIDS,
-    EventType.MARIADB_GTID_LIST,
-    EventType.BINLOG_CHECKPOINT,
-    EventType.ROTATE,
-    EventType.STOP,
-    EventType.FORMAT_DESCRIPTION,
-    EventType.START_ENCRYPTION,
-    EventType.HEARTBEAT,
-    EventType.HEARTBEAT_V2,
-    EventType.INCIDENT,
-}
+_OPENS = np.zeros(256, np.bool_)
+_OPENS[[EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID]] = True
+_OUTSIDE = np.zeros(256, np.bool_)
+_OUTSIDE[
+    [
+        EventType.PREVIOUS_GTIDS,
+        EventType.MARIADB_GTID_LIST,
+        EventType.BINLOG_CHECKPOINT,
+        EventType.ROTATE,
+        EventType.STOP,
+        EventType.FORMAT_DESCRIPTION,
+        EventType.START_ENCRYPTION,
+        EventType.HEARTBEAT,
+        EventType.HEARTBEAT_V2,
+        EventType.INCIDENT,
+    ]
+] = True
+"""Kinds that stand between transactions."""
 
 
 @dataclass(frozen=True)
@@ -48,32 +52,72 @@ class Boundary:
 def format_description(transport: Transport, file: str) -> int:
     """Timestamp (seconds) of the file's format description event. Raises SourceError and BinlogError."""
     part = Slice(file, FIRST_OFFSET, FIRST_OFFSET, 0, False)
-    for event in walk(transport, part):
-        return event.description.created
+    for chunk in transport.chunks(part):
+        return describe(bytes(chunk), part, chunk.offset).created
     raise CorruptEvent("the file is empty", file=file, offset=FIRST_OFFSET, remedy="check the file")
 
 
+@kernel
+def _opens(address: int, size: int, places: Any, last: Any) -> int:
+    """Where transactions open in a chunk: their offsets in it, and in last[n] the end of what came before.
+
+    last[0] comes in and last[count] goes out; returns the count, or -1 - place for an event whose size can't be.
+    """
+    count = 0
+    end = last[0]
+    at = 0
+    while at < size:
+        length = load32(address + at + 9) if size - at >= 19 else 0
+        if length < 19 or length > size - at:
+            return -1 - at
+        kind = load8(address + at + 4)
+        if _OPENS[kind]:
+            places[count] = at
+            last[count] = end
+            count += 1
+        if not _OUTSIDE[kind]:
+            end = at + length
+        at += length
+    last[count] = end
+    return count
+
+
 def transaction_boundaries(transport: Transport, part: Slice) -> Iterator[Boundary]:
-    """The transactions of a slice in the order of the log; rows aren't looked at. Raises as ``read``."""
+    """The transactions of a slice in the order of the log. Only the events that open them have their checksums proved.
+
+    Raises as ``read``.
+    """
+    description: FormatDescription | None = None
     opened: events.Transaction | None = None
     end = part.start
-    for event in walk(transport, part, headers_only=lambda kind: kind not in _BODIES):
-        if event.kind in _BODIES:
+    for chunk in transport.chunks(part):
+        if description is None:
+            description = describe(bytes(chunk), part, chunk.offset)
+            continue
+        places = np.empty(chunk.size // HEADER_SIZE + 1, np.int64)
+        ends = np.empty(len(places) + 1, np.int64)
+        ends[0] = end - chunk.offset
+        count = _opens(chunk.data.ctypes.data, chunk.size, places, ends)
+        if count < 0:
+            raise corrupt(part.file, chunk.offset - 1 - count, "an event whose size can't be")
+        for place, before in zip(places[:count].tolist(), ends[:count].tolist(), strict=True):
             if opened:
-                yield Boundary(opened.offset, end, opened.committed_us, opened.gtid)
-            try:
-                opened = _transaction(event.kind, event.body, event.timestamp, event.server_id, event.offset)
-            except Malformed as error:
-                raise CorruptEvent(str(error), file=part.file, offset=event.offset) from None
-        if event.kind not in _NOT_OF_A_TRANSACTION:
-            end = event.offset + event.size
+                yield Boundary(opened.offset, chunk.offset + before, opened.committed_us, opened.gtid)
+            size = int.from_bytes(chunk.data[place + 9 : place + 13].tobytes(), "little")
+            opened = _transaction(chunk.data[place : place + size].tobytes(), part, chunk.offset + place, description)
+        end = chunk.offset + int(ends[count])
     if opened:
         yield Boundary(opened.offset, end, opened.committed_us, opened.gtid)
 
 
-def _transaction(kind: int, body: bytes, timestamp: int, server_id: int, offset: int) -> events.Transaction:
-    if kind == EventType.GTID_TAGGED:
-        return events.tagged_transaction(body, timestamp=timestamp, offset=offset)
-    if kind == EventType.MARIADB_GTID:
-        return events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=offset)
-    return events.gtid_transaction(body, kind=kind, timestamp=timestamp, offset=offset)
+def _transaction(event: bytes, part: Slice, offset: int, description: FormatDescription) -> events.Transaction:
+    timestamp, kind, server_id, _, _, _ = HEADER.unpack_from(event)
+    body = proved(event, description, part.file, offset)
+    try:
+        if kind == EventType.GTID_TAGGED:
+            return events.tagged_transaction(body, timestamp=timestamp, offset=offset)
+        if kind == EventType.MARIADB_GTID:
+            return events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=offset)
+        return events.gtid_transaction(body, kind=kind, timestamp=timestamp, offset=offset)
+    except Malformed as error:
+        raise corrupt(part.file, offset, str(error)) from None

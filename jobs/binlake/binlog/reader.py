@@ -20,10 +20,10 @@ from binlake.binlog.border import Mutations, Statement, Stopped, Wanted, XaOutco
 from binlake.binlog.columns import Decoded, TableDecoder, numbers, texts
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.kernels import SLACK, Numbers
+from binlake.binlog.proof import corrupt, describe
 from binlake.binlog.statements import normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transport import Chunk, Transport, padded
-from binlake.binlog.walk import corrupt, describe
 from binlake.errors import UnsupportedEvent
 from binlake.position import Slice, file_number
 from binlake.schema.table import TableName

@@ -14,8 +14,8 @@ from binlake.binlog.events import HEADER_SIZE, EventType
 from binlake.binlog.native import crc32, kernel, load8, load16, load32, load64, store8, store64
 
 # ``state``
-AT, ROW_EVENTS, TRANSACTIONS, TEXT_USED, MAPPED, XA_ID, DETAIL, ID_SIZE, CHECKSUM, FIXED_OFFSET, SCRATCH = range(11)
-STATE = 19  # the last eight are scratch of the checksum
+AT, ROW_EVENTS, TRANSACTIONS, TEXT_USED, MAPPED, XA_ID, ID_SIZE, CHECKSUM, FIXED_OFFSET, SCRATCH = range(10)
+STATE = 18  # the last eight are scratch of the checksum
 
 # ``rows[n]``: address of the body, its end, kind, transaction, offset, the table's known map, XA id, ordinal of its
 # first row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from importlib import resources
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 
 from binlake import binlog
 from binlake.binlog.border import Mutations
+from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.events import HEADER
 from binlake.binlog.reader import read
 from binlake.binlog.transport import FileTransport
@@ -80,3 +82,24 @@ def test_wrong_bytes_with_right_checksums(tmp_path: Path) -> None:
         outcomes.add(_outcome(path, bytes(damaged)))
     assert "CorruptEvent" in outcomes
     assert "an error without its place" not in outcomes
+
+
+def test_any_split_gives_the_same_mutations(tmp_path: Path) -> None:
+    path = tmp_path / "b.000001"
+    path.write_bytes(LOG)
+    transport = FileTransport(path)
+    whole = Slice(path.name, 4, len(LOG), 0, True)
+    limits = list(transaction_boundaries(transport, whole))
+    assert len(limits) == 5
+    cuts = [4, *(limit.end_offset for limit in limits), len(LOG)]
+
+    def rows(start: int, stop: int) -> list[dict[str, object]]:
+        part = Slice(path.name, start, stop, 0, stop == len(LOG))
+        emitted = read(transport, part, lambda database, table: True, invalid_dates="keep_text")
+        return [row for one in emitted if isinstance(one, Mutations) for row in one.batch.to_pylist()]
+
+    everything = rows(4, len(LOG))
+    assert everything == rows(4, len(LOG))
+    assert [row for start, stop in itertools.pairwise(cuts) for row in rows(start, stop)] == everything
+    for cut in cuts[1:-1]:
+        assert rows(4, cut) + rows(cut, len(LOG)) == everything

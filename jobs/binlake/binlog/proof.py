@@ -1,0 +1,45 @@
+"""What every reader of a file proves first: its format description, and an event's checksum."""
+
+from __future__ import annotations
+
+import zlib
+
+from binlake.binlog.events import HEADER_SIZE, FormatDescription, Malformed
+from binlake.errors import CorruptEvent, PositionLost
+from binlake.position import Slice
+
+
+def describe(event: bytes, part: Slice, offset: int) -> FormatDescription:
+    try:
+        description = FormatDescription.parse(event)
+    except Malformed as error:
+        raise corrupt(part.file, offset, f"format description: {error}") from None
+    if description.checksum:
+        stored = int.from_bytes(event[-4:], "little")
+        # The server clears LOG_EVENT_BINLOG_IN_USE_F before it computes the checksum
+        proved = event[:17] + bytes([event[17] & 0xFE]) + event[18:-4]
+        if stored not in (zlib.crc32(proved), zlib.crc32(event[:-4])):
+            raise corrupt(part.file, offset, "the checksum of the format description is wrong")
+    if part.created and description.created != part.created:
+        raise PositionLost(
+            f"{part.file} was made at {description.created}, the one planned on at {part.created}: "
+            "its numbering began anew, or it is another server's",
+            remedy="run binlake snapshot to begin anew",
+        )
+    return description
+
+
+def corrupt(file: str, offset: int, message: str) -> CorruptEvent:
+    return CorruptEvent(
+        message, file=file, offset=offset, remedy="read it again; if it stays, run binlake snapshot to begin anew"
+    )
+
+
+def proved(event: bytes, description: FormatDescription, file: str, offset: int) -> bytes:
+    """The event's body without header and checksum. Raises CorruptEvent."""
+    stop = len(event) - description.checksum
+    if stop < HEADER_SIZE:
+        raise corrupt(file, offset, f"an event of {len(event)} bytes")
+    if description.checksum and zlib.crc32(event[:stop]) != int.from_bytes(event[stop:], "little"):
+        raise corrupt(file, offset, "the checksum is wrong")
+    return event[HEADER_SIZE:stop]
