@@ -112,7 +112,7 @@ class _Snapshotter:
         open_tables = self._begin(names)
         began = time.monotonic()
         copying = Copying(
-            self.session, self.endpoint, self.source, self.records, self.created, self._watch(open_tables, began)
+            self.session, self.endpoint, self.source, self.records, self.created, self._watch(list(open_tables), began)
         )
         with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
             while open_tables:
@@ -239,15 +239,18 @@ class _Snapshotter:
         self.failed.append(error)
 
     def _watch(self, tables: Sequence[TableSnapshot], began: float) -> Callable[[int], None]:
-        """Progress: rows read in the running wave, beside what is staged; the whole is the server's estimate."""
+        """Progress: rows of the chunks that are staged, and bytes with those of the running wave."""
         before = sum(table.rows for table in tables)
 
         def watch(running: int) -> None:
-            done = sum(table.rows for table in tables) + running
-            total = max(done, sum(max(table.estimate, table.rows) for table in tables))
-            rate = (done - before) / max(0.001, time.monotonic() - began)
+            rows = sum(table.rows for table in tables)
             staged = sum(table.bytes for table in tables)
-            detail = f"{done:,} rows, {staged / 1e6:,.1f} MB staged, {rate:,.0f} rows/s"
+            # What a row weighs tells how many the running wave has written.
+            weight = staged / rows if rows else 0
+            done = rows + (running / weight if weight else 0)
+            total = max(done, sum(max(table.estimate, table.rows) for table in tables))
+            rate = (rows - before) / max(0.001, time.monotonic() - began)
+            detail = f"{rows:,} rows, {(staged + running) / 1e6:,.1f} MB, {rate:,.0f} rows/s"
             self.report.progress("snapshot", done, total, detail)
 
         return watch

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from binlake.errors import AccessDenied, ConnectionFailed, SourceError
@@ -56,8 +57,8 @@ class Member:
 class Copying:
     """What every wave of a snapshot works with.
 
-    source: the control connection. created: of a binlog file, see Position. watch: told now and then how many rows
-    the running wave has read.
+    source: the control connection. created: of a binlog file, see Position. watch: told now and then how many bytes
+    the running wave has written.
     """
 
     session: SparkSession
@@ -142,7 +143,17 @@ def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
 
 def _wait(copying: Copying, copies: Sequence[_Copy], futures: Sequence[Future[Chunk]]) -> None:
     while wait(futures, _WATCH_SECONDS).not_done:
-        copying.watch(sum(copy.rows_read() for copy in copies))
+        copying.watch(sum(_written(copy.folder) for copy in copies))
+
+
+def _written(folder: str) -> int:
+    """Bytes that the running copy has written by now; only seen where the lake is a local folder."""
+    written = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # renamed just now
+                written += os.path.getsize(os.path.join(path, name))
+    return written
 
 
 class _Copy:
@@ -152,6 +163,7 @@ class _Copy:
         self._copying = copying
         self._member = member
         self.gate = Gate(member.table.name)
+        self.folder = copying.records.folder(member.table.id, member.chunk.number)
         self.group = f"binlake-{uuid.uuid4().hex[:12]}"
 
     def run(self) -> Chunk:
@@ -173,7 +185,7 @@ class _Copy:
             writer = (
                 frame.write.mode("overwrite").option("compression", "snappy").option("parquet.block.size", 16 << 20)
             )
-            writer.parquet(self._copying.records.folder(table.id, chunk.number))
+            writer.parquet(self.folder)
         except Exception as error:
             raise self._translated(error) from None
         stages = self._stages()
@@ -183,19 +195,11 @@ class _Copy:
             bytes=sum(int(stage.outputBytes()) for stage in stages),
         )
 
-    def rows_read(self) -> int:
-        """Rows the running job has read, as the executors tell with their heartbeats."""
-        try:
-            return sum(int(stage.inputRecords()) for stage in self._stages(settled=False))
-        except Py4JError:  # a stage that is just being born
-            return 0
-
-    def _stages(self, *, settled: bool = True) -> list[Any]:
-        """Spark's own metrics of the chunk's job."""
+    def _stages(self) -> list[Any]:
+        """Spark's own metrics of the chunk's job, which has ended."""
         context = self._copying.session.sparkContext
         jvm_context: Any = context._jsc.sc()
-        if settled:
-            jvm_context.listenerBus().waitUntilEmpty()
+        jvm_context.listenerBus().waitUntilEmpty()
         tracker = context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
         return [jvm_context.statusStore().lastStageAttempt(stage) for job in jobs if job for stage in job.stageIds]
