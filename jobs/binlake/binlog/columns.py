@@ -156,6 +156,7 @@ class TableDecoder:
         self._block = max(64, min(1024, _L2 // (16 * count) // 8 * 8))
         self._scratch = np.empty(2 * count, np.int64)
         self._fewest_bytes = (count + 7) // 8
+        self._shares = np.zeros((2, len(table.fields)))  # of an event's bytes that a column took at most
 
     def count(self, address: int, end: int, images: int) -> int:
         """Rows of one event. Raises Malformed."""
@@ -190,10 +191,16 @@ class TableDecoder:
         most = min(MOST_ROWS, max(1024, (64 << 20) // (16 * max(columns, 1))), max(size // self._fewest_bytes, 1))
         most = -(-most // 64) * 64
         strings_ = max(int((self.program[:, 1] > 0).sum()), 1)
-        first_guess = size // strings_ + (1 << 12)
+        shares = np.where(self._shares > 0, self._shares * 1.2, 1 / strings_)
+        guesses = (shares * size).astype(np.int64) + (1 << 12)
         present = np.array([(events[:, kernels.OP] != 1).any(), (events[:, kernels.OP] != 3).any()])
         sides = [
-            [_Column(int(row[0]), int(row[2]), most, first_guess) for row in self.program] if present[side] else []
+            [
+                _Column(int(row[0]), int(row[2]), most, int(guesses[side, place]))
+                for place, row in enumerate(self.program)
+            ]
+            if present[side]
+            else []
             for side in range(2)
         ]
         out = np.zeros((2, columns, kernels.OUT), np.int64)
@@ -249,6 +256,8 @@ class TableDecoder:
         rows = int(state[kernels.ROW_AT])
         if not rows:
             return None, state, True
+        # of all rows' bytes, because what a batch leaves over is small
+        self._shares = np.maximum(self._shares, out[:, :, kernels.USED] / max(size, 1))
         dates = invalid[: int(state[kernels.INVALID_COUNT])]
         images = [
             self._image(sides[side], out[side], has[side], rows, dates[dates[:, 0] == side], event)

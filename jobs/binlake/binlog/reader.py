@@ -468,13 +468,16 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Rec
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in [*batches, None]:
-        if group and (batch is None or batch.num_rows > _LARGE or rows > MOST_ROWS or size > MOST_BYTES):
+        large = batch is None or batch.num_rows > _LARGE
+        if group and (large or rows > MOST_ROWS or size > MOST_BYTES):
             if len(group) == 1:
                 yield group[0]
             else:
                 yield from pa.Table.from_batches(group, schema).combine_chunks().to_batches()
             group, rows, size = [], 0, 0
-        if batch is not None:
+        if batch is not None and large:
+            yield batch
+        elif batch is not None:
             group.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
