@@ -395,6 +395,19 @@ def test_an_account_that_may_not_flush_locks_its_tables(mirror: Mirror) -> None:
         pass
 
 
+def test_an_account_that_may_not_see_prepared_transactions(mysql_server: Server) -> None:
+    """MySQL only: MariaDB lists them to everybody."""
+    mysql_server.create_account("blind", "x", ["RELOAD, REPLICATION CLIENT ON *.*"])
+    endpoint = Endpoint("127.0.0.1", mysql_server.port, "blind", "x")
+    with (
+        Source.open(endpoint) as source,
+        pytest.raises(AccessDenied, match="prepared XA") as caught,
+        read_lock(source, "flush", []),
+    ):
+        pass
+    assert "XA_RECOVER_ADMIN" in caught.value.remedy
+
+
 def test_a_gate_lets_nobody_through_twice(server: Server, database: str) -> None:
     """Spark may run a lost task again: it must fail instead of opening a later view."""
     server.execute("CREATE TABLE a (id INT PRIMARY KEY)", database=database)

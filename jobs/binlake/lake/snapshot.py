@@ -115,7 +115,7 @@ class _Snapshotter:
             self.session, self.endpoint, self.source, self.records, self.created, self._watch(list(open_tables), began)
         )
         with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
-            while open_tables:
+            while open_tables and not self.fatal:
                 for table in [table for table in open_tables if not table.pending]:
                     open_tables.remove(table)
                     pool.submit(self._commit, table)

@@ -15,6 +15,7 @@ from binlake.errors import AccessDenied, ServerSettingError, SourceError
 from binlake.source.connection import Endpoint, connect, translate
 
 Flavour = Literal["mysql", "mariadb"]
+_HEAD_TRIES = 5
 
 
 class Source:
@@ -97,6 +98,15 @@ class Source:
 
         Raises ServerSettingError when there is no log, AccessDenied without the grant.
         """
+        for _ in range(_HEAD_TRIES):
+            before = self._mariadb_gtids()
+            file, offset, gtid_set = self._log_status()
+            if before == self._mariadb_gtids():
+                break
+        # Where writes go on, the set read first holds nothing that comes after the position.
+        return file, offset, before if self.is_mariadb else gtid_set
+
+    def _log_status(self) -> tuple[str, int, str]:
         modern = self.flavour == "mysql" and self.version >= (8, 4)
         rows = self.query("SHOW BINARY LOG STATUS" if modern else "SHOW MASTER STATUS")
         if not rows:
@@ -105,9 +115,11 @@ class Source:
                 remedy="set log_bin=ON in the server's option file and restart the server",
             )
         gtid_set = rows[0].get("Executed_Gtid_Set") or ""
-        if self.is_mariadb:
-            gtid_set = self.query("SELECT @@GLOBAL.gtid_binlog_pos AS gtid")[0]["gtid"] or ""
         return rows[0]["File"], int(rows[0]["Position"]), gtid_set.replace("\n", "")
+
+    def _mariadb_gtids(self) -> str:
+        """MariaDB shows its GTID position apart from the file's; empty on MySQL."""
+        return str(self.query("SELECT @@GLOBAL.gtid_binlog_pos AS gtid")[0]["gtid"] or "") if self.is_mariadb else ""
 
     def binary_logs(self) -> tuple[tuple[str, int], ...]:
         """(file, size in bytes) of every binlog file the server still has, oldest first."""

@@ -1,0 +1,122 @@
+"""The catalog gives the normal form: what information_schema means, not how each server spells it."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlake.errors import SchemaMismatch
+from binlake.schema.table import TableName, TableSchema
+from binlake.source.catalog import list_tables, read_schema, read_schemas, read_tables
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source
+from servers import Server
+
+
+def schema_of(server: Server, database: str, definition: str) -> TableSchema:
+    server.execute("DROP TABLE IF EXISTS t", f"CREATE TABLE t ({definition})", database=database)
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        name = TableName(database, "t")
+        schema = read_schema(source, name)
+        assert read_schemas(source, [name]) == {name: schema}
+        return schema
+
+
+@pytest.mark.parametrize(
+    ("definition", "key", "kind"),
+    [
+        ("a INT, b INT NOT NULL, PRIMARY KEY (b, a)", ("b", "a"), "primary"),
+        ("a INT NOT NULL, b INT NOT NULL, UNIQUE zz (a), UNIQUE aa (b)", ("a",), "unique"),
+        ("a INT, b INT NOT NULL, UNIQUE (a), UNIQUE (b)", ("b",), "unique"),
+        ("a VARCHAR(30) NOT NULL, UNIQUE (a(4))", (), "none"),
+        ("a VARCHAR(30) NOT NULL, b INT NOT NULL, UNIQUE p (a(4), b), UNIQUE q (b, a)", ("b", "a"), "unique"),
+        ("a INT, KEY (a)", (), "none"),
+    ],
+)
+def test_key(server: Server, database: str, definition: str, key: tuple[str, ...], kind: str) -> None:
+    schema = schema_of(server, database, definition)
+    assert (schema.key, schema.key_kind) == (key, kind)
+
+
+def test_columns(server: Server, database: str) -> None:
+    schema = schema_of(
+        server,
+        database,
+        "i INT(5) ZEROFILL, b TINYINT(1) DEFAULT 1, u TINYINT(1) UNSIGNED, d DECIMAL(9,2) DEFAULT 1.5, "
+        "x BIT(9) DEFAULT b'101', v VARCHAR(20) CHARACTER SET latin1 DEFAULT 'it''s', w VARCHAR(9) DEFAULT 'NULL', "
+        "n INT DEFAULT NULL, bn BINARY(3) DEFAULT 'ab', ts TIMESTAMP(3) NULL DEFAULT CURRENT_TIMESTAMP(3), "
+        "g INT AS (i + 1) VIRTUAL, s INT AS (i + 1) STORED, h INT INVISIBLE, f FLOAT(7,3), t TIME(2), "
+        "ex VARCHAR(40) DEFAULT (UUID())",
+    )
+    found = {column.name: column for column in schema.columns}
+    assert (found["i"].unsigned, found["i"].length) == (True, None)
+    assert (found["b"].length, found["b"].default, found["u"].length) == (1, "1", None)
+    assert (found["d"].precision, found["d"].scale, found["d"].default) == (9, 2, "1.50")
+    assert (found["x"].length, found["x"].default) == (9, "b'101'")
+    assert (found["v"].charset, found["v"].length, found["v"].default) == ("latin1", 20, "it's")
+    assert (found["w"].default, found["n"].default, found["bn"].default) == ("NULL", None, "0x6162")
+    assert (found["ts"].fraction, found["ts"].default_is_expression, found["ts"].default) == (3, True, None)
+    assert found["ex"].default_is_expression
+    assert (found["g"].generated, found["s"].generated, found["h"].invisible) == (True, True, True)
+    assert (found["f"].precision, found["f"].scale, found["t"].fraction) == (None, None, 2)
+
+
+def test_values_of_enum_and_set(server: Server, database: str) -> None:
+    values = ("a", "b'c", "d\\e", "f,g", "", "h)i", "n\nl", 'q"', "日本")
+    listed = ", ".join("'" + value.replace("\\", "\\\\").replace("'", "''") + "'" for value in values)
+    schema = schema_of(server, database, f"e ENUM({listed}), s SET('x', 'y''z')")
+    assert schema.column("e").values == values
+    assert schema.column("s").values == ("x", "y'z")
+
+
+def test_generated_invisible_primary_key(mysql_server: Server) -> None:
+    mysql_server.execute(
+        "CREATE DATABASE IF NOT EXISTS gipk",
+        "SET SESSION sql_generate_invisible_primary_key = ON",
+        "CREATE TABLE gipk.t (x INT)",
+        "SET GLOBAL show_gipk_in_create_table_and_information_schema = OFF",
+    )
+    try:
+        with Source.open(Endpoint("127.0.0.1", mysql_server.port, "root", "")) as source:
+            schema = read_schema(source, TableName("gipk", "t"))
+        assert schema.key == ("my_row_id",)
+        assert schema.column("my_row_id").invisible
+    finally:
+        mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = ON", "DROP DATABASE gipk")
+
+
+def test_mariadb_types_and_kinds(mariadb_server: Server) -> None:
+    mariadb_server.execute(
+        "CREATE OR REPLACE DATABASE kinds",
+        "CREATE TABLE kinds.t (u UUID, a INET4, b INET6, j JSON, c TEXT COMPRESSED)",
+        "CREATE TABLE kinds.v (x INT) WITH SYSTEM VERSIONING",
+        "CREATE SEQUENCE kinds.s",
+        "CREATE VIEW kinds.w AS SELECT 1",
+    )
+    with Source.open(Endpoint("127.0.0.1", mariadb_server.port, "root", "")) as source:
+        kinds = {found.name.table: found.kind for found in list_tables(source) if found.name.database == "kinds"}
+        table = read_tables(source, [TableName("kinds", "t")])[TableName("kinds", "t")]
+    assert kinds == {"t": "BASE TABLE", "v": "SYSTEM VERSIONED", "s": "SEQUENCE", "w": "VIEW"}
+    assert [column.type for column in table.schema.columns] == ["uuid", "inet4", "inet6", "longtext", "text"]
+    assert table.compressed == ("c",)
+    mariadb_server.execute("DROP DATABASE kinds")
+
+
+def test_names_as_they_stand(server: Server, database: str) -> None:
+    odd = "o dd.`n'a\"m\\e; DROP TABLE a"
+    quoted = odd.replace("`", "``")
+    server.execute(f"CREATE TABLE `{quoted}` (`i d``` INT PRIMARY KEY)", "CREATE TABLE T1 (a INT)", database=database)
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        assert read_schema(source, TableName(database, odd)).key == ("i d`",)
+        with pytest.raises(SchemaMismatch, match="no table"):
+            read_schema(source, TableName(database, "t1"))
+
+
+def test_head_and_logs(server: Server) -> None:
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        file, offset, gtid_set = source.head()
+        logs = source.binary_logs()
+        assert logs[-1] == (file, offset)
+        server.execute("CREATE DATABASE IF NOT EXISTS head_moves", "DROP DATABASE head_moves")
+        assert source.head()[1] > offset
+        assert source.head()[2] != gtid_set
+        assert abs(source.now() - source.now()) < 60_000_000

@@ -1,0 +1,48 @@
+"""What servers write about themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from binlake.source.locks import owned_gtids
+from binlake.source.server import Source, version_numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("9.7.4", (9, 7, 4)),
+        ("8.4.3-0ubuntu1", (8, 4, 3)),
+        ("10.11.14-MariaDB-0+deb12u2-log", (10, 11, 14)),
+        ("5.5.5-10.11.6-MariaDB", (10, 11, 6)),
+        ("odd", (0, 0, 0)),
+    ],
+)
+def test_version(text: str, numbers: tuple[int, ...]) -> None:
+    assert version_numbers(text) == numbers
+
+
+class Owning(Source):
+    def __init__(self, owned: str) -> None:
+        self.owned = owned
+
+    def query(self, sql: str, args: Any = None) -> list[dict[str, Any]]:
+        return [{"owned": self.owned}]
+
+
+A, B = "d2faa92e-e565-11f1-b0c4-02fc00000001", "d2faa92e-e565-11f1-b0c4-02fc00000002"
+
+
+@pytest.mark.parametrize(
+    ("text", "gtids"),
+    [
+        ("", set()),
+        (f"{A}:5#12", {f"{A}:5"}),
+        (f"{A}:5#12:7#13,\n{B}:1#9", {f"{A}:5", f"{A}:7", f"{B}:1"}),
+        (f"{A}:tag:5#12", {f"{A}:tag:5"}),
+    ],
+)
+def test_owned_gtids(text: str, gtids: set[str]) -> None:
+    assert owned_gtids(Owning(text)) == gtids
