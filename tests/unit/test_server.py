@@ -32,7 +32,7 @@ class Owning(Source):
         return [{"owned": self.owned}]
 
 
-A, B = "d2faa92e-e565-11f1-b0c4-02fc00000001", "d2faa92e-e565-11f1-b0c4-02fc00000002"
+A, B = "d2faa92e-e565-11f1-b0c4-02fc00000001", "12345678-e565-11f1-b0c4-02fc00000002"
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ A, B = "d2faa92e-e565-11f1-b0c4-02fc00000001", "d2faa92e-e565-11f1-b0c4-02fc0000
     [
         ("", set()),
         (f"{A}:5#12", {f"{A}:5"}),
-        (f"{A}:5#12:7#13,\n{B}:1#9", {f"{A}:5", f"{A}:7", f"{B}:1"}),
-        (f"{A}:tag:5#12", {f"{A}:tag:5"}),
+        (f"{A}:7#153:5#152{B}:1#9", {f"{A}:5", f"{A}:7", f"{B}:1"}),
+        (f"{A}:7#1{A}:tag:5#12{B}:9#155", {f"{A}:7", f"{A}:tag:5", f"{B}:9"}),
     ],
 )
 def test_owned_gtids(text: str, gtids: set[str]) -> None:

@@ -42,6 +42,7 @@ CreatedOf = Callable[[str], int]
 """Timestamp (seconds) of the format description event of a binlog file."""
 
 _ISOLATION = "REPEATABLE-READ"
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _POLL = 0.002
 _GATE_SECONDS = 86_400
 _LOCK_WAIT = 20
@@ -279,10 +280,15 @@ def owned_gtids(source: Source) -> set[str]:
     """GTIDs of transactions that are being committed."""
     text = source.query("SELECT @@GLOBAL.gtid_owned AS owned")[0]["owned"] or ""
     found: set[str] = set()
-    # uuid[:tag]:number#thread:number#thread,uuid…
-    for server in text.replace("\n", "").split(","):
-        prefix = re.split(r":\d+#", server)[0]
-        found.update(f"{prefix}:{number}" for number in re.findall(r":(\d+)#", server))
+    # uuid[:tag]:number#thread:number#threaduuid… with nothing between a thread and the next uuid
+    starts = [match.start() for match in _UUID.finditer(text)]
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        server, rest = text[start : start + 36], text[start + 36 : end]
+        tag = ""
+        for word, number in re.findall(r":(?:([a-z_]\w*)|(\d+)#)", rest):
+            tag = f":{word}" if word else tag
+            if number:
+                found.add(f"{server}{tag}:{number}")
     return found
 
 
