@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from pymysql.constants import ER
@@ -282,7 +283,7 @@ def owned_gtids(source: Source) -> set[str]:
     found: set[str] = set()
     # uuid[:tag]:number#thread:number#threaduuid… with nothing between a thread and the next uuid
     starts = [match.start() for match in _UUID.finditer(text)]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in pairwise([*starts, len(text)]):
         server, rest = text[start : start + 36], text[start + 36 : end]
         tag = ""
         for word, number in re.findall(r":(?:([a-z_]\w*)|(\d+)#)", rest):
