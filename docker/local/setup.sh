@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What a machine needs, without Docker: each step says what it does, or that it was done before.
 #
-#   setup.sh [STEP…]    python java mariadb mysql jars; all of them by default
-#   setup.sh demo       python java jars, and one server: MySQL, or MariaDB where MySQL can't be had
+#   setup.sh [STEP…]    python java mariadb mysql jars kernels; all of them by default
+#   setup.sh demo       python java jars kernels, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
 # names what to install. Everything else lands in .venv and .binlake. A second run needs no network.
@@ -167,17 +167,30 @@ setup_one_server() {
   setup_mariadb
 }
 
+# -- kernels ---------------------------------------------------------------------------------------
+
+setup_kernels() { # compiled once here, so that no stage task pays for the compiler
+  local stamp=$VENV/share/binlake/kernels.made
+  if [ -e "$stamp" ] && [ -z "$(find jobs/binlake/binlog -name '*.py' -newer "$stamp" -print -quit)" ]; then
+    say kernels "the decoder's kernels are compiled"
+    return
+  fi
+  say kernels "compiling the decoder's kernels"
+  $VENV/bin/python -c 'import binlake.binlog; binlake.binlog.warm()' || fail kernels "compiling failed"
+  touch "$stamp"
+}
+
 # -- all of it -------------------------------------------------------------------------------------
 
 mkdir -p $STATE
 exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
-[ $# -gt 0 ] || set -- python java mariadb mysql jars
-[ "$*" != demo ] || set -- python java one_server jars
+[ $# -gt 0 ] || set -- python java mariadb mysql jars kernels
+[ "$*" != demo ] || set -- python java one_server jars kernels
 for step in "$@"; do
   case $step in
-    python | java | mariadb | mysql | one_server) "setup_$step" ;;
+    python | java | mariadb | mysql | one_server | kernels) "setup_$step" ;;
     jars) $VENV/bin/python docker/local/jars.py ;;
     *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
