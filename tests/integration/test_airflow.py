@@ -1,0 +1,181 @@
+"""Both DAGs as Airflow runs them: `airflow dags test` on both servers, and a backfill with a real scheduler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+import comparison
+from airflow_home import AirflowHome, ProcessWatch, wait_for
+from binlake import pipeline
+from binlake.schema.table import TableName
+from servers import Server
+
+PASSWORD = "p4ss%wörd-7f3a"
+SYNC = "binlake_shop_sync"
+BOOTSTRAP = "binlake_shop_bootstrap"
+
+pytestmark = pytest.mark.timeout(1500)
+
+
+def home_of(folder: Path, server: Server, database: str, **options: str) -> AirflowHome:
+    user = f"u_{database[-8:]}"
+    server.create_account(user, PASSWORD, ["ALL PRIVILEGES ON *.*"])
+    folder.mkdir()
+    return AirflowHome(folder, server, database, user, PASSWORD, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def airflow(tmp_path: Path, server: Server, database: str) -> Iterator[AirflowHome]:
+    home = home_of(tmp_path / "airflow", server, database)
+    yield home
+    server.execute(f"DROP USER {home.user}")
+
+
+def assert_equal(home: AirflowHome, *tables: str) -> None:
+    for table in tables:
+        path = home.config.table_path(TableName(home.database, table))
+        comparison.assert_equal(home.server, home.database, table, path)
+
+
+def versions(home: AirflowHome, *tables: str) -> dict[str, int]:
+    return {table: DeltaTable(home.config.table_path(TableName(home.database, table))).version() for table in tables}
+
+
+def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
+    server, tables = airflow.server, ("orders", "odd.name; x")
+    server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)",
+        "CREATE TABLE `odd.name; x` (id INT PRIMARY KEY, `a b` DECIMAL(9,2))",
+        "CREATE TABLE audit_log (id INT PRIMARY KEY)",
+        "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, NULL)",
+        "INSERT INTO `odd.name; x` VALUES (1, 1.25)",
+        database=airflow.database,
+    )
+    with ProcessWatch(PASSWORD) as watch:
+        airflow.test_dag(BOOTSTRAP, lock="tables")
+        assert airflow.states(BOOTSTRAP) == {"preflight": "success", "snapshot": "success"}
+        assert_equal(airflow, *tables)
+
+        # A batch that an earlier run planned and left is finished first, under its own range.
+        server.execute("INSERT INTO orders VALUES (4, 'd')", database=airflow.database)
+        assert pipeline.plan(airflow.config, airflow.endpoint).batch == 1
+        server.execute(
+            "UPDATE orders SET note = 'B' WHERE id = 2",
+            "DELETE FROM orders WHERE id = 1",
+            "UPDATE `odd.name; x` SET `a b` = 7 WHERE id = 1",
+            database=airflow.database,
+        )
+        said = airflow.test_dag(SYNC)
+        assert "batch 1 was begun before" in said
+        assert "batch 2 recorded" in said
+        assert set(airflow.states(SYNC).values()) == {"success"}
+        assert_equal(airflow, *tables)
+
+        before = versions(airflow, *tables)
+        said = airflow.test_dag(SYNC)
+    assert "nothing new: proved up to binlog." in said
+    assert "the stop of batch 2" in said
+    assert airflow.states(SYNC) == {
+        "preflight": "success", "plan": "success", "stage": "skipped", "merge": "skipped", "record": "success",
+    }  # fmt: skip
+    assert versions(airflow, *tables) == before
+    assert_assets(airflow)
+    assert_no_secret(airflow, watch)
+
+
+def assert_assets(home: AirflowHome) -> None:
+    """One event per table and change, with where the table stands."""
+    events = home.query(
+        "SELECT a.uri, e.source_task_id, e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id ORDER BY e.id"
+    )
+    recorded = {uri: json.loads(extra) for uri, task, extra in events if task == "record"}
+    assert sorted(recorded) == [f"binlake://shop/{home.database}.{name}" for name in ("odd.name%3B%20x", "orders")]
+    orders = recorded[f"binlake://shop/{home.database}.orders"]
+    assert (orders["batch"], orders["inserted"], orders["updated"], orders["deleted"]) == (2, 0, 1, 1)
+    assert {uri for uri, task, _ in events if task == "snapshot"} == set(recorded)
+
+
+def assert_no_secret(home: AirflowHome, watch: ProcessWatch) -> None:
+    assert watch.jobs_seen
+    assert not watch.found
+    assert home.files_with(PASSWORD) == []
+    assert home.files_with("p4ss%25w") == []
+    assert (home.folder / "home" / "airflow.db").stat().st_size > 100_000
+
+
+@pytest.fixture
+def daily(tmp_path: Path, mariadb_server: Server) -> Iterator[AirflowHome]:
+    """A day's interval, because a test mustn't wait for an hour's end."""
+    mariadb_server.execute("CREATE DATABASE backfilled")
+    home = home_of(tmp_path / "airflow", mariadb_server, "backfilled", schedule="0 0 * * *")
+    yield home
+    mariadb_server.execute("DROP DATABASE backfilled", f"DROP USER {home.user}")
+
+
+def backfill(home: AirflowHome, first: datetime, last: datetime, *options: str) -> dict[str, str]:
+    """Start a backfill and wait for it; the states of its runs by logical date."""
+    known = {row[0] for row in home.query("SELECT id FROM backfill")}
+    home.run(
+        "backfill", "create", "--dag-id", SYNC, "--from-date", first.isoformat(), "--to-date", last.isoformat(),
+        *options,
+    )  # fmt: skip
+    (number,) = {row[0] for row in home.query("SELECT id FROM backfill")} - known
+
+    def done() -> bool:
+        return bool(home.query("SELECT 1 FROM backfill WHERE id = ? AND completed_at IS NOT NULL", number))
+
+    wait_for("the backfill", 900, done)
+    return dict(
+        home.query(
+            "SELECT r.logical_date, r.state FROM dag_run r JOIN backfill_dag_run b ON b.dag_run_id = r.id"
+            " WHERE b.backfill_id = ?",
+            number,
+        )
+    )
+
+
+def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_proved_no_ops(daily: AirflowHome) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    server = daily.server
+    server.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)", database="backfilled")
+    daily.test_dag(BOOTSTRAP)
+    with daily.services(), ProcessWatch(PASSWORD) as watch:
+        wait_for(
+            "the run of yesterday",
+            300,
+            lambda: daily.query(f"SELECT 1 FROM dag_run WHERE dag_id = '{SYNC}' AND state = 'success'"),
+        )
+        for days in (4, 3):  # MariaDB's commits carry the session's timestamp
+            noon = (today - timedelta(days=days)).timestamp() + 12 * 3600
+            server.execute(
+                f"SET timestamp = {noon:.0f}",
+                f"INSERT INTO orders VALUES ({days}, 'days ago')",
+                database="backfilled",
+            )
+        # Four runs at once, as Airflow starts them: the first and the last find nothing new.
+        states = backfill(daily, today - timedelta(days=5), today - timedelta(days=2))
+        assert list(states.values()) == ["success"] * 4
+        assert_equal(daily, "orders")
+        batches = sorted(pipeline.metadata_of(daily.config).read("batches"), key=lambda row: row["batch"])
+        ends = [(today - timedelta(days=days - 1)).timestamp() * 1e6 for days in (4, 3)]
+        assert [(row["state"], row["until_us"]) for row in batches] == [("recorded", end) for end in ends]
+
+        before = versions(daily, "orders")
+        again = (today - timedelta(days=4), today - timedelta(days=3))
+        states = backfill(daily, *again, "--reprocess-behavior", "completed")
+        assert list(states.values()) == ["success"] * 2
+    assert versions(daily, "orders") == before
+    assert len(pipeline.metadata_of(daily.config).read("batches")) == 2
+    proofs = daily.query(
+        "SELECT x.value FROM xcom x JOIN dag_run r ON r.run_id = x.run_id AND r.dag_id = x.dag_id"
+        " WHERE x.dag_id = ? AND x.task_id = 'record' AND r.run_type = 'backfill'",
+        SYNC,
+    )
+    assert sum("the stop of batch 2" in str(proof) for proof in proofs) >= 2
+    assert_no_secret(daily, watch)
