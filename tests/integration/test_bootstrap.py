@@ -103,7 +103,7 @@ def test_bootstrap_under_writes_then_syncs(mirror: Mirror, lock: str) -> None:
 def test_empty_late_and_again(mirror: Mirror) -> None:
     """A table without rows, one added later, a new snapshot of one: the others keep their watermarks."""
     mirror.execute(
-        "CREATE TABLE empty (id INT PRIMARY KEY)",
+        "CREATE TABLE bare (id INT PRIMARY KEY)",
         "CREATE TABLE early (id INT PRIMARY KEY)",
         "CREATE TABLE late (id INT PRIMARY KEY)",
         "INSERT INTO early VALUES (1)",
@@ -111,9 +111,9 @@ def test_empty_late_and_again(mirror: Mirror) -> None:
     )
     mirror.exclude = [f"{mirror.database}.late"]
     mirror.snapshot()
-    mirror.execute("INSERT INTO late VALUES (2)", "INSERT INTO empty VALUES (1)")
+    mirror.execute("INSERT INTO late VALUES (2)", "INSERT INTO bare VALUES (1)")
     mirror.sync()
-    mirror.assert_equal("empty", "early")
+    mirror.assert_equal("bare", "early")
     before = mirror.watermark("early")
     mirror.exclude = []
     mirror.execute("INSERT INTO late VALUES (3)")
@@ -122,7 +122,7 @@ def test_empty_late_and_again(mirror: Mirror) -> None:
     assert [str(result.name) for result in mirror.snapshot()] == [f"{mirror.database}.late"]
     mirror.execute("INSERT INTO late VALUES (4)", "INSERT INTO early VALUES (2)")
     mirror.sync()
-    mirror.assert_equal("empty", "early", "late")
+    mirror.assert_equal("bare", "early", "late")
     assert mirror.watermark("early")["table_id"] == before["table_id"]
     mirror.execute("ALTER TABLE early ADD COLUMN v INT AS (id + 1) STORED")
     mirror.sync()
@@ -130,7 +130,7 @@ def test_empty_late_and_again(mirror: Mirror) -> None:
     mirror.snapshot(f"{mirror.database}.early")
     mirror.execute("INSERT INTO early (id) VALUES (3)")
     mirror.sync()
-    mirror.assert_equal("empty", "early", "late")
+    mirror.assert_equal("bare", "early", "late")
     assert mirror.watermark("early")["table_id"] != before["table_id"]
 
 
