@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,14 +181,19 @@ def test_a_dead_snapshot_goes_on(mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 _KILLED = """
 import sys
 sys.path[:0] = {path!r}
-from test_snapshot import chunked
-from mirror import Mirror
-from servers import Server
-from binlake.lake import session
-from types import SimpleNamespace
 from pathlib import Path
+from types import SimpleNamespace
+from binlake.lake import lease, session
+from binlake.lake.snapshot import snapshot
+from binlake.report import Report
+from binlake.source.catalog import included_tables
+from binlake.source.server import Source
+from mirror import Mirror
 mirror = Mirror(SimpleNamespace(port={port}), {database!r}, Path({lake!r}), session.build("killed", master="local[2]"))
-chunked(mirror, rows=20)
+with Source.open(mirror.endpoint) as source, lease.held(mirror.metadata):
+    names = included_tables(source, mirror.config)
+    snapshot(mirror.spark, mirror.config, mirror.endpoint, source, names, metadata=mirror.metadata, report=Report(),
+             batch=0, chunk_rows=20)
 """
 
 
@@ -201,12 +206,14 @@ def test_killed_and_run_again(mirror: Mirror) -> None:
         lake=str(mirror.folder),
     )
     with subprocess.Popen([sys.executable, "-c", script], start_new_session=True) as process:
-        try:
+        try:  # its JVM belongs to its process group
             deadline = time.monotonic() + 240
             while len(staged_chunks(mirror)) < 4 and time.monotonic() < deadline and process.poll() is None:
                 time.sleep(0.1)
+            assert process.poll() is None
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     staged = {row["chunk"] for row in staged_chunks(mirror)}
     assert 4 <= len(staged) < ROWS / 20
     time.sleep(1)  # the lease's heartbeat
