@@ -5,9 +5,8 @@
 -- To read the binlog as a replica, and to know the head and the list of its files.
 GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'binlake'@'%';
 
--- For the snapshot: the short lock under which the read views are opened (lock mode flush), and the look
--- at the open read views.
-GRANT RELOAD, PROCESS ON *.* TO 'binlake'@'%';
+-- For the snapshot: the short lock under which the read views are opened (lock mode flush).
+GRANT RELOAD ON *.* TO 'binlake'@'%';
 
 -- To read rows and definitions, for each mirrored database; LOCK TABLES for lock mode tables alone.
 GRANT SELECT, LOCK TABLES ON `shop`.* TO 'binlake'@'%';

@@ -5,9 +5,9 @@
 -- To read the binlog as a replica, and to know the head and the list of its files.
 GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'binlake'@'%';
 
--- For the snapshot: the short lock under which the read views are opened (lock mode flush), the look at
--- the open read views, and the proof that no prepared XA transaction lies before the position.
-GRANT FLUSH_TABLES, PROCESS, XA_RECOVER_ADMIN ON *.* TO 'binlake'@'%';
+-- For the snapshot: the short lock under which the read views are opened (lock mode flush), and the proof
+-- that no prepared XA transaction lies before the position.
+GRANT FLUSH_TABLES, XA_RECOVER_ADMIN ON *.* TO 'binlake'@'%';
 
 -- To read rows and definitions, for each mirrored database; LOCK TABLES for lock mode tables alone.
 GRANT SELECT, LOCK TABLES ON `shop`.* TO 'binlake'@'%';

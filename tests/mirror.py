@@ -23,9 +23,10 @@ from binlake.source.server import Source
 from servers import Server
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from binlake.lake.snapshot import SnapshotResult
     from binlake.verify import VerifyReport
-    from pyspark.sql import SparkSession
 
 
 @dataclass

@@ -9,6 +9,7 @@
     │   ├── AccessDenied                        password or grant
     │   ├── ServerSettingError                  binlog off, wrong format, missing row metadata
     │   ├── PositionLost                        purged, past the end, numbering restarted, another server
+    │   ├── Busy                  retry helps   the snapshot's lock can't be had (source/locks.py)
     │   └── ServerIdInUse         retry helps   a replica with our server_id is connected
     ├── BinlogError                             bytes of the log, always with file:pos
     │   ├── CorruptEvent
