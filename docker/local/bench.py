@@ -36,8 +36,8 @@ HOME = Path(".binlake") / "bench"
 SCHEMA = "CREATE TABLE bench.narrow (id BIGINT UNSIGNED PRIMARY KEY, k INT NOT NULL, c CHAR(120), pad CHAR(60))"
 FILL = (
     "INSERT INTO bench.narrow WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})"
-    " SELECT n, n % 1000, REPEAT(MD5_TEXT, 3), LEFT(MD5_TEXT, 60)"
-    " FROM (SELECT n, SHA2(n, 256) AS MD5_TEXT FROM s) x"
+    " SELECT n, n % 1000, LEFT(REPEAT(digits, 2), 120), LEFT(digits, 60)"
+    " FROM (SELECT n, SHA2(n, 256) AS digits FROM s) x"
 )
 YAML = """
 source: {name: bench, connection: bench, server_id: 6100}
