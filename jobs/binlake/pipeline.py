@@ -274,7 +274,7 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
     held.advance(merged)
     note_batch(metadata, merged)
     fault("merged")
-    message = f"batch {merged.batch}: {sum(1 for outcome in outcomes if outcome.changed)} tables merged"
+    message = f"batch {merged.batch}: {len(outcomes)} tables merged"
     report.say(message)
     return StepOutcome(merged.batch, manifest.mutations, message)
 

@@ -51,12 +51,7 @@ class TableOutcome:
     updated: int
     deleted: int
     delta_version: int | None
-    commits: int
     seconds: float
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.commits)
 
 
 def application_id(config: PipelineConfig, life: Life) -> str:
@@ -118,9 +113,8 @@ def _apply_table(
     life = table.life
     target = LakeTable(config.table_path(life.name), application_id(config, life))
     try:
-        commits = _run_steps(session, config, batch, position, table, target, fault)
+        _run_steps(session, config, batch, position, table, target, fault)
     except TableError as error:
-        commits = 1
         if life.status == "following":
             life = replace(life, status="stopped", reason=error.message, remedy=error.remedy)
     except BinlakeError:
@@ -134,7 +128,6 @@ def _apply_table(
         sum(file.updated for file in staged),
         sum(file.deleted for file in staged),
         target.version() if target.exists() else None,
-        commits,
         round(time.monotonic() - began, 2),
     )
 
@@ -147,7 +140,7 @@ def _run_steps(
     table: TableSteps,
     target: LakeTable,
     fault: Fault,
-) -> int:
+) -> None:
     from binlake.lake.table import transaction_version
 
     recorded = target.recorded()
@@ -164,7 +157,6 @@ def _run_steps(
         _run_step(session, config, table.life, target, step, version, note)
         fault("epoch committed")
     fault("table merged")
-    return len(table.steps)
 
 
 def _run_step(

@@ -120,10 +120,6 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unwritable(location, error) from error
 
-    def exists(self) -> bool:
-        """Whether anything was ever written here."""
-        return DeltaTable.is_deltatable(self._location("lease"))
-
     def read(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         """All rows as dictionaries; none when the table isn't there."""
         if not DeltaTable.is_deltatable(self._location(name)):
