@@ -1,0 +1,211 @@
+"""Sets of GTIDs: what has been executed, as each server family writes it.
+
+MySQL ("GTID Sets", reference manual 19.1.3.1): intervals of transaction numbers by uuid and, from 8.3, tag:
+``uuid:1-3:5:blue:1-2``. MariaDB ("gtid_binlog_pos", knowledge base): the last GTID of each domain: ``0-1-100,1-2-7``.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from binlake.errors import UsageError
+
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z")
+_TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}\Z")
+_INTERVAL = re.compile(r"(\d+)(?:-(\d+))?\Z")
+_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)\Z")
+
+Interval = tuple[int, int]
+"""First and last transaction number, both in it."""
+
+
+@dataclass(frozen=True)
+class GtidSet:
+    """MySQL's. ``members``: disjoint ascending intervals by ``uuid`` or ``uuid:tag``."""
+
+    members: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> GtidSet:
+        """From the server's text. Raises UsageError."""
+        found: dict[str, list[Interval]] = {}
+        for item in text.lower().split(","):
+            uuid, *words = [word.strip() for word in item.split(":")]
+            if not uuid and not words:
+                continue
+            if not _UUID.match(uuid) or not words:
+                raise _not_a_set(text)
+            member = uuid
+            for word in words:
+                if interval := _INTERVAL.match(word):
+                    first, last = int(interval[1]), int(interval[2] or interval[1])
+                    if not 0 < first <= last:
+                        raise _not_a_set(text)
+                    found.setdefault(member, []).append((first, last))
+                elif _TAG.match(word):
+                    member = f"{uuid}:{word}"
+                else:
+                    raise _not_a_set(text)
+        return cls({member: _merged(intervals) for member, intervals in found.items()})
+
+    @classmethod
+    def decode(cls, body: bytes) -> GtidSet:
+        """From the body of a PREVIOUS_GTIDS event. Raises ValueError.
+
+        Without tags ("Gtid_set::add_gtid_encoding"): the number of uuids, then of each uuid its intervals, whose ends
+        aren't in them. With tags the first and the eighth byte are 1, the number stands in the six between them, and a
+        tag follows each uuid: its length as an integer of MySQL's serialization, and its characters.
+        """
+        try:
+            return cls._decode(body)
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise ValueError("a GTID set that is cut off") from error
+
+    @classmethod
+    def _decode(cls, body: bytes) -> GtidSet:
+        (count,) = struct.unpack_from("<Q", body)
+        tagged = body[7] == 1
+        if tagged:
+            count = int.from_bytes(body[1:7], "little")
+        found: dict[str, list[Interval]] = {}
+        at = 8
+        for _ in range(count):
+            member = uuid_text(body[at : at + 16])
+            at += 16
+            if tagged:
+                size = body[at] >> 1  # of at most 32 characters, so one byte tells it
+                tag = body[at + 1 : at + 1 + size].decode("ascii")
+                member = f"{member}:{tag}" if tag else member
+                at += 1 + size
+            (intervals,) = struct.unpack_from("<Q", body, at)
+            at += 8
+            for _ in range(intervals):
+                first, end = struct.unpack_from("<QQ", body, at)
+                at += 16
+                if not 0 < first < end:
+                    raise ValueError("a GTID set with an empty interval")
+                found.setdefault(member, []).append((first, end - 1))
+        return cls({member: _merged(intervals) for member, intervals in found.items()})
+
+    def has(self, gtid: str) -> bool:
+        """Whether one transaction (``uuid:5``, ``uuid:tag:5``) is in it."""
+        member, _, number = gtid.rpartition(":")
+        return _inside(self.members.get(member, ()), int(number), int(number))
+
+    def contains(self, other: GtidSet) -> bool:
+        return all(
+            _inside(self.members.get(member, ()), first, last)
+            for member, intervals in other.members.items()
+            for first, last in intervals
+        )
+
+    def adding(self, gtids: Iterable[str]) -> GtidSet:
+        found = {member: list(intervals) for member, intervals in self.members.items()}
+        for gtid in gtids:
+            member, _, number = gtid.rpartition(":")
+            found.setdefault(member, []).append((int(number), int(number)))
+        return GtidSet({member: _merged(intervals) for member, intervals in found.items()})
+
+    def __str__(self) -> str:
+        by_uuid: dict[str, list[str]] = {}
+        for member, intervals in sorted(self.members.items()):
+            uuid, _, tag = member.partition(":")
+            words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals]
+            by_uuid.setdefault(uuid, []).extend([tag, *words] if tag else words)
+        return ",".join(":".join([uuid, *words]) for uuid, words in by_uuid.items())
+
+
+@dataclass(frozen=True)
+class GtidPosition:
+    """MariaDB's. ``domains``: (server_id, sequence number) of the last transaction, by domain.
+
+    Within a domain the log has one order, so the last transaction says that all before it were executed.
+    """
+
+    domains: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> GtidPosition:
+        """From the server's text. Raises UsageError."""
+        return cls().adding(item.strip() for item in text.split(",") if item.strip())
+
+    @classmethod
+    def decode(cls, body: bytes) -> GtidPosition:
+        """From the body of a GTID_LIST event. Raises ValueError."""
+        try:
+            (head,) = struct.unpack_from("<I", body)
+            found = [struct.unpack_from("<IIQ", body, 4 + 16 * number) for number in range(head & 0x0FFFFFFF)]
+        except struct.error as error:
+            raise ValueError("a GTID list that is cut off") from error
+        return cls().adding(f"{domain}-{server}-{number}" for domain, server, number in found)
+
+    def has(self, gtid: str) -> bool:
+        domain, _, number = _mariadb(gtid)
+        return domain in self.domains and number <= self.domains[domain][1]
+
+    def contains(self, other: GtidPosition) -> bool:
+        return all(
+            domain in self.domains and number <= self.domains[domain][1]
+            for domain, (_, number) in other.domains.items()
+        )
+
+    def adding(self, gtids: Iterable[str]) -> GtidPosition:
+        """With later transactions; of a domain's (several servers' in a GTID list) the highest number stands."""
+        found = dict(self.domains)
+        for gtid in gtids:
+            domain, server, number = _mariadb(gtid)
+            if domain not in found or number >= found[domain][1]:
+                found[domain] = server, number
+        return GtidPosition(found)
+
+    def __str__(self) -> str:
+        return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.domains.items()))
+
+
+Executed = GtidSet | GtidPosition
+
+
+def parse(text: str, flavour: Literal["mysql", "mariadb"]) -> Executed:
+    """What has been executed, from the server's text. Raises UsageError."""
+    return GtidPosition.parse(text) if flavour == "mariadb" else GtidSet.parse(text)
+
+
+def uuid_text(sid: bytes) -> str:
+    """Sixteen bytes as the server writes its uuid."""
+    text = sid.hex()
+    if len(text) != 32:
+        raise ValueError("a uuid that is cut off")
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
+    merged: list[Interval] = []
+    for first, last in sorted(intervals):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def _inside(intervals: tuple[Interval, ...], first: int, last: int) -> bool:
+    place = bisect_right(intervals, first, key=lambda interval: interval[0]) - 1
+    return place >= 0 and last <= intervals[place][1]
+
+
+def _mariadb(text: str) -> tuple[int, int, int]:
+    match = _MARIADB.match(text)
+    if not match:
+        raise _not_a_set(text)
+    return int(match[1]), int(match[2]), int(match[3])
+
+
+def _not_a_set(text: str) -> UsageError:
+    return UsageError(
+        f"{text!r} is not a GTID set", remedy="write it as the server does: uuid:1-100 (MySQL), 0-1-100 (MariaDB)"
+    )
