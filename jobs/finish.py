@@ -7,7 +7,7 @@ from binlake.record import RunReport
 
 
 def work(run: job.Job) -> RunReport:
-    pipeline.stage(run.config, run.endpoint, run.session, run.report)
+    pipeline.stage(run.config, run.origin, run.session, run.report)
     pipeline.merge(run.config, run.session, run.report)
     return pipeline.record(run.config)
 

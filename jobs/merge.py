@@ -7,7 +7,7 @@ from binlake import job, pipeline
 
 def work(run: job.Job) -> pipeline.StepOutcome:
     # A merge that found a staged file damaged left the batch to be staged anew; otherwise this does nothing.
-    pipeline.stage(run.config, run.endpoint, run.session, run.report)
+    pipeline.stage(run.config, run.origin, run.session, run.report)
     return pipeline.merge(run.config, run.session, run.report)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def work(run: job.Job) -> "list[SnapshotResult]":
     return pipeline.bootstrap(
         run.config,
-        run.endpoint,
+        run.origin,
         run.session,
         run.report,
         tables=run.arguments.tables,

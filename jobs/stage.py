@@ -6,7 +6,7 @@ from binlake import job, pipeline
 
 
 def work(run: job.Job) -> pipeline.StepOutcome:
-    return pipeline.stage(run.config, run.endpoint, run.session, run.report)
+    return pipeline.stage(run.config, run.origin, run.session, run.report)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def work(run: job.Job) -> "VerifyReport":
-    found = pipeline.verify(run.config, run.endpoint, run.session, run.report, tables=run.arguments.tables)
+    found = pipeline.verify(run.config, run.origin, run.session, run.report, tables=run.arguments.tables)
     run.report.say(found.to_text())
     if not found.equal:
         raise CheckFailed("the lake differs from the server", remedy="snapshot the tables named above again")

@@ -19,6 +19,8 @@ from binlake.record import RunReport
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
+from binlake.source.folder import Folder
+from binlake.source.log import Origin
 from binlake.source.server import Source
 from servers import Server
 
@@ -41,12 +43,18 @@ class Mirror:
     exclude: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     server_id: int = 7100
+    files: Path | None = None
+    """Read the log from this folder instead of the server."""
 
     @property
     def config(self) -> PipelineConfig:
         return PipelineConfig.model_validate(
             {
-                "source": {"name": "tests", "connection": "tests", "server_id": self.server_id},
+                "source": {
+                    "name": "tests",
+                    "connection": self.files.as_uri() if self.files else "tests",
+                    "server_id": self.server_id,
+                },
                 "tables": {"include": self.include or [f"{self.database}.*"], "exclude": self.exclude},
                 "lake": {"path": str(self.folder)},
                 **self.options,
@@ -64,6 +72,10 @@ class Mirror:
         return Endpoint("127.0.0.1", self.server.port, "root", "")
 
     @property
+    def origin(self) -> Origin:
+        return Folder(self.files) if self.files else self.endpoint
+
+    @property
     def metadata(self) -> Metadata:
         return pipeline.metadata_of(self.config)
 
@@ -73,24 +85,23 @@ class Mirror:
     def follow_from_here(self) -> None:
         """Follow the log from the head on, without a snapshot: every table is born in the log."""
         from binlake.binlog.boundaries import format_description
-        from binlake.binlog.transport import ServerTransport
 
         with Source.open(self.endpoint) as source, lease.held(self.metadata) as held:
             file, offset, gtid_set = source.head()
-            created = format_description(ServerTransport(self.endpoint, self.server_id, source.flavour), file)
+            created = format_description(source.transport(self.server_id), file)
             start = Position(source.server_identity, file, offset, created, gtid_set)
             held.update(position=json.dumps(start.to_json()))
 
     def snapshot(self, *patterns: str, lock: Any = "flush") -> list[SnapshotResult]:
         return pipeline.bootstrap(
-            self.config, self.endpoint, lambda: self.spark, Report(), tables=list(patterns) or None, lock=lock
+            self.config, self.origin, lambda: self.spark, Report(), tables=list(patterns) or None, lock=lock
         )
 
     def sync(self, **options: Any) -> RunReport:
-        return pipeline.sync(self.config, self.endpoint, lambda: self.spark, Report(), **options)
+        return pipeline.sync(self.config, self.origin, lambda: self.spark, Report(), **options)
 
     def verify(self, *patterns: str) -> VerifyReport:
-        return pipeline.verify(self.config, self.endpoint, lambda: self.spark, Report(), tables=list(patterns) or None)
+        return pipeline.verify(self.config, self.origin, lambda: self.spark, Report(), tables=list(patterns) or None)
 
     def path(self, table: str) -> str:
         return self.config.table_path(TableName(self.database, table))

@@ -6,14 +6,17 @@ import json
 from typing import TYPE_CHECKING
 
 from binlake import names
+from binlake.binlog.boundaries import format_description
+from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
 from binlake.lake import epochs, watermarks
 from binlake.lake.lease import Lease
 from binlake.lake.metadata import Metadata
-from binlake.position import Position
+from binlake.position import FIRST_OFFSET, Position
 from binlake.schema.table import TableName
 from binlake.source.catalog import included_tables
+from binlake.source.log import Log
 from binlake.source.server import Source
 
 if TYPE_CHECKING:
@@ -40,6 +43,23 @@ def names_to_snapshot(
         )
     following = {life.name for life in watermarks.read_lives(metadata) if life.status == "following"}
     return [name for name in included if name not in following] or included
+
+
+def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
+    """A lake follows a folder from its first file on, or from where it stands; gives what to tell."""
+    if patterns:
+        raise UsageError(
+            "files hold no table to copy", remedy="take --tables away; tables come with their CREATE TABLE statements"
+        )
+    standing = held.control().position
+    if standing is not None:
+        return f"the lake stands at {standing.short}; sync goes on from there"
+    (file, size), *_ = log.binary_logs()
+    transport = log.transport(0)
+    executed = str(executed_before(transport, file, size))
+    start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
+    held.update(plan=None, position=json.dumps(start.to_json()))
+    return f"the log is followed from {start.short}; tables begin with their CREATE TABLE statements"
 
 
 def begin_lives(

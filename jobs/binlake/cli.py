@@ -23,6 +23,7 @@ from binlake.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from binlake.source.log import Origin
     from binlake.verify import VerifyReport
 
 
@@ -99,10 +100,10 @@ def _session(name: str) -> Callable[[], SparkSession]:
     return build
 
 
-def _endpoint(config: PipelineConfig) -> Any:
-    from binlake.source.connection import from_environment
+def _origin(config: PipelineConfig) -> Origin:
+    from binlake.source import log
 
-    return from_environment(config.source.connection)
+    return log.origin(config.source.connection)
 
 
 def _print_json(value: Any) -> None:
@@ -125,7 +126,7 @@ def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any
 def _doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.source.preflight import preflight
 
-    checks = preflight(config, _endpoint(config))
+    checks = preflight(config, _origin(config))
     if arguments.json:
         _print_json([{"name": c.name, "ok": c.ok, "found": c.found, "remedy": c.remedy} for c in checks])
     else:
@@ -143,7 +144,7 @@ def _snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     results = pipeline.bootstrap(
-        config, _endpoint(config), _session("snapshot"), Report(), tables=arguments.tables, lock=arguments.lock
+        config, _origin(config), _session("snapshot"), Report(), tables=arguments.tables, lock=arguments.lock
     )
     if arguments.json:
         _print_json([result.to_json() for result in results])
@@ -171,7 +172,7 @@ def _sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     until = parse_until(arguments.until)
-    found = pipeline.sync(config, _endpoint(config), _session("sync"), Report(), until=until)
+    found = pipeline.sync(config, _origin(config), _session("sync"), Report(), until=until)
     if arguments.json:
         _print_json(found.to_json())
     else:
@@ -197,7 +198,7 @@ def _verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     found: VerifyReport = pipeline.verify(
-        config, _endpoint(config), _session("verify"), Report(), tables=arguments.tables
+        config, _origin(config), _session("verify"), Report(), tables=arguments.tables
     )
     if arguments.json:
         _print_json(found.to_json())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import yaml
 from croniter import croniter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from binlake import names
 from binlake.errors import ConfigurationError
@@ -22,12 +22,26 @@ class _Strict(BaseModel):
 
 
 class SourceConfig(_Strict):
-    """One server. ``server_id`` is the first of ``server_ids`` replica ids that are ours to use."""
+    """One server, or a folder of its binlog files.
+
+    connection: an Airflow connection's id, or ``file:///folder``. server_id: the first of ``server_ids`` replica ids
+    that are ours to use; files need none.
+    """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
     connection: Annotated[str, Field(min_length=1)]
-    server_id: Annotated[int, Field(ge=1, le=2**32 - 1)]
+    server_id: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
     server_ids: Annotated[int, Field(ge=1, le=1024)] = 16
+
+    @model_validator(mode="after")
+    def _is_a_replica(self) -> Self:
+        if self.server_id is None and not self.connection.startswith("file:"):
+            raise ValueError("server_id is missing; choose one that no server and no replica of this source has")
+        return self
+
+    def replica_id(self, reader: int = 0) -> int:
+        """The server_id of one of the readers that work side by side."""
+        return (self.server_id or 0) + reader % self.server_ids
 
 
 class TablesConfig(_Strict):

@@ -21,7 +21,8 @@ from binlake import config as configuration
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.report import Report
-from binlake.source.connection import Endpoint, from_environment
+from binlake.source import log
+from binlake.source.log import Origin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +40,8 @@ class Job:
     report: Report
 
     @cached_property
-    def endpoint(self) -> Endpoint:
-        return from_environment(self.config.source.connection)
+    def origin(self) -> Origin:
+        return log.origin(self.config.source.connection)
 
     @cached_property
     def _session(self) -> SparkSession:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from binlake.binlog.transport import ServerTransport
-from binlake.bootstrap import begin_lives, names_to_snapshot
+from binlake.bootstrap import begin_lives, begin_with_files, names_to_snapshot
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError, UsageError
 from binlake.lake import epochs, files, lease, watermarks
@@ -38,7 +37,8 @@ from binlake.record import (
     record_batch,
 )
 from binlake.report import Report
-from binlake.source.connection import Endpoint
+from binlake.source.folder import Folder
+from binlake.source.log import Origin, opened, server_of
 from binlake.source.server import Source
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def metadata_of(config: PipelineConfig) -> Metadata:
 
 def bootstrap(
     config: PipelineConfig,
-    endpoint: Endpoint,
+    origin: Origin,
     session: SessionFactory,
     report: Report,
     *,
@@ -93,11 +93,17 @@ def bootstrap(
 ) -> list[SnapshotResult]:
     """Snapshot the tables that patterns name; without patterns those that aren't followed yet, else all.
 
-    The other tables keep their watermarks. A table that fails is raised once the others have their lives.
+    The other tables keep their watermarks. A table that fails is raised once the others have their lives. A folder of
+    files holds no table to copy: the log is followed from its beginning, or from where the lake stands.
     """
     from binlake.lake.snapshot import snapshot
 
     metadata, began_us = metadata_of(config), now_us()
+    if isinstance(origin, Folder):
+        with lease.held(metadata) as held, opened(origin) as log:
+            report.say(begin_with_files(held, log, tables))
+        return []
+    endpoint = origin
     with lease.held(metadata) as held, Source.open(endpoint) as source:
         names = names_to_snapshot(config, source, metadata, tables)
         report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
@@ -124,7 +130,7 @@ def bootstrap(
 
 def sync(
     config: PipelineConfig,
-    endpoint: Endpoint,
+    origin: Origin,
     session: SessionFactory,
     report: Report,
     *,
@@ -134,11 +140,11 @@ def sync(
     """Carry the lake to the server's head, to the last commit before ``until``, or to ``stop_at``."""
     with lease.held(metadata_of(config)) as held:
         while True:
-            planned = _plan(held, config, endpoint, until, stop_at)
+            planned = _plan(held, config, origin, until, stop_at)
             report.say(planned.message)
             if planned.empty:
                 return nothing_new(planned.batch, planned.position, planned.message)
-            _stage(held, config, endpoint, session, report)
+            _stage(held, config, origin, session, report)
             _merge(held, config, session, report)
             recorded = _record(held, config)
             if not planned.unfinished:
@@ -146,17 +152,17 @@ def sync(
 
 
 def plan(
-    config: PipelineConfig, endpoint: Endpoint, until: datetime | None = None, stop_at: Position | None = None
+    config: PipelineConfig, origin: Origin, until: datetime | None = None, stop_at: Position | None = None
 ) -> PlanOutcome:
     """Freeze the next range, or find the open batch. Needs no Spark."""
     with lease.held(metadata_of(config)) as held:
-        return _plan(held, config, endpoint, until, stop_at)
+        return _plan(held, config, origin, until, stop_at)
 
 
-def stage(config: PipelineConfig, endpoint: Endpoint, session: SessionFactory, report: Report) -> StepOutcome:
+def stage(config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report) -> StepOutcome:
     """Stage the open batch; nothing happens when it is staged already."""
     with lease.held(metadata_of(config)) as held:
-        return _stage(held, config, endpoint, session, report)
+        return _stage(held, config, origin, session, report)
 
 
 def merge(config: PipelineConfig, session: SessionFactory, report: Report) -> StepOutcome:
@@ -184,7 +190,7 @@ def record(config: PipelineConfig) -> RunReport:
 
 def verify(
     config: PipelineConfig,
-    endpoint: Endpoint,
+    origin: Origin,
     session: SessionFactory,
     report: Report,
     *,
@@ -194,17 +200,14 @@ def verify(
     from binlake.verify import verify as compare
 
     def catch_up(position: Position) -> None:
-        sync(config, endpoint, session, report, stop_at=position)
+        sync(config, origin, session, report, stop_at=position)
 
+    endpoint = server_of(origin, "verify")
     return compare(config, endpoint, session(), metadata_of(config), catch_up, tables=tables, report=report)
 
 
-def _transport(config: PipelineConfig, endpoint: Endpoint, source: Source) -> ServerTransport:
-    return ServerTransport(endpoint, config.source.server_id, source.flavour)
-
-
 def _plan(
-    held: Lease, config: PipelineConfig, endpoint: Endpoint, until: datetime | None, stop_at: Position | None
+    held: Lease, config: PipelineConfig, origin: Origin, until: datetime | None, stop_at: Position | None
 ) -> PlanOutcome:
     control = held.control()
     if control.open is not None:
@@ -215,8 +218,8 @@ def _plan(
     if control.position is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
     began = time.monotonic()
-    with Source.open(endpoint) as source:
-        found = next_range(source, _transport(config, endpoint, source), control.position, until, stop_at)
+    with opened(origin) as log:
+        found = next_range(log, log.transport(config.source.replica_id()), control.position, until, stop_at)
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
         return PlanOutcome(control.batch, True, str(found.stop), message)
@@ -233,19 +236,17 @@ def _plan(
     return PlanOutcome(planned.batch, False, str(found.stop), message)
 
 
-def _stage(
-    held: Lease, config: PipelineConfig, endpoint: Endpoint, session: SessionFactory, report: Report
-) -> StepOutcome:
+def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report) -> StepOutcome:
     from binlake.stage import stage_batch
 
     planned = held.control().open
     if planned is None or planned.state != "planned":
         return StepOutcome(planned.batch if planned else None, 0, "nothing to stage: the batch is staged already")
     began = time.monotonic()
-    with Source.open(endpoint) as source:
-        check_position(source, _transport(config, endpoint, source), planned.range.start)
-        flavour = source.flavour
-    manifest = stage_batch(session(), config, endpoint, flavour, planned, report)
+    with opened(origin) as log:
+        check_position(log, log.transport(config.source.replica_id()), planned.range.start)
+        transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
+    manifest = stage_batch(session(), config, transports, planned, report)
     fault("manifest written")
     staged = replace(planned, state="staged", attempt=manifest.attempt).with_phase("stage", time.monotonic() - began)
     held.advance(staged)

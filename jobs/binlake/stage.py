@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlake.binlog.reader import read
-from binlake.binlog.transport import ServerTransport
+from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.lake.lease import OpenBatch
 from binlake.lake.staging import Manifest, StagedSlice, stage_slice, write_manifest
 from binlake.position import Slice
 from binlake.report import Report
-from binlake.schema.ddl import Flavour
-from binlake.source.connection import Endpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,17 +25,14 @@ if TYPE_CHECKING:
 class SliceTask:
     """All an executor needs for one slice."""
 
-    endpoint: Endpoint
-    flavour: Flavour
-    server_id: int
+    transport: Transport
     part: Slice
     number: int
     folder: str
     config: PipelineConfig
 
     def run(self) -> StagedSlice:
-        transport = ServerTransport(self.endpoint, self.server_id, self.flavour)
-        items = read(transport, self.part, self.config.tables.included, invalid_dates=self.config.invalid_dates)
+        items = read(self.transport, self.part, self.config.tables.included, invalid_dates=self.config.invalid_dates)
         keep_text = self.config.invalid_dates == "keep_text"
         return stage_slice(items, self.part, self.number, self.folder, keep_text=keep_text)
 
@@ -53,31 +48,24 @@ def _run(task: SliceTask) -> StagedSlice | BinlakeError:
 def stage_batch(
     session: SparkSession,
     config: PipelineConfig,
-    endpoint: Endpoint,
-    flavour: Flavour,
+    transports: Sequence[Transport],
     plan: OpenBatch,
     report: Report,
 ) -> Manifest:
-    """Stage all slices of a batch in a new attempt; the manifest is written last. Raises what a slice raised."""
+    """Stage all slices of a batch in a new attempt; the manifest is written last. Raises what a slice raised.
+
+    transports: one for each reader that may work side by side; two replicas with one id would throw each other out.
+    """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
     tasks = [
-        SliceTask(
-            endpoint,
-            flavour,
-            config.source.server_id + number % config.source.server_ids,
-            part,
-            number,
-            folder,
-            config,
-        )
+        SliceTask(transports[number % len(transports)], part, number, folder, config)
         for number, part in enumerate(plan.range.slices)
     ]
     staged: list[StagedSlice] = []
     done = 0
-    # At most server_ids replicas at once: two with one id throw each other out.
-    for first in range(0, len(tasks), config.source.server_ids):
-        wave = tasks[first : first + config.source.server_ids]
+    for first in range(0, len(tasks), len(transports)):
+        wave = tasks[first : first + len(transports)]
         run: Callable[[SliceTask], StagedSlice | BinlakeError] = _run
         for result in session.sparkContext.parallelize(wave, len(wave)).map(run).collect():
             if isinstance(result, BinlakeError):

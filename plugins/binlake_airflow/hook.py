@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pymysql.cursors import Cursor
 
     from binlake.source.connection import Endpoint
+    from binlake.source.log import Origin
 
 
 class BinlakeHook(BaseHook):
@@ -50,6 +51,12 @@ class BinlakeHook(BaseHook):
             password=found.password,
             extra=found.extra_dejson,
         )
+
+    def origin(self) -> Origin:
+        """Where the source is: the connection's server, or the files that a ``file://`` URI in its place names."""
+        from binlake.source.log import folder_of
+
+        return folder_of(self.connection_id) or self.endpoint()
 
     def get_conn(self) -> pymysql.Connection[Cursor]:
         """A control connection: utf8mb4, UTC, autocommit."""

@@ -66,7 +66,7 @@ class BinlakePreflightOperator(BaseOperator):
 
         with airflow_errors():
             config = load(self.config_file)
-            checks = preflight(config, BinlakeHook(config.source.connection).endpoint())
+            checks = preflight(config, BinlakeHook(config.source.connection).origin())
         for check in checks:
             if check.ok is True:
                 self.log.info("ok    %s: %s", check.name, check.found)
@@ -148,9 +148,9 @@ class BinlakePlanOperator(BinlakeSparkOperator):
 
         with airflow_errors():
             config = self.pipeline_config()
-            endpoint = BinlakeHook(config.source.connection).endpoint()
+            origin = BinlakeHook(config.source.connection).origin()
             while True:
-                planned = pipeline.plan(config, endpoint, until)
+                planned = pipeline.plan(config, origin, until)
                 self.log.info("%s", planned.message)
                 if not planned.unfinished:
                     return planned

@@ -30,7 +30,7 @@ from binlake_airflow.hook import BinlakeHook
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from binlake.source.connection import Endpoint
+    from binlake.source.log import Origin
 
 DEFAULT_SPARK = "spark_default"
 WAIT = timedelta(seconds=15)
@@ -80,10 +80,12 @@ class Handover:
         self._connection = self._folder / "connection.json"
         self._outcome = self._folder / "outcome.json"
 
-    def put(self, endpoint: Endpoint) -> None:
-        from binlake.source.connection import write_file
+    def put(self, origin: Origin) -> None:
+        """A server's account; files need none."""
+        from binlake.source.connection import Endpoint, write_file
 
-        write_file(endpoint, str(self._connection))
+        if isinstance(origin, Endpoint):
+            write_file(origin, str(self._connection))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -131,7 +133,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         self.application_args = ["--config", self.config_file, *arguments]
         self._handover = Handover()
         try:
-            self._handover.put(BinlakeHook(config.source.connection).endpoint())
+            self._handover.put(BinlakeHook(config.source.connection).origin())
             try:
                 super().execute(context)
             except AirflowException:

@@ -51,9 +51,14 @@ class Boundary:
 
 def format_description(transport: Transport, file: str) -> int:
     """Timestamp (seconds) of the file's format description event. Raises SourceError and BinlogError."""
+    return describe_file(transport, file).created
+
+
+def describe_file(transport: Transport, file: str) -> FormatDescription:
+    """How a file's events are written. Raises SourceError and BinlogError."""
     part = Slice(file, FIRST_OFFSET, FIRST_OFFSET, 0, False)
     for chunk in transport.chunks(part):
-        return describe(bytes(chunk), part, chunk.offset).created
+        return describe(bytes(chunk), part, chunk.offset)
     raise CorruptEvent("the file is empty", file=file, offset=FIRST_OFFSET, remedy="check the file")
 
 

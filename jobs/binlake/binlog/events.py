@@ -10,6 +10,8 @@ import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from binlake.gtid import uuid_text
+
 MAGIC = b"\xfebin"
 ENCRYPTED_MAGIC = b"\xfdbin"
 HEADER_SIZE = 19
@@ -140,11 +142,12 @@ class Cursor:
 class FormatDescription:
     """FORMAT_DESCRIPTION_EVENT: how the events of this file are written.
 
-    created: timestamp of the header (s). checksum: bytes at the end of each event, 0 or 4.
-    post_header: lengths by event type, as the file tells them.
+    created: timestamp of the header (s). server_id: who wrote the file. checksum: bytes at the end of each event, 0 or
+    4. post_header: lengths by event type, as the file tells them.
     """
 
     created: int
+    server_id: int
     server_version: str
     checksum: int
     post_header: bytes
@@ -172,8 +175,8 @@ class FormatDescription:
         algorithm = tail[-5]
         if algorithm not in (0, 1):
             raise Malformed(f"checksum algorithm {algorithm}")
-        created = HEADER.unpack_from(event)[0]
-        return cls(created, version, CHECKSUM_SIZE if algorithm == 1 else 0, tail[:-5])
+        created, _, server_id, *_ = HEADER.unpack_from(event)
+        return cls(created, server_id, version, CHECKSUM_SIZE if algorithm == 1 else 0, tail[:-5])
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,7 @@ def gtid_transaction(body: bytes, *, kind: int, timestamp: int, offset: int) -> 
         cursor.skip(17)  # logical timestamps of the replica's scheduler
         if cursor.left >= 7:
             committed = cursor.uint(7) & ~(1 << 55)
-    gtid = f"{_uuid(sid)}:{number}" if kind == EventType.GTID else None
+    gtid = f"{uuid_text(sid)}:{number}" if kind == EventType.GTID else None
     return Transaction(offset, committed, gtid)
 
 
@@ -233,7 +236,7 @@ def tagged_transaction(body: bytes, *, timestamp: int, offset: int) -> Transacti
             break
     if len(sid) != 16 or number <= 0:
         raise Malformed("a tagged GTID without uuid or number")
-    return Transaction(offset, committed, f"{_uuid(sid)}:{tag}:{number}" if tag else f"{_uuid(sid)}:{number}")
+    return Transaction(offset, committed, f"{uuid_text(sid)}:{tag}:{number}" if tag else f"{uuid_text(sid)}:{number}")
 
 
 def _byte(cursor: Cursor) -> int:
@@ -318,11 +321,6 @@ class Query:
             else:
                 break  # the variables are written in this order; what is wanted comes first
         return cls(database, sql_mode, collation, cursor.rest())
-
-
-def _uuid(sid: bytes) -> str:
-    text = sid.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def rotate_target(body: bytes) -> tuple[str, int]:

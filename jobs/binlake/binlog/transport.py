@@ -102,6 +102,20 @@ class FileTransport:
     def file(self, name: str) -> Path:
         return self.path / name if self.path.is_dir() else self.path
 
+    def whole_events(self, name: str) -> int:
+        """Offset (bytes) of the end of a file's last whole event: what is behind it is still being copied."""
+        spans = np.zeros(2, np.int64)
+        end, held = FIRST_OFFSET, np.empty(0, np.uint8)
+        with self.file(name).open("rb") as stream:
+            stream.seek(end)
+            while data := stream.read(CHUNK_SIZE):
+                held = np.concatenate([held, np.frombuffer(data, np.uint8)])
+                if not framing.whole_events(held.ctypes.data, len(held), spans):
+                    break
+                end += int(spans[0])
+                held = held[spans[0] :]
+        return end
+
     def chunks(self, part: Slice) -> Iterator[Chunk]:
         path = self.file(part.file)
         try:

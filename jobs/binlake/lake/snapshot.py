@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from binlake.binlog.boundaries import format_description
-from binlake.binlog.transport import ServerTransport
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, TableError, UsageError
 from binlake.lake import files
@@ -98,7 +97,7 @@ class _Snapshotter:
 
     def __post_init__(self) -> None:
         self.records = Records(self.config, self.metadata)
-        self.transport = ServerTransport(self.endpoint, self.config.source.server_id, self.source.flavour)
+        self.transport = self.source.transport(self.config.source.replica_id())
         self.cores = self.session.sparkContext.defaultParallelism
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []

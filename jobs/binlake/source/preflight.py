@@ -21,14 +21,16 @@ from croniter import croniter
 from pymysql.constants import ER
 
 from binlake.binlog.boundaries import format_description
-from binlake.binlog.transport import ServerTransport
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, SourceError
 from binlake.lake import files, settings
 from binlake.names import mysql_quote
+from binlake.position import file_number
 from binlake.schema import datatypes
 from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
+from binlake.source.folder import Folder
+from binlake.source.log import Origin, opened
 from binlake.source.server import Source, denied, error_code
 
 JAVA = 17
@@ -64,12 +66,35 @@ class _Subject:
     tables: dict[str, SourceTable]
 
 
-def preflight(config: PipelineConfig, endpoint: Endpoint, *, spark_checks: bool = True) -> list[Check]:
+def preflight(config: PipelineConfig, origin: Origin, *, spark_checks: bool = True) -> list[Check]:
     """All checks, in the order in which to mend them; a server that can't be reached ends the server's part."""
-    checks = _server(config, endpoint)
+    checks = _files(origin) if isinstance(origin, Folder) else _server(config, origin)
     if spark_checks:
         checks += [_java(), _jars()]
     return [*checks, _lake(config)]
+
+
+def _files(folder: Folder) -> list[Check]:
+    """A folder in the place of a server: its files are there, one after the other, and can be read."""
+    try:
+        with opened(folder) as log:
+            sizes = log.binary_logs()
+            numbers = [file_number(file) for file, _ in sizes]
+            missing = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
+            total = sum(size for _, size in sizes) / 1e6
+            file, offset, gtids = log.head()
+            return [
+                Check("files", True, f"{len(sizes)} of {log.flavour} in {folder.address}, {total:,.1f} MB"),
+                Check(
+                    "numbering",
+                    not missing,
+                    f"{sizes[0][0]} to {file}" + (f", without number {missing[0]}" if missing else ""),
+                    "copy the missing files there too" if missing else "",
+                ),
+                Check("binlog position", True, f"{file}:{offset}" + (f", GTIDs {gtids}" if gtids else "")),
+            ]
+    except BinlakeError as error:
+        return [Check("files", False, error.message, error.remedy)]
 
 
 def _server(config: PipelineConfig, endpoint: Endpoint) -> list[Check]:
@@ -149,7 +174,7 @@ def _retention(subject: _Subject) -> Iterator[Check]:
 def _server_ids(subject: _Subject) -> Iterator[Check]:
     own = subject.source.server_id
     yield Check("server_id", own != 0, str(own), "" if own else "set server_id=1 in the server's option file")
-    first = subject.config.source.server_id
+    first = subject.config.source.replica_id()
     ours = range(first, first + subject.config.source.server_ids)
     said = f"{ours.start} to {ours.stop - 1}"
     try:
@@ -186,7 +211,7 @@ def _replica(subject: _Subject) -> Iterator[Check]:
     except SourceError as error:
         yield _grant(subject, "BINLOG MONITOR" if subject.source.is_mariadb else "REPLICATION CLIENT", error)
         return
-    transport = ServerTransport(subject.endpoint, subject.config.source.server_id, subject.source.flavour)
+    transport = subject.source.transport(subject.config.source.replica_id())
     try:
         format_description(transport, file)
         yield Check("binlog stream", True, "readable as a replica")

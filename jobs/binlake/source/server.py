@@ -11,6 +11,7 @@ import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import Cursor, DictCursor
 
+from binlake.binlog.transport import ServerTransport
 from binlake.errors import AccessDenied, ServerSettingError, SourceError
 from binlake.source.connection import Endpoint, connect, translate
 
@@ -59,6 +60,14 @@ class Source:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def is_of(self, server: str) -> bool:
+        """Whether a position's server is this one."""
+        return server == self.server_identity
+
+    def transport(self, server_id: int) -> ServerTransport:
+        """A reader of the log, as a replica with that server_id."""
+        return ServerTransport(self.endpoint, server_id, self.flavour)
 
     @property
     def is_mariadb(self) -> bool:

@@ -70,7 +70,7 @@ def verify(
         under_lock: dict[TableName, Chunks] = {}
         with ReadViews(
             endpoint,
-            config.source.server_id,
+            config.source.replica_id(),
             list(before),
             count=workers,
             under_lock=lambda view: under_lock.update(_without_views(view, before)),

@@ -1,0 +1,146 @@
+"""Where to read: the slices between two places of a log, and those with the transactions outside a GTID set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from binlake.binlog.boundaries import Boundary, format_description, transaction_boundaries
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Query
+from binlake.binlog.proof import corrupt, describe, proved
+from binlake.binlog.transport import Transport
+from binlake.errors import PositionLost, UsageError
+from binlake.gtid import Executed, GtidPosition, GtidSet
+from binlake.position import FIRST_OFFSET, Slice, file_number
+
+Files = Sequence[tuple[str, int]]
+"""(file, size in bytes) of what a source still has, oldest first."""
+Place = tuple[str, int]
+"""(file, offset in bytes)."""
+
+RESNAPSHOT = "snapshot all tables again: binlake snapshot --config FILE"
+
+
+def between(transport: Transport, files: Files, start: Place, stop: Place) -> tuple[Slice, ...]:
+    """The slices from ``start`` to ``stop``, one a file. Raises PositionLost where files are missing."""
+    first, last = file_number(start[0]), file_number(stop[0])
+    parts: list[Slice] = []
+    for file, size in files:
+        number = file_number(file)
+        if not first <= number <= last:
+            continue
+        begin = start[1] if number == first else FIRST_OFFSET
+        end = stop[1] if number == last else size
+        parts.append(Slice(file, begin, end, format_description(transport, file), whole=number != last))
+    if [file_number(part.file) for part in parts] != list(range(first, last + 1)):
+        raise PositionLost(f"files between {start[0]} and {stop[0]} are gone", remedy=RESNAPSHOT)
+    return tuple(parts)
+
+
+def outside(transport: Transport, files: Files, executed: Executed, stop: Place) -> tuple[Slice, ...]:
+    """Slices with every transaction up to ``stop`` that isn't in ``executed``, and with none that is.
+
+    Each slice is a run of neighbours, so a file may have several; a log in which another order was committed (a
+    replica's) is read rightly too. Raises PositionLost when transactions outside the set may have been purged, and
+    UsageError for a transaction without GTID.
+    """
+    parts: list[Slice] = []
+    for part in between(transport, files, _begin(transport, files, executed), stop):
+        run: Boundary | None = None
+        for boundary in transaction_boundaries(transport, part):
+            if boundary.gtid is None:
+                raise UsageError(
+                    f"{part.file}:{boundary.start_offset} has no GTID", remedy="begin at a file and offset instead"
+                )
+            if executed.has(boundary.gtid):
+                continue
+            if run and run.end_offset == boundary.start_offset:
+                run = Boundary(run.start_offset, boundary.end_offset, run.committed_us, run.gtid)
+                continue
+            if run:
+                parts.append(_slice(part, run))
+            run = boundary
+        if run:
+            parts.append(_slice(part, run))
+    return tuple(parts)
+
+
+def _slice(part: Slice, run: Boundary) -> Slice:
+    return Slice(part.file, run.start_offset, run.end_offset, part.created, whole=False)
+
+
+def _begin(transport: Transport, files: Files, executed: Executed) -> Place:
+    """The last file before which nothing but ``executed`` was committed."""
+    for file, size in reversed(files):
+        if executed.contains(executed_before(transport, file, size)):  # type: ignore[arg-type]  # of one flavour
+            return file, FIRST_OFFSET
+    oldest = files[0][0] if files else "no file"
+    raise PositionLost(
+        f"the log begins with {oldest}, and transactions before it aren't in {executed}", remedy=RESNAPSHOT
+    )
+
+
+def executed_before(transport: Transport, file: str, size: int) -> Executed:
+    """The GTIDs of all transactions before a file, as its PREVIOUS_GTIDS or GTID_LIST event tells them.
+
+    Empty when there is none (MySQL without GTID). Raises CorruptEvent.
+    """
+    for description, kind, offset, event in _events(transport, Slice(file, FIRST_OFFSET, size, 0, False)):
+        if kind in (EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST):
+            body = proved(event, description, file, offset)
+            decode = GtidSet.decode if kind == EventType.PREVIOUS_GTIDS else GtidPosition.decode
+            try:
+                return decode(body)
+            except ValueError as error:
+                raise corrupt(file, offset, str(error)) from None
+        if kind not in (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION):
+            return GtidPosition() if description.mariadb else GtidSet()
+    return GtidSet()
+
+
+def last_complete(transport: Transport, part: Slice) -> tuple[int, tuple[str, ...]]:
+    """Where the last whole transaction of a file that is still being copied ends, and the GTIDs up to there."""
+    found = list(transaction_boundaries(transport, part))
+    if found and not _complete(transport, Slice(part.file, found[-1].start_offset, part.stop, part.created, False)):
+        end = found.pop().start_offset
+    else:
+        end = part.stop
+    return end, tuple(boundary.gtid for boundary in found if boundary.gtid)
+
+
+def _complete(transport: Transport, transaction: Slice) -> bool:
+    """Whether the one transaction of a slice has its end."""
+    begun, ended = False, False
+    for description, kind, offset, event in _events(transport, transaction):
+        if offset < transaction.start:
+            continue
+        if kind == EventType.MARIADB_GTID:
+            begun = not proved(event, description, transaction.file, offset)[12] & _STANDALONE
+        elif kind in (EventType.XID, EventType.XA_PREPARE, EventType.TRANSACTION_PAYLOAD):
+            ended = True
+        elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY):
+            text = b""
+            if kind == EventType.QUERY:
+                text = Query.parse(proved(event, description, transaction.file, offset)).text.strip().upper()
+            if text == b"BEGIN" or text.startswith((b"XA START", b"XA BEGIN")):
+                begun = True
+            else:
+                ended = ended or not begun or text in (b"COMMIT", b"ROLLBACK")
+    return ended
+
+
+_STANDALONE = 1
+"""FL_STANDALONE of MariaDB's GTID event: one statement, and no event that ends it."""
+
+
+def _events(transport: Transport, part: Slice) -> Iterator[tuple[FormatDescription, int, int, bytes]]:
+    """(format description, type, offset, bytes) of each event, the format description's among them."""
+    description: FormatDescription | None = None
+    for chunk in transport.chunks(part):
+        data = chunk.data
+        if description is None:
+            description = describe(bytes(chunk), part, chunk.offset)
+        at = 0
+        while at < chunk.size:
+            _, kind, _, size, _, _ = HEADER.unpack(data[at : at + HEADER_SIZE].tobytes())
+            yield description, kind, chunk.offset + at, data[at : at + size].tobytes()
+            at += size

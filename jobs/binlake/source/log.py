@@ -1,0 +1,86 @@
+"""A source's log, wherever it is: on a server or in a folder of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from binlake.binlog.transport import Transport
+from binlake.errors import UsageError
+from binlake.schema.ddl import Flavour
+from binlake.source.connection import Endpoint, from_environment
+from binlake.source.folder import Folder, FolderLog
+from binlake.source.server import Source
+
+Origin = Endpoint | Folder
+"""Where a source is."""
+
+
+class Log(Protocol):
+    """What planning asks; ``Source`` and ``FolderLog`` answer."""
+
+    @property
+    def flavour(self) -> Flavour: ...
+
+    @property
+    def server_identity(self) -> str:
+        """The ``server`` of positions in this log."""
+        ...
+
+    def is_of(self, server: str) -> bool:
+        """Whether positions of that server may be looked up here."""
+        ...
+
+    def binary_logs(self) -> tuple[tuple[str, int], ...]:
+        """(file, size in bytes) of what is left, oldest first."""
+        ...
+
+    def head(self) -> tuple[str, int, str]:
+        """End of the log, between two transactions: (file, offset in bytes, GTID set)."""
+        ...
+
+    def now(self) -> int:
+        """Its clock, microseconds since 1970 UTC."""
+        ...
+
+    def transport(self, server_id: int) -> Transport:
+        """A reader of its own; ``server_id``: that of the replica it is for a server."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def opened(origin: Origin) -> Iterator[Log]:
+    """The log for a while. Raises SourceError and ConfigurationError."""
+    log: Log = FolderLog(origin) if isinstance(origin, Folder) else Source.open(origin)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def server_of(origin: Origin, what: str) -> Endpoint:
+    """For what only a server can do; raises UsageError for files."""
+    if isinstance(origin, Folder):
+        raise UsageError(
+            f"{what} needs a server, and this source is a folder of files", remedy="run it on the server's own pipeline"
+        )
+    return origin
+
+
+def origin(connection: str) -> Origin:
+    """What ``source.connection`` of the YAML names: files by their URI, a server by its connection's id.
+
+    Raises ConfigurationError.
+    """
+    return folder_of(connection) or from_environment(connection)
+
+
+def folder_of(connection: str) -> Folder | None:
+    """The folder or file that a ``file://`` URI names; None for anything else."""
+    parts = urlsplit(connection)
+    return Folder(Path(unquote(parts.path))) if parts.scheme == "file" else None
