@@ -2,10 +2,10 @@
 PYTHON := .venv/bin/python
 SETUP := docker/local/setup.sh
 
-.PHONY: help setup demo ui test lint bench soak lock clean
+.PHONY: help setup demo ui test lint bench bench-peers soak lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## what this machine needs: .venv with binlake in .venv/bin, Java, MariaDB, MySQL, Spark's jars
 	@$(SETUP)
@@ -29,9 +29,14 @@ lint: ## ruff, its formatter, mypy
 	.venv/bin/mypy
 	.venv/bin/mypy docker/local
 
-bench: ## rows and mutations per second on a generated table of a million rows
+bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows
 	@$(SETUP)
+	$(PYTHON) docker/local/bench_decoder.py
 	$(PYTHON) docker/local/bench.py
+
+bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Debezium (wants go and mvn)
+	@$(SETUP)
+	$(PYTHON) docker/local/bench_decoder.py peers
 
 lock: ## docker/requirements.lock anew from pyproject.toml
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
