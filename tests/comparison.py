@@ -153,14 +153,19 @@ def read_lake(delta_path: str, columns: list[Declared]) -> Iterator[Row]:
         )
     )
     result = pa.table(QueryBuilder().register("mirror", delta).execute("SELECT * FROM mirror").read_all())
+    return comparable(columns, result)
+
+
+def comparable(columns: list[Declared], result: pa.Table) -> Iterator[Row]:
+    """Rows of Arrow (Delta's, or an image of the binlog's) as comparable values, in the server's order of columns."""
     values = []
     for column in columns:
         read = _lake_reader(column)
         stored = [None if value is None else read(value) for value in _plain(result[column.name]).to_pylist()]
-        if (text := f"{column.name}__text") in side:
+        if (text := f"{column.name}__text") in result.column_names and text not in {other.name for other in columns}:
             kept = result[text].to_pylist()
             assert not any(a is not None and b is not None for a, b in zip(stored, kept, strict=True)), (
-                f"{delta_path}: {column.name} and {text} both hold a value in one row"
+                f"{column.name} and {text} both hold a value in one row"
             )
             stored = [b if a is None else a for a, b in zip(stored, kept, strict=True)]
         values.append(stored)

@@ -21,7 +21,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlake.verify import DifferingRow, TableResult, VerifyReport, verify
 from comparison import assert_equal
-from odd_values import create_odd_table
+from odd_values import SampleTable
 from servers import Server
 
 
@@ -107,16 +107,17 @@ def mirror(server: Server, database: str, lake: Path, spark: SparkSession) -> Mi
 
 
 def test_every_type_at_odd_values_is_equal(mirror: Mirror) -> None:
-    create_odd_table(mirror.server, mirror.database, "odd")
-    mirror.run("INSERT INTO odd (id) VALUES (5)")
+    table = SampleTable.of(mirror.server.kind, "odd", invalid_dates=False)
+    table.create(mirror.server, mirror.database)
+    mirror.run("INSERT INTO odd (id) VALUES (-1)")
     mirror.copy("odd")
-    mirror.run("DELETE FROM odd WHERE id = 5")
-    mirror.spark.sql(f"DELETE FROM {mirror.delta('odd')} WHERE id = 5")  # leaves a deletion vector
+    mirror.run("DELETE FROM odd WHERE id = -1")
+    mirror.spark.sql(f"DELETE FROM {mirror.delta('odd')} WHERE id = -1")  # leaves a deletion vector
     found = mirror.verify()
     assert found.equal, found.to_text()
-    assert assert_equal(mirror.server, mirror.database, "odd", mirror.path("odd")) == 4
+    assert assert_equal(mirror.server, mirror.database, "odd", mirror.path("odd")) == table.rows
     (noted,) = mirror.metadata.read("verifications")
-    assert (noted["table"], noted["equal"], noted["source_rows"]) == ("odd", True, 4)
+    assert (noted["table"], noted["equal"], noted["source_rows"]) == ("odd", True, table.rows)
     assert noted["position"] == str(found.position)
 
 
