@@ -7,14 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from binlake.binlog.border import Mutations
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlake.binlog.border import Mutations, Stopped
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport, ServerTransport, Transport
 from binlake.position import Slice
+from binlake.schema import render
 from binlake.source.connection import Endpoint
+from comparison import Declared, comparable
 from servers import Server
 
 SERVER_ID = 900_001
+
+Values = dict[int, Any]
+"""By key."""
+State = dict[str, Values]
+"""By column."""
 
 
 def position(server: Server) -> tuple[str, int]:
@@ -66,3 +76,32 @@ def rows(emitted: list[Emitted], table: str | None = None) -> list[dict[str, Any
 
 def copy_of_log(server: Server, file: str) -> Path:
     return server.datadir / file
+
+
+def by_column(columns: list[Declared], rows: Iterator[tuple[Any, ...]] | list[tuple[Any, ...]]) -> State:
+    """Rows as comparison.py gives them, whose first column is the key."""
+    state: State = {column.name: {} for column in columns}
+    names = [column.name for column in columns]
+    for row in rows:
+        for name, value in zip(names, row, strict=True):
+            state[name][row[0]] = value
+    return state
+
+
+def image(columns: list[Declared], emitted: list[Emitted], op: int, side: str) -> State:
+    """One side of the mutations of one kind, as comparable values."""
+    rows: list[tuple[Any, ...]] = []
+    for one in emitted:
+        assert not isinstance(one, Stopped), one.reason
+        if not isinstance(one, Mutations):
+            continue
+        assert one.batch.validate(full=True) is None
+        structs = one.batch.filter(pc.equal(one.batch.column("op"), op)).column(side)
+        table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)])
+        for place, column in enumerate(columns):
+            if column.type in render.RENDERERS:  # the log has their stored bytes
+                texts = [v if v is None else render.RENDERERS[column.type](v) for v in table[column.name].to_pylist()]
+                place = table.column_names.index(column.name)
+                table = table.set_column(place, column.name, pa.array(texts, pa.string()))
+        rows += comparable(columns, table)
+    return by_column(columns, rows)

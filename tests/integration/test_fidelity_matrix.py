@@ -8,21 +8,16 @@ at each moment was read by plain SELECTs that share nothing with the engine (com
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import comparison
-from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, Stopped
-from binlake.binlog.reader import Emitted
-from binlake.schema import datatypes, render
-from binlog_slices import read_all, transports, written
-from comparison import Declared
+from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.schema import datatypes
+from binlog_slices import State, Values, by_column, image, read_all, transports, written
 from mirror import Mirror
 from odd_values import SAMPLES, SampleTable
 from servers import KINDS, Server
@@ -34,11 +29,6 @@ DATABASE, TABLE = "fidelity", "samples"
 BLOCK = 1000
 """Keys between two copies of the samples: what is done to a row depends on its block."""
 KEPT, UPDATED, DELETED, INSERTED, INSERTED_UPDATED, INSERTED_DELETED = range(6)
-
-Values = dict[int, Any]
-"""By key."""
-State = dict[str, Values]
-"""By column."""
 
 
 @dataclass(frozen=True)
@@ -58,34 +48,6 @@ class Journey:
     delta: State
     images: dict[str, dict[tuple[int, str], State]]
     verified: str
-
-
-def by_column(columns: list[Declared], rows: Iterator[comparison.Row] | list[comparison.Row]) -> State:
-    state: State = {column.name: {} for column in columns}
-    names = [column.name for column in columns]
-    for row in rows:
-        for name, value in zip(names, row, strict=True):
-            state[name][row[0]] = value
-    return state
-
-
-def image(columns: list[Declared], emitted: list[Emitted], op: int, side: str) -> State:
-    """One side of the mutations of one kind, as comparable values."""
-    rows: list[comparison.Row] = []
-    for one in emitted:
-        assert not isinstance(one, Stopped), one.reason
-        if not isinstance(one, Mutations):
-            continue
-        assert one.batch.validate(full=True) is None
-        structs = one.batch.filter(pc.equal(one.batch.column("op"), op)).column(side)
-        table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)])
-        for place, column in enumerate(columns):
-            if column.type in render.RENDERERS:  # the log has their stored bytes
-                texts = [v if v is None else render.RENDERERS[column.type](v) for v in table[column.name].to_pylist()]
-                place = table.column_names.index(column.name)
-                table = table.set_column(place, column.name, pa.array(texts, pa.string()))
-        rows += comparison.comparable(columns, table)
-    return by_column(columns, rows)
 
 
 def travel(server: Server, mirror: Mirror) -> Journey:
