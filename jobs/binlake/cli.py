@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
@@ -37,11 +39,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     try:
-        command: Callable[[argparse.Namespace, PipelineConfig], None] = parsed.command
-        command(parsed, configuration.load(parsed.config))
+        command: Callable[[argparse.Namespace], None] = parsed.command
+        command(parsed)
     except BinlakeError as error:
         print(f"binlake: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # who reads has seen enough: head, less
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("binlake: interrupted; run again to go on, nothing is lost", file=sys.stderr)
         return 3
@@ -67,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
         if as_json:
             sub.add_argument("--json", action="store_true", help="print JSON for programs")
-        sub.set_defaults(command=command)
+        sub.set_defaults(command=lambda arguments: command(arguments, configuration.load(arguments.config)))
         return sub
 
     add("doctor", _doctor, "check server, grants, tables, Spark and lake; change nothing", as_json=True)
@@ -87,7 +92,23 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     add("status", _status, "where each table stands", as_json=True)
     add("history", _history, "the DDL statements seen", as_json=True)
+    _add_binlog(commands)
     return parser
+
+
+def _add_binlog(commands: Any) -> None:
+    help_ = "read a binlog: a server's, a folder's or a file's"
+    binlog = commands.add_parser("binlog", help=help_, description=help_)
+    binlog.add_argument("uri", metavar="URI", help="mysql://user@host:3306/ (password in MYSQL_PWD), or file:///folder")
+    binlog.add_argument("--start", metavar="FILE:POS|GTIDS", help="begin here, or after these GTIDs")
+    binlog.add_argument("--stop", metavar="FILE:POS", help="end here; by default where the log ends now")
+    binlog.add_argument("--events", action="store_true", help="list events instead of rows")
+    binlog.add_argument(
+        "--table", action="append", default=[], metavar="DB.T", help="only these tables, shell-style; may be repeated"
+    )
+    binlog.add_argument("--format", choices=("text", "json", "csv", "parquet"), default="text")
+    binlog.add_argument("--output", metavar="DIR", help="a file for each table instead of standard output")
+    binlog.set_defaults(command=_binlog)
 
 
 def _session(name: str) -> Callable[[], SparkSession]:
@@ -221,6 +242,20 @@ def _status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         for t in found.tables
     ]
     _print_table("Tables", ("table", "status", "position", "batch", "Delta version", "why"), rows)
+
+
+def _binlog(arguments: argparse.Namespace) -> None:
+    from binlake import binlog, logview
+
+    log = binlog.open(arguments.uri, arguments.start, arguments.stop)
+    if arguments.events:
+        logview.show_events(log, arguments.format, sys.stdout)
+        return
+    folder = Path(arguments.output) if arguments.output else None
+    stopped = logview.show_mutations(log, arguments.table, arguments.format, sys.stdout, folder)
+    if stopped:
+        tables = ", ".join(sorted({str(table.name) for table in stopped}))
+        raise TableError(f"{tables} can't be decoded from some event on", remedy=stopped[0].remedy)
 
 
 def _history(arguments: argparse.Namespace, config: PipelineConfig) -> None:

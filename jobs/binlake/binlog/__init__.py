@@ -1,6 +1,22 @@
-"""The binlog: bytes to Arrow."""
+"""The binlog: bytes to Arrow. ``open`` is the way in for programs of their own (see ``binlake.binlog.log``)."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from binlake.binlog.log import open as open  # noqa: A004  # its users write binlog.open
+
+__all__ = ["open", "warm"]
+
+
+def __getattr__(name: str) -> Any:
+    """``open`` when it is asked for: it loads the kernels, which who only wants a type needn't wait for."""
+    if name == "open":
+        from binlake.binlog import log
+
+        return log.open
+    raise AttributeError(name)
 
 
 def warm() -> int:

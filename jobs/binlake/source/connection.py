@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -13,7 +13,7 @@ import pymysql
 from pymysql.constants import CR, ER
 from pymysql.cursors import Cursor
 
-from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError
+from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError, UsageError
 
 CONNECT_TIMEOUT = 10
 READ_TIMEOUT = 300
@@ -124,6 +124,20 @@ def from_environment(connection: str) -> Endpoint:
             remedy=f"export {variable}='mysql://user:password@host:3306/'",
         )
     return parse_airflow_connection(text, name=variable)
+
+
+def endpoint_of(uri: str) -> Endpoint:
+    """``mysql://user:password@host:port/``; a URI without a password takes it from ``MYSQL_PWD``.
+
+    Raises UsageError, which doesn't repeat the URI.
+    """
+    if urlsplit(uri).scheme not in ("mysql", "mariadb"):
+        raise UsageError(
+            "the URI is neither a server's nor a file's",
+            remedy="write mysql://user@host:3306/ (and the password into MYSQL_PWD), or file:///folder",
+        )
+    found = parse_airflow_connection(uri, name="URI")
+    return found if found.password else replace(found, password=os.environ.get("MYSQL_PWD", ""))
 
 
 def write_file(where: Endpoint, path: str) -> None:

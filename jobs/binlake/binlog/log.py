@@ -1,0 +1,124 @@
+"""The binlog on its own: ``binlake.binlog.open``, for programs that want events or Arrow without a lake.
+
+log = binlake.binlog.open("mysql://replica:secret@db.example:3306/", start="binlog.000042:4")
+for batch in log.batches("shop", "orders"):
+    ...                                     # a pyarrow.RecordBatch, columns as binlake.binlog.border tells
+
+for event in binlake.binlog.open("file:///archive").events():
+    print(event.file, event.offset, event.name, event.detail)
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from binlake import gtid
+from binlake.binlog.border import Mutations, Stopped, Wanted
+from binlake.binlog.listing import Event, list_events
+from binlake.binlog.locate import Place, between, outside
+from binlake.binlog.reader import Emitted, InvalidDates, read
+from binlake.binlog.transport import Transport
+from binlake.errors import TableError, UsageError
+from binlake.position import FIRST_OFFSET, Slice, file_number
+from binlake.source.connection import endpoint_of
+from binlake.source.log import Log, Origin, folder_of, opened
+
+_PLACE = re.compile(r"(?P<file>[^:/]+\.\d+)(?::(?P<offset>\d+))?\Z")
+
+
+@dataclass(frozen=True)
+class OpenLog:
+    """A stretch of a log, frozen: the same slices each time it is read, whatever is written behind them."""
+
+    transport: Transport
+    slices: tuple[Slice, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of log."""
+        return sum(part.size for part in self.slices)
+
+    def events(self) -> Iterator[Event]:
+        """Every event, described. Raises SourceError and BinlogError."""
+        for part in self.slices:
+            yield from list_events(self.transport, part)
+
+    def mutations(
+        self, wanted: Wanted | None = None, *, invalid_dates: InvalidDates = "keep_text"
+    ) -> Iterator[Emitted]:
+        """Mutations as record batches, statements, tables that stopped and XA outcomes, in the order of the log.
+
+        wanted: (database, table) → whether to decode its rows; by default all. Raises SourceError and BinlogError.
+        """
+        for part in self.slices:
+            yield from read(self.transport, part, wanted or _all, invalid_dates=invalid_dates)
+
+    def batches(self, database: str, table: str) -> Iterator[pa.RecordBatch]:
+        """One table's mutations (columns as in ``border``); a new shape begins a new batch.
+
+        Raises TableError where its events can't be decoded, SourceError and BinlogError.
+        """
+        for item in self.mutations(lambda schema, name: (schema, name) == (database, table)):
+            if isinstance(item, Stopped):
+                raise TableError(f"{database}.{table}: {item.file}:{item.offset}: {item.reason}", remedy=item.remedy)
+            if isinstance(item, Mutations):
+                yield item.batch
+
+
+def _all(database: str, table: str) -> bool:
+    return True
+
+
+def open(  # noqa: A001  # its users write binlog.open
+    uri: str, start: str | None = None, stop: str | None = None, *, server_id: int = 0
+) -> OpenLog:
+    """A server's log (``mysql://user:password@host:port/``) or files (``file:///folder``, ``file:///one/binlog.000042``).
+
+    start: ``FILE:OFFSET``, ``FILE``, or a GTID set as the server writes it: what is in it isn't read. By default the
+    log's beginning. stop: ``FILE:OFFSET`` or ``FILE`` (up to its beginning); by default the end as of now. server_id:
+    of the replica that reads; by default a random one. Raises UsageError, SourceError and BinlogError.
+    """
+    with opened(_origin(uri)) as log:
+        transport = log.transport(server_id or random.randint(1 << 30, (1 << 32) - 1))
+        return OpenLog(transport, _slices(log, transport, start, stop))
+
+
+def _origin(uri: str) -> Origin:
+    return folder_of(uri) or endpoint_of(uri)
+
+
+def _slices(log: Log, transport: Transport, start: str | None, stop: str | None) -> tuple[Slice, ...]:
+    files = log.binary_logs()
+    end = _place(stop, FIRST_OFFSET) if stop else log.head()[:2]
+    if end is None:
+        raise UsageError(f"{stop!r} is no place in a log", remedy="write FILE:OFFSET, such as binlog.000042:157")
+    begin = _place(start, FIRST_OFFSET) if start else (files[0][0], FIRST_OFFSET)
+    for place in (begin, end):
+        if place is not None:
+            _check(place, files)
+    if begin and (file_number(begin[0]), begin[1]) > (file_number(end[0]), end[1]):
+        raise UsageError(f"the start {begin[0]}:{begin[1]} lies behind the stop {end[0]}:{end[1]}", remedy="swap them")
+    if begin is None:
+        return outside(transport, files, gtid.parse(start or "", log.flavour), end)
+    return between(transport, files, begin, end)
+
+
+def _place(text: str, default: int) -> Place | None:
+    match = _PLACE.match(text)
+    return (match["file"], max(int(match["offset"] or 0), default)) if match else None
+
+
+def _check(place: Place, files: tuple[tuple[str, int], ...]) -> None:
+    """The file must be there, and the offset in it."""
+    size = dict(files).get(place[0])
+    if size is None:
+        raise UsageError(
+            f"the log has no {place[0]}", remedy=f"it has {files[0][0]} to {files[-1][0]}" if files else "it is empty"
+        )
+    if place[1] > size:
+        raise UsageError(f"{place[0]}:{place[1]} lies past the end", remedy=f"the file has {size} bytes")
