@@ -16,7 +16,8 @@
 | before       | struct of the table's columns | null for inserts |
 | after        | struct of the table's columns | null for deletes |
 
-The struct's fields are the table map's columns by name, with the registry's Arrow types, all nullable; under the
+The struct's fields are the table map's columns by name, without those that ``wanted`` excludes, with the registry's
+Arrow types, all nullable; under the
 policy ``keep_text`` each DATE, DATETIME and TIMESTAMP column is followed by ``{column}__text`` (string, null unless
 the date is invalid).
 """
@@ -32,15 +33,16 @@ from binlake.schema.table import Column, TableName
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 
-Wanted = Callable[[str, str], bool]
-"""(database, table) → whether its mutations are to be decoded. Others are stepped over."""
+Wanted = Callable[[str, str], bool | frozenset[str]]
+"""(database, table) → whether its mutations are to be decoded: False for a table that is stepped over, or the names of
+the columns that are stepped over. Columns of the primary key can't be; names that the table hasn't are no error."""
 
 
 @dataclass(frozen=True)
 class Mutations:
     """Some mutations of one table in one shape, in the order of the log.
 
-    columns: as the table map tells them (binlog_row_metadata=FULL); key: names of the primary key's columns.
+    columns: those decoded, as the table map tells them (binlog_row_metadata=FULL); key: names of the primary key's.
     statements_before: how many ``Statement``s came before them in this slice.
     """
 

@@ -19,6 +19,7 @@ from binlake.binlog.border import image_type, staged_schema
 from binlake.binlog.events import Malformed
 from binlake.binlog.kernels import SLACK, Numbers
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
+from binlake.errors import ConfigurationError
 from binlake.schema import datatypes
 
 MOST_ROWS = 1 << 16
@@ -108,12 +109,15 @@ class _Column:
     """Buffers of one column on one side."""
 
     def __init__(self, kind: int, size: int, rows: int, capacity: int) -> None:
-        self.validity = np.empty(rows // 8 + 8, np.uint8)
         self.offsets: npt.NDArray[np.int32] | None = None
+        if kind == kernels.SKIPPED:
+            self.validity = self.data = np.empty(SLACK, np.uint8)
+            return
+        self.validity = np.empty(rows // 8 + 8, np.uint8)
         if kind in (kernels.STRING, kernels.PADDED):
             self.offsets = np.empty(rows + 1, np.int32)
             self.offsets[0] = 0
-            self.data: Bytes = np.empty(capacity + SLACK, np.uint8)
+            self.data = np.empty(capacity + SLACK, np.uint8)
         else:
             width = size if kind == kernels.BYTES else int(kernels.WIDTHS[kind])
             self.data = np.empty(rows * width + SLACK, np.uint8)
@@ -143,15 +147,27 @@ class Decoded:
 
 
 class TableDecoder:
-    """Decodes the rows of one table in one shape. Raises Undecodable for a column that can't be decoded."""
+    """Decodes the rows of one table in one shape.
 
-    def __init__(self, table: TableMap, *, keep_text: bool) -> None:
+    excluded: names of columns that are stepped over. columns: the others. Raises Undecodable for a column that can't be
+    decoded, ConfigurationError for a key column that is excluded.
+    """
+
+    def __init__(self, table: TableMap, *, keep_text: bool, excluded: frozenset[str] = frozenset()) -> None:
         self.table = table
         self.keep_text = keep_text
+        if needed := excluded.intersection(table.key):
+            raise ConfigurationError(
+                f"{table.name}: {', '.join(sorted(needed))} can't be excluded: it belongs to the primary key",
+                remedy="take it off the excluded columns",
+            )
+        self.columns = tuple(column for column in table.columns if column.name not in excluded)
         self.program: Numbers = np.array([program_row(field) for field in table.fields], np.int64).reshape(-1, 5)
-        self.schema: pa.Schema = staged_schema(table.columns, keep_text=keep_text)
-        self.image: pa.StructType = image_type(table.columns, keep_text=keep_text)
-        self._finish = [_finisher(field) for field in table.fields]
+        self._gathered = [(place, one) for place, one in enumerate(table.fields) if one.column.name not in excluded]
+        self.program[[one.column.name in excluded for one in table.fields], 0] = kernels.SKIPPED
+        self.schema: pa.Schema = staged_schema(self.columns, keep_text=keep_text)
+        self.image: pa.StructType = image_type(self.columns, keep_text=keep_text)
+        self._finish = {place: _finisher(field) for place, field in self._gathered}
         count = max(len(table.fields), 1)
         self._block = max(64, min(1024, _L2 // (16 * count) // 8 * 8))
         self._scratch = np.empty(2 * count, np.int64)
@@ -190,7 +206,7 @@ class TableDecoder:
         size = int((events[state[kernels.EVENT_AT] :, kernels.END] - events[state[kernels.EVENT_AT] :, 0]).sum())
         most = min(MOST_ROWS, max(1024, (64 << 20) // (16 * max(columns, 1))), max(size // self._fewest_bytes, 1))
         most = -(-most // 64) * 64
-        strings_ = max(int((self.program[:, 1] > 0).sum()), 1)
+        strings_ = max(int(((self.program[:, 1] > 0) & (self.program[:, 0] != kernels.SKIPPED)).sum()), 1)
         shares = np.where(self._shares > 0, self._shares * 1.2, 1 / strings_)
         guesses = (shares * size).astype(np.int64) + (1 << 12)
         present = np.array([(events[:, kernels.OP] != 1).any(), (events[:, kernels.OP] != 3).any()])
@@ -272,7 +288,8 @@ class TableDecoder:
         self, sides: list[_Column], out: Numbers, has: Bytes, rows: int, dates: Numbers, event: Any
     ) -> pa.StructArray:
         arrays: list[pa.Array] = []
-        for place, (field, column) in enumerate(zip(self.table.fields, sides, strict=True)):
+        for place, field in self._gathered:
+            column = sides[place]
             wanted = self.image.field(len(arrays)).type
             nulls = int(out[place, kernels.NULLS])
             validity = pa.py_buffer(column.validity) if nulls else None

@@ -36,8 +36,9 @@ COPY1, COPY2, COPY4, COPY8 = 1, 2, 3, 4
 U8, U16, U24, I24, U32, U64 = 5, 6, 7, 8, 9, 10
 YEAR, DATE, DATETIME, TIMESTAMP, TIME = 11, 12, 13, 14, 15
 DECIMAL, BIT1, BYTES, STRING, PADDED, CODE, MASK = 16, 17, 18, 19, 20, 21, 22
+SKIPPED = 23  # not gathered: the walk steps over it
 
-WIDTHS = np.zeros(23, np.int64)
+WIDTHS = np.zeros(24, np.int64)
 """Bytes of a value in the column's buffer, by kind; 0 for strings, -1 for BYTES (its own size)."""
 for _kind, _width in (
     (COPY1, 1), (COPY2, 2), (COPY4, 4), (COPY8, 8), (U8, 2), (U16, 4), (U24, 4), (I24, 4), (U32, 8), (U64, 16),
@@ -453,7 +454,9 @@ def decode(
             for column in range(columns):
                 if not present[side]:
                     break
-                if program[column, 1] and out[side, column, USED] + needed[side, column] > out[side, column, CAPACITY]:
+                if program[column, 0] == SKIPPED or program[column, 1] == 0:
+                    continue
+                if out[side, column, USED] + needed[side, column] > out[side, column, CAPACITY]:
                     state[DETAIL] = side * columns + column
                     return GROW
         if state[INVALID_COUNT] + 2 * columns * rows > invalid.shape[0] and keep_invalid:
@@ -466,6 +469,8 @@ def decode(
                 target = out[side, column]
                 values = positions[side, column]
                 kind = program[column, 0]
+                if kind == SKIPPED:
+                    continue
                 if DATE <= kind <= TIMESTAMP:
                     data = target[DATA] + (4 if kind == DATE else 8) * base
                     digits = program[column, 3]

@@ -52,7 +52,8 @@ def read(
 ) -> Iterator[Emitted]:
     """Mutations, statements, stopped tables and XA outcomes of a slice, in the order of the log.
 
-    wanted: tables for which it is false are stepped over. progress: called with the bytes read so far.
+    wanted: tables for which it is False, and columns that it names, are stepped over (see border.Wanted).
+    progress: called with the bytes read so far.
     Raises SourceError (PositionLost where ``part`` can't be read in full), CorruptEvent and UnsupportedEvent.
     """
     reader: _Reader | None = None
@@ -82,8 +83,7 @@ class _Known:
 class _Pending:
     """Batches of one table in one shape that wait for company."""
 
-    table: TableMap
-    schema: pa.Schema
+    decoder: TableDecoder
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     size: int = 0
@@ -102,7 +102,7 @@ class _Reader:
         self._description = description
         self._known: list[_Known] = []
         self._by_body: dict[bytes, int] = {}
-        self._decoders: dict[TableMap, TableDecoder] = {}
+        self._decoders: dict[tuple[TableMap, frozenset[str]], TableDecoder] = {}
         self._pending: dict[TableName, _Pending] = {}
         self._stopped: set[TableName] = set()
         self._statements = 0
@@ -283,12 +283,15 @@ class _Reader:
         number = self._by_body.get(key)
         if number is None:
             table, decoder = None, None
-            if name not in self._stopped and self._wanted(name.database, name.table):
+            wanted = name not in self._stopped and self._wanted(name.database, name.table)
+            if wanted or isinstance(wanted, frozenset):
+                excluded = wanted if isinstance(wanted, frozenset) else frozenset()
                 try:
                     table = tablemap.parse(body, id_size, mariadb=self._description.mariadb)
-                    decoder = self._decoders.get(table)
+                    decoder = self._decoders.get((table, excluded))
                     if decoder is None:
-                        decoder = self._decoders[table] = TableDecoder(table, keep_text=self._keep_text)
+                        decoder = TableDecoder(table, keep_text=self._keep_text, excluded=excluded)
+                        self._decoders[table, excluded] = decoder
                 except Undecodable as error:
                     yield from self._drain()
                     yield from self._stop(name, where, error)
@@ -395,11 +398,11 @@ class _Reader:
         if stop is not None:
             stopped = int(rows[stop.event, scan.OFFSET]), stop.why
         pending = self._pending.get(known.name)
-        if pending is not None and pending.table != known.table:
+        if pending is not None and pending.decoder is not known.decoder:
             yield from self._flush_table(known.name)
             pending = None
         if pending is None:
-            pending = self._pending[known.name] = _Pending(known.table, known.decoder.schema)
+            pending = self._pending[known.name] = _Pending(known.decoder)
         for one in decoded:
             batch = self._batch(one, known.decoder.schema)
             pending.batches.append(batch)
@@ -458,9 +461,9 @@ class _Reader:
         pending = self._pending.pop(name, None)
         if pending is None or not pending.rows:
             return
-        table = pending.table
-        for batch in _joined(pending.batches, pending.schema):
-            yield Mutations(name, table.columns, table.key, self._statements, batch)
+        decoder = pending.decoder
+        for batch in _joined(pending.batches, decoder.schema):
+            yield Mutations(name, decoder.columns, decoder.table.key, self._statements, batch)
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
