@@ -1,42 +1,83 @@
-"""TRANSACTION_PAYLOAD: a transaction's events, compressed as one."""
+"""TRANSACTION_PAYLOAD: a transaction's events, compressed as one. They come out in pieces, however many there are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import events
-from binlake.binlog.events import Malformed
+from binlake.binlog import events, framing
+from binlake.binlog.events import HEADER_SIZE, Malformed
+from binlake.binlog.kernels import SLACK
 
-MOST_BYTES = 1 << 32
-"""A payload that promises more isn't believed."""
+PIECE = 8 << 20
+"""Bytes after which a piece is handed over; one event larger than that makes a larger piece."""
+_LARGEST_EVENT = 1 << 31
+"""The servers' own limit is half of it (max_allowed_packet)."""
+_LONGEST_HEAD = 256
+_PLAIN, _ZSTD = 255, 0
 
 
-def uncompressed(body: bytes) -> bytes:
-    """The events in a TRANSACTION_PAYLOAD ("Transaction_payload_event"): fields of (type, length, value), then the
-    bytes. Raises Malformed."""
-    cursor = events.Cursor(body)
-    compressed_size = uncompressed_size = 0
-    algorithm = 255
-    while True:
-        kind = cursor.packed()
-        if kind == 0:
-            break
-        value = events.Cursor(cursor.packed_bytes())
+def pieces(body: pa.Buffer) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
+    """Whole events: a buffer with SLACK bytes behind and its size in use. It is filled anew for the next piece.
+
+    body: of the event ("Transaction_payload_event"): fields of (type, length, value), then the compressed bytes.
+    Raises Malformed.
+    """
+    head = events.Cursor(body[:_LONGEST_HEAD].to_pybytes())
+    compressed = promised = 0
+    algorithm = _PLAIN
+    while kind := head.packed():
+        value = events.Cursor(head.packed_bytes())
         if kind == 1:
-            compressed_size = value.packed()
+            compressed = value.packed()
         elif kind == 2:
             algorithm = value.packed()
         elif kind == 3:
-            uncompressed_size = value.packed()
-    data = cursor.take(compressed_size) if compressed_size else cursor.rest()
-    if algorithm == 255:
-        return data
-    if algorithm != 0 or uncompressed_size > MOST_BYTES:
+            promised = value.packed()
+    if algorithm not in (_PLAIN, _ZSTD):
         raise Malformed(f"compression algorithm {algorithm}")
+    if head.at + compressed > len(body):
+        raise Malformed(f"{compressed} compressed bytes in an event of {len(body)}")
+    data = body.slice(head.at, compressed or len(body) - head.at)
+    if algorithm == _PLAIN:
+        promised = len(data)
     try:
-        result: bytes = pa.decompress(data, uncompressed_size, codec="zstd", asbytes=True)
+        stream = pa.BufferReader(data)
+        yield from _whole_events(pa.CompressedInputStream(stream, "zstd") if algorithm == _ZSTD else stream, promised)
     except (pa.ArrowException, OSError):
         raise Malformed("the compressed payload is damaged") from None
-    if len(result) != uncompressed_size:
-        raise Malformed(f"{len(result)} bytes decompressed, {uncompressed_size} promised")
-    return result
+
+
+def uncompressed(body: bytes) -> bytes:
+    """All events at once, for payloads that are known to be small. Raises Malformed."""
+    return b"".join(buffer[:size].tobytes() for buffer, size in pieces(pa.py_buffer(body)))
+
+
+def _whole_events(stream: pa.NativeFile, promised: int) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
+    buffer = np.empty(max(min(PIECE, promised), HEADER_SIZE) + SLACK, np.uint8)
+    spans = np.zeros(2, np.int64)
+    held = given = 0
+    while given < promised or held:
+        got = stream.readinto(buffer.data[held : len(buffer) - SLACK])
+        held += got
+        given += got
+        if given > promised or (not got and given < promised):
+            raise Malformed(f"{given} bytes decompressed, {promised} promised")
+        if not framing.whole_events(buffer.ctypes.data, held, spans):
+            raise Malformed("an event in the payload that is shorter than its header")
+        whole, needed = spans.tolist()
+        if whole:
+            yield buffer, whole
+            held -= whole
+            buffer[:held] = buffer[whole : whole + held].copy()
+        elif needed - held > promised - given or needed > _LARGEST_EVENT or given == promised:
+            raise Malformed("an event that reaches beyond its payload")
+        elif needed > len(buffer) - SLACK:  # one event larger than a piece
+            larger = np.empty(needed + SLACK, np.uint8)
+            larger[:held] = buffer[:held]
+            buffer = larger
+    if stream.read(1):
+        raise Malformed(f"more bytes decompressed than the {promised} promised")
