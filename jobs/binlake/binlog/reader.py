@@ -160,14 +160,17 @@ class _Reader:
     def _ask(self, address: int, where: int) -> Iterator[Emitted]:
         """An event that isn't everyday."""
         timestamp, kind, server_id, size, _, _ = HEADER.unpack(ctypes.string_at(address, HEADER_SIZE))
-        body = ctypes.string_at(address + HEADER_SIZE, size - HEADER_SIZE - int(self._state[scan.CHECKSUM]))
+        body_size = size - HEADER_SIZE - int(self._state[scan.CHECKSUM])
         try:
+            if kind == EventType.TRANSACTION_PAYLOAD:
+                yield from self._payload(pa.foreign_buffer(address + HEADER_SIZE, body_size), where)
+                self._state[scan.AT] += size
+                return
+            body = ctypes.string_at(address + HEADER_SIZE, body_size)
             if kind == EventType.TABLE_MAP:
                 yield from self._table_map(body, where)
                 return  # scan looks at it again
-            if kind == EventType.TRANSACTION_PAYLOAD:
-                yield from self._payload(body, where)
-            elif kind == EventType.GTID_TAGGED:
+            if kind == EventType.GTID_TAGGED:
                 self._open(events.tagged_transaction(body, timestamp=timestamp, offset=where))
             elif kind == EventType.MARIADB_GTID:
                 self._open(events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=where))
@@ -193,20 +196,19 @@ class _Reader:
         )
         return UnsupportedEvent(reason, file=self._file, offset=where, remedy=remedy)
 
-    def _payload(self, body: bytes, where: int) -> Iterator[Emitted]:
+    def _payload(self, body: pa.Buffer, where: int) -> Iterator[Emitted]:
         """The events of a compressed transaction have no checksums, and all stand at one offset."""
         state = self._state
         if state[scan.FIXED_OFFSET]:
             raise Malformed("a payload in a payload")
-        data = payload.uncompressed(body)
-        buffer = padded(data)
         at, checksum = int(state[scan.AT]), int(state[scan.CHECKSUM])
         yield from self._drain()  # so that the payload's row events stand alone
         state[scan.CHECKSUM], state[scan.FIXED_OFFSET] = 0, where
         self._ordinal = 0
         try:
-            yield from self._scan(buffer.ctypes.data, len(data), 0)
-            yield from self._drain()
+            for buffer, used in payload.pieces(body):
+                yield from self._scan(buffer.ctypes.data, used, 0)
+                yield from self._drain()
         finally:
             state[scan.AT], state[scan.CHECKSUM], state[scan.FIXED_OFFSET] = at, checksum, 0
 
