@@ -12,6 +12,3 @@ SET GLOBAL binlog_row_metadata = 'FULL';
 --   server_id                = 1            any number that no other server or replica uses
 --   gtid_mode                = ON           MySQL; with enforce_gtid_consistency = ON
 --   binlog_expire_logs_seconds = 604800     longer than the longest time binlake may stand still
-
--- MySQL alone: whole JSON values, not the differences.
--- SET PERSIST binlog_row_value_options = '';

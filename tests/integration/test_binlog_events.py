@@ -161,17 +161,6 @@ def test_partial_information_stops_the_table(
     assert remedy in stopped[0].remedy
 
 
-def test_partial_json_stops_the_table(mysql_server: Server) -> None:
-    server = mysql_server
-    server.execute("CREATE DATABASE IF NOT EXISTS pj", "CREATE TABLE pj.a (id INT PRIMARY KEY, j JSON)",
-                   "INSERT INTO pj.a VALUES (1, JSON_OBJECT('a', REPEAT('x', 500), 'b', 1))")  # fmt: skip
-    with written(server) as made:
-        server.execute("SET binlog_row_value_options='PARTIAL_JSON'", "UPDATE pj.a SET j = JSON_SET(j, '$.b', 2)")
-    emitted = read_all(from_server(server), made.part, "pj")
-    assert [type(one) for one in emitted] == [Stopped]
-    server.execute("DROP DATABASE pj")
-
-
 def test_compressed_transactions(server: Server, database: str) -> None:
     server.execute("CREATE TABLE a (id INT PRIMARY KEY, v TEXT)", database=database)
     if server.kind == "mariadb":

@@ -20,7 +20,10 @@ _SIZES = {_LITERAL: 1, 5: 2, 6: 2, 7: 4, 8: 4, 9: 8, 10: 8, 11: 8}
 """Bytes of values of one size, by their type."""
 _MOST_DEEP = 100
 _REPLACE, _INSERT, _REMOVE = range(3)
-_LEG = re.compile(r"""\.(?P<name>[^.\["]+)|\.(?P<quoted>"(?:[^"\\]|\\.)*")|\[(?P<cell>\d+)\]""")
+_LEG = re.compile(
+    r"""\.(?P<name>[^.\["]+)|\.(?P<quoted>"(?:[^"\\]|\\.)*")|"""
+    r"""\[(?:(?P<cell>\d+)|(?P<last>last)(?:-(?P<before_last>\d+))?)\]"""
+)
 
 
 @dataclass
@@ -138,7 +141,7 @@ def _binary(node: _Node) -> tuple[int, bytes]:
 
 
 def _legs(path: str) -> list[bytes | int]:
-    """``$.a[1]."b c"`` to its legs: names of members, numbers of cells."""
+    """``$.a[1]."b c"[last-1]`` to its legs: names of members, numbers of cells, from the end below 0."""
     if not path.startswith("$"):
         raise Malformed("JSON difference: a path without its root")
     legs: list[bytes | int] = []
@@ -149,6 +152,8 @@ def _legs(path: str) -> list[bytes | int]:
             raise Malformed("JSON difference: a path that isn't one")
         if leg["cell"] is not None:
             legs.append(int(leg["cell"]))
+        elif leg["last"] is not None:
+            legs.append(-1 - int(leg["before_last"] or 0))
         else:
             legs.append((json.loads(leg["quoted"]) if leg["quoted"] else leg["name"]).encode())
         at = leg.end()
@@ -156,36 +161,53 @@ def _legs(path: str) -> list[bytes | int]:
 
 
 def _changed(root: _Node, legs: list[bytes | int], operation: int, value: _Node | None) -> _Node:
-    if not legs:
+    """The root after one difference."""
+    if operation == _INSERT and legs and value is not None:
+        *way, last = legs
+        _insert(_at(root, _existing(root, way)), last, value)
+        return root
+    places = _existing(root, legs)
+    if not places:
         if operation != _REPLACE or value is None:
             raise Malformed("JSON difference: the whole document is inserted or removed")
         return value
-    parent = root
-    for leg in legs[:-1]:
-        parent = _member(parent, leg)
-    _change(parent, legs[-1], operation, value)
+    parent = _at(root, places[:-1])
+    if value is None:
+        del parent[places[-1]]  # type: ignore[union-attr, arg-type]  # _existing has proved that they fit
+    else:
+        parent[places[-1]] = value  # type: ignore[index]
     return root
 
 
-def _member(node: _Node, leg: bytes | int) -> _Node:
-    if isinstance(node, dict) and isinstance(leg, bytes):
-        return node[leg]
-    if isinstance(node, list) and isinstance(leg, int):
-        return node[leg]
-    raise Malformed("JSON difference: a path to nowhere")
-
-
-def _change(parent: _Node, leg: bytes | int, operation: int, value: _Node | None) -> None:
-    if operation == _INSERT and value is not None:
-        if isinstance(parent, dict) and isinstance(leg, bytes) and leg not in parent:
-            parent[leg] = value
-        elif isinstance(parent, list) and isinstance(leg, int) and leg <= len(parent):
-            parent.insert(leg, value)
+def _existing(root: _Node, legs: list[bytes | int]) -> list[bytes | int]:
+    """The members on a way that is there. What isn't an array is its own first and last cell (JSON paths)."""
+    places: list[bytes | int] = []
+    node = root
+    for leg in legs:
+        if isinstance(node, dict) and isinstance(leg, bytes):
+            place: bytes | int = leg
+        elif isinstance(node, list) and isinstance(leg, int) and -len(node) <= leg:
+            place = leg % len(node) if leg < 0 else leg
+        elif not isinstance(node, list) and leg in (0, -1):
+            continue
         else:
-            raise Malformed("JSON difference: an insertion that doesn't fit")
-        return
-    _member(parent, leg)  # it must be there
-    if value is None:
-        del parent[leg]  # type: ignore[union-attr, arg-type]  # _member has proved that they fit
+            raise Malformed("JSON difference: a path to nowhere")
+        places.append(place)
+        node = node[place]  # type: ignore[index]
+    return places
+
+
+def _at(root: _Node, places: list[bytes | int]) -> _Node:
+    node = root
+    for place in places:
+        node = node[place]  # type: ignore[index]
+    return node
+
+
+def _insert(parent: _Node, leg: bytes | int, value: _Node) -> None:
+    if isinstance(parent, dict) and isinstance(leg, bytes) and leg not in parent:
+        parent[leg] = value
+    elif isinstance(parent, list) and isinstance(leg, int) and 0 <= leg <= len(parent):
+        parent.insert(leg, value)
     else:
-        parent[leg] = value  # type: ignore[index]
+        raise Malformed("JSON difference: an insertion that doesn't fit")

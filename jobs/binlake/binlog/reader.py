@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import events, kernels, payload, scan, tablemap, values
-from binlake.binlog.border import Mutations, Statement, Stopped, Wanted, XaOutcome
+from binlake.binlog import events, kernels, payload, scan, tablemap, values, whole
+from binlake.binlog.border import UPDATE, Mutations, Statement, Stopped, Wanted, XaOutcome
 from binlake.binlog.columns import Decoded, TableDecoder, numbers, texts
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.kernels import SLACK, Numbers
@@ -352,21 +352,55 @@ class _Reader:
             known = self._known[int(event[scan.KNOWN])]
             event[scan.ORDINAL] = self._ordinal
             if known.decoder is not None:
-                prepared = self._prepare(known.decoder, event.reshape(1, -1))[0]
-                if prepared is not None:
+                prepared, _ = self._prepare(known, event.reshape(1, -1))
+                if len(prepared):
                     images = 2 if prepared[0, kernels.OP] == 2 else 1
                     try:
                         self._ordinal += known.decoder.count(int(prepared[0, 0]), int(prepared[0, 1]), images)
                     except Malformed as error:
                         raise corrupt(self._file, int(event[scan.OFFSET]), str(error)) from None
 
-    def _prepare(self, decoder: TableDecoder, rows: Numbers) -> tuple[Numbers | None, int, int]:
-        """Row events as the decoder takes them, or None; what is wrong, and with which."""
+    def _prepare(self, known: _Known, rows: Numbers) -> tuple[Numbers, tuple[int, Undecodable] | None]:
+        """Row events as the decoder takes them; if the table stops, those before, and where and why."""
+        assert known.decoder is not None
         prepared = np.empty((len(rows), kernels.EVENT), np.int64)
+        columns, id_size = len(known.decoder.program), int(self._state[scan.ID_SIZE])
         failed = np.zeros(1, np.int64)
-        wrong = scan.prepare(rows, prepared, len(decoder.program), int(self._state[scan.ID_SIZE]), failed)
-        if wrong:
-            return None, wrong, int(failed[0])
+        stopped: tuple[int, Undecodable] | None = None
+        done = 0
+        while wrong := scan.prepare(rows[done:], prepared[done:], columns, id_size, failed):
+            at = done + int(failed[0])
+            where = int(rows[at, scan.OFFSET])
+            if wrong not in (scan.PARTIAL_IMAGE, scan.PARTIAL_JSON):
+                raise corrupt(self._file, where, "rows that don't fit their table map")
+            try:
+                prepared[at] = self._made_whole(known, rows[at])
+            except Undecodable as why:
+                stopped = where, why
+                rows, prepared = rows[:at], prepared[:at]
+                break
+            done = at + 1
+        self._uncompress(rows, prepared)
+        return prepared, stopped
+
+    def _made_whole(self, known: _Known, event: Numbers) -> list[int]:
+        """A partial event as ``scan.prepare`` would give a full one. Raises Undecodable."""
+        assert known.table is not None
+        assert known.decoder is not None
+        body = ctypes.string_at(int(event[scan.BODY]), int(event[scan.BODY_END] - event[scan.BODY]))
+        kind, id_size = int(event[scan.KIND]), int(self._state[scan.ID_SIZE])
+        try:
+            data = whole.complete(body, kind, id_size, known.table, known.decoder.program)
+        except Malformed as error:
+            raise corrupt(self._file, int(event[scan.OFFSET]), str(error)) from None
+        buffer = padded(data)
+        self._buffers.append(buffer)
+        start = buffer.ctypes.data
+        rest = [int(event[place]) for place in (scan.TRANSACTION, scan.OFFSET, scan.ORDINAL, scan.XA)]
+        return [start, start + len(data), UPDATE, *rest]
+
+    def _uncompress(self, rows: Numbers, prepared: Numbers) -> None:
+        """The rows of MariaDB's compressed events."""
         for number in np.flatnonzero(rows[:, scan.KIND] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist():
             start, end = prepared[number, :2].tolist()
             try:
@@ -376,22 +410,12 @@ class _Reader:
             buffer = padded(data)
             self._buffers.append(buffer)
             prepared[number, :2] = buffer.ctypes.data, buffer.ctypes.data + len(data)
-        return prepared, 0, 0
 
     def _table_rows(self, number: int, rows: Numbers) -> Iterator[Emitted]:
         known = self._known[number]
         if known.decoder is None or known.table is None:
             return
-        stopped: tuple[int, Undecodable] | None = None
-        prepared, wrong, failed = self._prepare(known.decoder, rows)
-        if prepared is None:
-            where = int(rows[failed, scan.OFFSET])
-            if wrong not in _PARTIAL:
-                raise corrupt(self._file, where, "rows that don't fit their table map")
-            stopped = where, _PARTIAL[wrong]
-            rows = rows[:failed]
-            prepared, _, _ = self._prepare(known.decoder, rows)
-            assert prepared is not None
+        prepared, stopped = self._prepare(known, rows)
         try:
             decoded, stop = known.decoder.decode(prepared)
         except Malformed as error:
@@ -494,16 +518,6 @@ _WRONG = {
     scan.BAD_POSITION: "the event says that it ends elsewhere",
     scan.NO_TABLE_MAP: "rows without their table map",
     scan.BAD_BODY: "an event that is too short",
-}
-_PARTIAL = {
-    scan.PARTIAL_IMAGE: Undecodable(
-        "the log holds partial row images",
-        "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew",
-    ),
-    scan.PARTIAL_JSON: Undecodable(
-        "the log holds a partial JSON update",
-        "SET GLOBAL binlog_row_value_options='' (and reconnect the writers), then snapshot the table anew",
-    ),
 }
 _REFUSED = {
     int(EventType.START_ENCRYPTION): ("the file is encrypted from here on", "read it through its server instead"),

@@ -16,19 +16,17 @@ from binlake.binlog.events import Cursor, EventType, Malformed
 from binlake.binlog.kernels import Numbers
 from binlake.binlog.tablemap import TableMap, Undecodable, Wire
 
-PARTIAL_IMAGE = Undecodable(
-    "the log holds partial row images",
-    "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew",
-)
-PARTIAL_JSON = Undecodable(
-    "the log holds a partial JSON update of a row whose image before it is partial too",
-    "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew",
-)
-
 _UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS, EventType.PARTIAL_UPDATE_ROWS)
 _EXTRA = (EventType.UPDATE_ROWS, EventType.PARTIAL_UPDATE_ROWS)
 _JSON_UPDATES = 1
 """Bit of the value options: some columns come as differences."""
+
+
+def _partial_images() -> Undecodable:
+    return Undecodable(
+        "the log holds partial row images",
+        "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew",
+    )
 
 
 def complete(body: bytes, kind: int, id_size: int, table: TableMap, program: Numbers) -> bytes:
@@ -38,7 +36,7 @@ def complete(body: bytes, kind: int, id_size: int, table: TableMap, program: Num
     missing, and Malformed.
     """
     if kind not in _UPDATES:
-        raise PARTIAL_IMAGE
+        raise _partial_images()
     cursor = Cursor(body, id_size + 2)
     if kind in _EXTRA:
         cursor.skip(max(cursor.uint(2), 2) - 2)
@@ -47,7 +45,7 @@ def complete(body: bytes, kind: int, id_size: int, table: TableMap, program: Num
         raise Malformed("rows that don't fit their table map")
     before, after = (_bits(cursor, columns) for _ in range(2))
     if not all(before):
-        raise PARTIAL_JSON if kind == EventType.PARTIAL_UPDATE_ROWS else PARTIAL_IMAGE
+        raise _partial_images()
     json_columns = [place for place, field in enumerate(table.fields) if field.wire is Wire.JSON]
     rows = _Rows(cursor, program.tolist(), after, json_columns, kind == EventType.PARTIAL_UPDATE_ROWS)
     return b"".join(rows.images())

@@ -126,10 +126,8 @@ def _settings(subject: _Subject) -> Iterator[Check]:
         value = found.get(variable, "not known to this server")
         good = value.upper() == wanted
         yield Check(variable, good, value, "" if good else _set_global(subject, variable, wanted))
-    partial = found.get("binlog_row_value_options", "")
-    if partial:
-        remedy = _set_global(subject, "binlog_row_value_options", "")
-        yield Check("binlog_row_value_options", False, partial, remedy)
+    if options := found.get("binlog_row_value_options", ""):
+        yield Check("binlog_row_value_options", True, f"{options}: differences are applied to the row before them")
     yield Check("binlog_checksum", True, found.get("binlog_checksum", "NONE"))
     if subject.source.is_mariadb:
         yield Check("GTID", True, "on (MariaDB)")
