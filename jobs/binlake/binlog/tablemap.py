@@ -261,6 +261,8 @@ def _assemble(
 ) -> TableMap:
     cursor = Cursor(optional[Meta.COLUMN_NAME])
     names = [cursor.packed_bytes().decode("utf-8") for _ in wires]
+    if len(set(names)) != len(names):
+        raise Malformed("two columns of one name")
     numeric = sum(wire in _SIGNED_OR_NOT for wire, _, _ in wires)
     unsigned = iter(_bits(optional.get(Meta.SIGNEDNESS, b""), numeric, low_first=False))
     strings = sum(wire in collated for wire, _, _ in wires)

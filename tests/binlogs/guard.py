@@ -1,0 +1,82 @@
+"""Memory that ends at a page nobody may touch: one byte read or written too far is a fault, not luck."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from binlake.binlog import columns, reader, strings
+from binlake.binlog.events import HEADER
+from binlake.binlog.kernels import SLACK
+from binlake.binlog.transport import Chunk, FileTransport
+from binlake.position import Slice
+
+_PAGE = mmap.PAGESIZE
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def guarded(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Zeroed bytes whose last one stands before a forbidden page."""
+    pages = max(-(-size // _PAGE), 1) * _PAGE
+    memory = mmap.mmap(-1, pages + _PAGE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if _libc.mprotect(ctypes.c_void_p(address + pages), ctypes.c_size_t(_PAGE), 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    return np.frombuffer(memory, np.uint8, size, pages - size)
+
+
+def with_slack(data: bytes, fill: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The bytes, and behind them the slack that kernels may load but mustn't heed, filled with ``fill``."""
+    array = guarded(len(data) + SLACK)
+    array[: len(data)] = np.frombuffer(data, np.uint8)
+    array[len(data) :] = fill
+    return array
+
+
+class _Numpy:
+    """numpy, but what it makes by ``empty`` is guarded."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    @staticmethod
+    def empty(shape: Any, dtype: Any = np.float64) -> Any:
+        count = int(np.prod(shape))
+        if not count or count > 1 << 22:
+            return np.empty(shape, dtype)
+        return guarded(count * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+
+
+@contextmanager
+def guarded_buffers(fill: int) -> Iterator[None]:
+    """What the reader decompresses, and the buffers that columns are written to, end at forbidden pages."""
+    before = reader.padded, columns.np, strings.np
+    reader.padded = lambda data: with_slack(data, fill)  # type: ignore[attr-defined]
+    columns.np = strings.np = _Numpy()  # type: ignore[attr-defined, assignment]
+    try:
+        yield
+    finally:
+        reader.padded, columns.np, strings.np = before  # type: ignore[attr-defined]
+
+
+class GuardedTransport:
+    """A file, event by event, each at the end of its own memory."""
+
+    def __init__(self, path: Path, fill: int) -> None:
+        self.inner = FileTransport(path)
+        self.fill = fill
+
+    def chunks(self, part: Slice) -> Iterator[Chunk]:
+        for chunk in self.inner.chunks(part):
+            data = bytes(chunk)
+            at = 0
+            while at < len(data):
+                size = HEADER.unpack_from(data, at)[3]
+                yield Chunk(chunk.offset + at, with_slack(data[at : at + size], self.fill), size)
+                at += size

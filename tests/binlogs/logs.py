@@ -1,0 +1,80 @@
+"""The logs of this folder, what they hold by their servers' word, and what our decoder makes of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from binlake.binlog.border import DELETE, INSERT, Mutations, XaOutcome
+from binlake.binlog.reader import Emitted
+from binlake.position import Slice
+from binlake.schema import render
+from comparison import Declared, comparable
+
+HERE = Path(__file__).parent
+NAMES = sorted(path.stem for path in HERE.glob("*.000001"))
+
+Mutation = list[Any]
+"""Operation, row before, row after: a dictionary by column, or None."""
+
+
+def plain(value: Any) -> Any:
+    """A comparable value (comparison.py) as JSON has it."""
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    if isinstance(value, Decimal) and value == value.to_integral() and abs(value) < 1 << 64:
+        return int(value)  # BIGINT UNSIGNED is a number on the server and DECIMAL(20,0) in Arrow
+    return str(value) if isinstance(value, Decimal | datetime) else value
+
+
+@dataclass(frozen=True)
+class Log:
+    """One file and what is expected of it."""
+
+    name: str
+    path: Path
+    expected: dict[str, Any]
+
+    @property
+    def part(self) -> Slice:
+        return Slice(self.path.name, 4, self.path.stat().st_size, 0, True)
+
+
+def log(name: str) -> Log:
+    return Log(name, HERE / f"{name}.000001", json.loads((HERE / f"{name}.json").read_text()))
+
+
+def mutations(emitted: list[Emitted], columns: dict[str, list[Any]]) -> list[Mutation]:
+    """All that was decoded of one table, as JSON has it; prepared rows where their outcome stands."""
+    result: list[Mutation] = []
+    prepared: dict[str, list[Mutation]] = {}
+    for one in emitted:
+        if isinstance(one, XaOutcome):
+            held = prepared.pop(one.xid, [])
+            result += held if one.committed else []
+        if not isinstance(one, Mutations):
+            continue
+        declared = [Declared(column.name, *columns[column.name]) for column in one.columns]
+        before, after = (_rows(one.batch.column(side), declared) for side in ("before", "after"))
+        ops, xids = one.batch.column("op").to_pylist(), one.batch.column("xid").to_pylist()
+        for op, xid, old, new in zip(ops, xids, before, after, strict=True):
+            mutation = [op, None if op == INSERT else old, None if op == DELETE else new]
+            (result if xid is None else prepared.setdefault(xid, [])).append(mutation)
+    return result
+
+
+def _rows(structs: pa.StructArray, declared: list[Declared]) -> list[dict[str, Any]]:
+    table = pa.Table.from_arrays(structs.flatten(), names=[field.name for field in structs.type])
+    for column in declared:
+        if column.type in render.RENDERERS:  # the log has their stored bytes
+            texts = [v if v is None else render.RENDERERS[column.type](v) for v in table[column.name].to_pylist()]
+            place = table.column_names.index(column.name)
+            table = table.set_column(place, column.name, pa.array(texts, pa.string()))
+    names = [column.name for column in declared]
+    return [dict(zip(names, map(plain, row), strict=True)) for row in comparable(declared, table)]

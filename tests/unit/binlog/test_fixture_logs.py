@@ -1,0 +1,124 @@
+"""Real logs of both servers under many settings (tests/binlogs): the rows are what the servers said, or the table stops
+with the stated remedy."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "binlogs"))
+
+import logs
+
+from binlake.binlog.border import Mutations, Stopped
+from binlake.binlog.boundaries import transaction_boundaries
+from binlake.binlog.reader import Emitted, read
+from binlake.binlog.transport import FileTransport
+from binlake.lake.staging import stage_slice
+from binlake.position import Slice
+
+
+def decoded(log: logs.Log, start: int = 4, stop: int = 0) -> list[Emitted]:
+    end = stop or log.part.stop
+    part = Slice(log.part.file, start, end, 0, end == log.part.stop)
+    wanted = lambda database, table: f"{database}.{table}" == log.expected["table"]  # noqa: E731
+    return list(read(FileTransport(log.path), part, wanted, invalid_dates="keep_text"))
+
+
+@pytest.fixture(params=logs.NAMES)
+def log(request: pytest.FixtureRequest) -> logs.Log:
+    return logs.log(request.param)
+
+
+def test_there_are_logs_of_both_servers() -> None:
+    assert len([name for name in logs.NAMES if name.startswith("mysql-")]) >= 12
+    assert len([name for name in logs.NAMES if name.startswith("mariadb-")]) >= 11
+
+
+def test_mutations_are_what_the_server_said(log: logs.Log) -> None:
+    emitted = decoded(log)
+    found = logs.mutations(emitted, log.expected["columns"])
+    stops = [one for one in emitted if isinstance(one, Stopped)]
+    if log.expected["remedy"]:
+        assert [log.expected["remedy"] in stop.remedy for stop in stops] == [True]
+        assert str(stops[0].name) == log.expected["table"]
+        assert found == log.expected["mutations"][: len(found)]
+        assert len(found) < len(log.expected["mutations"])
+    else:
+        assert not stops
+        assert found == log.expected["mutations"]
+
+
+def in_set(gtid: str, executed: str) -> bool:
+    """``uuid:1-5:tag:1-3`` of MySQL, ``0-1-12`` of MariaDB."""
+    if ":" not in gtid:
+        domain, server, number = gtid.split("-")
+        return any(gtid_.split("-")[:2] == [domain, server] and int(number) <= int(gtid_.split("-")[2])
+                   for gtid_ in executed.split(","))  # fmt: skip
+    uuid, *rest = gtid.split(":")
+    tag, number = rest if len(rest) == 2 else ["", *rest]
+    for group in executed.replace("\n", "").split(","):
+        owner, *parts = group.strip().split(":")
+        current = ""
+        for part in parts:
+            if not re.fullmatch(r"[0-9-]+", part):
+                current = part
+            elif owner == uuid and current == tag:
+                low, _, high = part.partition("-")
+                if int(low) <= int(number) <= int(high or low):
+                    return True
+    return False
+
+
+def test_gtids_and_commit_times_are_the_servers(log: logs.Log) -> None:
+    begun, ended = log.expected["committed_us"]
+    rows = [row for one in decoded(log) if isinstance(one, Mutations) for row in one.batch.to_pylist()]
+    for row in rows:
+        if log.name == "mysql-anonymous":
+            assert row["gtid"] is None
+        else:
+            assert in_set(row["gtid"], log.expected["gtids"])
+            assert (":fixture:" in row["gtid"]) == (log.name == "mysql-tagged")
+        # MariaDB's log has whole seconds
+        assert begun - 1_000_000 <= row["committed_us"] <= ended
+
+
+def rows_of(emitted: list[Emitted]) -> list[dict[str, object]]:
+    return [row for one in emitted if isinstance(one, Mutations) for row in one.batch.to_pylist()]
+
+
+FOLLOWED = [name for name in logs.NAMES if not logs.log(name).expected["remedy"]]
+"""A table that stops begins anew in the next slice."""
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_any_split_between_transactions_gives_the_same_mutations(name: str) -> None:
+    log = logs.log(name)
+    everything = rows_of(decoded(log))
+    limits = list(transaction_boundaries(FileTransport(log.path), log.part))
+    cuts = sorted({4, *(limit.end_offset for limit in limits), log.part.stop})
+    assert len(cuts) > 5
+    pieces = {span: rows_of(decoded(log, *span)) for span in itertools.pairwise(cuts)}
+    assert [row for piece in pieces.values() for row in piece] == everything
+    for cut in cuts[1:-1]:
+        assert rows_of(decoded(log, 4, cut)) + rows_of(decoded(log, cut, log.part.stop)) == everything
+    for step in (2, 3):
+        chosen = [*cuts[::step], *([] if cuts[-1] in cuts[::step] else [cuts[-1]])]
+        assert [row for span in itertools.pairwise(chosen) for row in rows_of(decoded(log, *span))] == everything
+
+
+def test_a_folder_read_twice_is_staged_alike(tmp_path: Path) -> None:
+    contents: list[list[tuple[str, int, bytes]]] = []
+    for attempt in ("first", "second"):
+        for number, name in enumerate(logs.NAMES):
+            one = logs.log(name)
+            items = read(FileTransport(logs.HERE), one.part, lambda database, table: True, invalid_dates="keep_text")
+            stage_slice(items, one.part, number, str(tmp_path / attempt), keep_text=True)
+        files = sorted((tmp_path / attempt).rglob("*.parquet"))
+        contents.append([(str(f.relative_to(tmp_path / attempt)), f.stat().st_size, f.read_bytes()) for f in files])
+    assert len(contents[0]) >= len(logs.NAMES)
+    assert contents[0] == contents[1]
