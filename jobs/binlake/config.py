@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from binlake import names
 from binlake.errors import ConfigurationError
-from binlake.schema.table import TableName
+from binlake.schema.table import TableName, TableSchema
 
 InvalidDates = Literal["fail", "keep_text"]
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
@@ -45,10 +45,14 @@ class SourceConfig(_Strict):
 
 
 class TablesConfig(_Strict):
-    """Shell-style patterns over ``database.table``; an excluded table stays excluded."""
+    """Shell-style patterns over ``database.table``; an excluded table stays excluded.
+
+    exclude_columns: such a pattern, a dot and the name of a column that isn't to leave the server.
+    """
 
     include: Annotated[list[str], Field(min_length=1)]
     exclude: list[str] = []
+    exclude_columns: list[str] = []
 
     @field_validator("include", "exclude")
     @classmethod
@@ -57,6 +61,23 @@ class TablesConfig(_Strict):
             if "." not in pattern:
                 raise ValueError(f"{pattern!r} has no dot; write database.table, such as shop.*")
         return patterns
+
+    @field_validator("exclude_columns")
+    @classmethod
+    def _has_two_dots(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            if pattern.count(".") < 2:
+                raise ValueError(f"{pattern!r} has too few dots; write database.table.column, such as shop.*.password")
+        return patterns
+
+    def wanted(self, database: str, table: str) -> bool | frozenset[str]:
+        """What the log's reader asks: False for a table that isn't included, else the columns to step over."""
+        return self.included(database, table) and self.excluded_columns(database, table)
+
+    def excluded_columns(self, database: str, table: str) -> frozenset[str]:
+        """Lower-case names, for the server's names of columns have no case."""
+        parts = [pattern.rpartition(".") for pattern in self.exclude_columns]
+        return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
 
     def included(self, database: str, table: str) -> bool:
         if database.lower() in SYSTEM_DATABASES:
@@ -89,6 +110,10 @@ class PipelineConfig(_Strict):
 
     def included(self, name: TableName) -> bool:
         return self.tables.included(name.database, name.table)
+
+    def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
+        """A table's shape with the columns that aren't mirrored. Raises ConfigurationError for one of the key."""
+        return schema.excluding(self.tables.excluded_columns(name.database, name.table))
 
     @property
     def root(self) -> str:

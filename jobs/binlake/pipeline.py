@@ -291,6 +291,7 @@ def _split(config: PipelineConfig, batch: OpenBatch, manifest: Manifest, lives: 
         source=config.source.name,
         flavour="mariadb" if stop.server.startswith("mariadb-") else "mysql",
         included=config.included,
+        excluding=config.excluding,
         lives=lives,
         created=[part.created for part in batch.range.slices],
         stop=stop,

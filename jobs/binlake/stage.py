@@ -32,7 +32,7 @@ class SliceTask:
     config: PipelineConfig
 
     def run(self) -> StagedSlice:
-        items = read(self.transport, self.part, self.config.tables.included, invalid_dates=self.config.invalid_dates)
+        items = read(self.transport, self.part, self.config.tables.wanted, invalid_dates=self.config.invalid_dates)
         keep_text = self.config.invalid_dates == "keep_text"
         return stage_slice(items, self.part, self.number, self.folder, keep_text=keep_text)
 

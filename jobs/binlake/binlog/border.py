@@ -34,8 +34,8 @@ from binlake.schema.table import Column, TableName
 INSERT, UPDATE, DELETE = 1, 2, 3
 
 Wanted = Callable[[str, str], bool | frozenset[str]]
-"""(database, table) → whether its mutations are to be decoded: False for a table that is stepped over, or the names of
-the columns that are stepped over. Columns of the primary key can't be; names that the table hasn't are no error."""
+"""(database, table) → whether its mutations are to be decoded: False for a table that is stepped over, or the names, in
+lower case, of the columns that are. Columns of the primary key can't be; names that the table hasn't are no error."""
 
 
 @dataclass(frozen=True)

@@ -149,22 +149,24 @@ class Decoded:
 class TableDecoder:
     """Decodes the rows of one table in one shape.
 
-    excluded: names of columns that are stepped over. columns: the others. Raises Undecodable for a column that can't be
-    decoded, ConfigurationError for a key column that is excluded.
+    excluded: lower-case names of columns that are stepped over. columns: the others. Raises Undecodable for a column
+    that can't be decoded, ConfigurationError for a key column that is excluded.
     """
 
     def __init__(self, table: TableMap, *, keep_text: bool, excluded: frozenset[str] = frozenset()) -> None:
         self.table = table
         self.keep_text = keep_text
-        if needed := excluded.intersection(table.key):
+        if needed := excluded.intersection(name.lower() for name in table.key):
             raise ConfigurationError(
                 f"{table.name}: {', '.join(sorted(needed))} can't be excluded: it belongs to the primary key",
                 remedy="take it off the excluded columns",
             )
-        self.columns = tuple(column for column in table.columns if column.name not in excluded)
+        self.columns = tuple(column for column in table.columns if column.name.lower() not in excluded)
         self.program: Numbers = np.array([program_row(field) for field in table.fields], np.int64).reshape(-1, 5)
-        self._gathered = [(place, one) for place, one in enumerate(table.fields) if one.column.name not in excluded]
-        self.program[[one.column.name in excluded for one in table.fields], 0] = kernels.SKIPPED
+        self._gathered = [
+            (place, one) for place, one in enumerate(table.fields) if one.column.name.lower() not in excluded
+        ]
+        self.program[[one.column.name.lower() in excluded for one in table.fields], 0] = kernels.SKIPPED
         self.schema: pa.Schema = staged_schema(self.columns, keep_text=keep_text)
         self.image: pa.StructType = image_type(self.columns, keep_text=keep_text)
         self._finish = {place: _finisher(field) for place, field in self._gathered}

@@ -119,13 +119,13 @@ def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
 def _staged(session: SparkSession, table: TableSnapshot, records: Records) -> DataFrame:
     """The chunks as they were selected, under the columns' own names."""
     folders = [records.folder(table.id, chunk.number) for chunk in table.chunks]
-    return session.read.parquet(*folders).toDF(*[column.name for column in table.schema.columns])
+    return session.read.parquet(*folders).toDF(*[column.name for column in table.schema.mirrored])
 
 
 def _restored(config: PipelineConfig, schema: TableSchema) -> list[str]:
     """Spark SQL of the Delta table's columns over the staged ones."""
     selected: list[str] = []
-    for column in schema.columns:
+    for column in schema.mirrored:
         value = datatypes.entry(column).restore(column)
         selected.append(f"{value} AS {spark_quote(column.name)}")
         if config.invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
@@ -153,7 +153,7 @@ def _refuse_invalid_dates(staged: DataFrame, config: PipelineConfig, table: Tabl
     """Under ``fail`` none may be there; a key may never hold one, for MERGE finds no NULL."""
     checked = [
         column
-        for column in table.schema.columns
+        for column in table.schema.mirrored
         if datatypes.entry(column).may_be_invalid_date
         and (config.invalid_dates == "fail" or column.name in table.schema.key)
     ]

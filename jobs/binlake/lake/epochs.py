@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from binlake.binlog.border import Statement, XaOutcome
-from binlake.errors import SchemaMismatch, UnfollowedStatement
+from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
 from binlake.lake.staging import Manifest, StagedFile, StagedSlice
 from binlake.position import Position, file_number
 from binlake.schema import ddl
@@ -111,12 +111,14 @@ class _Walk:
         source: str,
         flavour: ddl.Flavour,
         included: Callable[[TableName], bool],
+        excluding: Callable[[TableName, TableSchema], TableSchema],
         lives: list[Life],
         stop: Position,
     ) -> None:
         self.source = source
         self.flavour = flavour
         self.included = included
+        self.excluding = excluding
         self.stop = stop
         self.tables = {life.id: TableSteps(life) for life in lives}
         self.current = {life.name: life.id for life in lives if life.status != "dropped"}
@@ -218,6 +220,7 @@ class _Walk:
         try:
             after = ddl.apply(table.life.schema, change)
             added = ddl.new_columns(table.life.schema, change) if isinstance(change, ddl.AddColumns) else ()
+            added = tuple(column for column in added if column in after.mirrored)
             defaults = [(column, text) for column in added if (text := ddl.old_row_default(column)) is not None]
         except (UnfollowedStatement, SchemaMismatch) as error:
             reason = f"{where.short}: {error.message}"
@@ -252,6 +255,11 @@ class _Walk:
             schema = like.life.schema
         else:
             schema = change.schema
+        try:
+            schema = self.excluding(name, schema)
+        except ConfigurationError as error:
+            self.missing.add(name)
+            return "stopped", error.message
         life = Life(table_id(self.source, name, where), name, schema, where, where)
         self.tables[life.id] = TableSteps(life, [CreateStep(schema)])
         self.current[name] = life.id
@@ -324,15 +332,17 @@ def split(
     source: str,
     flavour: ddl.Flavour,
     included: Callable[[TableName], bool],
+    excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema,
     lives: list[Life],
     created: list[int],
     stop: Position,
 ) -> BatchSteps:
     """Each table's steps in one batch.
 
-    lives: the catalog before the batch. created: per slice, the timestamp of its file's format description event.
+    excluding: adds to a shape which columns aren't mirrored. lives: the catalog before the batch. created: per slice,
+    the timestamp of its file's format description event.
     """
-    walk = _Walk(source, flavour, included, lives, stop)
+    walk = _Walk(source, flavour, included, excluding, lives, stop)
     for part, file_created in zip(manifest.slices, created, strict=True):
         _walk_slice(walk, manifest.batch, file_created, part)
     return BatchSteps(

@@ -28,7 +28,7 @@ _STORE_PASSWORD = "binlake"  # a trust store of public certificates; PKCS12 want
 def select_list(schema: TableSchema) -> str:
     """The registry's expression of each column, as ``c0``, ``c1`` …"""
     return ", ".join(
-        f"{datatypes.entry(column).select(column)} AS c{number}" for number, column in enumerate(schema.columns)
+        f"{datatypes.entry(column).select(column)} AS c{number}" for number, column in enumerate(schema.mirrored)
     )
 
 

@@ -21,9 +21,9 @@ from binlake.schema.table import Column, TableName, TableSchema
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     """The table map must agree with the schema we carry; raises SchemaMismatch."""
-    if [column.name for column in file.columns] != [column.name for column in schema.columns]:
+    if [column.name for column in file.columns] != [column.name for column in schema.mirrored]:
         raise _mismatch(name, file, "its columns are others")
-    for logged, known in zip(file.columns, schema.columns, strict=True):
+    for logged, known in zip(file.columns, schema.mirrored, strict=True):
         if known.type not in RENDERERS and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
             raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
     if file.key and schema.key_kind == "primary" and file.key != schema.key:
@@ -71,7 +71,7 @@ def _staged(session: SparkSession, life: Life, step: MergeStep) -> DataFrame:
 def _image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> str:
     """The lake's columns from a staged image, as a select list."""
     selected: list[str] = []
-    known = {column.name: column for column in schema.columns}
+    known = {column.name: column for column in schema.mirrored}
     for name, _ in lake_columns(schema, invalid_dates):
         value = f"{image}.{spark_quote(name)}"
         column: Column | None = known.get(name)

@@ -128,7 +128,7 @@ class _Snapshotter:
 
     def _begin(self, names: Sequence[TableName]) -> list[TableSnapshot]:
         """Take up what is there, plan the rest; large tables first, so that waves have chunks of one size."""
-        tables = read_tables(self.source, names)
+        tables = read_tables(self.source, names, self.config.excluding)
         begun: list[TableSnapshot] = []
         for name in names:
             if name not in tables:
@@ -203,7 +203,7 @@ class _Snapshotter:
     def _again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
         self.report.say(f"{old.name}: DDL during its snapshot, which begins anew")
         files.remove_folder(self.records.folder(old.id))
-        current = read_tables(self.source, [old.name]).get(old.name)
+        current = read_tables(self.source, [old.name], self.config.excluding).get(old.name)
         if current is None or old.tries + 1 >= _TRIES:
             gone = current is None
             reason = f"{old.name} was dropped" if gone else f"{old.name} changes its shape again and again"

@@ -42,7 +42,7 @@ def transaction_version(batch: int, step: int) -> int:
 def lake_columns(schema: TableSchema, invalid_dates: InvalidDates) -> list[tuple[str, str]]:
     """(name, Delta type) of the Delta table's columns, side columns of invalid dates included."""
     columns: list[tuple[str, str]] = []
-    for column in schema.columns:
+    for column in schema.mirrored:
         columns.append((column.name, datatypes.delta_type(column)))
         if invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
             columns.append((datatypes.text_column(column), "STRING"))

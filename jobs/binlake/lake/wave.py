@@ -136,7 +136,7 @@ def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
     """The tables' metadata locks are held by now: what is read here stays until the chunks are copied."""
     tables = {member.table.name: member.table for member in wave}
     found = read_schemas(source, tables)
-    changed = [table for name, table in tables.items() if found.get(name) != table.schema]
+    changed = [table for name, table in tables.items() if found.get(name) != table.schema.excluding(frozenset())]
     if changed:
         raise TableChanged(changed)
 

@@ -8,6 +8,7 @@ import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from binlake.errors import ConfigurationError
 from binlake.position import Position
 
 KeyKind = Literal["primary", "unique", "none"]
@@ -52,11 +53,27 @@ class TableSchema:
     """Columns in the order of the table, and the key by which MERGE finds rows.
 
     key: column names of the primary key, else of a unique key without nullable columns, else empty.
+    excluded: lower-case names of columns that don't leave the server; names that the table hasn't are no error.
     """
 
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     key_kind: KeyKind = "none"
+    excluded: frozenset[str] = frozenset()
+
+    @property
+    def mirrored(self) -> tuple[Column, ...]:
+        """The columns that the lake has."""
+        return tuple(column for column in self.columns if column.name.lower() not in self.excluded)
+
+    def excluding(self, names: frozenset[str]) -> TableSchema:
+        """With other excluded columns. Raises ConfigurationError for one of the key, by which MERGE finds rows."""
+        if needed := [name for name in self.key if name.lower() in names]:
+            raise ConfigurationError(
+                f"the column {needed[0]!r} can't be excluded: it belongs to the key",
+                remedy="take it off tables.exclude_columns in the YAML, or exclude the table",
+            )
+        return replace(self, excluded=names)
 
     def column(self, name: str) -> Column:
         """By name, without regard to case as the server does; raises KeyError."""
@@ -76,12 +93,16 @@ class TableSchema:
             "columns": [asdict(column) for column in self.columns],
             "key": list(self.key),
             "key_kind": self.key_kind,
+            "excluded": sorted(self.excluded),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TableSchema:
         return cls(
-            tuple(Column.from_json(column) for column in value["columns"]), tuple(value["key"]), value["key_kind"]
+            tuple(Column.from_json(column) for column in value["columns"]),
+            tuple(value["key"]),
+            value["key_kind"],
+            frozenset(value["excluded"]),
         )
 
     @property

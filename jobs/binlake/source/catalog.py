@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,8 +96,16 @@ def read_schemas(source: Source, names: Collection[TableName]) -> dict[TableName
     return {name: TableSchema(tuple(found), *_key(source, name, found, keys[name])) for name, found in columns.items()}
 
 
-def read_tables(source: Source, names: Collection[TableName]) -> dict[TableName, SourceTable]:
-    """Shape, engine and kind of the tables given; those that aren't there are missing from the answer."""
+Excluding = Callable[[TableName, TableSchema], TableSchema]
+
+
+def read_tables(
+    source: Source, names: Collection[TableName], excluding: Excluding = lambda name, schema: schema
+) -> dict[TableName, SourceTable]:
+    """Shape, engine and kind of the tables given; those that aren't there are missing from the answer.
+
+    excluding: adds to a shape which columns aren't mirrored.
+    """
     wanted = set(names)
     listed = {found.name: found for found in list_tables(source) if found.name in wanted}
     columns, compressed = _columns(source, wanted)
@@ -111,7 +119,7 @@ def read_tables(source: Source, names: Collection[TableName]) -> dict[TableName,
             engine=found.engine,
             rows=found.rows,
             size=found.size,
-            schema=TableSchema(tuple(columns[name]), key, kind),
+            schema=excluding(name, TableSchema(tuple(columns[name]), key, kind)),
             compressed=tuple(compressed[name]),
         )
     return tables

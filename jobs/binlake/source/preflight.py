@@ -22,7 +22,7 @@ from pymysql.constants import ER
 
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, SourceError
+from binlake.errors import BinlakeError, ConfigurationError, SourceError
 from binlake.lake import files, settings
 from binlake.names import mysql_quote
 from binlake.position import file_number
@@ -103,13 +103,15 @@ def _server(config: PipelineConfig, endpoint: Endpoint) -> list[Check]:
             checks = [Check("server", True, f"{source.flavour} {source.version_text} at {endpoint.address}")]
             listed = [table for table in list_tables(source) if config.included(table.name)]
             names = [table.name for table in listed if table.kind == BASE_TABLE]
-            tables = {str(name): table for name, table in read_tables(source, names).items()}
+            tables = {str(name): table for name, table in read_tables(source, names, config.excluding).items()}
             subject = _Subject(config, endpoint, source, source.variables(_VARIABLES), listed, tables)
             for check in _CHECKS:
                 checks += check(subject)
             return checks
     except SourceError as error:
         return [Check("server", False, error.message, error.remedy)]
+    except ConfigurationError as error:
+        return [Check("excluded columns", False, error.message, error.remedy)]
 
 
 def _set_global(subject: _Subject, variable: str, value: str) -> str:
@@ -308,7 +310,7 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
 
 def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check]:
     keep_text = subject.config.invalid_dates == "keep_text"
-    for column in table.schema.columns:
+    for column in table.schema.mirrored:
         try:
             entry = datatypes.entry(column)
         except BinlakeError as error:

@@ -135,7 +135,7 @@ class _Chosen:
         # Stopped tables aren't compared: the server needn't hash them.
         marks = self.watermarks()
         wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]
-        return read_tables(source, wanted)
+        return read_tables(source, wanted, self._config.excluding)
 
     def watermarks(self) -> dict[TableName, dict[str, Any]]:
         """The row of each name's life that follows, else of its newest."""
@@ -255,7 +255,7 @@ class _Work:
         texts = self.views.looking.submit(
             lambda source: dict(server_side.values(source, name, hashes, numbers, changed))
         )
-        columns = [column.name for column in table.schema.columns]
+        columns = [column.name for column in table.schema.mirrored]
         return compare.name_columns(found, columns, texts.result(), dict(lake_table.values(hashes, numbers, changed)))
 
 

@@ -53,7 +53,7 @@ class TableHashes:
         return tuple(self.schema.column(name) for name in self.schema.key)
 
     def _chunked(self) -> Sequence[Column]:
-        return self.key_columns or self.schema.columns
+        return self.key_columns or self.schema.mirrored
 
     def server_text(self, columns: Iterable[Column]) -> str:
         return _joined(server_value(column) for column in columns)
@@ -79,11 +79,11 @@ class TableHashes:
 
     @property
     def server_hash(self) -> str:
-        return f"SHA2({self.server_text(self.schema.columns)}, 256)"
+        return f"SHA2({self.server_text(self.schema.mirrored)}, 256)"
 
     @property
     def lake_hash(self) -> str:
-        return f"SHA2(CAST({self.lake_text(self.schema.columns)} AS BINARY), 256)"
+        return f"SHA2(CAST({self.lake_text(self.schema.mirrored)} AS BINARY), 256)"
 
     def lake_value(self, column: Column) -> str:
         name = spark_quote(column.name)

@@ -26,12 +26,12 @@ class LakeTable:
 
     def side_columns(self, schema: TableSchema) -> frozenset[str]:
         """The columns that keep texts of invalid dates."""
-        dates = {text_column(column) for column in schema.columns if datatypes.entry(column).may_be_invalid_date}
-        return frozenset((dates & self._types.keys()) - {column.name for column in schema.columns})
+        dates = {text_column(column) for column in schema.mirrored if datatypes.entry(column).may_be_invalid_date}
+        return frozenset((dates & self._types.keys()) - {column.name for column in schema.mirrored})
 
     def structure(self, schema: TableSchema) -> str:
         """How columns and types differ from what they should be; empty when they don't."""
-        expected = {column.name: datatypes.delta_type(column) for column in schema.columns}
+        expected = {column.name: datatypes.delta_type(column) for column in schema.mirrored}
         expected |= dict.fromkeys(self.side_columns(schema), "STRING")
         wrong = [
             f"{name} is {self._types.get(name, 'missing')}, should be {expected.get(name, 'absent')}"
@@ -64,7 +64,7 @@ class LakeTable:
     ) -> Iterator[tuple[str, list[str]]]:
         """(key's text, canonical text of every column) of the rows with these keys."""
         listed = ", ".join(spark_string(key) for key in keys)
-        columns = [f"{hashes.lake_value(column)} AS c{index}" for index, column in enumerate(hashes.schema.columns)]
+        columns = [f"{hashes.lake_value(column)} AS c{index}" for index, column in enumerate(hashes.schema.mirrored)]
         rows = self._in(hashes, chunks).where(f"{hashes.lake_key} IN ({listed})")
         for row in rows.selectExpr(f"{hashes.lake_key} AS key", *columns).collect():
             yield row[0], list(row[1:])

@@ -72,7 +72,7 @@ def values(
     source: Source, name: TableName, hashes: TableHashes, chunks: Collection[int], keys: Collection[str]
 ) -> Iterator[tuple[str, list[str]]]:
     """(key's text, canonical text of every column) of the rows with these keys."""
-    columns = [f"{server_value(column)} AS c{index}" for index, column in enumerate(hashes.schema.columns)]
+    columns = [f"{server_value(column)} AS c{index}" for index, column in enumerate(hashes.schema.mirrored)]
     listed = ", ".join(mysql_string(key) for key in keys)
     rows = source.query(
         f"SELECT {hashes.server_key} AS binlake_key, {', '.join(columns)} FROM {_table(name)}"

@@ -1,0 +1,92 @@
+"""Columns that are excluded don't leave the server: not by the snapshot, the log, DDL or verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from binlake.errors import ConfigurationError
+from binlake.source.preflight import preflight
+
+if TYPE_CHECKING:
+    from mirror import Mirror
+
+SECRET = "not-to-be-seen"
+
+
+@pytest.fixture
+def excluding(mirror: Mirror) -> Mirror:
+    mirror.options = {
+        "tables": {"include": [f"{mirror.database}.*"], "exclude_columns": [f"{mirror.database}.*.Secret"]}
+    }
+    return mirror
+
+
+def columns(mirror: Mirror, table: str) -> list[str]:
+    return [field.name for field in DeltaTable(mirror.path(table)).schema().fields]
+
+
+def test_an_excluded_column_stays_on_the_server(excluding: Mirror) -> None:
+    mirror = excluding
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, SECRET VARCHAR(30), v INT)",
+        f"INSERT INTO t VALUES (1, '{SECRET}', 1), (2, '{SECRET}', 2)",
+        "CREATE TABLE keyless (secret TEXT, v INT)",
+        f"INSERT INTO keyless VALUES ('{SECRET}', 1), ('other {SECRET}', 1)",
+    )
+    mirror.snapshot()
+    assert columns(mirror, "t") == ["id", "v"]
+    mirror.execute(
+        f"UPDATE t SET secret = 'other {SECRET}' WHERE id = 1",
+        "UPDATE t SET v = 20 WHERE id = 2",
+        f"INSERT INTO t VALUES (3, '{SECRET}', 3)",
+        "ALTER TABLE t ADD w INT DEFAULT 7 AFTER SECRET",
+        f"INSERT INTO t VALUES (4, '{SECRET}', 8, 4)",
+        "ALTER TABLE keyless ADD w INT",
+        "DELETE FROM keyless LIMIT 1",
+        f"CREATE TABLE late (id INT PRIMARY KEY, `secret` VARCHAR(30) DEFAULT '{SECRET}', v INT)",
+        "INSERT INTO late (id, v) VALUES (1, 1)",
+        "ALTER TABLE late ADD x INT",
+    )
+    mirror.sync()
+    assert columns(mirror, "t") == ["id", "w", "v"]
+    assert columns(mirror, "late") == ["id", "v", "x"]
+    rows = mirror.spark.read.format("delta").load(mirror.path("t")).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(1, 7, 1), (2, 7, 20), (3, 7, 3), (4, 8, 4)]
+    assert mirror.verify().equal
+    assert not found_in(Path(mirror.folder), SECRET)
+
+
+def found_in(folder: Path, text: str) -> list[Path]:
+    """Files of tables and staging; the DDL history quotes statements as they were written."""
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and "_binlake" not in path.parts and text.encode() in path.read_bytes()
+    ]
+
+
+def test_the_key_cant_be_excluded(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    mirror.options = {"tables": {"include": [f"{mirror.database}.*"], "exclude_columns": [f"{mirror.database}.t.ID"]}}
+    with pytest.raises(ConfigurationError, match="'id' can't be excluded: it belongs to the key"):
+        mirror.snapshot()
+    failed = [check for check in preflight(mirror.config, mirror.origin, spark_checks=False) if check.ok is False]
+    assert [(check.name, "tables.exclude_columns" in check.remedy) for check in failed] == [("excluded columns", True)]
+
+
+def test_a_column_excluded_later_stops_its_table_until_it_is_snapshotted_again(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    mirror.snapshot()
+    mirror.options = {"tables": {"include": [f"{mirror.database}.*"], "exclude_columns": [f"{mirror.database}.t.v"]}}
+    mirror.execute("INSERT INTO t VALUES (2, 2)")
+    (table,) = mirror.sync().tables
+    assert (table.status, table.remedy.split(":")[0]) == ("stopped", "snapshot this table again")
+    mirror.snapshot("*.t")
+    mirror.execute("INSERT INTO t VALUES (3, 3)")
+    mirror.sync()
+    assert columns(mirror, "t") == ["id"]
+    assert mirror.verify().equal
