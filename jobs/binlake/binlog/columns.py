@@ -18,6 +18,7 @@ from binlake.binlog import kernels, strings, values
 from binlake.binlog.border import image_type, staged_schema
 from binlake.binlog.events import Malformed
 from binlake.binlog.kernels import SLACK, Numbers
+from binlake.binlog.memory import pool
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
 from binlake.errors import ConfigurationError
 from binlake.schema import datatypes
@@ -94,7 +95,7 @@ def program_row(field: Field) -> tuple[int, int, int, int, int]:
         raise Malformed(f"a length of {field.size} bytes")
     if column.type == "binary":
         return kernels.PADDED, field.size, 0, column.length or 0, 0
-    return kernels.STRING, field.size, 0, 0, 0
+    return kernels.STRING, field.size, 0, 0, int(column.charset is not None and strings.keeps_ascii(column.charset))
 
 
 @dataclass
@@ -109,25 +110,26 @@ class _Column:
     """Buffers of one column on one side."""
 
     def __init__(self, kind: int, size: int, rows: int, capacity: int) -> None:
+        self.ascii = False  # all of it, as far as that is known
         self.offsets: npt.NDArray[np.int32] | None = None
         if kind == kernels.SKIPPED:
             self.validity = self.data = np.empty(SLACK, np.uint8)
             return
         self.validity = np.empty(rows // 8 + 8, np.uint8)
         if kind in (kernels.STRING, kernels.PADDED):
-            self.offsets = np.empty(rows + 1, np.int32)
+            self.offsets = pool.take(4 * rows + 4).view(np.int32)
             self.offsets[0] = 0
-            self.data = np.empty(capacity + SLACK, np.uint8)
+            self.data = pool.take(capacity + SLACK)
         else:
             width = size if kind == kernels.BYTES else int(kernels.WIDTHS[kind])
-            self.data = np.empty(rows * width + SLACK, np.uint8)
+            self.data = pool.take(rows * width + SLACK)
 
     def addresses(self) -> list[int]:
         offsets = 0 if self.offsets is None else self.offsets.ctypes.data
         return [self.validity.ctypes.data, self.data.ctypes.data, offsets, len(self.data) - SLACK]
 
     def grow(self, used: int, needed: int) -> None:
-        larger = np.empty(max(2 * len(self.data), used + needed) + SLACK, np.uint8)
+        larger = pool.take(max(2 * len(self.data), used + needed) + SLACK)
         larger[:used] = self.data[:used]
         self.data = larger
 
@@ -172,7 +174,7 @@ class TableDecoder:
         self._finish = {place: _finisher(field) for place, field in self._gathered}
         count = max(len(table.fields), 1)
         self._block = max(64, min(1024, _L2 // (16 * count) // 8 * 8))
-        self._scratch = np.empty(2 * count, np.int64)
+        self._scratch = np.empty(2 * count + 2, np.int64)
         self._fewest_bytes = (count + 7) // 8
         self._shares = np.zeros((2, len(table.fields)))  # of an event's bytes that a column took at most
 
@@ -231,7 +233,7 @@ class TableDecoder:
         outputs: list[Any] = [op, offset, row, transaction, xa, *has, event]
         meta = np.array([one.ctypes.data for one in outputs], np.int64)
         positions = np.empty((2, columns, self._block), np.int64)
-        needed = np.empty((2, columns), np.int64)
+        needed = np.empty((2, columns + 2), np.int64)
         invalid = np.empty((64, 4), np.int64)
         state[kernels.ROW_AT] = state[kernels.INVALID_COUNT] = 0
         while True:
@@ -292,6 +294,7 @@ class TableDecoder:
         arrays: list[pa.Array] = []
         for place, field in self._gathered:
             column = sides[place]
+            column.ascii = bool(self.program[place, 4]) and not out[place, kernels.NOT_ASCII]
             wanted = self.image.field(len(arrays)).type
             nulls = int(out[place, kernels.NULLS])
             validity = pa.py_buffer(column.validity) if nulls else None
@@ -427,7 +430,7 @@ def _enum(names: tuple[str, ...]) -> Finish:
 
 def _set(names: tuple[str, ...]) -> Finish:
     def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-        masks, codes = np.unique(column.data[: 8 * rows].view(np.uint64), return_inverse=True)
+        masks, codes = _distinct(column.data[: 8 * rows].view(np.uint64), len(names))
         combined = [",".join(name for place, name in enumerate(names) if mask >> place & 1) for mask in masks.tolist()]
         places = pa.Array.from_buffers(
             pa.int32(), rows, [validity, pa.py_buffer(codes.reshape(-1).astype(np.int32))], nulls
@@ -437,11 +440,24 @@ def _set(names: tuple[str, ...]) -> Finish:
     return finish
 
 
+def _distinct(masks: npt.NDArray[np.uint64], names: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The masks that occur, and of each row the place of its mask among them."""
+    if names > 16:
+        return np.unique(masks, return_inverse=True)
+    small = masks.astype(np.intp)
+    found = np.flatnonzero(np.bincount(small, minlength=1))
+    places = np.zeros(1 << names, np.int32)
+    places[found] = np.arange(len(found))
+    return found, places[small]
+
+
 def _text(charset: str) -> Finish:
     convert = strings.converter(charset)
 
     def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
         assert column.offsets is not None
+        if column.ascii:
+            return _binary(wanted, rows, validity, nulls, column, used)
         offsets, data = convert(column.offsets[: rows + 1], column.data)
         return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 

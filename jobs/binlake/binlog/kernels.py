@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from binlake.binlog.native import (
     copy,
+    copy32,
+    fill,
     kernel,
     load8,
     load16,
@@ -48,14 +50,15 @@ for _kind, _width in (
     WIDTHS[_kind] = _width
 
 # ``program``: kind, prefix (bytes of the length of strings, else 0), size (bytes of a fixed value), first and second
-# parameter (digits after the second; precision and scale; length to pad to)
+# parameter (digits after the second; precision and scale; length to pad to, and whether ASCII is worth knowing)
 PROGRAM = 5
 # ``events``: address and end of the rows, op, transaction, offset in the file, ordinal of the first row, XA id
 ADDRESS, END, OP, TRANSACTION, OFFSET, ORDINAL, XA = 0, 1, 2, 3, 4, 5, 6
 EVENT = 7
-# ``out[side, column]``: addresses of validity, data and offsets, bytes that fit in data, bytes in it, nulls
-VALIDITY, DATA, OFFSETS, CAPACITY, USED, NULLS = 0, 1, 2, 3, 4, 5
-OUT = 6
+# ``out[side, column]``: addresses of validity, data and offsets, bytes that fit in data, bytes in it, nulls, and
+# whether a byte of its text isn't ASCII
+VALIDITY, DATA, OFFSETS, CAPACITY, USED, NULLS, NOT_ASCII = 0, 1, 2, 3, 4, 5, 6
+OUT = 7
 # ``state``: where decoding stands, and what it met
 EVENT_AT, ADDRESS_AT, ROW_AT, WALKED, DETAIL, INVALID_COUNT, ORDINAL_AT = 0, 1, 2, 3, 4, 5, 6
 STATE = 8
@@ -73,16 +76,39 @@ _MALFORMED = _BAD + 1
 
 
 @kernel
+def all_ascii(address: int, size: int) -> bool:
+    seen = 0
+    at = 0
+    while at + 32 <= size:
+        seen |= load64(address + at) | load64(address + at + 8) | load64(address + at + 16) | load64(address + at + 24)
+        at += 32
+    while at < size:
+        seen |= load8(address + at)
+        at += 1
+    return seen & -0x7F7F7F7F7F7F7F80 == 0
+
+
+@kernel
 def walk_row(address: int, end: int, program: Numbers, positions: int, stride: int, needed: int) -> int:
     """Addresses of one image's values to ``positions + column * stride`` (addresses, bytes), 0 for NULL; sizes of
-    strings added to the numbers at ``needed``. Returns the address after the image, 0 if it reaches beyond ``end``."""
+    strings added to the numbers at ``needed``, an image with NULLs to needed[columns + 1].
+
+    Returns the address after the image, 0 if it reaches beyond ``end``.
+    """
     nulls = address
     columns = program.shape[0]
     address += (columns + 7) >> 3
     if address > end:
         return 0
+    met = 0
+    for at in range(nulls, address - 1):
+        met |= load8(at)
+    if columns:
+        met |= load8(address - 1) & 0xFF >> (-columns & 7)
+    if met:
+        store64(needed + 8 * columns + 8, load64(needed + 8 * columns + 8) + 1)
     for column in range(columns):
-        if load8(nulls + (column >> 3)) >> (column & 7) & 1:
+        if met and load8(nulls + (column >> 3)) >> (column & 7) & 1:
             store64(positions + column * stride, 0)
             continue
         store64(positions + column * stride, address)
@@ -107,7 +133,7 @@ def walk_row(address: int, end: int, program: Numbers, positions: int, stride: i
 
 @kernel
 def count_rows(address: int, end: int, images: int, program: Numbers, scratch: int) -> int:
-    """Rows of one event, -1 if it is malformed. scratch: address of 16 bytes for each column."""
+    """Rows of one event, -1 if it is malformed. scratch: address of 16 bytes for each column, and 16 more."""
     rows = 0
     while address < end:
         for _ in range(images):
@@ -235,10 +261,8 @@ def _gather_strings(out: Any, positions: Any, rows: int, base: int, prefix: int,
             if size <= 256:
                 done = 0
                 while done < size:
-                    first, second = load64(source + done), load64(source + done + 8)
-                    store64(target + done, first)
-                    store64(target + done + 8, second)
-                    done += 16
+                    copy32(target + done, source + done)
+                    done += 32
             else:
                 copy(target, source, size)
             while size < pad:
@@ -353,9 +377,24 @@ def _gather_dates(
 
 
 @kernel
-def _validity(out: Any, positions: Any, rows: int, base: int) -> None:
-    """Bits of the rows that aren't NULL; ``base`` is a multiple of 8."""
+def _nothing(out: Any, width: int, rows: int, base: int) -> None:
+    """Rows that have no value in a column, because they haven't this side."""
+    fill(out[VALIDITY] + (base >> 3), 0, (rows + 7) >> 3)
+    out[NULLS] += rows
+    if out[OFFSETS]:
+        for row in range(base + 1, base + rows + 1):
+            store32(out[OFFSETS] + 4 * row, out[USED])
+    else:
+        fill(out[DATA] + width * base, 0, width * rows)
+
+
+@kernel
+def _validity(out: Any, positions: Any, rows: int, base: int, complete: bool) -> None:
+    """Bits of the rows that aren't NULL (complete: all); ``base`` is a multiple of 8."""
     at = out[VALIDITY] + (base >> 3)
+    if complete:
+        fill(at, 255, (rows + 7) >> 3)
+        return
     nulls = 0
     for first in range(0, rows, 8):
         bits = 0
@@ -386,7 +425,8 @@ def decode(
     """Rows of ``events`` into the buffers of ``out`` and ``meta``, from where ``state`` stands.
 
     present: for each side, whether any row has it; the others are left alone.
-    positions: (2, columns, block) and needed: (2, columns) are scratch. meta: addresses of op, offset, row ordinal,
+    positions: (2, columns, block) and needed: (2, columns + 2) are scratch: behind the columns stand the rows that lack
+    this side, and those with a NULL. meta: addresses of op, offset, row ordinal,
     transaction, XA id and, for each side, whether the row has it.
     Returns DONE; FULL (most_rows are there); GROW (state[DETAIL]: side * columns + column, of which needed[…] more
     bytes must fit); INVALID_FULL (make the list longer); MALFORMED or INVALID (state[EVENT_AT]: the event).
@@ -399,7 +439,7 @@ def decode(
         if rows == 0:
             # 1. walk
             for side in range(2):
-                for column in range(columns):
+                for column in range(columns + 2):
                     needed[side, column] = 0
             at, address = state[EVENT_AT], state[ADDRESS_AT]
             ordinal = state[ORDINAL_AT]
@@ -417,6 +457,7 @@ def decode(
                         if not present[side]:
                             continue
                         if op == (1 if side == 0 else 3):
+                            needed[side, columns] += 1
                             for column in range(columns):
                                 positions[side, column, rows] = 0
                         else:
@@ -427,7 +468,7 @@ def decode(
                                 program,
                                 positions.ctypes.data + 8 * (place * block + rows),
                                 8 * block,
-                                needed.ctypes.data + 8 * place,
+                                needed.ctypes.data + 8 * side * (columns + 2),
                             )
                             if address == 0:
                                 return MALFORMED
@@ -471,6 +512,10 @@ def decode(
                 kind = program[column, 0]
                 if kind == SKIPPED:
                     continue
+                width = WIDTHS[kind] if kind != BYTES else program[column, 2]
+                if needed[side, columns] == rows:
+                    _nothing(target, width, rows, base)
+                    continue
                 if DATE <= kind <= TIMESTAMP:
                     data = target[DATA] + (4 if kind == DATE else 8) * base
                     digits = program[column, 3]
@@ -481,9 +526,11 @@ def decode(
                         return INVALID
                 elif STRING <= kind <= PADDED:
                     wrong = -1
+                    before = target[USED]
                     _gather_strings(target, values, rows, base, program[column, 1], program[column, 3])
+                    if program[column, 4] and not all_ascii(target[DATA] + before, target[USED] - before):
+                        target[NOT_ASCII] = 1
                 else:
-                    width = WIDTHS[kind] if kind != BYTES else program[column, 2]
                     data = target[DATA] + width * base
                     wrong = _gather_fixed(
                         kind, program[column, 2], program[column, 3], program[column, 4], values, rows, data
@@ -491,6 +538,7 @@ def decode(
                 if wrong >= 0:
                     state[EVENT_AT] = load32(meta[7] + 4 * (base + wrong))
                     return MALFORMED
-                _validity(target, values, rows, base)
+                complete = needed[side, columns] == 0 and needed[side, columns + 1] == 0
+                _validity(target, values, rows, base, complete and not DATE <= kind <= TIMESTAMP)
         state[ROW_AT] = base + rows
         state[WALKED] = 0

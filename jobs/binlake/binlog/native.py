@@ -103,6 +103,34 @@ def copy(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), build
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def copy32(typing_context: Any, target: Any, source: Any) -> Any:
+    """32 bytes."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.VectorType(ir.IntType(64), 4).as_pointer()
+        value = builder.load(builder.inttoptr(arguments[1], wide), align=1)
+        builder.store(value, builder.inttoptr(arguments[0], wide), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fill(typing_context: Any, target: Any, value: Any, size: Any) -> Any:
+    """memset."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8)
+        function = builder.module.declare_intrinsic("llvm.memset", [byte.as_pointer(), ir.IntType(64)])
+        target_at = builder.inttoptr(arguments[0], byte.as_pointer())
+        value = builder.trunc(arguments[1], byte)
+        builder.call(function, [target_at, value, arguments[2], ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), build
+
+
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 HAS_CARRYLESS = bool(_FEATURES.get("pclmul")) and llvmlite.binding.get_default_triple().startswith("x86_64")
 
@@ -122,6 +150,7 @@ def _polynomial_power(bits: int) -> int:
 # Folding 128 bits over a distance of d: the high half moves by d + 32 - 64, the low half by d - 32 (each half is
 # reflected, hence the 32s). "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel, 2009.
 _FOLD_512 = (_polynomial_power(512 + 32), _polynomial_power(512 - 32))
+_FOLD_128 = (_polynomial_power(128 + 32), _polynomial_power(128 - 32))
 
 
 def _vector(pair: tuple[int, int]) -> Any:
@@ -134,47 +163,60 @@ def _fold(builder: Any, multiply: Any, value: Any, constants: Any) -> Any:
     return builder.xor(low, high)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _fold_64_bytes(typing_context: Any, state: Any, source: Any, blocks: Any) -> Any:
-    """Folds ``blocks`` of 64 bytes at ``source`` into the 64 bytes at ``state``."""
+def _folding(lanes: int, constants: tuple[int, int]) -> Any:
+    """(state, source, blocks): folds ``blocks`` of 16 bytes * lanes at ``source`` into as many bytes at ``state``."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte = ir.IntType(8)
         word = ir.IntType(64)
         multiply = builder.module.globals.get("llvm.x86.pclmulqdq") or ir.Function(
-            builder.module, ir.FunctionType(_V, [_V, _V, byte]), "llvm.x86.pclmulqdq"
+            builder.module, ir.FunctionType(_V, [_V, _V, ir.IntType(8)]), "llvm.x86.pclmulqdq"
         )
+
+        def lane_at(address: Any, lane: int) -> Any:
+            return builder.gep(address, [ir.Constant(ir.IntType(32), lane)])
+
         state_at = builder.inttoptr(arguments[0], _V.as_pointer())
-        lanes = [builder.load(builder.gep(state_at, [ir.Constant(ir.IntType(32), lane)]), align=1) for lane in range(4)]
+        values = [builder.load(lane_at(state_at, lane), align=1) for lane in range(lanes)]
         before = builder.block
         loop, done = builder.append_basic_block("fold"), builder.append_basic_block("folded")
         builder.cbranch(builder.icmp_signed(">", arguments[2], ir.Constant(word, 0)), loop, done)
         builder.position_at_end(loop)
         count = builder.phi(word)
-        phis = [builder.phi(_V) for _ in range(4)]
+        phis = [builder.phi(_V) for _ in values]
         count.add_incoming(ir.Constant(word, 0), before)
-        at = builder.inttoptr(builder.add(arguments[1], builder.shl(count, ir.Constant(word, 6))), _V.as_pointer())
+        offset = builder.mul(count, ir.Constant(word, 16 * lanes))
+        at = builder.inttoptr(builder.add(arguments[1], offset), _V.as_pointer())
         folded = []
-        for lane, phi in enumerate(phis):
-            phi.add_incoming(lanes[lane], before)
-            data = builder.load(builder.gep(at, [ir.Constant(ir.IntType(32), lane)]), align=1)
-            folded.append(builder.xor(_fold(builder, multiply, phi, _vector(_FOLD_512)), data))
+        for lane, (phi, value) in enumerate(zip(phis, values, strict=True)):
+            phi.add_incoming(value, before)
+            data = builder.load(lane_at(at, lane), align=1)
+            folded.append(builder.xor(_fold(builder, multiply, phi, _vector(constants)), data))
         following = builder.add(count, ir.Constant(word, 1))
         count.add_incoming(following, loop)
         for phi, value in zip(phis, folded, strict=True):
             phi.add_incoming(value, loop)
         builder.cbranch(builder.icmp_signed("<", following, arguments[2]), loop, done)
         builder.position_at_end(done)
-        for lane in range(4):
+        for lane, (value, other) in enumerate(zip(values, folded, strict=True)):
             final = builder.phi(_V)
-            final.add_incoming(lanes[lane], before)
-            final.add_incoming(folded[lane], loop)
-            lanes[lane] = final
-        for lane in range(4):
-            builder.store(lanes[lane], builder.gep(state_at, [ir.Constant(ir.IntType(32), lane)]), align=1)
+            final.add_incoming(value, before)
+            final.add_incoming(other, loop)
+            values[lane] = final
+        for lane, value in enumerate(values):
+            builder.store(value, lane_at(state_at, lane), align=1)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), build
+    return build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _fold_64_bytes(typing_context: Any, state: Any, source: Any, blocks: Any) -> Any:
+    return types.void(types.int64, types.int64, types.int64), _folding(4, _FOLD_512)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _fold_16_bytes(typing_context: Any, state: Any, source: Any, blocks: Any) -> Any:
+    return types.void(types.int64, types.int64, types.int64), _folding(1, _FOLD_128)
 
 
 def _tables() -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -220,21 +262,35 @@ def _crc_bytes(state: int, address: int, size: int) -> int:
     return state
 
 
+SCRATCH = 96
+"""Bytes that ``crc32`` works with."""
+
 if HAS_CARRYLESS:
 
     @kernel
     def crc32(address: int, size: int, scratch: int) -> int:
-        """CRC-32 as zlib's; ``scratch``: address of 64 bytes of ours."""
-        if size < 192:
+        """CRC-32 as zlib's; ``scratch``: address of SCRATCH bytes of ours."""
+        if size < 32:
             return _crc_bytes(0xFFFFFFFF, address, size) ^ 0xFFFFFFFF
-        # The 64 bytes that remain after folding have the checksum of all that was folded into them.
-        copy(scratch, address, 64)
-        store32(scratch, load32(scratch) ^ 0xFFFFFFFF)
-        blocks = (size - 64) // 64
-        _fold_64_bytes(scratch, address + 64, blocks)
-        state = _crc_bytes(0, scratch, 64)
-        done = 64 + blocks * 64
-        return _crc_bytes(state, address + done, size - done) ^ 0xFFFFFFFF
+        # Zeros before the message change nothing: with them it is a number of 16 bytes, and has no odd end. The 16
+        # bytes that remain after folding have the checksum of all that was folded into them.
+        head = 16 + (size & 15)
+        fill(scratch, 0, 64)
+        copy32(scratch + 64 - head, address)
+        store32(scratch + 64 - head, load32(address) ^ 0xFFFFFFFF)
+        rest = size - head
+        done = address + head
+        state = scratch + 32
+        if rest >= 128:
+            _fold_64_bytes(scratch, done, rest >> 6)
+            _fold_16_bytes(scratch, scratch + 16, 3)
+            done += rest & -64
+            rest &= 63
+            state = scratch
+        else:
+            _fold_16_bytes(state, scratch + 48, 1)
+        _fold_16_bytes(state, done, rest >> 4)
+        return _crc_bytes(0, state, 16) ^ 0xFFFFFFFF
 else:
 
     @kernel

@@ -20,6 +20,7 @@ from binlake.binlog.border import UPDATE, Mutations, Statement, Stopped, Wanted,
 from binlake.binlog.columns import Decoded, TableDecoder, numbers, texts
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.kernels import SLACK, Numbers
+from binlake.binlog.memory import pool
 from binlake.binlog.proof import corrupt, describe
 from binlake.binlog.statements import normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
@@ -441,14 +442,13 @@ class _Reader:
 
     def _batch(self, decoded: Decoded, schema: pa.Schema) -> pa.RecordBatch:
         rows = decoded.rows
-        transactions = int(self._state[scan.TRANSACTIONS])
-        lengths = np.diff(self._text_ends[:transactions], prepend=0)
-        size = int(lengths[decoded.transaction].sum())
+        size = scan.texts_size(decoded.transaction, self._text_ends)
         if size:
-            text, offsets = np.empty(size + SLACK, np.uint8), np.zeros(rows + 1, np.int32)
-            scan.gather_texts(decoded.transaction, self._text_ends, self._text.ctypes.data, text.ctypes.data, offsets)
-            present = lengths[decoded.transaction] > 0
-            validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+            text, offsets, empty = pool.take(size + SLACK), np.zeros(rows + 1, np.int32), np.empty(rows, np.bool_)
+            scan.gather_texts(
+                decoded.transaction, self._text_ends, self._text.ctypes.data, text.ctypes.data, offsets, empty
+            )
+            validity = pa.py_buffer(np.packbits(~empty, bitorder="little")) if empty.any() else None
             gtids = pa.Array.from_buffers(
                 pa.string(), rows, [validity, pa.py_buffer(offsets), pa.py_buffer(text)], -1 if validity else 0
             )

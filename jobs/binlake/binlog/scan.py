@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from binlake.binlog.events import HEADER_SIZE, EventType
-from binlake.binlog.native import crc32, kernel, load8, load16, load32, load64, store8, store64
+from binlake.binlog.native import copy32, crc32, kernel, load8, load16, load32, load64, store8
 
 # ``state``
 AT, ROW_EVENTS, TRANSACTIONS, TEXT_USED, MAPPED, XA_ID, ID_SIZE, CHECKSUM, FIXED_OFFSET, SCRATCH = range(10)
-STATE = 18  # the last eight are scratch of the checksum
+STATE = 22  # the last twelve are scratch of the checksum
 
 # ``rows[n]``: address of the body, its end, kind, transaction, offset, the table's known map, XA id, ordinal of its
 # first row
@@ -95,8 +95,18 @@ def prepare(rows: Any, events: Any, columns: int, id_size: int, failed: Any) -> 
 
 
 @kernel
-def gather_texts(places: Any, ends: Any, text: int, target: int, offsets: Any) -> None:
-    """The text of each place (between ends[place - 1] and ends[place]) one after the other."""
+def texts_size(places: Any, ends: Any) -> int:
+    """Bytes of the texts of all places (between ends[place - 1] and ends[place])."""
+    size = 0
+    for row in range(len(places)):
+        place = places[row]
+        size += ends[place] - (ends[place - 1] if place else 0)
+    return size
+
+
+@kernel
+def gather_texts(places: Any, ends: Any, text: int, target: int, offsets: Any, empty: Any) -> None:
+    """The text of each place one after the other; writes up to 31 bytes behind. empty: rows without text."""
     used = 0
     for row in range(len(places)):
         place = places[row]
@@ -104,10 +114,11 @@ def gather_texts(places: Any, ends: Any, text: int, target: int, offsets: Any) -
         size = ends[place] - start
         done = 0
         while done < size:
-            store64(target + used + done, load64(text + start + done))
-            done += 8
+            copy32(target + used + done, text + start + done)
+            done += 32
         used += size
         offsets[row + 1] = used
+        empty[row] = size == 0
 
 
 @kernel
@@ -139,7 +150,12 @@ def _same(first: int, second: int, size: int) -> bool:
 
 
 @kernel
-def _gtid_text(to: int, body: int) -> int:
+def _gtid_text(to: int, body: int, last: int, last_text: int) -> int:
+    """Of a GTID event's body; ``last``: the body before it (or 0) and its text, because most have one source."""
+    if last and load64(body + 1) == load64(last + 1) and load64(body + 9) == load64(last + 9):
+        copy32(to, last_text)
+        copy32(to + 5, last_text + 5)
+        return _digits(to + 37, load64(body + 17))
     for place in range(16):
         if place == 4 or place == 6 or place == 8 or place == 10:
             store8(to, 45)
@@ -175,6 +191,7 @@ def scan(
     """
     id_size = state[ID_SIZE]
     checksum = state[CHECKSUM]
+    last, last_text = 0, 0
     while state[AT] < size:
         at = state[AT]
         event = address + at
@@ -261,7 +278,9 @@ def scan(
                 if room >= 49:
                     moment = load64(body + 42) & 0x7FFFFFFFFFFFFF
                 if kind == _GTID:
-                    used = _gtid_text(text + used, body) - text
+                    to = text + used
+                    used = _gtid_text(to, body, last, last_text) - text
+                    last, last_text = body, to
             committed[number], text_ends[number] = moment, used
             state[TRANSACTIONS], state[TEXT_USED] = number + 1, used
             state[MAPPED] = 0

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from binlake.binlog import charsets, jsonb, jsontext, numbertext
 from binlake.binlog.events import Malformed
-from binlake.binlog.kernels import SLACK
-from binlake.binlog.native import kernel, load8, load64, store8
+from binlake.binlog.kernels import SLACK, all_ascii
+from binlake.binlog.native import kernel, load8, store8
 
 Offsets = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
@@ -31,19 +31,6 @@ class BadValue(Exception):
         super().__init__(row, why)
         self.row = row
         self.why = why
-
-
-@kernel
-def all_ascii(address: int, size: int) -> bool:
-    seen = 0
-    at = 0
-    while at + 32 <= size:
-        seen |= load64(address + at) | load64(address + at + 8) | load64(address + at + 16) | load64(address + at + 24)
-        at += 32
-    while at < size:
-        seen |= load8(address + at)
-        at += 1
-    return seen & -0x7F7F7F7F7F7F7F80 == 0
 
 
 @kernel
@@ -124,6 +111,15 @@ def convert_by_tables(offsets: Any, data: int, one: Any, two: Any, three: Any, t
 
 
 @cache
+def keeps_ascii(charset: str) -> bool:
+    """Whether bytes below 0x80 are themselves in UTF-8."""
+    if charset in ("utf8mb4", "utf8mb3"):
+        return True
+    one = charsets.tables().get(f"{charset}1")
+    return one is not None and charset != "gb18030" and bool((one[:128] == np.arange(128)).all())
+
+
+@cache
 def converter(charset: str) -> Convert:
     """Of a character set's column to UTF-8; raises BadValue for a value that isn't valid in it."""
     if charset in ("utf8mb4", "utf8mb3"):
@@ -140,7 +136,7 @@ def converter(charset: str) -> Convert:
         return _by_codec(charset)
     one = tables[f"{charset}1"]
     two, three = tables.get(f"{charset}2", _NO_TABLE), tables.get(f"{charset}3", _NO_TABLE)
-    has_ascii = bool((one[:128] == np.arange(128)).all())
+    has_ascii = keeps_ascii(charset)
     growth = 3 if len(two) == 1 else 2  # bytes of UTF-8 for each byte of input, at most
 
     def convert(offsets: Offsets, data: Bytes) -> tuple[Offsets, Bytes]:

@@ -1,0 +1,55 @@
+"""Memory of column buffers, used again once Arrow has let it go: fresh pages cost more than the bytes in them."""
+
+from __future__ import annotations
+
+import mmap
+import weakref
+from collections import defaultdict
+
+import numpy as np
+import numpy.typing as npt
+
+SMALLEST = 64 << 10
+"""Bytes; smaller buffers are numpy's own."""
+MOST_KEPT = 128 << 20
+"""Bytes that wait to be used again, at most."""
+
+
+class Pool:
+    """Buffers by size. ``kept``: bytes that wait."""
+
+    def __init__(self) -> None:
+        self.kept = 0
+        self._free: defaultdict[int, list[mmap.mmap]] = defaultdict(list)
+
+    def take(self, size: int) -> npt.NDArray[np.uint8]:
+        """At least ``size`` bytes of anything. They are taken back when the array and all views of it are gone."""
+        if size < SMALLEST:
+            return np.empty(size, np.uint8)
+        rounded = _rounded(size)
+        free = self._free[rounded]
+        if free:
+            memory = free.pop()
+            self.kept -= rounded
+        else:
+            memory = mmap.mmap(-1, rounded)
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                memory.madvise(mmap.MADV_HUGEPAGE)
+        # Views of the array keep the array alive: its memory isn't another array's.
+        array = np.frombuffer(memory, np.uint8)
+        weakref.finalize(array, self._give, memory, rounded).atexit = False
+        return array
+
+    def _give(self, memory: mmap.mmap, size: int) -> None:
+        if self.kept + size <= MOST_KEPT:
+            self._free[size].append(memory)
+            self.kept += size
+
+
+def _rounded(size: int) -> int:
+    """Up to the next of four steps between powers of two, whole pages."""
+    step = max(1 << max(size.bit_length() - 3, 0), mmap.PAGESIZE)
+    return -(-size // step) * step
+
+
+pool = Pool()
