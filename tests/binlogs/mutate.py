@@ -48,15 +48,15 @@ def events(data: bytes) -> tuple[list[Event], bool]:
     return found, bool(checksum)
 
 
-def assemble(parts: list[Event], *, checksum: bool) -> bytes:
-    """A file with sound sizes, positions and checksums."""
+def assemble(parts: list[Event], *, checksum: bool, start: int = 0) -> bytes:
+    """A file with sound sizes, positions and checksums; or its events alone, as they stand from ``start`` on."""
     out = io.BytesIO()
-    out.write(MAGIC)
+    out.write(b"" if start else MAGIC)
     for part in parts:
         description = part.kind == EventType.FORMAT_DESCRIPTION
         body = part.body[:-1] + bytes([checksum]) if description and part.body else part.body
         size = HEADER_SIZE + len(body) + (4 if checksum or description else 0)
-        position = (out.tell() + size) & 0xFFFFFFFF
+        position = (start + out.tell() + size) & 0xFFFFFFFF
         event = HEADER.pack(part.timestamp, part.kind, part.server_id, size, position, part.flags) + body
         out.write(event)
         if checksum or description:
