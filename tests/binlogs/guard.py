@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from binlake.binlog import columns, reader, strings
+from binlake.binlog import columns, memory, payload, reader, strings
 from binlake.binlog.events import HEADER
 from binlake.binlog.kernels import SLACK
 from binlake.binlog.transport import Chunk, FileTransport
 from binlake.position import Slice
 
 _PAGE = mmap.PAGESIZE
+_LARGE = 1 << 22
+"""Elements of an array that is left to numpy."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -40,29 +42,43 @@ def with_slack(data: bytes, fill: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 class _Numpy:
-    """numpy, but what it makes by ``empty`` is guarded."""
+    """numpy, but what it makes by ``empty`` is guarded, and holds ``fill``: nothing may hang on what was there."""
+
+    def __init__(self, fill: int) -> None:
+        self.fill = fill
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
 
-    @staticmethod
-    def empty(shape: Any, dtype: Any = np.float64) -> Any:
+    def empty(self, shape: Any, dtype: Any = np.float64) -> Any:
         count = int(np.prod(shape))
-        if not count or count > 1 << 22:
+        if not count or count > _LARGE:
             return np.empty(shape, dtype)
-        return guarded(count * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+        return self.bytes(count * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+
+    def bytes(self, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        array = guarded(size)
+        if self.fill:
+            array[:] = self.fill
+        return array
 
 
 @contextmanager
 def guarded_buffers(fill: int) -> Iterator[None]:
     """What the reader decompresses, and the buffers that columns are written to, end at forbidden pages."""
-    before = reader.padded, columns.np, strings.np
+    modules = (columns, strings, payload)
+    padded, numpy = reader.padded, _Numpy(fill)
     reader.padded = lambda data: with_slack(data, fill)  # type: ignore[attr-defined]
-    columns.np = strings.np = _Numpy()  # type: ignore[attr-defined, assignment]
+    memory.pool.take = numpy.bytes  # type: ignore[method-assign]
+    for module in modules:
+        module.np = numpy  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        reader.padded, columns.np, strings.np = before  # type: ignore[attr-defined]
+        reader.padded = padded  # type: ignore[attr-defined]
+        del memory.pool.take
+        for module in modules:
+            module.np = np  # type: ignore[attr-defined]
 
 
 class GuardedTransport:
