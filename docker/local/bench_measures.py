@@ -36,14 +36,14 @@ def decode(log: dict[str, Any], what: str = "all") -> int:
     return sum(item.batch.num_rows for item in items if isinstance(item, Mutations))
 
 
-def stage(log: dict[str, Any]) -> int:
+def stage(log: dict[str, Any], what: str = "all") -> int:
     """The same into staging's Parquet."""
     from binlake.binlog.reader import read
     from binlake.lake.staging import stage_slice
 
     part = _slice(log)
     with tempfile.TemporaryDirectory() as folder:
-        items = read(_transport(log), part, excluded(log, "all"))
+        items = read(_transport(log), part, excluded(log, what))
         staged = stage_slice(items, part, 0, folder, keep_text=False)
     return sum(file.rows for file in staged.files)
 
@@ -140,7 +140,7 @@ def main(what: str, log: dict[str, Any], *more: str) -> dict[str, float]:
     if what == "decode":
         return repeated(lambda: decode(log, *more))
     if what == "stage":
-        return repeated(lambda: stage(log))
+        return repeated(lambda: stage(log, *more))
     if what == "together":
         return together(lambda: decode(log))
     if what == "cold":

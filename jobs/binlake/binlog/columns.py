@@ -176,6 +176,7 @@ class TableDecoder:
         self._block = max(64, min(1024, _L2 // (16 * count) // 8 * 8))
         self._scratch = np.empty(2 * count + 2, np.int64)
         self._fewest_bytes = (count + 7) // 8
+        self._row_size = 0.0  # bytes of the last batch's events for each row
         self._shares = np.zeros((2, len(table.fields)))  # of an event's bytes that a column took at most
 
     def count(self, address: int, end: int, images: int) -> int:
@@ -207,8 +208,10 @@ class TableDecoder:
 
     def _batch(self, events: Numbers, state: Numbers) -> tuple[Decoded | None, Numbers, bool]:
         columns = len(self.program)
-        size = int((events[state[kernels.EVENT_AT] :, kernels.END] - events[state[kernels.EVENT_AT] :, 0]).sum())
+        size = _bytes_left(events, state)
         most = min(MOST_ROWS, max(1024, (64 << 20) // (16 * max(columns, 1))), max(size // self._fewest_bytes, 1))
+        if self._row_size:
+            most = min(most, int(size / self._row_size * 1.2) + 1)
         most = -(-most // 64) * 64
         strings_ = max(int(((self.program[:, 1] > 0) & (self.program[:, 0] != kernels.SKIPPED)).sum()), 1)
         shares = np.where(self._shares > 0, self._shares * 1.2, 1 / strings_)
@@ -277,12 +280,13 @@ class TableDecoder:
         if not rows:
             return None, state, True
         # of all rows' bytes, because what a batch leaves over is small
+        self._row_size = max(size - _bytes_left(events, state), 1) / rows
         self._shares = np.maximum(self._shares, out[:, :, kernels.USED] / max(size, 1))
         dates = invalid[: int(state[kernels.INVALID_COUNT])]
         images = [
             self._image(sides[side], out[side], has[side], rows, dates[dates[:, 0] == side], event)
             if present[side]
-            else pa.nulls(rows, self.image)
+            else _absent(self.image, rows)
             for side in range(2)
         ]
         batch = Decoded(rows, op[:rows], offset[:rows], row[:rows], transaction[:rows], xa[:rows], *images)
@@ -315,6 +319,27 @@ class TableDecoder:
         if count:
             absent = pa.py_buffer(np.packbits(has[:rows], bitorder="little"))
         return pa.StructArray.from_buffers(self.image, rows, [absent], null_count=count, children=arrays)
+
+
+def _bytes_left(events: Numbers, state: Numbers) -> int:
+    """Bytes of rows that aren't decoded."""
+    at, address = int(state[kernels.EVENT_AT]), int(state[kernels.ADDRESS_AT])
+    left = int((events[at:, kernels.END] - events[at:, kernels.ADDRESS]).sum())
+    return left - (address - int(events[at, kernels.ADDRESS]) if address else 0)
+
+
+_ZEROS = pa.py_buffer(bytes(16 * MOST_ROWS + SLACK))
+
+
+def _absent(kind: pa.DataType, rows: int) -> pa.Array:
+    """As pa.nulls, out of one buffer: half of the images of most logs are absent. rows: MOST_ROWS at most."""
+    if pa.types.is_struct(kind):
+        children = [_absent(field.type, rows) for field in kind]
+        return pa.StructArray.from_buffers(kind, rows, [_ZEROS], null_count=rows, children=children)
+    if pa.types.is_list(kind):
+        return pa.Array.from_buffers(kind, rows, [_ZEROS, _ZEROS], rows, children=[pa.nulls(0, kind.value_type)])
+    buffers = [_ZEROS, _ZEROS, _ZEROS] if pa.types.is_string(kind) or pa.types.is_binary(kind) else [_ZEROS, _ZEROS]
+    return pa.Array.from_buffers(kind, rows, buffers, rows)
 
 
 def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:

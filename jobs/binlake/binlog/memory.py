@@ -26,7 +26,9 @@ class Pool:
         """At least ``size`` bytes of anything. They are taken back when the array and all views of it are gone."""
         if size < SMALLEST:
             return np.empty(size, np.uint8)
-        rounded = _rounded(size)
+        rounded = (
+            1 << (size - 1).bit_length()
+        )  # few sizes, so that one fits that is free; what isn't used costs nothing
         free = self._free[rounded]
         if free:
             memory = free.pop()
@@ -44,12 +46,6 @@ class Pool:
         if self.kept + size <= MOST_KEPT:
             self._free[size].append(memory)
             self.kept += size
-
-
-def _rounded(size: int) -> int:
-    """Up to the next of four steps between powers of two, whole pages."""
-    step = max(1 << max(size.bit_length() - 3, 0), mmap.PAGESIZE)
-    return -(-size // step) * step
 
 
 pool = Pool()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,27 +16,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.binlog import events, kernels, payload, scan, tablemap, values, whole
+from binlake.binlog.batches import Batches
 from binlake.binlog.border import UPDATE, Mutations, Statement, Stopped, Wanted, XaOutcome
-from binlake.binlog.columns import Decoded, TableDecoder, numbers, texts
+from binlake.binlog.columns import Decoded, TableDecoder, numbers
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
-from binlake.binlog.kernels import SLACK, Numbers
-from binlake.binlog.memory import pool
+from binlake.binlog.kernels import Numbers
 from binlake.binlog.proof import corrupt, describe
 from binlake.binlog.statements import normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
+from binlake.binlog.transactions import Transactions
 from binlake.binlog.transport import Chunk, Transport, padded
 from binlake.errors import UnsupportedEvent
 from binlake.position import Slice, file_number
 from binlake.schema.table import TableName
 
-MOST_ROWS = 1 << 16
-MOST_BYTES = 64 << 20
-"""Of one table's batch: rows, and bytes of Arrow; of all tables that wait, twice the bytes."""
-_LARGE = MOST_ROWS // 8
-"""Rows of a batch that goes out as it is."""
 _MOST_EVENTS = 1 << 16
-"""Row events, and transactions, between two drains."""
-_LONGEST_GTID = 128
+"""Row events between two drains."""
 
 InvalidDates = Literal["fail", "keep_text"]
 Emitted = Mutations | Statement | Stopped | XaOutcome
@@ -80,16 +75,6 @@ class _Known:
     decoder: TableDecoder | None
 
 
-@dataclass
-class _Pending:
-    """Batches of one table in one shape that wait for company."""
-
-    decoder: TableDecoder
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-    rows: int = 0
-    size: int = 0
-
-
 class _Reader:
     """The state while one slice is read."""
 
@@ -104,23 +89,19 @@ class _Reader:
         self._known: list[_Known] = []
         self._by_body: dict[bytes, int] = {}
         self._decoders: dict[tuple[TableMap, frozenset[str]], TableDecoder] = {}
-        self._pending: dict[TableName, _Pending] = {}
+        self._batches = Batches()
         self._stopped: set[TableName] = set()
-        self._statements = 0
         self._buffers: list[Any] = []  # what row events not yet decoded point into
         # the kernels' state
         self._state = np.zeros(scan.STATE, np.int64)
         self._state[scan.ID_SIZE] = 4 if description.post_header_size(EventType.TABLE_MAP, 8) == 6 else 6
         self._state[scan.CHECKSUM] = description.checksum
         self._rows = np.zeros((_MOST_EVENTS, scan.ROW_EVENT), np.int64)
-        self._committed = np.zeros(_MOST_EVENTS, np.int64)
-        self._text_ends = np.zeros(_MOST_EVENTS, np.int64)
-        self._text = np.zeros(_MOST_EVENTS * _LONGEST_GTID, np.uint8)
         self._mapped = np.zeros((64, 2), np.int64)
         self._cache = np.full((scan.CACHE_SIZE, 2), -1, np.int64)
         self._known_table = np.zeros((64, 3), np.int64)
-        self._xids: list[str | None] = [None]
-        self._open(events.Transaction(part.start, 0, None))
+        self._transactions = Transactions(self._state)
+        self._transactions.open(events.Transaction(part.start, 0, None))
 
     # chunks --------------------------------------------------------------------------------------------------------
     def chunk(self, chunk: Chunk) -> Iterator[Emitted]:
@@ -138,9 +119,9 @@ class _Reader:
                 offset,
                 state,
                 self._rows,
-                self._committed,
-                self._text_ends,
-                self._text.ctypes.data,
+                self._transactions.committed,
+                self._transactions.text_ends,
+                self._transactions.text.ctypes.data,
                 self._mapped,
                 self._cache,
                 self._known_table,
@@ -172,9 +153,11 @@ class _Reader:
                 yield from self._table_map(body, where)
                 return  # scan looks at it again
             if kind == EventType.GTID_TAGGED:
-                self._open(events.tagged_transaction(body, timestamp=timestamp, offset=where))
+                self._transactions.open(events.tagged_transaction(body, timestamp=timestamp, offset=where))
             elif kind == EventType.MARIADB_GTID:
-                self._open(events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=where))
+                self._transactions.open(
+                    events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=where)
+                )
             elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY):
                 yield from self._query(kind, body, where)
             elif kind == EventType.XA_PREPARE:
@@ -216,31 +199,6 @@ class _Reader:
     _ordinal = 0
     """Rows counted so far in the payload."""
 
-    def _open(self, transaction: events.Transaction) -> None:
-        state = self._state
-        number, used = int(state[scan.TRANSACTIONS]), int(state[scan.TEXT_USED])
-        if number >= _MOST_EVENTS:  # scan keeps a place free by coming back with ROWS_FULL; an XA id may take it
-            raise Malformed("too many transactions between two drains")
-        text = (transaction.gtid or "").encode()
-        self._text[used : used + len(text)] = np.frombuffer(text, np.uint8)
-        self._committed[number], self._text_ends[number] = transaction.committed_us, used + len(text)
-        state[scan.TRANSACTIONS], state[scan.TEXT_USED] = number + 1, used + len(text)
-        state[scan.MAPPED] = 0
-        state[scan.XA_ID] = self._xa_number(transaction.xid if transaction.prepares else None)
-
-    def _xa_number(self, xid: str | None) -> int:
-        if xid is None:
-            return 0
-        self._xids.append(xid)
-        return len(self._xids) - 1
-
-    def _current(self) -> tuple[int, str | None]:
-        """Commit time and GTID of the open transaction."""
-        number = int(self._state[scan.TRANSACTIONS]) - 1
-        start = int(self._text_ends[number - 1]) if number else 0
-        text = self._text[start : int(self._text_ends[number])].tobytes().decode("ascii")
-        return int(self._committed[number]), text or None
-
     # statements ----------------------------------------------------------------------------------------------------
     def _query(self, kind: int, body: bytes, where: int) -> Iterator[Emitted]:
         if kind == EventType.EXECUTE_LOAD_QUERY:
@@ -255,24 +213,24 @@ class _Reader:
         if word in _CONTROL or upper.startswith(b"START TRANSACTION"):
             return
         yield from self.flush()
-        committed, gtid = self._current()
+        committed, gtid = self._transactions.current()
         yield Statement(
             file=self._file,
             offset=where,
-            ordinal=self._statements,
+            ordinal=self._batches.statements,
             committed_us=committed,
             gtid=gtid,
             database=query.database,
             sql_mode=query.sql_mode,
             text=statement_text(raw, query.client_collation),
         )
-        self._statements += 1
+        self._batches.statements += 1
 
     def _xa(self, raw: bytes, where: int) -> Iterator[Emitted]:
         """XA START, END, COMMIT, ROLLBACK as the servers log them: ``XA COMMIT X'6162',X'',1``."""
         _, verb, xid = (*raw.decode("ascii", "replace").split(None, 2), "", "")[:3]
         if verb.upper() == "START":
-            self._state[scan.XA_ID] = self._xa_number(normal_xid(xid))
+            self._transactions.prepare(normal_xid(xid))
         elif verb.upper() in ("COMMIT", "ROLLBACK"):
             yield from self.flush()
             yield XaOutcome(self._file, where, normal_xid(xid), verb.upper() == "COMMIT")
@@ -309,7 +267,7 @@ class _Reader:
         self._cache[identity & (scan.CACHE_SIZE - 1)] = (identity, number)
 
     def _stop(self, name: TableName, where: int, error: Undecodable) -> Iterator[Emitted]:
-        yield from self._flush_table(name)
+        yield from self._batches.flush(name)
         if name in self._stopped:
             return
         self._stopped.add(name)
@@ -334,18 +292,9 @@ class _Reader:
             for number, group in sorted(zip(numbers.tolist(), groups, strict=True), key=lambda one: int(one[1][0])):
                 yield from self._table_rows(number, rows[group])
             state[scan.ROW_EVENTS] = 0
-        committed, gtid = self._current()
-        text = (gtid or "").encode()
-        self._text[: len(text)] = np.frombuffer(text, np.uint8)
-        self._committed[0], self._text_ends[0] = committed, len(text)
-        state[scan.TRANSACTIONS], state[scan.TEXT_USED] = 1, len(text)
-        if not state[scan.FIXED_OFFSET]:
-            current = self._xids[int(state[scan.XA_ID])]
-            self._xids = [None]
-            state[scan.XA_ID] = self._xa_number(current)
-            self._buffers.clear()
-        if sum(pending.size for pending in self._pending.values()) > 2 * MOST_BYTES:
-            yield from self._flush_pending()
+        self._transactions.forget()
+        self._buffers.clear()
+        yield from self._batches.flush_excess()
 
     def _count_ordinals(self, rows: Numbers) -> None:
         """Rows of a payload are counted through all its row events."""
@@ -424,92 +373,27 @@ class _Reader:
             raise corrupt(self._file, int(rows[at, scan.OFFSET]), f"{known.name}: {reason}") from None
         if stop is not None:
             stopped = int(rows[stop.event, scan.OFFSET]), stop.why
-        pending = self._pending.get(known.name)
-        if pending is not None and pending.decoder is not known.decoder:
-            yield from self._flush_table(known.name)
-            pending = None
-        if pending is None:
-            pending = self._pending[known.name] = _Pending(known.decoder)
-        for one in decoded:
-            batch = self._batch(one, known.decoder.schema)
-            pending.batches.append(batch)
-            pending.rows += batch.num_rows
-            pending.size += batch.nbytes
-        if pending.rows >= MOST_ROWS or pending.size >= MOST_BYTES:
-            yield from self._flush_table(known.name)
+        batches = [self._batch(one, known.decoder.schema) for one in decoded]
+        yield from self._batches.add(known.name, known.decoder, batches)
         if stopped:
             yield from self._stop(known.name, *stopped)
 
     def _batch(self, decoded: Decoded, schema: pa.Schema) -> pa.RecordBatch:
-        rows = decoded.rows
-        size = scan.texts_size(decoded.transaction, self._text_ends)
-        if size:
-            text, offsets, empty = pool.take(size + SLACK), np.zeros(rows + 1, np.int32), np.empty(rows, np.bool_)
-            scan.gather_texts(
-                decoded.transaction, self._text_ends, self._text.ctypes.data, text.ctypes.data, offsets, empty
-            )
-            validity = pa.py_buffer(np.packbits(~empty, bitorder="little")) if empty.any() else None
-            gtids = pa.Array.from_buffers(
-                pa.string(), rows, [validity, pa.py_buffer(offsets), pa.py_buffer(text)], -1 if validity else 0
-            )
-        else:
-            gtids = pa.nulls(rows, pa.string())
-        if decoded.xa.any():
-            xids = texts(self._xids).take(numbers(decoded.xa, pa.int32()))
-        else:
-            xids = pa.nulls(rows, pa.string())
-        return pa.RecordBatch.from_arrays(
-            [
-                numbers(decoded.op, pa.int8()),
-                numbers(np.full(rows, self._number, np.int64), pa.int64()),
-                numbers(decoded.offset, pa.int64()),
-                numbers(decoded.row, pa.int64()),
-                numbers(self._committed[decoded.transaction], pa.int64()),
-                gtids,
-                xids,
-                decoded.before,
-                decoded.after,
-            ],
-            schema=schema,
-        )
+        columns = [
+            numbers(decoded.op, pa.int8()),
+            numbers(np.full(decoded.rows, self._number, np.int64), pa.int64()),
+            numbers(decoded.offset, pa.int64()),
+            numbers(decoded.row, pa.int64()),
+            *self._transactions.columns(decoded),
+            decoded.before,
+            decoded.after,
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    # batches -------------------------------------------------------------------------------------------------------
     def flush(self) -> Iterator[Emitted]:
         """Everything up to here, as batches."""
         yield from self._drain()
-        yield from self._flush_pending()
-
-    def _flush_pending(self) -> Iterator[Emitted]:
-        for name in list(self._pending):
-            yield from self._flush_table(name)
-
-    def _flush_table(self, name: TableName) -> Iterator[Emitted]:
-        pending = self._pending.pop(name, None)
-        if pending is None or not pending.rows:
-            return
-        decoder = pending.decoder
-        for batch in _joined(pending.batches, decoder.schema):
-            yield Mutations(name, decoder.columns, decoder.table.key, self._statements, batch)
-
-
-def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Few batches out of many; large ones aren't copied."""
-    group: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in [*batches, None]:
-        large = batch is None or batch.num_rows > _LARGE
-        if group and (large or rows > MOST_ROWS or size > MOST_BYTES):
-            if len(group) == 1:
-                yield group[0]
-            else:
-                yield from pa.Table.from_batches(group, schema).combine_chunks().to_batches()
-            group, rows, size = [], 0, 0
-        if batch is not None and large:
-            yield batch
-        elif batch is not None:
-            group.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
+        yield from self._batches.flush_all()
 
 
 _WRONG = {

@@ -1,0 +1,84 @@
+"""The transactions between two drains: what their rows say of them, as the kernels number them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from binlake.binlog import events, scan
+from binlake.binlog.columns import Decoded, numbers, texts
+from binlake.binlog.events import Malformed
+from binlake.binlog.kernels import SLACK, Numbers
+from binlake.binlog.memory import pool
+
+MOST = 1 << 16
+"""Transactions between two drains."""
+_LONGEST_GTID = 128
+
+
+class Transactions:
+    """Commit times, GTIDs and XA ids; the last transaction is the open one. ``scan`` adds the everyday ones itself.
+
+    committed, text_ends, text: as ``scan`` takes them.
+    """
+
+    def __init__(self, state: Numbers) -> None:
+        self._state = state
+        self.committed = np.zeros(MOST, np.int64)
+        self.text_ends = np.zeros(MOST, np.int64)
+        self.text = np.zeros(MOST * _LONGEST_GTID, np.uint8)
+        self._xids: list[str | None] = [None]
+
+    def open(self, transaction: events.Transaction) -> None:
+        """Raises Malformed where there are too many."""
+        state = self._state
+        number, used = int(state[scan.TRANSACTIONS]), int(state[scan.TEXT_USED])
+        if number >= MOST:  # scan keeps a place free by coming back with ROWS_FULL; an XA id may take it
+            raise Malformed("too many transactions between two drains")
+        text = (transaction.gtid or "").encode()
+        self.text[used : used + len(text)] = np.frombuffer(text, np.uint8)
+        self.committed[number], self.text_ends[number] = transaction.committed_us, used + len(text)
+        state[scan.TRANSACTIONS], state[scan.TEXT_USED] = number + 1, used + len(text)
+        state[scan.MAPPED] = 0
+        self.prepare(transaction.xid if transaction.prepares else None)
+
+    def prepare(self, xid: str | None) -> None:
+        """The open transaction's XA id; None for one that isn't XA."""
+        if xid is not None:
+            self._xids.append(xid)
+        self._state[scan.XA_ID] = 0 if xid is None else len(self._xids) - 1
+
+    def current(self) -> tuple[int, str | None]:
+        """Commit time and GTID of the open transaction."""
+        number = int(self._state[scan.TRANSACTIONS]) - 1
+        start = int(self.text_ends[number - 1]) if number else 0
+        text = self.text[start : int(self.text_ends[number])].tobytes().decode("ascii")
+        return int(self.committed[number]), text or None
+
+    def forget(self) -> None:
+        """All but the open one: no row refers to them any more."""
+        state = self._state
+        committed, gtid = self.current()
+        text = (gtid or "").encode()
+        self.text[: len(text)] = np.frombuffer(text, np.uint8)
+        self.committed[0], self.text_ends[0] = committed, len(text)
+        state[scan.TRANSACTIONS], state[scan.TEXT_USED] = 1, len(text)
+        xid = self._xids[int(state[scan.XA_ID])]
+        self._xids = [None]
+        self.prepare(xid)
+
+    def columns(self, decoded: Decoded) -> list[pa.Array]:
+        """committed_us, gtid and xid of rows."""
+        committed = numbers(self.committed[decoded.transaction], pa.int64())
+        nothing = pa.nulls(decoded.rows, pa.string())
+        xids = texts(self._xids).take(numbers(decoded.xa, pa.int32())) if decoded.xa.any() else nothing
+        size = scan.texts_size(decoded.transaction, self.text_ends)
+        if not size:
+            return [committed, nothing, xids]
+        text, offsets = pool.take(size + SLACK), np.zeros(decoded.rows + 1, np.int32)
+        empty = np.empty(decoded.rows, np.bool_)
+        scan.gather_texts(decoded.transaction, self.text_ends, self.text.ctypes.data, text.ctypes.data, offsets, empty)
+        absent = int(empty.sum())
+        validity = pa.py_buffer(np.packbits(~empty, bitorder="little")) if absent else None
+        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(text)]
+        return [committed, pa.Array.from_buffers(pa.string(), decoded.rows, buffers, absent), xids]
