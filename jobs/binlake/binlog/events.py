@@ -22,6 +22,8 @@ HEADER = struct.Struct("<IBIIIH")
 
 ARTIFICIAL = 0x20
 """Header flag: made up for the connection, not in the file (LOG_EVENT_ARTIFICIAL_F)."""
+_NO_NUMBER = 1 << 63
+"""Transactions count from 1 to below this."""
 IGNORABLE = 0x80
 """Header flag: who doesn't know the type may step over it (LOG_EVENT_IGNORABLE_F)."""
 
@@ -226,7 +228,10 @@ def tagged_transaction(body: bytes, *, timestamp: int, offset: int) -> Transacti
         elif identity == 2:
             number = cursor.variable_signed()
         elif identity == 3:
-            tag = cursor.take(cursor.variable()).decode("ascii", "replace")
+            raw = cursor.take(cursor.variable())
+            if not raw.isascii():
+                raise Malformed("a tag that isn't ASCII")
+            tag = raw.decode("ascii")
         elif identity in (4, 5):
             cursor.variable_signed()
         elif identity == 6:
@@ -234,7 +239,7 @@ def tagged_transaction(body: bytes, *, timestamp: int, offset: int) -> Transacti
             break  # what follows isn't needed
         else:
             break
-    if len(sid) != 16 or number <= 0:
+    if len(sid) != 16 or not 0 < number < _NO_NUMBER:
         raise Malformed("a tagged GTID without uuid or number")
     return Transaction(offset, committed, f"{uuid_text(sid)}:{tag}:{number}" if tag else f"{uuid_text(sid)}:{number}")
 
@@ -253,6 +258,8 @@ def mariadb_transaction(body: bytes, *, timestamp: int, server_id: int, offset: 
     """
     cursor = Cursor(body)
     number, domain, flags = cursor.uint(8), cursor.uint(4), cursor.uint(1)
+    if not 0 < number < _NO_NUMBER:
+        raise Malformed(f"a transaction of the number {number}")
     if flags & 2:  # FL_GROUP_COMMIT_ID
         cursor.skip(8)
     elif cursor.left >= 6:

@@ -262,7 +262,7 @@ def scan(
             used = state[TEXT_USED]
             moment = load32(event) * 1_000_000
             if kind == _MARIADB_GTID:
-                if room < 13:
+                if room < 13 or load64(body) <= 0:
                     return BAD_BODY
                 if load8(body + 12) & 0xC0:
                     return ASK  # XA
@@ -273,7 +273,7 @@ def scan(
                 to = _digits(to + 1, load64(body))
                 used = to - text
             else:
-                if room < 25:
+                if room < 25 or (kind == _GTID and load64(body + 17) <= 0):
                     return BAD_BODY
                 if room >= 49:
                     moment = load64(body + 42) & 0x7FFFFFFFFFFFFF

@@ -19,7 +19,7 @@ from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.events import HEADER, EventType
 from binlake.binlog.reader import read
 from binlake.binlog.transport import FileTransport
-from binlake.errors import UnsupportedEvent
+from binlake.errors import CorruptEvent, UnsupportedEvent
 from binlake.position import Slice
 
 GIB = 1 << 30
@@ -156,3 +156,22 @@ def test_checksums_are_as_the_name_says(name: str) -> None:
 def test_there_is_no_annotation_without_the_setting() -> None:
     parts, _ = events((logs.HERE / "mariadb-without-annotation.000001").read_bytes())
     assert EventType.ANNOTATE_ROWS not in {part.kind for part in parts}
+
+
+def _refused(name: str, path: Path, kind: EventType, change: Callable[[bytes], bytes]) -> None:
+    part = rewritten(
+        name, path, lambda one: [dataclasses.replace(one, body=change(one.body)) if one.kind == kind else one]
+    )
+    with pytest.raises(CorruptEvent, match=rf"{path.name}:\d+:"):
+        mutations(path, part, name)
+
+
+@pytest.mark.parametrize("number", [0, 1 << 63, (1 << 64) - 1])
+def test_a_gtid_that_no_server_gives_is_refused(number: int, path: Path) -> None:
+    raw = number.to_bytes(8, "little")
+    _refused("mysql-plain", path, EventType.GTID, lambda body: body[:17] + raw + body[25:])
+    _refused("mariadb-plain", path, EventType.MARIADB_GTID, lambda body: raw + body[8:])
+
+
+def test_a_tag_that_isnt_ascii_is_refused(path: Path) -> None:
+    _refused("mysql-tagged", path, EventType.GTID_TAGGED, lambda body: body.replace(b"fixture", b"f\xe9xture"))
