@@ -1,12 +1,8 @@
-"""Rows of one table to Arrow: buffers for the kernels, and arrays out of the buffers.
-
-What a kernel can't finish by itself is done here for a whole column at once: ENUM and SET names, character sets, JSON.
-"""
+"""Rows of one table to Arrow: the program of its columns, buffers for the kernels, and images out of the buffers."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.binlog import kernels, strings, values
+from binlake.binlog.arrays import MOST_ROWS, absent, texts
 from binlake.binlog.border import image_type, staged_schema
 from binlake.binlog.events import Malformed
-from binlake.binlog.kernels import SLACK, Numbers
-from binlake.binlog.memory import pool
+from binlake.binlog.finishers import Bytes, Column, finisher
+from binlake.binlog.kernels import Numbers
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
 from binlake.errors import ConfigurationError
 from binlake.schema import datatypes
 
-MOST_ROWS = 1 << 16
-"""Rows of a batch."""
 _L2 = 192 << 10
 """Bytes that the addresses of a block's values may take, so that they stay in the L2 cache."""
-
-Bytes = npt.NDArray[np.uint8]
 
 _BEFORE_56 = {Wire.TIMESTAMP, Wire.TIME, Wire.DATETIME}
 _TEMPORAL = {
@@ -106,34 +99,6 @@ class Stop(Exception):
     why: Undecodable
 
 
-class _Column:
-    """Buffers of one column on one side."""
-
-    def __init__(self, kind: int, size: int, rows: int, capacity: int) -> None:
-        self.ascii = False  # all of it, as far as that is known
-        self.offsets: npt.NDArray[np.int32] | None = None
-        if kind == kernels.SKIPPED:
-            self.validity = self.data = np.empty(SLACK, np.uint8)
-            return
-        self.validity = np.empty(rows // 8 + 8, np.uint8)
-        if kind in (kernels.STRING, kernels.PADDED):
-            self.offsets = pool.take(4 * rows + 4).view(np.int32)
-            self.offsets[0] = 0
-            self.data = pool.take(capacity + SLACK)
-        else:
-            width = size if kind == kernels.BYTES else int(kernels.WIDTHS[kind])
-            self.data = pool.take(rows * width + SLACK)
-
-    def addresses(self) -> list[int]:
-        offsets = 0 if self.offsets is None else self.offsets.ctypes.data
-        return [self.validity.ctypes.data, self.data.ctypes.data, offsets, len(self.data) - SLACK]
-
-    def grow(self, used: int, needed: int) -> None:
-        larger = pool.take(max(2 * len(self.data), used + needed) + SLACK)
-        larger[:used] = self.data[:used]
-        self.data = larger
-
-
 @dataclass
 class Decoded:
     """A batch's columns, with the transaction and XA numbers that the reader turns to text."""
@@ -171,7 +136,7 @@ class TableDecoder:
         self.program[[one.column.name.lower() in excluded for one in table.fields], 0] = kernels.SKIPPED
         self.schema: pa.Schema = staged_schema(self.columns, keep_text=keep_text)
         self.image: pa.StructType = image_type(self.columns, keep_text=keep_text)
-        self._finish = {place: _finisher(field) for place, field in self._gathered}
+        self._finish = {place: finisher(field) for place, field in self._gathered}
         count = max(len(table.fields), 1)
         self._block = max(64, min(1024, _L2 // (16 * count) // 8 * 8))
         self._scratch = np.empty(2 * count + 2, np.int64)
@@ -219,7 +184,7 @@ class TableDecoder:
         present = np.array([(events[:, kernels.OP] != 1).any(), (events[:, kernels.OP] != 3).any()])
         sides = [
             [
-                _Column(int(row[0]), int(row[2]), most, int(guesses[side, place]))
+                Column(int(row[0]), int(row[2]), most, int(guesses[side, place]))
                 for place, row in enumerate(self.program)
             ]
             if present[side]
@@ -286,14 +251,14 @@ class TableDecoder:
         images = [
             self._image(sides[side], out[side], has[side], rows, dates[dates[:, 0] == side], event)
             if present[side]
-            else _absent(self.image, rows)
+            else absent(self.image, rows)
             for side in range(2)
         ]
         batch = Decoded(rows, op[:rows], offset[:rows], row[:rows], transaction[:rows], xa[:rows], *images)
         return batch, state, status == kernels.DONE
 
     def _image(
-        self, sides: list[_Column], out: Numbers, has: Bytes, rows: int, dates: Numbers, event: Any
+        self, sides: list[Column], out: Numbers, has: Bytes, rows: int, dates: Numbers, event: Any
     ) -> pa.StructArray:
         arrays: list[pa.Array] = []
         for place, field in self._gathered:
@@ -328,36 +293,6 @@ def _bytes_left(events: Numbers, state: Numbers) -> int:
     return left - (address - int(events[at, kernels.ADDRESS]) if address else 0)
 
 
-_ZEROS = pa.py_buffer(bytes(16 * MOST_ROWS + SLACK))
-
-
-def _absent(kind: pa.DataType, rows: int) -> pa.Array:
-    """As pa.nulls, out of one buffer: half of the images of most logs are absent. rows: MOST_ROWS at most."""
-    if pa.types.is_struct(kind):
-        children = [_absent(field.type, rows) for field in kind]
-        return pa.StructArray.from_buffers(kind, rows, [_ZEROS], null_count=rows, children=children)
-    if pa.types.is_list(kind):
-        return pa.Array.from_buffers(kind, rows, [_ZEROS, _ZEROS], rows, children=[pa.nulls(0, kind.value_type)])
-    buffers = [_ZEROS, _ZEROS, _ZEROS] if pa.types.is_string(kind) or pa.types.is_binary(kind) else [_ZEROS, _ZEROS]
-    return pa.Array.from_buffers(kind, rows, buffers, rows)
-
-
-def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Arrow over a numpy array without NULLs. (``pa.array`` imports pandas, which costs a stage task a second.)"""
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], 0)
-
-
-def texts(values: Sequence[str | None]) -> pa.Array:
-    """Arrow strings."""
-    encoded = [(value or "").encode() for value in values]
-    offsets = np.zeros(len(encoded) + 1, np.int32)
-    np.cumsum([len(value) for value in encoded], out=offsets[1:])
-    absent = [value is None for value in values]
-    validity = pa.py_buffer(np.packbits([not one for one in absent], bitorder="little")) if any(absent) else None
-    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.string(), len(encoded), buffers, sum(absent))
-
-
 def _texts(field: Field, dates: Numbers, rows: int) -> pa.Array:
     """The texts of invalid dates, NULL elsewhere."""
     if not len(dates):
@@ -380,147 +315,3 @@ def _invalid_text(field: Field, address: int) -> str:
     day, clock = raw >> 17, raw & 0x1FFFF
     date = values.date_text((day >> 5) // 13, (day >> 5) % 13, day & 31)
     return f"{date} {values.clock_text(clock)}{values.fraction_text(values.fraction_us(data, 5, digits), digits)}"
-
-
-Finish = Callable[[pa.DataType, int, pa.Buffer | None, int, _Column, int], pa.Array]
-"""(Arrow type, rows, validity, nulls, buffers, bytes of strings) → the column. Raises strings.BadValue."""
-
-
-def _fixed(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-    return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(column.data)], nulls)
-
-
-def _bit(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-    bits = np.packbits(column.data[:rows], bitorder="little")
-    return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(bits)], nulls)
-
-
-def _binary(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-    return pa.Array.from_buffers(
-        wanted, rows, [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)], nulls
-    )
-
-
-def _finisher(field: Field) -> Finish:
-    wire, column = field.wire, field.column
-    if wire is Wire.BIT:
-        return _bit if column.length == 1 else _equal_sized(field.size)
-    if wire is Wire.NEWDECIMAL and (column.precision or 0) > 38:
-        return _decimal_text(field)
-    if wire is Wire.ENUM:
-        return _enum(("", *column.values))
-    if wire is Wire.SET:
-        return _set(column.values)
-    if wire is Wire.JSON:
-        return _json
-    if wire is Wire.VECTOR:
-        return _vector
-    if wire in (Wire.BLOB_COMPRESSED, Wire.VARCHAR_COMPRESSED):
-        return _compressed(column.charset)
-    if column.charset is not None:
-        return _text(column.charset)
-    if wire in (Wire.VARCHAR, Wire.VAR_STRING, Wire.STRING, Wire.BLOB, Wire.GEOMETRY):
-        return _binary
-    return _fixed
-
-
-def _equal_sized(size: int) -> Finish:
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-        offsets = np.arange(0, (rows + 1) * size, size, dtype=np.int32)
-        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(column.data)], nulls)
-
-    return finish
-
-
-def _decimal_text(field: Field) -> Finish:
-    precision, scale = field.column.precision or 0, field.column.scale or 0
-    size = values.decimal_size(precision, scale)
-
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-        bits = column.validity if nulls else None
-        offsets, data = strings.decimals(column.data, rows, (precision, scale, size), bits)
-        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
-
-    return finish
-
-
-def _enum(names: tuple[str, ...]) -> Finish:
-    dictionary = texts(names)
-
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-        return dictionary.take(_fixed(pa.int32(), rows, validity, nulls, column, used))
-
-    return finish
-
-
-def _set(names: tuple[str, ...]) -> Finish:
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-        masks, codes = _distinct(column.data[: 8 * rows].view(np.uint64), len(names))
-        combined = [",".join(name for place, name in enumerate(names) if mask >> place & 1) for mask in masks.tolist()]
-        places = pa.Array.from_buffers(
-            pa.int32(), rows, [validity, pa.py_buffer(codes.reshape(-1).astype(np.int32))], nulls
-        )
-        return texts(combined).take(places)
-
-    return finish
-
-
-def _distinct(masks: npt.NDArray[np.uint64], names: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The masks that occur, and of each row the place of its mask among them."""
-    if names > 16:
-        return np.unique(masks, return_inverse=True)
-    small = masks.astype(np.intp)
-    found = np.flatnonzero(np.bincount(small, minlength=1))
-    places = np.zeros(1 << names, np.int32)
-    places[found] = np.arange(len(found))
-    return found, places[small]
-
-
-def _text(charset: str) -> Finish:
-    convert = strings.converter(charset)
-
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-        assert column.offsets is not None
-        if column.ascii:
-            return _binary(wanted, rows, validity, nulls, column, used)
-        offsets, data = convert(column.offsets[: rows + 1], column.data)
-        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
-
-    return finish
-
-
-def _json(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-    assert column.offsets is not None
-    offsets, data = strings.json(column.offsets[: rows + 1], column.data, column.validity if nulls else None)
-    return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
-
-
-def _vector(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-    assert column.offsets is not None
-    if (column.offsets[: rows + 1] & 3).any():
-        raise Malformed("a vector that isn't made of floats", 0)
-    floats = pa.Array.from_buffers(pa.float32(), used // 4, [None, pa.py_buffer(column.data)], 0)
-    offsets = pa.py_buffer(column.offsets[: rows + 1] >> 2)
-    return pa.Array.from_buffers(wanted, rows, [validity, offsets], nulls, children=[floats])
-
-
-def _compressed(charset: str | None) -> Finish:
-    """MariaDB's COMPRESSED columns: one value at a time, as zlib wants it."""
-    convert = strings.converter(charset) if charset else None
-
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: _Column, used: int) -> pa.Array:
-        raw = _binary(pa.binary(), rows, validity, nulls, column, used)
-        try:
-            plain = [None if one is None else values.uncompressed_column(one) for one in raw.to_pylist()]
-        except Malformed as error:
-            raise Malformed(str(error), 0) from None
-        array = pa.array(plain, pa.binary())
-        if convert is None:
-            return array
-        data = array.buffers()[2] or pa.py_buffer(b"")
-        padded = np.empty(len(data) + SLACK, np.uint8)
-        padded[: len(data)] = np.frombuffer(data, np.uint8)
-        offsets, text = convert(np.frombuffer(array.buffers()[1], np.int32)[: rows + 1].copy(), padded)
-        return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(text)], nulls)
-
-    return finish

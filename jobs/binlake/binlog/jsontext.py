@@ -44,13 +44,38 @@ def most_bytes(size: int) -> int:
     return 12 * size + 2 * _ROOM
 
 
+_HIGH = -0x7F7F7F7F7F7F7F80  # 0x80 in every byte
+_ONES = 0x0101010101010101
+_LETTERS = 0x6161616161616161
+
+
+@kernel
+def _plain(word: int) -> bool:
+    """Whether none of eight bytes is to be escaped or isn't ASCII."""
+    quote, slash = word ^ 0x22 * _ONES, word ^ 0x5C * _ONES
+    low = word - 0x20 * _ONES
+    return (word | low | (quote - _ONES) | (slash - _ONES)) & _HIGH == 0
+
+
 @kernel
 def put_string(to: int, source: int, size: int) -> int:
     """A quoted string with the server's escapes; 0 if it isn't UTF-8."""
     store8(to, 34)
     to += 1
     at, end = source, source + size
+    tried = at  # up to where no eight bytes need be tried
     while at < end:
+        if at >= tried:
+            left = min(end - at, 8)
+            word = load64(at)
+            if left < 8:
+                word = word & (1 << 8 * left) - 1 | _LETTERS << 8 * left
+            if _plain(word):
+                store64(to, word)
+                to += left
+                at += left
+                continue
+            tried = at + left
         byte = load8(at)
         if byte >= 0x80:
             if byte < 0xC2 or byte > 0xF4:

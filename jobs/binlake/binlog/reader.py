@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.binlog import events, kernels, payload, scan, tablemap, values, whole
+from binlake.binlog.arrays import numbers
 from binlake.binlog.batches import Batches
 from binlake.binlog.border import UPDATE, Mutations, Statement, Stopped, Wanted, XaOutcome
-from binlake.binlog.columns import Decoded, TableDecoder, numbers
+from binlake.binlog.columns import Decoded, TableDecoder
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.kernels import Numbers
 from binlake.binlog.proof import corrupt, describe

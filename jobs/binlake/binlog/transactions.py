@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from binlake.binlog import events, scan
-from binlake.binlog.columns import Decoded, numbers, texts
+from binlake.binlog.arrays import numbers, texts
+from binlake.binlog.columns import Decoded
 from binlake.binlog.events import Malformed
 from binlake.binlog.kernels import SLACK, Numbers
 from binlake.binlog.memory import pool
