@@ -149,3 +149,30 @@ def test_text_keys_with_trailing_spaces_and_odd_case(mirror: Mirror) -> None:
     )
     mirror.sync()
     mirror.assert_equal("words")
+
+
+def test_a_key_never_holds_an_invalid_date(mirror: Mirror) -> None:
+    """Even where the policy keeps their text: MERGE couldn't find the row again. The table stops, with the remedy."""
+    mirror.options["invalid_dates"] = "keep_text"
+    mirror.execute(
+        "CREATE TABLE dated (d DATE PRIMARY KEY, n INT)",
+        "CREATE TABLE beside (id INT PRIMARY KEY)",
+        "INSERT INTO dated VALUES ('2020-01-01', 1)",
+    )
+    mirror.snapshot()
+    mirror.execute(
+        "INSERT INTO dated VALUES ('2020-01-02', 2)",
+        "SET sql_mode = 'ALLOW_INVALID_DATES'",
+        "INSERT INTO dated VALUES ('0000-00-00', 3)",
+        "UPDATE dated SET n = 4 WHERE n = 3",
+        "INSERT INTO beside VALUES (1)",
+    )
+    mirror.sync()
+    mirror.assert_equal("beside")
+    stopped = mirror.watermark("dated")
+    assert stopped["status"] == "stopped"
+    assert "'d'" in stopped["reason"]
+    mirror.execute("DELETE FROM dated WHERE n = 4")
+    mirror.snapshot("*.dated")
+    mirror.sync()
+    mirror.assert_equal("dated")

@@ -7,9 +7,9 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.binlog.border import DELETE, UPDATE
+from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import InvalidDates
-from binlake.errors import SchemaMismatch
+from binlake.errors import InvalidDate, SchemaMismatch
 from binlake.lake.epochs import Life, MergeStep
 from binlake.lake.staging import StagedFile
 from binlake.lake.table import LakeTable, lake_columns
@@ -17,6 +17,8 @@ from binlake.names import spark_quote
 from binlake.schema import datatypes
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import Column, TableName, TableSchema
+
+_SNAPSHOT = "binlake snapshot --config FILE --tables '{}'"
 
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
@@ -34,7 +36,7 @@ def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
     number, offset, _ = file.first
     return SchemaMismatch(
         f"{name}: file {number} of the log, offset {offset}: the recorded schema doesn't fit: {why}",
-        remedy=f"snapshot this table again: binlake snapshot --config FILE --tables '{name}'",
+        remedy=f"snapshot this table again: {_SNAPSHOT.format(name)}",
     )
 
 
@@ -52,6 +54,8 @@ def merge_epoch(
     for file in step.files:
         check_shape(life.name, step.schema, file)
     staged = _staged(session, life, step)
+    if invalid_dates == "keep_text":
+        _refuse_invalid_keys(life.name, step.schema, staged)
     with table.transaction(session, version, note):
         if step.schema.key:
             _merge_by_key(session, table, step, staged, invalid_dates)
@@ -66,6 +70,23 @@ def _staged(session: SparkSession, life: Life, step: MergeStep) -> DataFrame:
     if min(file.first[:2] for file in step.files) < (number, offset):
         staged = staged.where(f"file > {number} OR (file = {number} AND offset >= {offset})")
     return staged
+
+
+def _refuse_invalid_keys(name: TableName, schema: TableSchema, staged: DataFrame) -> None:
+    """An invalid date is NULL with its text beside it; as a key MERGE would never find it again. Raises InvalidDate."""
+    dated = [column for column in schema.key if datatypes.entry(schema.column(column)).may_be_invalid_date]
+    for column in dated:
+        quoted = spark_quote(column)
+        wrong = staged.where(
+            f"(op <> {DELETE} AND after.{quoted} IS NULL) OR (op <> {INSERT} AND before.{quoted} IS NULL)"
+        )
+        first = wrong.selectExpr("min(struct(file, offset)) AS place").head()
+        if first is not None and first["place"] is not None:
+            number, offset = first["place"]
+            raise InvalidDate(
+                f"{name}: file {number} of the log, offset {offset}: an invalid date in column {column!r} of the key",
+                remedy=f"mend the rows, then snapshot this table again: {_SNAPSHOT.format(name)}",
+            )
 
 
 def _image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> str:
