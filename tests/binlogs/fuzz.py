@@ -35,6 +35,7 @@ from mutate import mutated
 from binlake import binlog
 from binlake.binlog.border import Mutations, Stopped
 from binlake.binlog.boundaries import transaction_boundaries
+from binlake.binlog.listing import list_events
 from binlake.binlog.reader import read
 from binlake.binlog.transport import FileTransport
 from binlake.errors import BinlogError, PositionLost
@@ -84,10 +85,12 @@ def check(seed: int, path: Path) -> str:
         with guarded_buffers(fill):
             results.append(outcome(path, len(data), fill))
     assert results[0] == results[1], "bytes behind an event were heeded"
-    try:
-        list(transaction_boundaries(FileTransport(path), Slice(path.name, 4, len(data), 0, True)))
-    except (BinlogError, PositionLost) as error:
-        _has_place(error, path)
+    part = Slice(path.name, 4, len(data), 0, True)
+    for walk in (transaction_boundaries, list_events):
+        try:
+            list(walk(FileTransport(path), part))
+        except (BinlogError, PositionLost) as error:
+            _has_place(error, path)
     return results[0].split()[0]
 
 

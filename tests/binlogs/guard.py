@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from binlake.binlog import columns, memory, payload, reader, strings
+from binlake.binlog import batches, columns, finishers, memory, payload, reader, strings
 from binlake.binlog.events import HEADER
 from binlake.binlog.kernels import SLACK
 from binlake.binlog.transport import Chunk, FileTransport
@@ -66,7 +66,7 @@ class _Numpy:
 @contextmanager
 def guarded_buffers(fill: int) -> Iterator[None]:
     """What the reader decompresses, and the buffers that columns are written to, end at forbidden pages."""
-    modules = (columns, strings, payload)
+    modules = (batches, columns, finishers, payload, reader, strings)
     padded, numpy = reader.padded, _Numpy(fill)
     reader.padded = lambda data: with_slack(data, fill)  # type: ignore[attr-defined]
     memory.pool.take = numpy.bytes  # type: ignore[method-assign]
