@@ -175,3 +175,24 @@ def test_a_gtid_that_no_server_gives_is_refused(number: int, path: Path) -> None
 
 def test_a_tag_that_isnt_ascii_is_refused(path: Path) -> None:
     _refused("mysql-tagged", path, EventType.GTID_TAGGED, lambda body: body.replace(b"fixture", b"f\xe9xture"))
+
+
+@pytest.mark.parametrize("name", ["mysql-plain", "mariadb-plain"])
+@pytest.mark.parametrize("wrong", [b"\xe2\x82\x28", b"\xff\xfe\xfd", b"\xed\xa0\x80", b"\xc0\xafx"])
+def test_bytes_that_are_no_text_stop_their_table(name: str, wrong: bytes, path: Path) -> None:
+    """With the place in the log and the column's name; never as a question mark, and never shown."""
+    euro = "€".encode()
+
+    def change(one: Event) -> list[Event]:
+        return [dataclasses.replace(one, body=one.body.replace(euro, wrong)) if one.kind in ROWS else one]
+
+    part = rewritten(name, path, change)
+    emitted = list(read(FileTransport(path), part, lambda _, table: table == "t"))
+    assert not [one for one in emitted if isinstance(one, Mutations)]
+    (stop,) = [one for one in emitted if isinstance(one, Stopped)]
+    parts, _ = events(path.read_bytes())
+    sizes = [HEADER.size + len(one.body) + 4 for one in parts]
+    first = next(place for place, one in enumerate(parts) if one.kind in ROWS)
+    assert (stop.file, stop.offset) == (path.name, 4 + sum(sizes[:first]))
+    assert "'v'" in stop.reason
+    assert stop.remedy
