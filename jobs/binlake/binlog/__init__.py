@@ -23,7 +23,7 @@ def warm() -> int:
     """Compiles the kernels into the cache, by reading a small log that brings each of them to work.
 
     Set-up calls it once for an installation; a stage task then loads them in about a second. Returns the mutations
-    read. The cache is ``{sys.prefix}/share/binlake/numba``; where that can't be written numba chooses its own.
+    read. The cache is below ``{sys.prefix}/share/binlake/numba``; where that can't be written numba chooses its own.
     """
     from importlib import resources
 

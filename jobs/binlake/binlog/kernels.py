@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from binlake.binlog import scalars
 from binlake.binlog.native import (
     copy,
     copy32,
@@ -25,7 +26,6 @@ from binlake.binlog.native import (
     store16,
     store32,
     store64,
-    swap64,
 )
 
 Numbers = npt.NDArray[np.int64]
@@ -64,15 +64,6 @@ EVENT_AT, ADDRESS_AT, ROW_AT, WALKED, DETAIL, INVALID_COUNT, ORDINAL_AT = 0, 1, 
 STATE = 8
 
 DONE, FULL, GROW, MALFORMED, INVALID, INVALID_FULL = 0, 1, 2, 3, 4, 5
-
-_POWERS = np.array([10**digits for digits in range(19)], np.int64)
-_DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
-_DAYS_IN_MONTH = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
-_FRACTION = np.array([1, 10_000, 100, 1], np.int64)
-_DAY_US = 86_400_000_000
-_BAD = -(1 << 63)
-"""A value that can't be (malformed, or a date that no calendar has)."""
-_MALFORMED = _BAD + 1
 
 
 @kernel
@@ -145,100 +136,15 @@ def count_rows(address: int, end: int, images: int, program: Numbers, scratch: i
 
 
 @kernel
-def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01, or _BAD if there is no such day or the year is 0."""
-    if month < 1 or month > 12 or day < 1 or year < 1 or year > 9999:
-        return _BAD
-    leap = (year & 3 == 0 and year % 100 != 0) or year % 400 == 0
-    if day > _DAYS_IN_MONTH[month] + (1 if leap and month == 2 else 0):
-        return _BAD
-    # Years that begin in March: the leap day is the last
-    shifted = year if month > 2 else year - 1
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + day_of_year - 719_468
-
-
-@kernel
-def _big(address: int, size: int) -> int:
-    """Big-endian unsigned of 0 … 7 bytes."""
-    return 0 if size == 0 else (swap64(load64(address)) >> 8 & 0xFFFFFFFFFFFFFF) >> (56 - 8 * size)
-
-
-@kernel
-def _fraction(address: int, size: int) -> int:
-    return _big(address, size) * int(_FRACTION[size])
-
-
-@kernel
 def temporal(kind: int, address: int, digits: int) -> int:
-    """Days of DATE, else microseconds; _BAD for a date that no calendar has, _MALFORMED."""
-    size = (digits + 1) >> 1
+    """Days of DATE, else microseconds; scalars.BAD for a date that no calendar has, scalars.MALFORMED."""
     if kind == DATE:
-        raw = load32(address) & 0xFFFFFF
-        return _days(raw >> 9, raw >> 5 & 15, raw & 31)
+        return scalars.date(address)
     if kind == TIMESTAMP:
-        seconds = _big(address, 4)
-        micro = _fraction(address + 4, size)
-        return _BAD if seconds == 0 and micro == 0 else seconds * 1_000_000 + micro
+        return scalars.timestamp(address, digits)
     if kind == DATETIME:
-        raw = _big(address, 5) - 0x8000000000
-        micro = _fraction(address + 5, size)
-        day, clock = raw >> 17, raw & 0x1FFFF
-        if raw < 0 or clock >> 12 > 23 or clock >> 6 & 63 > 59 or clock & 63 > 59 or micro > 999_999:
-            return _MALFORMED
-        month = day >> 5
-        number = _days(month // 13, month % 13, day & 31)
-        if number == _BAD:
-            return _BAD
-        return number * _DAY_US + ((clock >> 12) * 3600 + (clock >> 6 & 63) * 60 + (clock & 63)) * 1_000_000 + micro
-    # TIME: one signed number over hours to fraction
-    raw = _big(address, 3 + size) - (0x800000 << 8 * size)
-    magnitude = -raw if raw < 0 else raw
-    whole = magnitude >> 8 * size
-    micro = (magnitude & (1 << 8 * size) - 1) * int(_FRACTION[size])
-    if whole >> 6 & 63 > 59 or whole & 63 > 59 or micro > 999_999 or whole >> 22:
-        return _MALFORMED
-    total = ((whole >> 12) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)) * 1_000_000 + micro
-    return -total if raw < 0 else total
-
-
-@kernel
-def store_decimal(target: int, address: int, precision: int, scale: int) -> bool:
-    """A packed DECIMAL of up to 38 digits as a 128-bit number; False if a digit isn't one."""
-    flip = 0x80
-    mask = 0 if load8(address) & 0x80 else -1
-    low, high = 0, 0
-    for part in range(2):
-        digits = precision - scale if part == 0 else scale
-        left = digits
-        while left > 0:
-            # the odd digits stand before the point's first group, and after the fraction's last
-            group = min(left, 9) if part or left % 9 == 0 else left % 9
-            size = _DIGIT_BYTES[group]
-            value = _big(address, size)
-            if flip:
-                value ^= 0x80 << 8 * (size - 1)
-                flip = 0
-            if mask:
-                value ^= (1 << 8 * size) - 1
-            power = _POWERS[group]
-            if value >= power:
-                return False
-            if precision <= 18:
-                low = low * power + value
-            else:
-                first = (low & 0xFFFFFFFF) * power + value
-                second = (low >> 32 & 0xFFFFFFFF) * power + (first >> 32)
-                low = first & 0xFFFFFFFF | second << 32
-                high = high * power + (second >> 32)
-            address += size
-            left -= group
-    if mask:
-        low = -low
-        high = ~high + (1 if low == 0 else 0) if precision > 18 else (-1 if low else 0)
-    store64(target, low)
-    store64(target + 8, high)
-    return True
+        return scalars.datetime(address, digits)
+    return scalars.time(address, digits)
 
 
 @kernel
@@ -308,11 +214,11 @@ def _gather_fixed(kind: int, size: int, first: int, second: int, positions: Any,
             if source == 0:
                 store64(data + 16 * row, 0)
                 store64(data + 16 * row + 8, 0)
-            elif not store_decimal(data + 16 * row, source, first, second):
+            elif not scalars.store_decimal(data + 16 * row, source, first, second):
                 return row
         elif kind == TIME:
             value = temporal(TIME, source, first) if source else 0
-            if value == _MALFORMED:
+            if value == scalars.MALFORMED:
                 return row
             store64(data + 8 * row, value)
         elif kind == BYTES:
@@ -358,9 +264,9 @@ def _gather_dates(
     for row in range(rows):
         source = positions[row]
         value = temporal(kind, source, digits) if source else 0
-        if value == _MALFORMED:
+        if value == scalars.MALFORMED:
             return row
-        if value == _BAD:
+        if value == scalars.BAD:
             if listed >= invalid.shape[0]:
                 return -2
             invalid[listed, 0], invalid[listed, 1] = side, column

@@ -3,19 +3,31 @@
 Kernels work on addresses (int64) instead of arrays, because a slice's rows lie in many buffers (chunks, decompressed
 payloads). Who calls a load has proved before that it stays inside its event.
 
-``kernel`` compiles ahead where it can: the compiled code is kept in ``{sys.prefix}/share/binlake/numba``, which
+The compiled code is kept in ``{sys.prefix}/share/binlake/numba``, in a folder for each state of the sources, which
 ``binlake.binlog.warm()`` fills at set-up, so that no stage task pays for the compiler.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-CACHE = Path(sys.prefix) / "share" / "binlake" / "numba"
+
+def _sources() -> str:
+    """Digest of all kernels: numba looks at the file that a kernel stands in, not at those that it calls into."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        text = path.read_bytes()
+        if b"\n@kernel\n" in text:
+            digest.update(text)
+    return digest.hexdigest()[:16]
+
+
+CACHE = Path(sys.prefix) / "share" / "binlake" / "numba" / _sources()
 if "NUMBA_CACHE_DIR" not in os.environ and os.access(sys.prefix, os.W_OK | os.X_OK):
     os.environ["NUMBA_CACHE_DIR"] = str(CACHE)  # read once, when numba is imported
 

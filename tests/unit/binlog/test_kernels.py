@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from binlake.binlog import charsets, jsonb, jsontext, kernels, native, numbertext, strings, values
+from binlake.binlog import charsets, jsonb, jsontext, kernels, native, numbertext, scalars, strings, values
 
 settings.register_profile("kernels", deadline=None, max_examples=200)
 settings.load_profile("kernels")
@@ -162,7 +162,7 @@ def test_decimals(shape: tuple[int, int], data: st.DataObject) -> None:
     assert bytes(target[: end - target.ctypes.data]).decode() == values.decimal_text(unscaled, scale)
     assert Decimal(values.decimal_text(unscaled, scale)).scaleb(scale) == unscaled or precision > 28
     if precision <= 38:
-        assert kernels.store_decimal(target.ctypes.data, array.ctypes.data, precision, scale)
+        assert scalars.store_decimal(target.ctypes.data, array.ctypes.data, precision, scale)
         assert int.from_bytes(target[:16].tobytes(), "little", signed=True) == unscaled
 
 
