@@ -9,6 +9,7 @@ rates are thousands of mutations per second of that process's CPU time, and by t
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -168,12 +169,16 @@ def show(figures: dict[str, Figures], found: dict[str, float]) -> None:
 
 def main(with_peers: bool) -> None:
     logs = {log.name: log for log in bench_logs.logs()}
+    load, cores = os.getloadavg()[0], os.cpu_count()
+    console.print(
+        f"load {load:.1f} on {cores} cores: ratios by the clock (Debezium, two slices) want the machine alone"
+    )
     figures = ours(logs)
     if with_peers:
         figures |= peers(logs)
     found = ratios(figures)
     show(figures, found)
-    kept = {"mutations": bench_logs.SIZES, "figures": figures, "ratios": found}
+    kept = {"load": load, "cores": cores, "mutations": bench_logs.SIZES, "figures": figures, "ratios": found}
     (PRIVATE / "bench_decoder.json").write_text(json.dumps(kept, indent=1))
 
 
