@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from binlake.errors import SchemaMismatch
-from binlake.schema.table import TableName, TableSchema
+from binlake.schema.table import Index, TableName, TableSchema
 from binlake.source.catalog import list_tables, read_schema, read_schemas, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
@@ -57,7 +57,24 @@ def test_columns(server: Server, database: str) -> None:
     assert (found["ts"].fraction, found["ts"].default_is_expression, found["ts"].default) == (3, True, None)
     assert found["ex"].default_is_expression
     assert (found["g"].generated, found["s"].generated, found["h"].invisible) == (True, True, True)
-    assert (found["f"].precision, found["f"].scale, found["t"].fraction) == (None, None, 2)
+    assert (found["f"].precision, found["f"].scale, found["t"].fraction) == (7, 3, 2)
+    assert (found["i"].zerofill, found["s"].zerofill) == (5, 0)
+
+
+def test_indexes_and_the_default_character_set(server: Server, database: str) -> None:
+    schema = schema_of(
+        server,
+        database,
+        "a INT, b VARCHAR(9) NOT NULL, c INT NOT NULL AUTO_INCREMENT, KEY k (a), UNIQUE n (a, b), UNIQUE p (b(4)), "
+        "UNIQUE z (c), UNIQUE y (b)",
+    )
+    assert schema.charset == "utf8mb4"
+    assert [index.name for index in schema.indexes] == ["z", "y", "p", "n", "k"]
+    assert schema.indexes[2] == Index("p", ("b",), (4,), unique=True)
+    assert [column.auto_increment for column in schema.columns] == [False, False, True]
+    server.execute("ALTER TABLE t COLLATE cp1251_bin", database=database)
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        assert read_schema(source, TableName(database, "t")).charset == "cp1251"
 
 
 def test_values_of_enum_and_set(server: Server, database: str) -> None:

@@ -1,20 +1,36 @@
 """Reads ALTER TABLE from the table's name on.
 
 Sources: MySQL manual 15.1.11 ALTER TABLE and 15.1.11.1 Partition Operations; MariaDB Knowledge Base, ALTER TABLE.
-A statement is followed as a whole or not at all: one clause that isn't followed stops its table.
+A statement is followed as a whole or not at all: one clause that isn't understood stops its table.
 """
 
 from __future__ import annotations
 
 from binlake.errors import UnfollowedStatement
-from binlake.schema.changes import (
-    AddColumns,
-    AddedColumn,
-    AddUniqueKey,
-    Change,
-    DropIndex,
-    NoShapeChange,
+from binlake.schema.alterations import (
+    AddColumn,
+    AddForeignKey,
+    AddKey,
+    Alteration,
+    AlterDefault,
+    AlterVisibility,
+    ChangeColumn,
+    ConvertCharset,
+    DropColumn,
+    DropKey,
+    Place,
+    RenameColumn,
+    RenameKey,
     TableCharset,
+)
+from binlake.schema.changes import (
+    AlterTable,
+    Change,
+    CreateLike,
+    DropTable,
+    NoShapeChange,
+    RenameTables,
+    RowsChanged,
     Unfollowed,
 )
 from binlake.schema.columns import (
@@ -22,15 +38,16 @@ from binlake.schema.columns import (
     charset_clause,
     collation_clause,
     column_definition,
+    default_value,
     index_definition,
     word_or_string,
 )
-from binlake.schema.create_table import table_elements
-from binlake.schema.definition import IndexDefinition
-from binlake.schema.lexer import Cursor
+from binlake.schema.create_table import own_key, table_elements
+from binlake.schema.definition import ColumnDefinition, IndexDefinition
+from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, PAD_CHAR_TO_FULL_LENGTH, Cursor
 from binlake.schema.table import TableName
 
-_ROW_KEEPING_ENGINES = frozenset({"innodb", "myisam", "aria", "rocksdb"})
+_ROW_KEEPING_ENGINES = frozenset({"innodb", "myisam", "aria", "rocksdb", "archive", "csv"})
 # Clauses and options that touch neither columns, key nor rows, by their first words.
 _HARMLESS_CLAUSES = (
     ("ALGORITHM",),
@@ -44,8 +61,6 @@ _HARMLESS_CLAUSES = (
     ("ALTER", "KEY"),
     ("ALTER", "CHECK"),
     ("ALTER", "CONSTRAINT"),
-    ("RENAME", "INDEX"),
-    ("RENAME", "KEY"),
     ("DROP", "FOREIGN", "KEY"),
     ("DROP", "CHECK"),
     ("SECONDARY_LOAD",),
@@ -72,32 +87,32 @@ _HARMLESS_PARTITIONING = (
     ("REMOVE", "PARTITIONING"),
     ("PARTITION", "BY"),
 )
-_UNFOLLOWED = (
-    ("CHANGE",),
-    ("MODIFY",),
-    ("CONVERT", "TO"),
-    ("RENAME", "COLUMN"),
-    ("ALTER",),
-    ("DROP", "PRIMARY", "KEY"),
+# Rows come or go, and no row event tells which.
+_ROWS_CHANGE = (
     ("DROP", "PARTITION"),
-    ("DROP", "SYSTEM", "VERSIONING"),
-    ("DROP", "PERIOD"),
-    ("ADD", "SYSTEM", "VERSIONING"),
-    ("ADD", "PERIOD", "FOR"),
     ("TRUNCATE", "PARTITION"),
     ("DISCARD",),
     ("IMPORT",),
+    ("DROP", "SYSTEM", "VERSIONING"),
+)
+_UNFOLLOWED = (
+    ("DROP", "PERIOD"),
+    ("ADD", "SYSTEM", "VERSIONING"),
+    ("ADD", "PERIOD", "FOR"),
     ("UNION",),
     ("INSERT_METHOD",),
 )
 
 
-def alter_table(cursor: Cursor, dialect: Dialect, name: TableName, *, ignore: bool = False) -> tuple[Change, ...]:
-    """The changes made by what follows the table's name, those of other tables after its own.
+def alter_table(
+    cursor: Cursor, dialect: Dialect, name: TableName, *, ignore: bool = False, default_charset: str = "utf8mb4"
+) -> tuple[Change, ...]:
+    """The changes made by what follows the table's name, in order.
 
-    ignore: ALTER IGNORE TABLE (MariaDB), which drops rows that a new key doesn't admit.
+    ignore: ALTER IGNORE TABLE (MariaDB), which drops rows that a new key doesn't admit, and makes values fit.
+    default_charset: the database's, which the table gets by CHARACTER SET DEFAULT.
     """
-    reader = _AlterTable(cursor, dialect, name, ignore)
+    reader = _AlterTable(cursor, dialect, name, ignore, default_charset)
     try:
         reader.read()
     except UnfollowedStatement as error:
@@ -105,30 +120,55 @@ def alter_table(cursor: Cursor, dialect: Dialect, name: TableName, *, ignore: bo
     return reader.result()
 
 
+def altered(dialect: Dialect, name: TableName, alterations: tuple[Alteration, ...], *, ignore: bool) -> AlterTable:
+    """The clauses under what the session's sql_mode means for the rows."""
+    return AlterTable(
+        name,
+        alterations,
+        strict=dialect.strict and not ignore,
+        pads_char=bool(dialect.sql_mode & PAD_CHAR_TO_FULL_LENGTH),
+        keeps_zeros=bool(dialect.sql_mode & NO_AUTO_VALUE_ON_ZERO),
+    )
+
+
 class _AlterTable:
-    def __init__(self, cursor: Cursor, dialect: Dialect, name: TableName, ignore: bool) -> None:
+    def __init__(self, cursor: Cursor, dialect: Dialect, name: TableName, ignore: bool, default_charset: str) -> None:
         self.cursor = cursor
         self.dialect = dialect
         self.name = name
         self.ignore = ignore
-        self.added: list[AddedColumn] = []
-        self.changes: list[Change] = []
+        self.default_charset = default_charset
+        self.alterations: list[Alteration] = []
         self.charset: str | None = None
+        self.nothing: list[str] = []
+        self.rows: list[str] = []
         self.unfollowed: list[str] = []
         self.others: list[Change] = []
+        self.renamed: TableName | None = None
 
     def result(self) -> tuple[Change, ...]:
+        name = self.name
         if self.unfollowed:
-            return (Unfollowed(self.name, "; ".join(dict.fromkeys(self.unfollowed))), *self.others)
-        charset: tuple[Change, ...] = (TableCharset(self.name, self.charset),) if self.charset else ()
-        added: tuple[Change, ...] = (AddColumns(self.name, tuple(self.added), self.charset),) if self.added else ()
-        # Keys come after the columns they are made of, wherever the statement names them.
-        changes = (*charset, *added, *self.changes)
-        return changes or (NoShapeChange(self.name, "no clause"),)
+            others = (self.renamed,) if self.renamed else ()
+            why = "; ".join(dict.fromkeys(self.unfollowed))
+            return (Unfollowed(name, why), *(Unfollowed(other, f"{name}: {why}") for other in others), *self.others)
+        changes: list[Change] = []
+        if self.charset:
+            self.alterations.append(TableCharset(self.charset))
+        if self.alterations:
+            changes.append(altered(self.dialect, name, tuple(self.alterations), ignore=self.ignore))
+        if self.rows:
+            changes.append(RowsChanged(name, "; ".join(dict.fromkeys(self.rows))))
+        changes += self.others
+        if self.renamed:
+            changes.append(RenameTables(((name, self.renamed),)))
+        return tuple(changes) or (NoShapeChange(name, ", ".join(self.nothing) or "no clause"),)
 
     def read(self) -> None:
         cursor = self.cursor
         while not cursor.at_end:
+            if cursor.at(","):
+                raise cursor.not_understood("a clause expected")
             before = cursor.index
             self._clause()
             # Options of the table and PARTITION BY follow each other without commas.
@@ -137,99 +177,144 @@ class _AlterTable:
 
     def _clause(self) -> None:
         cursor = self.cursor
-        if cursor.at("ADD", "PARTITION") or not cursor.at("ADD"):
-            _ = self._other_table() or self._known_clause() or self._drop() or self._option()
-        elif any(cursor.at(*words) for words in _UNFOLLOWED):
-            self._stop()
-        else:
+        if any(cursor.at(*words) for words in _UNFOLLOWED):
+            raise UnfollowedStatement(f"{cursor.token.key} {cursor.peek().key} isn't followed".replace("  ", " "))
+        if cursor.at("ADD") and not cursor.at("ADD", "PARTITION"):
             cursor.next()
             self._add()
+            return
+        _ = self._other_table() or self._without_shape() or self._column_clause() or self._drop() or self._option()
 
-    def _stop(self) -> None:
-        words = [self.cursor.token.key]
-        while len(words) < 3 and self.cursor.peek(len(words)).kind == "word" and len(words[0]) < 9:
-            words.append(self.cursor.peek(len(words)).key)
-        known = next((known for known in _UNFOLLOWED if tuple(words[: len(known)]) == known), (words[0],))
-        self.unfollowed.append(f"{' '.join(known)} isn't followed")
-        self.cursor.next()
-        self.cursor.skip_to(",")
-
-    def _no_change(self, why: str) -> None:
-        self.changes.append(NoShapeChange(self.name, why))
-
-    def _known_clause(self) -> bool:
+    def _without_shape(self) -> bool:
+        """Clauses that change neither columns nor keys."""
         cursor = self.cursor
         for words in _HARMLESS_CLAUSES:
             if cursor.at(*words):
-                self._no_change(" ".join(words))
+                self.nothing.append(" ".join(words))
                 cursor.skip_to(",")
                 return True
-        for words in _HARMLESS_PARTITIONING:
+        for words in (*_HARMLESS_PARTITIONING, *_ROWS_CHANGE):
             if cursor.at(*words):
-                self._partitioning(" ".join(words))
+                self._partitioning(" ".join(words), rows_change=words in _ROWS_CHANGE)
                 return True
         if cursor.at("ORDER", "BY"):
-            self._no_change("ORDER BY")
+            self.nothing.append("ORDER BY")
             cursor.next()
             cursor.skip_to(",")
             while cursor.at(",") and cursor.peek(2).key in (",", "ASC", "DESC", ""):
                 cursor.next()
                 cursor.skip_to(",")
             return True
-        if any(cursor.at(*words) for words in _UNFOLLOWED):
-            self._stop()
-            return True
         return False
 
-    def _partitioning(self, clause: str) -> None:
+    def _partitioning(self, clause: str, *, rows_change: bool) -> None:
         """Always the last clause: its own commas reach to the end."""
-        if self.ignore:
-            raise UnfollowedStatement(f"ALTER IGNORE with {clause} may drop rows")
-        self._no_change(clause)
+        if rows_change or self.ignore:
+            self.rows.append(clause)
+        else:
+            self.nothing.append(clause)
         while not self.cursor.at_end:
             self.cursor.skip_to(",")
             self.cursor.accept(",")
 
     def _other_table(self) -> bool:
         """Clauses that concern a second table."""
-        cursor = self.cursor
+        cursor, name = self.cursor, self.name
         if cursor.at("RENAME") and not any(cursor.at("RENAME", what) for what in ("COLUMN", "INDEX", "KEY")):
             cursor.next()
             cursor.accept_any("TO", "AS", "=")
-            self._both(cursor.table_name(), "renamed to", "renamed from")
+            self.renamed = cursor.table_name()
             return True
         if cursor.accept("EXCHANGE", "PARTITION"):
             cursor.name()
             cursor.expect("WITH", "TABLE")
-            self._both(cursor.table_name(), "its partition exchanged with", "exchanged with a partition of")
-            cursor.skip_to(",")
-            return True
-        if cursor.accept("CONVERT", "TABLE"):
-            self._both(cursor.table_name(), "got as a partition", "made a partition of")
-            cursor.skip_to(",")
-            return True
-        if cursor.accept("CONVERT", "PARTITION"):
+            other = cursor.table_name()
+            self.rows.append(f"its partition exchanged with {other}")
+            self.others.append(RowsChanged(other, f"exchanged with a partition of {name}"))
+        elif cursor.accept("CONVERT", "TABLE"):
+            other = cursor.table_name()
+            self.rows.append(f"got {other} as a partition")
+            self.others.append(DropTable(other))
+        elif cursor.accept("CONVERT", "PARTITION"):
             cursor.name()
             cursor.expect("TO", "TABLE")
-            self._both(cursor.table_name(), "its partition converted to", "converted from a partition of")
-            cursor.skip_to(",")
-            return True
-        return False
+            other = cursor.table_name()
+            self.rows.append(f"its partition converted to {other}")
+            self.others += [CreateLike(other, name), RowsChanged(other, f"converted from a partition of {name}")]
+        else:
+            return False
+        cursor.skip_to(",")
+        return True
 
-    def _both(self, other: TableName, here: str, there: str) -> None:
-        self.unfollowed.append(f"{here} {other}")
-        self.others.append(Unfollowed(other, f"{there} {self.name}"))
+    def _column_clause(self) -> bool:
+        """Clauses about columns, indexes and character sets that are there."""
+        cursor = self.cursor
+        if cursor.accept_any("CHANGE"):
+            self._change(modify=False)
+        elif cursor.accept("MODIFY"):
+            self._change(modify=True)
+        elif cursor.accept("RENAME", "COLUMN"):
+            if_exists = cursor.accept("IF", "EXISTS")
+            old = cursor.name()
+            cursor.expect("TO")
+            self.alterations.append(RenameColumn(old, cursor.name(), if_exists))
+        elif cursor.accept("RENAME", "INDEX") or cursor.accept("RENAME", "KEY"):
+            cursor.accept("IF", "EXISTS")
+            old = cursor.name()
+            cursor.expect("TO")
+            self.alterations.append(RenameKey(old, cursor.name()))
+        elif cursor.accept("ALTER"):
+            self._alter_column()
+        elif cursor.accept("CONVERT", "TO"):
+            charset = charset_clause(cursor) or self.default_charset
+            if cursor.at("COLLATE"):
+                charset = collation_clause(cursor) or charset
+            self.alterations.append(ConvertCharset(charset))
+        else:
+            return False
+        return True
+
+    def _change(self, *, modify: bool) -> None:
+        cursor = self.cursor
+        cursor.accept("COLUMN")
+        if_exists = cursor.accept("IF", "EXISTS")
+        old = cursor.token.text if modify else cursor.name()
+        definition = column_definition(cursor, self.dialect)
+        self.alterations.append(ChangeColumn(old, definition, self._place(), if_exists))
+        self._own_key(definition)
+
+    def _alter_column(self) -> None:
+        cursor = self.cursor
+        cursor.accept("COLUMN")
+        if_exists = cursor.accept("IF", "EXISTS")
+        name = cursor.name()
+        if cursor.accept("SET", "DEFAULT"):
+            literal = default_value(cursor, self.dialect)
+            self.alterations.append(AlterDefault(name, literal, literal is None, if_exists))
+        elif cursor.accept("DROP", "DEFAULT"):
+            self.alterations.append(AlterDefault(name, None, if_exists=if_exists))
+        elif cursor.accept("SET"):
+            visibility = cursor.accept_any("VISIBLE", "INVISIBLE")
+            if not visibility:
+                raise cursor.not_understood("VISIBLE or INVISIBLE expected")
+            self.alterations.append(AlterVisibility(name, visibility == "INVISIBLE"))
+        else:
+            raise cursor.not_understood("SET or DROP expected")
 
     def _drop(self) -> bool:
         cursor = self.cursor
         if not cursor.accept("DROP"):
             return False
-        if cursor.accept_any("INDEX", "KEY", "CONSTRAINT"):
-            cursor.accept("IF", "EXISTS")
-            self.changes.append(DropIndex(self.name, cursor.name()))
-        else:
-            self.unfollowed.append("DROP COLUMN isn't followed")
-            cursor.skip_to(",")
+        if cursor.accept("PRIMARY", "KEY"):
+            self.alterations.append(DropKey("PRIMARY"))
+            return True
+        is_index = bool(cursor.accept_any("INDEX", "KEY", "CONSTRAINT"))
+        if not is_index:
+            cursor.accept("COLUMN")
+        if_exists = cursor.accept("IF", "EXISTS")
+        name = cursor.name()
+        self.alterations.append(DropKey(name, if_exists) if is_index else DropColumn(name, if_exists))
+        cursor.accept_any("RESTRICT", "CASCADE")
         return True
 
     def _option(self) -> bool:
@@ -237,16 +322,16 @@ class _AlterTable:
         cursor = self.cursor
         cursor.accept("DEFAULT")
         if cursor.at_any("CHARSET", "CHARACTER"):
-            self.charset = charset_clause(cursor) or self._database_default()
+            self.charset = charset_clause(cursor) or self.default_charset
         elif cursor.at("COLLATE"):
-            self.charset = collation_clause(cursor) or self.charset or self._database_default()
+            self.charset = collation_clause(cursor) or self.charset
         elif cursor.accept("ENGINE") or cursor.accept("TYPE"):
             cursor.accept("=")
-            if word_or_string(cursor).lower() not in _ROW_KEEPING_ENGINES:
-                raise UnfollowedStatement("the change of ENGINE isn't followed")
-            self._no_change("ENGINE")
+            engine = word_or_string(cursor)
+            keeps_rows = engine.lower() in _ROW_KEEPING_ENGINES
+            (self.nothing if keeps_rows else self.rows).append(f"ENGINE {engine}")
         elif cursor.token.key in _HARMLESS_OPTIONS or cursor.at("INDEX", "DIRECTORY") or cursor.at("DATA", "DIRECTORY"):
-            self._no_change(cursor.next().key)
+            self.nothing.append(cursor.next().key)
             cursor.accept("DIRECTORY")
             cursor.accept("=")
             cursor.accept_any("-", "+")
@@ -256,41 +341,39 @@ class _AlterTable:
             return False
         return True
 
-    def _database_default(self) -> str:
-        raise UnfollowedStatement("the table's character set is set to a default the statement doesn't name")
-
     def _add(self) -> None:
         cursor = self.cursor
         explicit = cursor.accept("COLUMN")
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         if cursor.at("("):
-            definitions, indexes = table_elements(cursor, self.dialect)
-            for definition in definitions:
-                self._column(AddedColumn(definition, if_not_exists=if_not_exists))
-            for index in indexes:
-                self._index(index)
+            definitions, constraints = table_elements(cursor, self.dialect)
+            for one in definitions:
+                self.alterations.append(AddColumn(one, if_not_exists=if_not_exists))
+            for key in constraints:
+                self._constraint(key)
             return
         constraint = None if explicit else index_definition(cursor)
         if constraint is not None:
-            self._index(constraint)
+            self._constraint(constraint)
             return
         definition = column_definition(cursor, self.dialect)
-        first = cursor.accept("FIRST")
-        after = cursor.name() if not first and cursor.accept("AFTER") else None
-        self._column(AddedColumn(definition, first, after, if_not_exists))
-        self._index(IndexDefinition(definition.key, (definition.name,), (None,)))
+        self.alterations.append(AddColumn(definition, self._place(), if_not_exists))
+        self._own_key(definition)
 
-    def _column(self, added: AddedColumn) -> None:
-        if not added.if_not_exists:  # which may change nothing: evolve.apply knows
-            added.definition.constant_default(self.charset or "utf8mb4")
-        self.added.append(added)
+    def _own_key(self, definition: ColumnDefinition) -> None:
+        if (key := own_key(definition)) is not None:
+            self._constraint(key)
 
-    def _index(self, index: IndexDefinition) -> None:
-        if index.kind == "primary":
-            raise UnfollowedStatement("a new PRIMARY KEY isn't followed")
-        if index.kind == "unique" and self.ignore:
-            raise UnfollowedStatement("ALTER IGNORE with a new unique key may drop rows")
-        if index.kind == "unique":
-            self.changes.append(AddUniqueKey(self.name, index))
-        elif not index.columns:
-            self._no_change("ADD INDEX or CONSTRAINT")
+    def _place(self) -> Place:
+        first = self.cursor.accept("FIRST")
+        return Place(first, self.cursor.name() if not first and self.cursor.accept("AFTER") else None)
+
+    def _constraint(self, constraint: IndexDefinition | AddForeignKey) -> None:
+        if isinstance(constraint, AddForeignKey):
+            self.alterations.append(constraint)
+        elif constraint.columns:
+            self.alterations.append(AddKey(constraint))
+            if self.ignore and constraint.kind != "none":
+                self.rows.append("ALTER IGNORE with a new unique key may drop rows")
+        else:
+            self.nothing.append("ADD CHECK")

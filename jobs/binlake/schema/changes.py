@@ -1,32 +1,27 @@
 """What statements do to tables: a small sum of changes.
 
-    Change = CreateTable | CreateLike | DropTable | DropDatabase | TruncateTable      a table's life
-           | AddColumns | AddUniqueKey | DropIndex | NoShapeChange                    a table's shape (see evolve.apply)
-           | TableCharset                                                             what later columns inherit
-           | Unfollowed                                                               stops its table
-
-A change that is followed one day leaves ``Unfollowed`` and gets a class of its own here.
+Change = CreateTable | CreateLike | DropTable | DropDatabase | TruncateTable      a table's life
+       | RenameTables                                                             its name
+       | AlterTable | NoShapeChange                                               a table's shape (see evolve.py)
+       | RowsChanged                                                              its rows, without row events
+       | Unfollowed                                                               nobody knows: stops its table
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlake.schema.definition import ColumnDefinition, IndexDefinition
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.alterations import Alteration
+from binlake.schema.table import TableName, TableSchema
 
 
 @dataclass(frozen=True)
 class CreateTable:
-    """A table with this shape. With if_not_exists it may have been there: then nothing happened.
-
-    charset: the table's default character set, inherited by columns added later.
-    """
+    """A table with this shape. With if_not_exists it may have been there: then nothing happened."""
 
     name: TableName
     schema: TableSchema
     if_not_exists: bool = False
-    charset: str = "utf8mb4"
 
 
 @dataclass(frozen=True)
@@ -60,45 +55,34 @@ class TruncateTable:
 
 
 @dataclass(frozen=True)
-class AddedColumn:
-    """A column and its place: after the column ``after``, or first, or (neither) last."""
+class AlterTable:
+    """ALTER TABLE, CREATE INDEX or DROP INDEX with its clauses as written: see evolve.evolve.
 
-    definition: ColumnDefinition
-    first: bool = False
-    after: str | None = None
-    if_not_exists: bool = False
-
-
-@dataclass(frozen=True)
-class AddColumns:
-    """Columns added in this order; old rows get ``old_row_default`` of each.
-
-    charset: the table's new default character set where the statement sets one.
+    strict: values that don't fit made the statement fail (STRICT_TRANS_TABLES or STRICT_ALL_TABLES, without IGNORE).
+    pads_char: the session read CHAR values with their trailing spaces (PAD_CHAR_TO_FULL_LENGTH).
+    keeps_zeros: zero stayed zero in a column that became AUTO_INCREMENT (NO_AUTO_VALUE_ON_ZERO).
     """
 
     name: TableName
-    columns: tuple[AddedColumn, ...]
-    charset: str | None = None
-
-    def resolved(self, table_charset: str) -> tuple[Column, ...]:
-        """The added columns as the server makes them, in the statement's order."""
-        return tuple(added.definition.column(self.charset or table_charset) for added in self.columns)
+    alterations: tuple[Alteration, ...]
+    strict: bool
+    pads_char: bool = False
+    keeps_zeros: bool = False
 
 
 @dataclass(frozen=True)
-class AddUniqueKey:
-    """A unique key: becomes the key of a table that has no primary key, when its columns are NOT NULL."""
+class RenameTables:
+    """Tables renamed one after the other: (old, new)."""
 
-    name: TableName
-    index: IndexDefinition
+    pairs: tuple[tuple[TableName, TableName], ...]
 
 
 @dataclass(frozen=True)
-class DropIndex:
-    """An index by its name: may be the key of a table whose key is a unique one."""
+class RowsChanged:
+    """Rows came, went or changed without row events; the shape is followed by the statement's other changes."""
 
     name: TableName
-    index: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -107,14 +91,6 @@ class NoShapeChange:
 
     name: TableName
     why: str
-
-
-@dataclass(frozen=True)
-class TableCharset:
-    """The default character set of columns added to the table later."""
-
-    name: TableName
-    charset: str
 
 
 @dataclass(frozen=True)
@@ -139,11 +115,10 @@ Change = (
     | DropTable
     | DropDatabase
     | TruncateTable
-    | AddColumns
-    | AddUniqueKey
-    | DropIndex
+    | RenameTables
+    | AlterTable
     | NoShapeChange
-    | TableCharset
+    | RowsChanged
     | Unfollowed
 )
 

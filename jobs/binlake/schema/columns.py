@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
+from typing import Literal as OneOf
 
 from binlake.errors import UnfollowedStatement
 from binlake.schema import lexer
+from binlake.schema.alterations import AddForeignKey
 from binlake.schema.defaults import Literal
 from binlake.schema.definition import (
     TEXT_TO_BYTES,
@@ -316,6 +318,12 @@ def _stronger(key: KeyKind, other: KeyKind) -> KeyKind:
 
 
 def _default(cursor: Cursor, dialect: Dialect) -> dict[str, Any]:
+    literal = default_value(cursor, dialect)
+    return {"default": literal, "default_is_expression": literal is None}
+
+
+def default_value(cursor: Cursor, dialect: Dialect) -> Literal | None:
+    """What follows DEFAULT; None for an expression."""
     if cursor.at("("):
         literal = _parenthesized_literal(cursor) if dialect.flavour == "mariadb" else None
         if literal is None:
@@ -324,12 +332,10 @@ def _default(cursor: Cursor, dialect: Dialect) -> dict[str, Any]:
         literal = literal_value(cursor)
         if literal is None:
             _skip_function(cursor)
-    if literal is None:
-        return {"default": None, "default_is_expression": True}
     empty_is_null = dialect.flavour == "mariadb" and dialect.sql_mode & lexer.MARIADB_EMPTY_STRING_IS_NULL
     if empty_is_null and literal == Literal("string", ""):
-        literal = Literal("null")
-    return {"default": literal, "default_is_expression": False}
+        return Literal("null")
+    return literal
 
 
 def _parenthesized_literal(cursor: Cursor) -> Literal | None:
@@ -353,46 +359,61 @@ def _skip_function(cursor: Cursor) -> None:
         cursor.skip_parentheses()
 
 
-def index_definition(cursor: Cursor) -> IndexDefinition | None:
-    """An index or constraint of a table, if one is next; stops before ``,`` or ``)``.
-
-    Its kind is ``none`` where it can't be the key: plain indexes, foreign keys, checks.
+def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
+    """An index or constraint of a table, if one is next; stops before ``,`` or ``)``. Of CHECK nothing is told: an
+    index without columns.
     """
     if cursor.at("PERIOD", "FOR"):
         raise UnfollowedStatement("tables with periods aren't mirrored")
-    named = cursor.accept("CONSTRAINT")
-    cursor.accept("IF", "NOT", "EXISTS")
+    named, symbol = cursor.accept("CONSTRAINT"), None
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if named and not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
-        cursor.name()
-    kind: KeyKind = "none"
-    if cursor.accept("PRIMARY", "KEY"):
-        kind = "primary"
-    elif cursor.accept("UNIQUE"):
-        kind = "unique"
-        cursor.accept_any("KEY", "INDEX")
-    elif cursor.at_any("INDEX", "KEY", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK") or cursor.at("VECTOR", "INDEX"):
-        cursor.next()
+        symbol = cursor.name()
+    if cursor.accept("CHECK"):
         cursor.skip_to(",", ")")
         return IndexDefinition("none", (), ())
-    elif named:
-        raise cursor.not_understood("a constraint")
-    else:
+    kind = _index_kind(cursor)
+    if kind is None:
+        if named:
+            raise cursor.not_understood("a constraint")
         return None
-    cursor.skip_to("(")  # the index's name, IF NOT EXISTS, USING BTREE
-    index = index_parts(cursor, kind)
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS") or if_not_exists
+    name = None if cursor.at("(") or cursor.at_any("USING", "TYPE") else cursor.name()
+    if cursor.accept_any("USING", "TYPE"):
+        cursor.next()
+    index = index_parts(cursor, "none" if kind == "foreign" else kind)
     cursor.skip_to(",", ")")
-    return index
+    if kind == "foreign":
+        return AddForeignKey(symbol or name, tuple(column for column in index.columns if column))
+    return replace(index, name=name or symbol, if_not_exists=if_not_exists)
+
+
+def _index_kind(cursor: Cursor) -> OneOf["primary", "unique", "none", "foreign"] | None:
+    """Steps over the words that say what kind of index or constraint it is; None where none is next."""
+    if cursor.accept("PRIMARY", "KEY"):
+        return "primary"
+    if cursor.accept("FOREIGN", "KEY"):
+        return "foreign"
+    if cursor.accept("UNIQUE"):
+        cursor.accept_any("KEY", "INDEX")
+        return "unique"
+    if cursor.accept("VECTOR", "INDEX") or cursor.accept_any("INDEX", "KEY"):
+        return "none"
+    if cursor.accept_any("FULLTEXT", "SPATIAL"):
+        cursor.accept_any("KEY", "INDEX")
+        return "none"
+    return None
 
 
 def index_parts(cursor: Cursor, kind: KeyKind) -> IndexDefinition:
-    """``(a, b(10) DESC, …)``; columns stay empty where a part is an expression."""
+    """``(a, b(10) DESC, …)``; a part that is an expression is None."""
     cursor.expect("(")
-    columns: list[str] = []
+    columns: list[str | None] = []
     prefixes: list[int | None] = []
-    expression = False
     while True:
         if cursor.at("("):
-            expression = True
+            columns.append(None)
+            prefixes.append(None)
             cursor.skip_parentheses()
         else:
             columns.append(cursor.name())
@@ -403,4 +424,4 @@ def index_parts(cursor: Cursor, kind: KeyKind) -> IndexDefinition:
         if not cursor.accept(","):
             break
     cursor.expect(")")
-    return IndexDefinition(kind, () if expression else tuple(columns), () if expression else tuple(prefixes))
+    return IndexDefinition(kind, tuple(columns), tuple(prefixes))

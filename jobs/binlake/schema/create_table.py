@@ -7,12 +7,15 @@ MySQL writes out a generated invisible primary key.
 
 from __future__ import annotations
 
-from binlake.errors import UnfollowedStatement
+from collections.abc import Iterable
+
+from binlake.errors import SchemaMismatch, UnfollowedStatement
 from binlake.schema.changes import Change, CreateLike, CreateTable
 from binlake.schema.columns import Dialect, charset_clause, collation_clause, column_definition, index_definition
-from binlake.schema.definition import ColumnDefinition, IndexDefinition, canonical_charset, table_schema
+from binlake.schema.definition import ColumnDefinition, IndexDefinition, canonical_charset
+from binlake.schema.keys import Constraint, new_keys, with_key
 from binlake.schema.lexer import Cursor
-from binlake.schema.table import TableName
+from binlake.schema.table import Column, TableName, TableSchema
 
 _QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 
@@ -28,7 +31,19 @@ def create_table(
     definitions, indexes = table_elements(cursor, dialect)
     charset = _table_options(cursor) or canonical_charset(default_charset)
     columns = tuple(definition.column(charset) for definition in definitions)
-    return CreateTable(name, table_schema(columns, indexes), if_not_exists, charset)
+    return CreateTable(name, _schema(columns, charset, indexes), if_not_exists)
+
+
+def _schema(columns: tuple[Column, ...], charset: str, constraints: Iterable[Constraint]) -> TableSchema:
+    """Raises UnfollowedStatement for a column that is there twice, or not at all."""
+    names = [column.name.lower() for column in columns]
+    if len(set(names)) != len(names):
+        raise UnfollowedStatement("the statement names a column twice")
+    schema = TableSchema(columns, charset=charset)
+    try:
+        return with_key(schema, *new_keys((), (), constraints))
+    except SchemaMismatch as error:
+        raise UnfollowedStatement(error.message) from None
 
 
 def _from_query() -> UnfollowedStatement:
@@ -45,24 +60,28 @@ def _like(cursor: Cursor) -> TableName | None:
     return None
 
 
-def table_elements(
-    cursor: Cursor, dialect: Dialect
-) -> tuple[tuple[ColumnDefinition, ...], tuple[IndexDefinition, ...]]:
+def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefinition, ...], tuple[Constraint, ...]]:
     """``(column, index, …)``; a column's own key stands among the indexes in its place."""
     cursor.expect("(")
     definitions: list[ColumnDefinition] = []
-    indexes: list[IndexDefinition] = []
+    indexes: list[Constraint] = []
     while True:
         index = index_definition(cursor)
         if index is None:
             definition = column_definition(cursor, dialect)
             definitions.append(definition)
-            index = IndexDefinition(definition.key, (definition.name,), (None,))
-        indexes.append(index)
+            index = own_key(definition)
+        if index is not None:
+            indexes.append(index)
         if not cursor.accept(","):
             break
     cursor.expect(")")
     return tuple(definitions), tuple(indexes)
+
+
+def own_key(definition: ColumnDefinition) -> IndexDefinition | None:
+    """The column's own PRIMARY KEY or UNIQUE."""
+    return None if definition.key == "none" else IndexDefinition(definition.key, (definition.name,), (None,))
 
 
 def _table_options(cursor: Cursor) -> str | None:

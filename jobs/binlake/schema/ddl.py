@@ -1,8 +1,8 @@
 """DDL statements → what they do to tables.
 
-    parse(text, database=…, sql_mode=…, flavour=…) → ParsedStatement      (changes.py: its parts)
-    apply(schema, change)                          → the shape after
-    old_row_default(column)                        → what older rows hold in an added column
+    parse(text, database=…, sql_mode=…, flavour=…)   → ParsedStatement      (changes.py, alterations.py: its parts)
+    evolve(schema, change, flavour=…)                → Evolution: the shape after, and where its values come from
+    conversion(before, after, strict=…)              → what a changed type made of the values that were there
 
 The parser is this package's own: of the statements that change tables sqlglot 30 gives up on many (ALTER TABLE …
 CONVERT TO, EXCHANGE PARTITION, RENAME TABLE, versioned comments, SRID, synonyms of types) and loses attributes of
@@ -15,57 +15,88 @@ set of the session, explicit_defaults_for_timestamp=OFF, what triggers and forei
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from binlake.errors import UnfollowedStatement
 from binlake.schema import dml
-from binlake.schema.alter_table import alter_table
+from binlake.schema.alter_table import alter_table, altered
+from binlake.schema.alterations import (
+    AddColumn,
+    AddForeignKey,
+    AddKey,
+    Alteration,
+    AlterDefault,
+    AlterVisibility,
+    ChangeColumn,
+    ConvertCharset,
+    DropColumn,
+    DropKey,
+    Place,
+    RenameColumn,
+    RenameKey,
+    TableCharset,
+)
 from binlake.schema.changes import (
-    AddColumns,
-    AddedColumn,
-    AddUniqueKey,
+    AlterTable,
     Change,
     CreateLike,
     CreateTable,
     DatabaseCharset,
     DropDatabase,
-    DropIndex,
     DropTable,
     NoShapeChange,
     ParsedStatement,
-    TableCharset,
+    RenameTables,
+    RowsChanged,
     TruncateTable,
     Unfollowed,
 )
 from binlake.schema.columns import Dialect, charset_clause, collation_clause, index_parts
+from binlake.schema.conversion import Conversion, conversion
 from binlake.schema.create_table import create_table
 from binlake.schema.defaults import NotConstant, old_row_default
-from binlake.schema.evolve import ShapeChange, apply, new_columns
+from binlake.schema.evolve import Evolution, evolve
 from binlake.schema.lexer import Cursor, Flavour, Lexer
 from binlake.schema.table import TableName
 
 __all__ = [
-    "AddColumns",
-    "AddUniqueKey",
-    "AddedColumn",
+    "AddColumn",
+    "AddForeignKey",
+    "AddKey",
+    "AlterDefault",
+    "AlterTable",
+    "AlterVisibility",
+    "Alteration",
     "Change",
+    "ChangeColumn",
+    "Conversion",
+    "ConvertCharset",
     "CreateLike",
     "CreateTable",
     "DatabaseCharset",
+    "DropColumn",
     "DropDatabase",
-    "DropIndex",
+    "DropKey",
     "DropTable",
+    "Evolution",
     "Flavour",
     "NoShapeChange",
     "NotConstant",
     "ParsedStatement",
-    "ShapeChange",
+    "Place",
+    "RenameColumn",
+    "RenameKey",
+    "RenameTables",
+    "RowsChanged",
     "TableCharset",
     "TruncateTable",
     "Unfollowed",
-    "apply",
-    "new_columns",
+    "conversion",
+    "evolve",
     "old_row_default",
     "parse",
     "table_of",
+    "tables_of",
 ]
 
 # What CREATE, ALTER and DROP can be about, by the word that tells.
@@ -185,7 +216,7 @@ class _Reader:
             case "DROP TABLE":
                 return self._drop_table()
             case "CREATE INDEX":
-                return self._create_index(unique="UNIQUE" in modifiers)
+                return self._create_index(unique="UNIQUE" in modifiers, ignore="IGNORE" in modifiers)
             case "DROP INDEX":
                 return self._drop_index()
             case "DROP DATABASE":
@@ -239,37 +270,40 @@ class _Reader:
         cursor.accept("IF", "EXISTS")
         name = cursor.table_name()
         self._skip_wait()
-        changes = alter_table(cursor, self.dialect, name, ignore=ignore)
+        changes = alter_table(cursor, self.dialect, name, ignore=ignore, default_charset=self.default_charset)
         if any(token.kind == "broken" for token in cursor.all_tokens()):
-            changes = (Unfollowed(name, "the statement has a quote or comment that never ends"), *changes[1:])
-        others = (change.name for change in changes if isinstance(change, Unfollowed))
-        return ParsedStatement("ALTER TABLE", tuple(dict.fromkeys((name, *others))), changes)
+            why = "the statement has a quote or comment that never ends"
+            changes = tuple(Unfollowed(other, why) for other in _tables_of_all(name, changes))
+        return ParsedStatement("ALTER TABLE", _tables_of_all(name, changes), changes)
 
     def _drop_table(self) -> ParsedStatement:
         self.cursor.accept("IF", "EXISTS")
         names = self.cursor.table_names()
         return ParsedStatement("DROP TABLE", names, tuple(DropTable(name) for name in names))
 
-    def _create_index(self, *, unique: bool) -> ParsedStatement:
+    def _create_index(self, *, unique: bool, ignore: bool) -> ParsedStatement:
         cursor = self.cursor
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        index = cursor.name()
         cursor.skip_to("ON")
         cursor.expect("ON")
         name = cursor.table_name()
-        change: Change = NoShapeChange(name, "CREATE INDEX")
-        if unique:
-            try:
-                change = AddUniqueKey(name, index_parts(cursor, "unique"))
-            except UnfollowedStatement as error:
-                change = Unfollowed(name, error.message)
-        return ParsedStatement("CREATE INDEX", (name,), (change,))
+        try:
+            parts = index_parts(cursor, "unique" if unique else "none")
+        except UnfollowedStatement as error:
+            return ParsedStatement("CREATE INDEX", (name,), (Unfollowed(name, error.message),))
+        key = AddKey(replace(parts, name=index, if_not_exists=if_not_exists))
+        changes: tuple[Change, ...] = (altered(self.dialect, name, (key,), ignore=ignore),)
+        return ParsedStatement("CREATE INDEX", (name,), changes)
 
     def _drop_index(self) -> ParsedStatement:
         cursor = self.cursor
-        cursor.accept("IF", "EXISTS")
+        if_exists = cursor.accept("IF", "EXISTS")
         index = cursor.name()
         cursor.expect("ON")
         name = cursor.table_name()
-        return ParsedStatement("DROP INDEX", (name,), (DropIndex(name, index),))
+        change = altered(self.dialect, name, (DropKey(index, if_exists),), ignore=False)
+        return ParsedStatement("DROP INDEX", (name,), (change,))
 
     def _rename(self) -> ParsedStatement:
         cursor = self.cursor
@@ -278,17 +312,16 @@ class _Reader:
         if not cursor.accept_any("TABLE", "TABLES"):
             raise cursor.not_understood("RENAME TABLE expected")
         cursor.accept("IF", "EXISTS")
-        changes: list[Change] = []
+        pairs: list[tuple[TableName, TableName]] = []
         while True:
             old = cursor.table_name()
             self._skip_wait()
             cursor.expect("TO")
-            new = cursor.table_name()
-            changes += [Unfollowed(old, f"renamed to {new}"), Unfollowed(new, f"renamed from {old}")]
+            pairs.append((old, cursor.table_name()))
             if not cursor.accept(","):
                 break
-        names = dict.fromkeys(change.name for change in changes if isinstance(change, Unfollowed))
-        return ParsedStatement("RENAME TABLE", tuple(names), tuple(changes))
+        renames = RenameTables(tuple(pairs))
+        return ParsedStatement("RENAME TABLE", tables_of(renames), (renames,))
 
     def _skip_wait(self) -> None:
         """MariaDB's ``WAIT n`` and ``NOWAIT``."""
@@ -326,5 +359,22 @@ class _Reader:
 
 
 def table_of(change: Change) -> TableName | None:
-    """The table a change concerns; None for all tables of a database."""
-    return None if isinstance(change, DropDatabase) else change.name
+    """The table a change is done to; None for all tables of a database and for renames."""
+    return None if isinstance(change, DropDatabase | RenameTables) else change.name
+
+
+def tables_of(change: Change) -> tuple[TableName, ...]:
+    """All tables a change names."""
+    match change:
+        case DropDatabase():
+            return ()
+        case RenameTables():
+            return tuple(dict.fromkeys(name for pair in change.pairs for name in pair))
+        case CreateLike():
+            return change.name, change.like
+        case _:
+            return (change.name,)
+
+
+def _tables_of_all(first: TableName, changes: tuple[Change, ...]) -> tuple[TableName, ...]:
+    return tuple(dict.fromkeys((first, *(name for change in changes for name in tables_of(change)))))

@@ -91,33 +91,46 @@ def hides_zero_bytes(column: Column, literal: Literal) -> bool:
     return b"\0" in (raw.rstrip(b"\0") if column.type == "binary" else raw)
 
 
-def server_text(
-    column: Column, literal: Literal, *, flavour: Flavour, float_digits: tuple[int, ...] = ()
-) -> str | None:
+def server_text(column: Column, literal: Literal, flavour: Flavour) -> str | None:
     """The server's text of a column's constant default; None is NULL.
 
-    float_digits: M and D of FLOAT(M,D), DOUBLE(M,D).
     Raises NotConstant where the conversion isn't known to be exact.
     """
     if literal.kind == "null":
         return None
+    if column.type.endswith("blob") and literal.kind == "number":
+        raise NotConstant(f"the default of column {column.name!r} is a number, shown as written")
     try:
-        text = _convert(column, literal, flavour, float_digits)
+        text = _convert(column, literal, flavour)
     except (ValueError, ArithmeticError):
         text = None
-    if text is None:
+    if text is None or (column.zerofill and column.type not in (*INTEGERS, "decimal")):
         raise NotConstant(f"the default of column {column.name!r} isn't understood")
-    return text
+    return text.rjust(column.zerofill, "0")
 
 
-def _convert(column: Column, literal: Literal, flavour: Flavour, float_digits: tuple[int, ...]) -> str | None:
+def shown_text(column: Column, literal: Literal, flavour: Flavour) -> str | None:
+    """Like server_text, for defaults that old rows never need: what isn't understood stays as written."""
+    try:
+        return server_text(column, literal, flavour)
+    except NotConstant:
+        return literal.text
+
+
+def is_kept_as_written(type_: str, literal: Literal | None, flavour: Flavour) -> bool:
+    """MariaDB shows x'41' as the default of a TEXT or BLOB, not its value."""
+    large = type_.endswith(("text", "blob"))
+    return large and literal is not None and literal.kind == "bytes" and flavour == "mariadb"
+
+
+def _convert(column: Column, literal: Literal, flavour: Flavour) -> str | None:
     type_ = column.type
     if type_ in INTEGERS:
         return str(_rounded(literal, 0))
     if type_ == "decimal":
         return f"{_rounded(literal, column.scale or 0):.{column.scale or 0}f}"
     if type_ in ("float", "double"):
-        return _floating(type_, literal, float_digits, unsigned=column.unsigned)
+        return _floating(column, literal)
     if type_ == "bit":
         return f"b'{_bits(literal):b}'"
     if type_ == "year":
@@ -158,20 +171,19 @@ def _rounded(literal: Literal, scale: int) -> Decimal:
     return rounded if rounded else rounded.copy_abs()  # no -0
 
 
-def _floating(type_: str, literal: Literal, declared: tuple[int, ...], *, unsigned: bool) -> str | None:
+def _floating(column: Column, literal: Literal) -> str | None:
     """Numbers that are printed as written: few digits, no exponent."""
-    number = _number(literal)
-    scale = declared[1] if len(declared) > 1 else None
+    number, scale = _number(literal), column.scale
     if scale is not None and (
-        _rounded(literal, scale) != number or abs(number) >= Decimal(10) ** (declared[0] - scale)
+        _rounded(literal, scale) != number or abs(number) >= Decimal(10) ** ((column.precision or 0) - scale)
     ):
         return None  # halves are rounded to even, and MariaDB cuts what is too large
     digits = len(number.normalize(_EXACT).as_tuple().digits)
-    if digits > (6 if type_ == "float" else 15) or (number.is_signed() and (unsigned or number.is_zero())):
+    if digits > (6 if column.type == "float" else 15) or (number.is_signed() and (column.unsigned or number.is_zero())):
         return None
     if number and not Decimal("0.0001") <= abs(number) < Decimal("1e14"):
         return None
-    if type_ == "float":
+    if column.type == "float":
         struct.pack("<f", float(number))  # raises OverflowError, an ArithmeticError, beyond FLOAT
     if scale is not None:
         return f"{number:.{scale}f}"

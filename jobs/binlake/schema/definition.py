@@ -16,7 +16,7 @@ from binlake.errors import UnfollowedStatement
 from binlake.schema import defaults
 from binlake.schema.defaults import Literal, NotConstant
 from binlake.schema.lexer import Flavour
-from binlake.schema.table import Column, KeyKind, TableSchema
+from binlake.schema.table import Column, KeyKind
 
 TEXT_TO_BYTES = {
     "char": "binary",
@@ -37,7 +37,7 @@ _BYTES_PER_CHARACTER = {
     **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
     **dict.fromkeys(("ucs2", "gbk", "big5", "sjis", "cp932", "euckr", "gb2312"), 2),
 }
-_INTEGER_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
+ZEROFILL_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20, "float": 12, "double": 22}
 
 
 def charset_of_collation(collation: str) -> str | None:
@@ -50,6 +50,24 @@ def canonical_charset(charset: str) -> str:
     """As information_schema spells it."""
     charset = charset.lower()
     return "utf8mb3" if charset == "utf8" else charset
+
+
+def bytes_per_character(charset: str) -> int:
+    """The most bytes that a character takes."""
+    return _BYTES_PER_CHARACTER.get(charset, 1)
+
+
+def text_bytes(type_: str) -> int:
+    """The most bytes in a TEXT or BLOB of this kind."""
+    return next(size for size, *names in _BLOB_SIZES if type_ in names)
+
+
+def sized(size: int, *, text: bool) -> str:
+    """The smallest TEXT or BLOB that holds this many bytes. Raises UnfollowedStatement."""
+    for limit, text_type, blob_type in _BLOB_SIZES:
+        if size <= limit:
+            return text_type if text else blob_type
+    raise UnfollowedStatement("a column is too long for every type")
 
 
 @dataclass(frozen=True)
@@ -85,11 +103,7 @@ class ColumnDefinition:
         column = self._typed(table_charset)
         if self.default is None or column.default_is_expression:
             return column
-        try:
-            return replace(column, default=self._default_text(column))
-        except NotConstant:
-            # Rows never need it, unless the column is added to them: constant_default refuses that.
-            return replace(column, default=self.default.text)
+        return replace(column, default=defaults.shown_text(column, self.default, self.flavour))
 
     def constant_default(self, table_charset: str) -> str | None:
         """The value, as the server's text, that rows get which are older than the column; None is NULL.
@@ -100,7 +114,7 @@ class ColumnDefinition:
             raise NotConstant(f"column {self.name!r} counts up by itself (AUTO_INCREMENT) in old rows")
         column = self._typed(table_charset)
         if self.default is not None and not column.default_is_expression:
-            column = replace(column, default=self._default_text(column))
+            column = replace(column, default=defaults.server_text(column, self.default, self.flavour))
             if column.type in defaults.BYTES and defaults.hides_zero_bytes(column, self.default):
                 raise NotConstant(f"the default of column {self.name!r} has zero bytes")
         return defaults.old_row_default(column)
@@ -114,48 +128,55 @@ class ColumnDefinition:
             shown_charset = None if charset == "binary" and self.flavour == "mysql" else charset
         else:
             shown_charset = charset if type_ in TEXT_TO_BYTES else None
-        decimal = type_ == "decimal"
+        precision, scale = self._digits(type_)
         return Column(
             name=self.name,
             type=type_,
             unsigned=self.unsigned or self.zerofill,
             length=self._length(type_),
-            precision=(self.arguments[0] or 10 if self.arguments else 10) if decimal else None,
-            scale=(self.arguments[1] if len(self.arguments) > 1 else 0) if decimal else None,
+            precision=precision,
+            scale=scale,
             fraction=self.arguments[0] if type_ in ("time", "datetime", "timestamp") and self.arguments else 0,
             charset=shown_charset,
             values=self.values,
             nullable=self.nullable and not self.auto_increment and self.key != "primary",
-            default_is_expression=self.default_is_expression or self._is_kept_as_written(type_),
+            default_is_expression=self.default_is_expression
+            or defaults.is_kept_as_written(type_, self.default, self.flavour),
             generated=self.generated,
             invisible=self.invisible,
+            auto_increment=self.auto_increment,
+            zerofill=self._zerofill_width(type_),
         )
 
-    def _is_kept_as_written(self, type_: str) -> bool:
-        """MariaDB shows x'41' as the default of a TEXT or BLOB, not its value."""
-        large = type_.endswith(("text", "blob"))
-        return large and self.default is not None and self.default.kind == "bytes" and self.flavour == "mariadb"
+    def _digits(self, type_: str) -> tuple[int | None, int | None]:
+        """Precision and scale."""
+        digits, scale, *_ = (*self.arguments, None, None)
+        if type_ == "decimal":
+            return digits or 10, scale or 0
+        return (digits, scale) if type_ in ("float", "double") and scale is not None else (None, None)
+
+    def _zerofill_width(self, type_: str) -> int:
+        if not self.zerofill:
+            return 0
+        precision, scale = self._digits(type_)
+        if type_ == "decimal":
+            assert precision is not None
+            return precision + (1 if scale else 0)
+        return self.arguments[0] if self.arguments else ZEROFILL_WIDTH.get(type_, 0)
 
     def _resolved_type(self, charset: str) -> str:
         type_ = self.type
         if type_ in TEXT_TO_BYTES and charset == "binary":
             type_ = TEXT_TO_BYTES[type_]
-        per_character = _BYTES_PER_CHARACTER.get(charset, 1) if type_ in TEXT_TO_BYTES else 1
+        per_character = bytes_per_character(charset) if type_ in TEXT_TO_BYTES else 1
         size = (self.arguments[0] if self.arguments else 0) * per_character
         if type_ in ("text", "blob") and self.arguments and (size or self.flavour == "mysql"):
-            return self._sized(type_ == "text", size)
+            return sized(size, text=type_ == "text")
         if type_ in ("varchar", "varbinary") and size > 65_535:
             if self.strict:
                 raise UnfollowedStatement(f"column {self.name!r} is too long for its type")
-            return self._sized(type_ == "varchar", size)
+            return sized(size, text=type_ == "varchar")
         return type_
-
-    def _sized(self, is_text: bool, size: int) -> str:
-        """The smallest TEXT or BLOB that holds this many bytes."""
-        for limit, text, blob in _BLOB_SIZES:
-            if size <= limit:
-                return text if is_text else blob
-        raise UnfollowedStatement(f"column {self.name!r} is too long for its type")
 
     def _length(self, type_: str) -> int | None:
         written = self.arguments[0] if self.arguments else None
@@ -171,68 +192,34 @@ class ColumnDefinition:
         is_boolean = type_ == "tinyint" and written == 1 and not (self.unsigned or self.zerofill)
         return 1 if is_boolean else None
 
-    def _default_text(self, column: Column) -> str | None:
-        assert self.default is not None
-        if column.type.endswith("blob") and self.default.kind == "number":
-            raise NotConstant(f"the default of column {self.name!r} is a number, shown as written")
-        text = defaults.server_text(column, self.default, flavour=self.flavour, float_digits=self.arguments)
-        if not self.zerofill or text is None:
-            return text
-        if column.type == "decimal" and column.precision is not None:
-            return text.rjust(column.precision + (1 if column.scale else 0), "0")
-        if column.type in _INTEGER_WIDTH:
-            return text.rjust(self.arguments[0] if self.arguments else _INTEGER_WIDTH[column.type], "0")
-        raise NotConstant(f"the default of column {self.name!r} (ZEROFILL) isn't understood")
-
 
 @dataclass(frozen=True)
 class IndexDefinition:
-    """An index as written.
+    """An index or the primary key as written.
 
-    columns: its columns in order; empty where a part is an expression.
-    prefixes: characters or bytes of each part that is indexed, None for all of it.
+    kind: ``none`` for an index that isn't unique. columns: its columns in order, None for a part that is an expression.
+    prefixes: characters or bytes of each part that are indexed, None for all of it.
+    name: None where the server finds one.
     """
 
     kind: KeyKind
-    columns: tuple[str, ...]
+    columns: tuple[str | None, ...]
     prefixes: tuple[int | None, ...]
-
-    def covers_whole_columns(self, schema: TableSchema) -> bool:
-        return bool(self.columns) and all(
-            prefix is None or prefix == schema.column(name).length
-            for name, prefix in zip(self.columns, self.prefixes, strict=True)
-        )
+    name: str | None = None
+    if_not_exists: bool = False
 
 
-def table_schema(columns: tuple[Column, ...], indexes: tuple[IndexDefinition, ...]) -> TableSchema:
-    """The shape with its key: the primary key, else the first unique key of whole columns that are NOT NULL.
-
-    Raises UnfollowedStatement for a column that isn't there or is there twice.
-    """
-    names = [column.name.lower() for column in columns]
-    if len(set(names)) != len(names):
-        raise UnfollowedStatement("the statement names a column twice")
-    schema = TableSchema(columns)
-    for index in indexes:
-        for name in index.columns:
-            if not schema.has(name):
-                raise UnfollowedStatement(f"the statement has a key over the unknown column {name!r}")
-    for index in indexes:
-        if index.kind == "primary":
-            key = {name.lower() for name in index.columns}
-            columns = tuple(replace(c, nullable=False) if c.name.lower() in key else c for c in columns)
-            return TableSchema(columns, _spelled(schema, index.columns), "primary")
-    for index in indexes:
-        if index.kind == "unique" and is_key_candidate(schema, index):
-            return TableSchema(columns, _spelled(schema, index.columns), "unique")
-    return schema
-
-
-def is_key_candidate(schema: TableSchema, index: IndexDefinition) -> bool:
-    """Whether a unique index finds every row: whole columns, none of them nullable."""
-    return index.covers_whole_columns(schema) and not any(schema.column(name).nullable for name in index.columns)
-
-
-def _spelled(schema: TableSchema, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of columns as the table spells them."""
-    return tuple(schema.column(name).name for name in names)
+def converted(column: Column, charset: str, flavour: Flavour, *, grows: bool) -> Column:
+    """A column after CONVERT TO CHARACTER SET. grows: a TEXT becomes as large as all its characters may need."""
+    old = column.charset
+    if old is None or (old == charset and column.type in TEXT_TO_BYTES):
+        return column
+    if column.type in ("enum", "set"):
+        return replace(column, charset=None if charset == "binary" and flavour == "mysql" else charset)
+    type_ = column.type
+    if grows and type_.endswith("text") and type_ != "longtext":
+        characters = text_bytes(type_) // bytes_per_character(old)
+        type_ = sized(characters * bytes_per_character(charset), text=True)
+    if charset == "binary":
+        return replace(column, type=TEXT_TO_BYTES[type_], charset=None)
+    return replace(column, type=type_, charset=charset)

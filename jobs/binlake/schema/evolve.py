@@ -1,105 +1,305 @@
-"""The shape of a table after a change."""
+"""The shape of a table after ALTER TABLE, and where the values of its rows come from.
+
+Clauses take effect as in mysql_prepare_alter_table (sql/sql_table.cc, the same on MariaDB), not one by one: first the
+columns that are there, in their order, dropped, changed or renamed by their old names; then the added and the moved
+ones, in the order of the statement; then the keys, those that stay before the new ones.
+"""
 
 from __future__ import annotations
 
-from binlake.errors import SchemaMismatch, UnfollowedStatement
-from binlake.schema.changes import (
-    AddColumns,
-    AddedColumn,
-    AddUniqueKey,
-    CreateTable,
-    DropIndex,
-    NoShapeChange,
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from binlake.errors import SchemaMismatch
+from binlake.schema import defaults
+from binlake.schema.alterations import (
+    AddColumn,
+    AddForeignKey,
+    AddKey,
+    Alteration,
+    AlterDefault,
+    AlterVisibility,
+    ChangeColumn,
+    ConvertCharset,
+    DropColumn,
+    DropKey,
+    Place,
+    RenameColumn,
+    RenameKey,
     TableCharset,
-    TruncateTable,
-    Unfollowed,
 )
-from binlake.schema.definition import is_key_candidate
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.changes import AlterTable
+from binlake.schema.conversion import conversion
+from binlake.schema.defaults import NotConstant
+from binlake.schema.definition import ColumnDefinition, converted
+from binlake.schema.keys import Constraint, is_there, new_keys, with_key
+from binlake.schema.lexer import Flavour
+from binlake.schema.table import Column, Index, TableSchema
 
-ShapeChange = (
-    CreateTable | AddColumns | AddUniqueKey | DropIndex | NoShapeChange | TableCharset | TruncateTable | Unfollowed
-)
-
-_RESNAPSHOT = "take a new snapshot of the table: binlake snapshot --tables {}"
+_RESNAPSHOT = "take a new snapshot of the table: binlake snapshot --config FILE --tables '{}'"
 
 
-def apply(schema: TableSchema, change: ShapeChange, *, table_charset: str = "utf8mb4") -> TableSchema:
-    """The shape after the change, as information_schema shows it.
+@dataclass(frozen=True)
+class Evolution:
+    """What an AlterTable made of a shape and its rows.
 
-    table_charset: the table's default character set before the change, for columns that name none.
-    Raises UnfollowedStatement where the change can't be followed (NotConstant: for what old rows get in an added
-    column), SchemaMismatch where it doesn't fit the shape.
+    after: the shape as information_schema shows it.
+    origins: for each column of ``after`` the name that the column of the shape before has, whose values it holds;
+        None for an added one.
+    fills: added columns that the lake has, with the constant, as the server's text, that old rows got; those that got
+        NULL aren't listed.
+    unprovable: why the values of old rows can't be derived from those in the lake; empty where they can: by
+        ``conversion`` of each column that stays, and ``fills``.
     """
-    match change:
-        case CreateTable():
-            return change.schema
-        case AddColumns():
-            return _add_columns(schema, change, change.charset or table_charset)
-        case AddUniqueKey():
-            return _add_unique_key(schema, change)
-        case DropIndex():
-            if schema.key_kind == "unique" or (change.index.upper() == "PRIMARY" and schema.key_kind == "primary"):
-                raise _stopped(change.name, f"the dropped index {change.index!r} may be the key")
-            return schema
-        case NoShapeChange() | TableCharset() | TruncateTable():
-            return schema
-        case Unfollowed():
-            raise _stopped(change.name, change.why)
+
+    after: TableSchema
+    origins: tuple[str | None, ...]
+    fills: tuple[tuple[Column, str], ...]
+    unprovable: tuple[str, ...]
 
 
-def _stopped(name: TableName, why: str) -> UnfollowedStatement:
-    return UnfollowedStatement(f"{name}: {why}", remedy=_RESNAPSHOT.format(name))
+@dataclass
+class _Entry:
+    """A column on its way: what it was, what it is written as now, what it becomes."""
+
+    column: Column
+    origin: Column | None = None
+    definition: ColumnDefinition | None = None
 
 
-def new_columns(schema: TableSchema, change: AddColumns, *, table_charset: str = "utf8mb4") -> tuple[Column, ...]:
-    """The columns the change really adds (IF NOT EXISTS may add none), in the statement's order."""
-    resolved = change.resolved(table_charset)
-    return tuple(
-        column
-        for added, column in zip(change.columns, resolved, strict=True)
-        if not (added.if_not_exists and schema.has(column.name))
-    )
+def evolve(schema: TableSchema, change: AlterTable, *, flavour: Flavour) -> Evolution:
+    """What the statement made of a table with this shape. Raises SchemaMismatch where it doesn't fit the shape."""
+    return _Evolving(schema, change, flavour).result()
 
 
-def _add_columns(schema: TableSchema, change: AddColumns, charset: str) -> TableSchema:
-    columns = list(schema.columns)
-    for added in change.columns:
-        column = added.definition.column(charset)
-        if any(other.name.lower() == column.name.lower() for other in columns):
-            if added.if_not_exists:
+_A = TypeVar("_A", bound=Alteration)
+
+
+class _Evolving:
+    def __init__(self, schema: TableSchema, change: AlterTable, flavour: Flavour) -> None:
+        self.before = schema
+        self.change = change
+        self.flavour = flavour
+        self.charset = self._new_charset()
+        self.entries: list[_Entry] = []
+
+    def _all(self, kind: type[_A]) -> list[_A]:
+        return [one for one in self.change.alterations if isinstance(one, kind)]
+
+    def _mismatch(self, why: str) -> SchemaMismatch:
+        name = self.change.name
+        return SchemaMismatch(f"{name}: {why}", remedy=_RESNAPSHOT.format(name))
+
+    def _new_charset(self) -> str:
+        charset = self.before.charset
+        for one in self.change.alterations:
+            if isinstance(one, TableCharset | ConvertCharset):
+                charset = one.charset
+        return charset
+
+    def result(self) -> Evolution:
+        self._check_names()
+        moved = self._columns_that_stay()
+        self._columns_that_come(moved)
+        self._check_twice()
+        if self._all(ConvertCharset):
+            for entry in self.entries:
+                entry.column = converted(entry.column, self.charset, self.flavour, grows=entry.definition is None)
+        schema = replace(self.before, columns=tuple(entry.column for entry in self.entries), charset=self.charset)
+        primary, indexes = self._keys()
+        try:
+            after = with_key(schema, primary, indexes)
+        except SchemaMismatch as error:
+            raise self._mismatch(error.message) from None
+        for entry, column in zip(self.entries, after.columns, strict=True):
+            entry.column = column
+        origins = tuple(entry.origin.name if entry.origin else None for entry in self.entries)
+        unprovable: list[str] = []
+        fills = self._fills(after, unprovable)
+        unprovable += self._unprovable(after)
+        return Evolution(after, origins, fills, tuple(unprovable))
+
+    # -- columns ------------------------------------------------------------------------------------
+
+    def _check_names(self) -> None:
+        """Every clause about a column that is there finds it."""
+        for one in self.change.alterations:
+            match one:
+                case DropColumn(name) | AlterDefault(name) | AlterVisibility(name) | ChangeColumn(name):
+                    pass
+                case RenameColumn(name):
+                    pass
+                case _:
+                    continue
+            if not self.before.has(name) and not getattr(one, "if_exists", False):
+                raise self._mismatch(f"the column {name!r} is altered, which the recorded shape doesn't have")
+
+    def _columns_that_stay(self) -> list[tuple[_Entry, Place]]:
+        """Fills ``entries`` in the old order; returns the changed ones that go to another place."""
+        dropped = {one.name.lower() for one in self._all(DropColumn)}
+        changed = {one.old.lower(): one for one in self._all(ChangeColumn)}
+        moved: list[tuple[_Entry, Place]] = []
+        for column in self.before.columns:
+            name = column.name.lower()
+            if name in dropped:
                 continue
-            raise SchemaMismatch(
-                f"{change.name}: the column {column.name!r} is added, but the recorded shape has it",
-                remedy=_RESNAPSHOT.format(change.name),
-            )
-        added.definition.constant_default(charset)
-        columns.insert(_place(columns, added, change.name), column)
-    return schema.with_columns(tuple(columns))
+            if (one := changed.get(name)) is None:
+                self.entries.append(_Entry(self._altered(column), column))
+                continue
+            entry = _Entry(one.definition.column(self.charset), column, one.definition)
+            if one.place:
+                moved.append((entry, one.place))
+            else:
+                self.entries.append(entry)
+        return moved
+
+    def _altered(self, column: Column) -> Column:
+        """With a new name, default or visibility, under the same type."""
+        before = column.name.lower()
+        for one in self.change.alterations:
+            match one:
+                case RenameColumn(old, new) if old.lower() == before:
+                    column = replace(column, name=new)
+                case AlterVisibility(name, invisible) if name.lower() == before:
+                    column = replace(column, invisible=invisible)
+                case AlterDefault(name) if name.lower() == before:
+                    column = self._with_default(column, one)
+        return column
+
+    def _with_default(self, column: Column, one: AlterDefault) -> Column:
+        expression = one.is_expression or defaults.is_kept_as_written(column.type, one.default, self.flavour)
+        if one.default is None or expression:
+            return replace(column, default=None, default_is_expression=expression)
+        text = defaults.shown_text(column, one.default, self.flavour)
+        return replace(column, default=text, default_is_expression=False)
+
+    def _columns_that_come(self, moved: list[tuple[_Entry, Place]]) -> None:
+        """Added and moved columns, in the order of the statement."""
+        waiting = {entry.origin.name.lower(): entry for entry, _ in moved if entry.origin}
+        for one in self.change.alterations:
+            if isinstance(one, AddColumn):
+                name = one.definition.name.lower()
+                if one.if_not_exists and self._is_there(name):
+                    continue
+                entry = _Entry(one.definition.column(self.charset), None, one.definition)
+            elif isinstance(one, ChangeColumn) and one.old.lower() in waiting:
+                entry = waiting.pop(one.old.lower())
+            else:
+                continue
+            self.entries.insert(self._index(one.place), entry)
+
+    def _is_there(self, name: str) -> bool:
+        """Whether ADD … IF NOT EXISTS adds nothing: the name is in the old shape, or added before in the statement."""
+        added = [entry.column.name.lower() for entry in self.entries if entry.origin is None]
+        return self.before.has(name) or name in added
+
+    def _index(self, place: Place) -> int:
+        if place.first:
+            return 0
+        if place.after is None:
+            return len(self.entries)
+        for index, entry in enumerate(self.entries):
+            if entry.column.name.lower() == place.after.lower():
+                return index + 1
+        raise self._mismatch(f"a column is placed after {place.after!r}, which the recorded shape doesn't have")
+
+    def _check_twice(self) -> None:
+        seen: set[str] = set()
+        for entry in self.entries:
+            if entry.column.name.lower() in seen:
+                raise self._mismatch(f"the column {entry.column.name!r} is there twice after the statement")
+            seen.add(entry.column.name.lower())
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def _keys(self) -> tuple[tuple[str, ...], list[Index]]:
+        """Columns of the primary key, and the other indexes, under the new names of the columns."""
+        dropped = {one.name.lower() for one in self._all(DropKey)}
+        primary = self.before.key if self.before.key_kind == "primary" and "primary" not in dropped else ()
+        names = {entry.origin.name: entry.column for entry in self.entries if entry.origin}
+        kept = [
+            index
+            for old in self.before.indexes
+            if old.name.lower() not in dropped and (index := _carried(old, names, self.before)) is not None
+        ]
+        renamed = {one.old.lower(): one.new for one in self._all(RenameKey)}
+        kept = [replace(index, name=renamed.get(index.name.lower(), index.name)) for index in kept]
+        constraints: list[Constraint] = [
+            one if isinstance(one, AddForeignKey) else one.index
+            for one in self.change.alterations
+            if isinstance(one, AddForeignKey | AddKey)
+        ]
+        constraints = [one for one in constraints if not is_there(one, self.before.indexes)]
+        return new_keys([names[name].name for name in primary if name in names], kept, constraints)
+
+    # -- values -------------------------------------------------------------------------------------
+
+    def _fills(self, after: TableSchema, unprovable: list[str]) -> tuple[tuple[Column, str], ...]:
+        fills: list[tuple[Column, str]] = []
+        for entry in self.entries:
+            if entry.origin is not None or entry.definition is None or entry.column not in after.mirrored:
+                continue
+            definition = replace(entry.definition, nullable=entry.column.nullable)
+            try:
+                text = definition.constant_default(self.charset)
+            except NotConstant as error:
+                unprovable.append(error.message)
+                continue
+            if text is not None:
+                fills.append((entry.column, text))
+        return tuple(fills)
+
+    def _unprovable(self, after: TableSchema) -> Iterable[str]:
+        """Why the values of columns that stay can't be told."""
+        values_changed = False
+        for entry in self.entries:
+            old, new = entry.origin, entry.column
+            if old is None:
+                continue
+            found = conversion(old, new, strict=self.change.strict)
+            retyped = _typed(old) != _typed(new)
+            values_changed = values_changed or retyped
+            if new not in after.mirrored:
+                continue
+            if old not in self.before.mirrored:
+                yield f"the values of column {old.name!r} were excluded until it became {new.name!r}"
+            elif entry.definition is not None and new.generated:
+                yield f"column {new.name!r} is computed anew"
+            elif found.kind == "unprovable":
+                yield f"column {new.name!r}: {found.reason}"
+            elif self.change.pads_char and old.type == "char" and new.type != "char":
+                yield f"column {new.name!r}: PAD_CHAR_TO_FULL_LENGTH added spaces to its values"
+            elif new.auto_increment and not old.auto_increment and not self.change.keeps_zeros:
+                yield f"column {new.name!r}: AUTO_INCREMENT numbered rows that had 0 or NULL"
+        kept = [entry for entry in self.entries if entry.origin and entry.definition is None]
+        if values_changed and any(entry.column.generated and entry.column in after.mirrored for entry in kept):
+            yield "generated columns are computed anew from a column that changed its type"
 
 
-def _place(columns: list[Column], added: AddedColumn, name: TableName) -> int:
-    if added.first:
-        return 0
-    if added.after is None:
-        return len(columns)
-    for index, column in enumerate(columns):
-        if column.name.lower() == added.after.lower():
-            return index + 1
-    raise SchemaMismatch(
-        f"{name}: a column is added after {added.after!r}, which the recorded shape doesn't have",
-        remedy=_RESNAPSHOT.format(name),
-    )
+def _typed(column: Column) -> Column:
+    """What decides the values, without name, default and the like."""
+    return replace(column, name="", default=None, default_is_expression=False, invisible=False, auto_increment=False)
 
 
-def _add_unique_key(schema: TableSchema, change: AddUniqueKey) -> TableSchema:
-    """A table with a primary key keeps it; another one may get this key, or the server may prefer it."""
-    for name in change.index.columns:
-        if not schema.has(name):
-            raise SchemaMismatch(
-                f"{change.name}: a key over {name!r}, which the recorded shape doesn't have",
-                remedy=_RESNAPSHOT.format(change.name),
-            )
-    if schema.key_kind != "primary" and is_key_candidate(schema, change.index):
-        raise _stopped(change.name, "a new unique key may become the key")
-    return schema
+_CAN_HAVE_PREFIX = ("char", "text", "blob", "binary")
+
+
+def _carried(index: Index, columns: dict[str, Column], before: TableSchema) -> Index | None:
+    """An index that stays, without the parts whose columns went; None where nothing is left of it."""
+    parts = [
+        (None, None) if name is None else (columns[name].name, _prefix(prefix, before.column(name), columns[name]))
+        for name, prefix in zip(index.columns, index.prefixes, strict=True)
+        if name is None or name in columns
+    ]
+    if not parts:
+        return None
+    return replace(index, columns=tuple(name for name, _ in parts), prefixes=tuple(prefix for _, prefix in parts))
+
+
+def _prefix(prefix: int | None, old: Column, new: Column) -> int | None:
+    """A prefix stays while both types can have one and the new one is long enough."""
+    can = old.type.endswith(_CAN_HAVE_PREFIX) and new.type.endswith(_CAN_HAVE_PREFIX)
+    if prefix is None or not can or (new.length is not None and new.length < prefix):
+        return None
+    return prefix

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from binlake.errors import ConfigurationError
@@ -21,11 +21,13 @@ class Column:
     type: the lower-case DATA_TYPE of information_schema.columns (``int``, ``varchar``, ``enum`` …).
     length: characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, dimensions of VECTOR,
         display width of an integer where declared.
-    precision, scale: of DECIMAL. fraction: digits after the second of TIME, DATETIME, TIMESTAMP.
+    precision, scale: of DECIMAL; of FLOAT and DOUBLE where declared.
+    fraction: digits after the second of TIME, DATETIME, TIMESTAMP.
     charset: of text, ENUM and SET; None for everything else.
     values: of ENUM and SET, in order.
     default: the constant a row gets that doesn't name the column, as the server's text; None is NULL.
     default_is_expression: the default isn't a constant (CURRENT_TIMESTAMP, an expression).
+    zerofill: digits to which the server's text is filled with zeros; 0 where it isn't ZEROFILL.
     """
 
     name: str
@@ -42,10 +44,30 @@ class Column:
     default_is_expression: bool = False
     generated: bool = False
     invisible: bool = False
+    auto_increment: bool = False
+    zerofill: int = 0
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Column:
         return cls(**{**value, "values": tuple(value["values"])})
+
+
+@dataclass(frozen=True)
+class Index:
+    """One index other than the primary key.
+
+    columns: None for a part that is an expression. prefixes: characters or bytes of each part that are indexed, None
+    for all of it.
+    """
+
+    name: str
+    columns: tuple[str | None, ...]
+    prefixes: tuple[int | None, ...]
+    unique: bool = False
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Index:
+        return cls(value["name"], tuple(value["columns"]), tuple(value["prefixes"]), value["unique"])
 
 
 @dataclass(frozen=True)
@@ -54,12 +76,17 @@ class TableSchema:
 
     key: column names of the primary key, else of a unique key without nullable columns, else empty.
     excluded: lower-case names of columns that don't leave the server; names that the table hasn't are no error.
+    charset: the table's default character set, inherited by columns added later.
+    indexes: those besides the primary key, unique ones first and in the server's order. They decide which key follows
+        when one goes; as long as they don't, two shapes are equal whatever their indexes.
     """
 
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     key_kind: KeyKind = "none"
     excluded: frozenset[str] = frozenset()
+    charset: str = "utf8mb4"
+    indexes: tuple[Index, ...] = field(default=(), compare=False)
 
     @property
     def mirrored(self) -> tuple[Column, ...]:
@@ -94,6 +121,8 @@ class TableSchema:
             "key": list(self.key),
             "key_kind": self.key_kind,
             "excluded": sorted(self.excluded),
+            "charset": self.charset,
+            "indexes": [asdict(index) for index in self.indexes],
         }
 
     @classmethod
@@ -103,12 +132,15 @@ class TableSchema:
             tuple(value["key"]),
             value["key_kind"],
             frozenset(value["excluded"]),
+            value["charset"],
+            tuple(Index.from_json(index) for index in value["indexes"]),
         )
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hex digits that name this shape."""
-        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False)
+        """Twelve hex digits that name this shape; equal shapes have equal ones."""
+        shape = {key: value for key, value in self.to_json().items() if key != "indexes"}
+        text = json.dumps(shape, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

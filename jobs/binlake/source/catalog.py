@@ -15,7 +15,9 @@ from typing import Any
 from binlake.config import PipelineConfig
 from binlake.errors import SchemaMismatch
 from binlake.names import mysql_quote
-from binlake.schema.table import Column, KeyKind, TableName, TableSchema
+from binlake.schema.definition import ZEROFILL_WIDTH, charset_of_collation
+from binlake.schema.keys import with_key
+from binlake.schema.table import Column, Index, TableName, TableSchema
 from binlake.source.server import Source
 
 BASE_TABLE = "BASE TABLE"
@@ -91,9 +93,8 @@ def read_schema(source: Source, name: TableName) -> TableSchema:
 def read_schemas(source: Source, names: Collection[TableName]) -> dict[TableName, TableSchema]:
     """Shapes alone, as quickly as the server gives them: asked under a lock."""
     wanted = set(names)
-    columns, _ = _columns(source, wanted)
-    keys = _unique_keys(source, wanted)
-    return {name: TableSchema(tuple(found), *_key(source, name, found, keys[name])) for name, found in columns.items()}
+    schemas, _ = _schemas(source, wanted, _charsets(source, wanted))
+    return schemas
 
 
 Excluding = Callable[[TableName, TableSchema], TableSchema]
@@ -108,18 +109,16 @@ def read_tables(
     """
     wanted = set(names)
     listed = {found.name: found for found in list_tables(source) if found.name in wanted}
-    columns, compressed = _columns(source, wanted)
-    keys = _unique_keys(source, wanted)
+    schemas, compressed = _schemas(source, wanted, _charsets(source, wanted))
     tables: dict[TableName, SourceTable] = {}
     for name, found in listed.items():
-        key, kind = _key(source, name, columns[name], keys[name])
         tables[name] = SourceTable(
             name=name,
             kind=found.kind,
             engine=found.engine,
             rows=found.rows,
             size=found.size,
-            schema=excluding(name, TableSchema(tuple(columns[name]), key, kind)),
+            schema=excluding(name, schemas.get(name) or TableSchema(())),
             compressed=tuple(compressed[name]),
         )
     return tables
@@ -148,6 +147,27 @@ def _select(source: Source, what: str, where: str, order: str, names: Iterable[T
         yield from (row for row in rows if TableName(row["d"], row["t"]) in wanted)
 
 
+def _charsets(source: Source, names: set[TableName]) -> dict[TableName, str]:
+    """Default character sets; views have none."""
+    found = _select(source, "table_collation AS collation", "tables WHERE", "table_schema, table_name", names)
+    collations = {TableName(row["d"], row["t"]): row["collation"] for row in found}
+    return {name: charset_of_collation(collation or "") or "utf8mb4" for name, collation in collations.items()}
+
+
+def _schemas(
+    source: Source, names: set[TableName], charsets: dict[TableName, str]
+) -> tuple[dict[TableName, TableSchema], dict[TableName, list[str]]]:
+    """Shapes, and the names of columns that MariaDB stores compressed."""
+    columns, compressed = _columns(source, names)
+    keys = _indexes(source, names)
+    schemas: dict[TableName, TableSchema] = {}
+    for name, found in columns.items():
+        primary = tuple(column for column in keys[name].pop("PRIMARY", _NO_INDEX).columns if column)
+        indexes = _in_order(source, name, list(keys[name].values()))
+        schemas[name] = with_key(TableSchema(tuple(found), charset=charsets[name]), primary, indexes)
+    return schemas, compressed
+
+
 def _columns(source: Source, names: set[TableName]) -> tuple[dict[TableName, list[Column]], dict[TableName, list[str]]]:
     columns: dict[TableName, list[Column]] = defaultdict(list)
     compressed: dict[TableName, list[str]] = defaultdict(list)
@@ -174,14 +194,14 @@ def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
     is_expression, default = False, row["value"] if row["value"] is None else _as_text(row["value"])
     if not generated and default is not None:
         is_expression, default = (_mariadb_default if mariadb else _mysql_default)(type_, default, extra)
-    decimal = type_ == "decimal"
+    has_scale = type_ in ("decimal", "float", "double") and row["scale"] is not None
     return Column(
         name=row["name"],
         type=type_,
         unsigned=_is_unsigned(type_, declared),
         length=_length(type_, declared, row),
-        precision=int(row["digits"]) if decimal else None,
-        scale=int(row["scale"]) if decimal else None,
+        precision=int(row["digits"]) if has_scale else None,
+        scale=int(row["scale"]) if has_scale else None,
         fraction=int(row["fraction"] or 0) if type_ in _WITH_FRACTION else 0,
         charset=_charset(row["charset"]) if type_ in _WITH_CHARSET else None,
         values=tuple(_quoted(declared)) if type_ in ("enum", "set") else (),
@@ -190,7 +210,18 @@ def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
         default_is_expression=is_expression,
         generated=generated,
         invisible="INVISIBLE" in extra,
+        auto_increment="AUTO_INCREMENT" in extra,
+        zerofill=_zerofill(type_, declared),
     )
+
+
+def _zerofill(type_: str, declared: str) -> int:
+    """Digits to which texts are filled: ``decimal(5,2) unsigned zerofill`` has a point besides."""
+    digits = re.fullmatch(r"[a-z]+(?:\((\d+)(?:,(\d+))?\))? unsigned zerofill", declared)
+    if not digits:
+        return 0
+    point = 1 if type_ == "decimal" and int(digits[2] or 0) else 0
+    return int(digits[1] or ZEROFILL_WIDTH[type_]) + point
 
 
 def _as_text(value: str | bytes) -> str:
@@ -248,36 +279,33 @@ def _mariadb_default(type_: str, text: str, extra: str) -> tuple[bool, str | Non
     return True, None
 
 
-def _unique_keys(source: Source, names: set[TableName]) -> dict[TableName, dict[str, list[dict[str, Any]]]]:
-    """Unique indexes of each table: their parts by index name."""
-    keys: dict[TableName, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+_NO_INDEX = Index("", (), ())
+
+
+def _indexes(source: Source, names: set[TableName]) -> dict[TableName, dict[str, Index]]:
+    """Indexes of each table by their names, the primary key as PRIMARY."""
+    parts: dict[TableName, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     found = _select(
         source,
-        "index_name AS i, column_name AS c, sub_part AS part",
-        "statistics WHERE non_unique = 0 AND",
+        "index_name AS i, column_name AS c, sub_part AS part, non_unique AS plain",
+        "statistics WHERE",
         "table_schema, table_name, index_name, seq_in_index",
         names,
     )
     for row in found:
-        keys[TableName(row["d"], row["t"])][row["i"]].append(row)
-    return keys
+        parts[TableName(row["d"], row["t"])][row["i"]].append(row)
+    indexes: dict[TableName, dict[str, Index]] = defaultdict(dict)
+    for table, by_name in parts.items():
+        for name, rows in by_name.items():
+            columns, prefixes = tuple(row["c"] for row in rows), tuple(row["part"] for row in rows)
+            indexes[table][name] = Index(name, columns, prefixes, not int(rows[0]["plain"]))
+    return indexes
 
 
-def _key(
-    source: Source, name: TableName, columns: list[Column], keys: dict[str, list[dict[str, Any]]]
-) -> tuple[tuple[str, ...], KeyKind]:
-    """The primary key, else the first unique key of whole columns that are all NOT NULL, in the server's order."""
-    if "PRIMARY" in keys:
-        return tuple(part["c"] for part in keys["PRIMARY"]), "primary"
-    required = {column.name for column in columns if not column.nullable}
-    usable = [
-        index for index, parts in keys.items() if all(part["c"] in required and part["part"] is None for part in parts)
-    ]
-    if not usable:
-        return (), "none"
-    if len(usable) > 1:
-        # information_schema has no order of indexes; SHOW INDEX lists them in the order of the table.
-        shown = source.query(f"SHOW INDEX FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}")
-        order = [row["Key_name"] for row in shown]
-        usable.sort(key=order.index)
-    return tuple(part["c"] for part in keys[usable[0]]), "unique"
+def _in_order(source: Source, name: TableName, indexes: list[Index]) -> list[Index]:
+    """As the table has them: information_schema has no order of indexes, SHOW INDEX does."""
+    if sum(index.unique for index in indexes) < 2:
+        return indexes
+    shown = source.query(f"SHOW INDEX FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}")
+    order = [row["Key_name"] for row in shown]
+    return sorted(indexes, key=lambda index: order.index(index.name))

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlake.errors import BinlakeError
 from binlake.schema import ddl
 from binlake.schema.lexer import Flavour
+from binlake.schema.table import Column, Index, TableSchema
 
 FLAVOURS: st.SearchStrategy[Flavour] = st.sampled_from(("mysql", "mariadb"))
+SHAPE = TableSchema(
+    (
+        Column("t", "int", nullable=False),
+        Column("u", "varchar", length=20, charset="latin1"),
+        Column("c", "enum", values=("a", "d"), charset="utf8mb4"),
+    ),
+    ("t",),
+    "primary",
+    indexes=(Index("u", ("u", "t"), (5, None), True),),
+)
 MODES = st.integers(0, 2**33)
 WORDS = st.sampled_from(
     [
@@ -144,6 +157,8 @@ WORDS = st.sampled_from(
         "'-838:59:59.5'",
         "20200101",
         "CURRENT_TIMESTAMP",
+        "VISIBLE",
+        "INVISIBLE",
     ]
 )
 DEFINITIONS = st.lists(WORDS, max_size=12).map(" ".join)
@@ -170,8 +185,12 @@ STATEMENTS = st.one_of(
 def test_any_text_is_read_to_an_end(text: str, flavour: Flavour, sql_mode: int, database: str) -> None:
     parsed = ddl.parse(text, database=database, sql_mode=sql_mode, flavour=flavour)
     assert parsed.kind
-    concerned = {ddl.table_of(change) for change in parsed.changes} - {None}
+    concerned = {name for change in parsed.changes for name in ddl.tables_of(change)}
     assert concerned <= set(parsed.tables)
+    for change in parsed.changes:
+        if isinstance(change, ddl.AlterTable):
+            with suppress(BinlakeError):
+                ddl.evolve(SHAPE, change, flavour=flavour)
     assert all(name.database for name in parsed.tables)
 
 

@@ -1,0 +1,270 @@
+"""Shapes after a change, and what old rows hold in added columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from binlake.errors import SchemaMismatch
+from binlake.schema import ddl
+from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, STRICT_TRANS_TABLES, Flavour
+from binlake.schema.table import Column, Index, TableSchema
+
+KEYED = TableSchema(
+    (Column("Id", "int", nullable=False), Column("n", "int", nullable=False), Column("x", "int")), ("Id",), "primary"
+)
+UNKEYED = TableSchema(KEYED.columns)
+UNIQUE = TableSchema(KEYED.columns, ("n",), "unique", indexes=(Index("u", ("n",), (None,), True),))
+
+
+def evolution(
+    text: str, schema: TableSchema = KEYED, *, flavour: Flavour = "mysql", sql_mode: int = STRICT_TRANS_TABLES
+) -> ddl.Evolution:
+    """What a statement that is one AlterTable makes of a shape."""
+    [change] = ddl.parse(text, database="shop", sql_mode=sql_mode, flavour=flavour).changes
+    assert isinstance(change, ddl.AlterTable)
+    return ddl.evolve(schema, change, flavour=flavour)
+
+
+def after(text: str, schema: TableSchema = KEYED, *, flavour: Flavour = "mysql") -> TableSchema:
+    return evolution(text, schema, flavour=flavour).after
+
+
+def created(text: str, flavour: Flavour = "mysql", sql_mode: int = STRICT_TRANS_TABLES) -> TableSchema:
+    [change] = ddl.parse(text, database="shop", sql_mode=sql_mode, flavour=flavour).changes
+    assert isinstance(change, ddl.CreateTable)
+    return change.schema
+
+
+def names(schema: TableSchema) -> list[str]:
+    return [column.name for column in schema.columns]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "expected"),
+    [
+        ("ADD a INT", "Id n x a"),
+        ("ADD a INT FIRST", "a Id n x"),
+        ("ADD a INT AFTER ID", "Id a n x"),
+        ("ADD a INT, ADD b INT AFTER a, ADD c INT FIRST, ADD d INT FIRST", "d c Id n x a b"),
+        ("ADD a INT AFTER n, ADD b INT AFTER n", "Id n b a x"),
+        ("ADD (a INT, b INT)", "Id n x a b"),
+        ("ADD INDEX (a), ADD a INT", "Id n x a"),
+        ("ADD period INT, ADD COLUMN system INT, ADD `primary` INT", "Id n x period system primary"),
+    ],
+)
+def test_added_columns_stand_where_the_server_puts_them(clauses: str, expected: str) -> None:
+    assert names(after(f"ALTER TABLE t {clauses}")) == expected.split()
+
+
+def test_columns_take_the_tables_character_set() -> None:
+    def column(clauses: str, charset: str = "latin1") -> Column:
+        return after(f"ALTER TABLE t {clauses}", replace(KEYED, charset=charset)).column("a")
+
+    assert column("ADD a TEXT").charset == "latin1"
+    assert column("ADD a TEXT CHARSET cp1251").charset == "cp1251"
+    assert column("ADD a TEXT, DEFAULT CHARSET utf8mb4").charset == "utf8mb4"
+    assert column("ADD a TEXT(300)", "binary").type == "blob"
+    assert column("ADD a TEXT(60)", "utf8mb4").type == "tinytext"
+    assert column("ADD a TEXT(300)").type == "text"
+    assert after("ALTER TABLE t CHARSET cp1251").charset == "cp1251"
+    assert after("ALTER TABLE t CONVERT TO CHARSET cp1251").charset == "cp1251"
+    assert created("CREATE TABLE t (a INT) CHARSET cp1251").charset == "cp1251"
+
+
+@pytest.mark.parametrize("text", ["ALTER TABLE t ADD N INT", "ALTER TABLE t ADD a INT AFTER nowhere"])
+def test_changes_that_do_not_fit_the_shape_are_told(text: str) -> None:
+    with pytest.raises(SchemaMismatch):
+        after(text)
+
+
+def test_if_not_exists_leaves_what_is_there() -> None:
+    text = "ALTER TABLE t ADD COLUMN IF NOT EXISTS N DATETIME DEFAULT NOW(), ADD COLUMN IF NOT EXISTS a INT DEFAULT 3"
+    assert names(after(text, flavour="mariadb")) == ["Id", "n", "x", "a"]
+    found = evolution(text, flavour="mariadb")
+    assert [(column.name, value) for column, value in found.fills] == [("a", "3")]
+    assert not found.unprovable
+    assert evolution("ALTER TABLE t ADD COLUMN IF NOT EXISTS d DATETIME DEFAULT NOW()", flavour="mariadb").unprovable
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "key"),
+    [
+        ("ALTER TABLE t ADD UNIQUE (n)", KEYED, ("Id",)),
+        ("ALTER TABLE t ADD UNIQUE (n)", UNKEYED, ("n",)),
+        ("ALTER TABLE t ADD UNIQUE (x)", UNKEYED, ()),
+        ("ALTER TABLE t ADD UNIQUE (n, x)", UNIQUE, ("n",)),
+        ("CREATE UNIQUE INDEX i ON t (ID)", UNIQUE, ("n",)),
+        ("CREATE UNIQUE INDEX i ON t ((n + 1))", UNKEYED, ()),
+        ("DROP INDEX i ON t", KEYED, ("Id",)),
+        ("DROP INDEX U ON t", UNIQUE, ()),
+        ("DROP INDEX `PRIMARY` ON t", KEYED, ()),
+        ("ALTER TABLE t DROP CONSTRAINT `primary`", KEYED, ()),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (x, n)", KEYED, ("x", "n")),
+        ("ALTER TABLE t ADD a INT PRIMARY KEY", UNIQUE, ("a",)),
+        ("ALTER TABLE t ADD a INT NOT NULL UNIQUE", KEYED, ("Id",)),
+        ("ALTER TABLE t ADD a INT NOT NULL UNIQUE", UNKEYED, ("a",)),
+        ("ALTER TABLE t MODIFY n INT", UNIQUE, ()),
+        ("ALTER TABLE t RENAME COLUMN n TO m", UNIQUE, ("m",)),
+        ("ALTER TABLE t DROP INDEX u, ADD UNIQUE (Id), ADD UNIQUE (n)", UNIQUE, ("Id",)),
+        ("ALTER TABLE t RENAME INDEX u TO v, ADD UNIQUE u (Id)", UNIQUE, ("n",)),
+        ("ALTER TABLE t ADD UNIQUE IF NOT EXISTS u (Id), DROP n", UNIQUE, ()),
+    ],
+)
+def test_the_key_is_the_one_the_server_prefers(text: str, schema: TableSchema, key: tuple[str, ...]) -> None:
+    assert after(text, schema, flavour="mariadb").key == key
+
+
+@pytest.mark.parametrize(
+    ("definition", "default"),
+    [
+        ("INT", None),
+        ("INT NOT NULL", "0"),
+        ("DECIMAL(9,3) NOT NULL", "0.000"),
+        (
+            "DECIMAL(65,30) DEFAULT 12345678901234567890123456789012345.5",
+            f"12345678901234567890123456789012345.5{'0' * 29}",
+        ),
+        ("BIT(9) NOT NULL", "b'0'"),
+        ("ENUM('x','y') NOT NULL", "x"),
+        ("SET('x','y') NOT NULL", ""),
+        ("TIME(2) NOT NULL", "00:00:00.00"),
+        ("YEAR NOT NULL", "0000"),
+        ("JSON NOT NULL", "null"),
+        ("BINARY(3) NOT NULL", "0x"),
+        ("BINARY(3) DEFAULT 'a'", "0x61"),
+        ("VARBINARY(3) NOT NULL", ""),
+        ("VARCHAR(9) DEFAULT '🙂'", "🙂"),
+        ("DATETIME(6) DEFAULT '2020-01-01 01:02:03.5'", "2020-01-01 01:02:03.500000"),
+    ],
+)
+def test_old_rows_get_a_constant(definition: str, default: str | None) -> None:
+    found = evolution(f"ALTER TABLE t ADD a {definition}")
+    assert [value for _, value in found.fills] == ([] if default is None else [default])
+    assert not found.unprovable
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "INT AUTO_INCREMENT UNIQUE",
+        "SERIAL",
+        "DATE NOT NULL",
+        "DATE DEFAULT '0000-00-00'",
+        "DATETIME DEFAULT '2020-00-01'",
+        "DATETIME NOT NULL",
+        "TIMESTAMP NOT NULL",
+        "TIMESTAMP DEFAULT '2020-01-01 00:00:00'",
+        "DATETIME DEFAULT CURRENT_TIMESTAMP(0)",
+        "DATETIME DEFAULT '2020-01-01 00:00:00.6'",
+        "DATETIME DEFAULT '2020-01-01 00:00:00+01:00'",
+        "DATE DEFAULT '20-1-1'",
+        "TIME DEFAULT '1 10:00:00'",
+        "INT DEFAULT (1 + 1)",
+        "INT AS (n) STORED",
+        "POINT NOT NULL",
+        "VECTOR(2) NOT NULL",
+        "FLOAT DEFAULT 0.123456789",
+        "FLOAT DEFAULT 1e38",
+        "DOUBLE DEFAULT 1e300",
+        "DOUBLE DEFAULT -0e0",
+        "INT DEFAULT 'x'",
+        "VARCHAR(9) DEFAULT 1e5",
+        "VARCHAR(9) DEFAULT x'C3A9'",
+        "VARBINARY(9) DEFAULT 'é'",
+        "VARBINARY(9) DEFAULT x'6100'",
+        "VARBINARY(9) DEFAULT x'0061'",
+        "BINARY(9) DEFAULT x'610062'",
+        "VARCHAR(9) CHARSET ucs2 DEFAULT x'0041'",
+        "VARCHAR(9) DEFAULT -0.0",
+        "TIME DEFAULT '-0'",
+        "DOUBLE(5,0) DEFAULT 0.5",
+        "DOUBLE(1,0) DEFAULT 152",
+        "DOUBLE UNSIGNED DEFAULT -1",
+        "SET('x','1') DEFAULT TRUE",
+        "ENUM('a','b') DEFAULT 'c'",
+        "INT ZEROFILL DEFAULT 'x'",
+    ],
+)
+def test_what_is_no_constant_is_said(definition: str) -> None:
+    [reason] = evolution(f"ALTER TABLE t ADD a {definition}").unprovable
+    assert "'a'" in reason
+
+
+def test_defaults_that_rows_never_need_do_not_stop_a_new_table() -> None:
+    text = "CREATE TABLE t (a FLOAT DEFAULT 0.123456789, b DATE NOT NULL, c TIMESTAMP DEFAULT '2020-01-01')"
+    assert names(created(text)) == ["a", "b", "c"]
+
+
+def test_text_is_not_sql_mode_oracle() -> None:
+    parsed = ddl.parse("CREATE TABLE t (a DATE)", database="shop", sql_mode=1 << 9, flavour="mariadb")
+    assert isinstance(parsed.changes[0], ddl.Unfollowed)
+
+
+def test_empty_strings_are_null_where_mariadb_says_so() -> None:
+    text = "CREATE TABLE t (a VARCHAR(9) DEFAULT '')"
+    assert created(text, "mariadb", 1 << 32).column("a").default is None
+    assert created(text, "mysql", 1 << 32).column("a").default == ""
+
+
+@pytest.mark.parametrize(
+    ("clauses", "columns", "origins"),
+    [
+        ("DROP n", "Id x", "Id x"),
+        ("RENAME COLUMN n TO x, RENAME COLUMN x TO n", "Id x n", "Id n x"),
+        ("CHANGE n x INT, CHANGE x n INT", "Id x n", "Id n x"),
+        ("DROP n, ADD n INT", "Id x n", "Id x -"),
+        ("DROP n, RENAME COLUMN x TO n", "Id n", "Id x"),
+        ("MODIFY x INT FIRST", "x Id n", "x Id n"),
+        ("CHANGE n m INT AFTER x, ADD a INT AFTER m", "Id x m a", "Id x n -"),
+        ("ADD a INT AFTER m, RENAME COLUMN n TO m", "Id m a x", "Id n - x"),
+        ("MODIFY Id INT AFTER x, MODIFY n INT AFTER Id", "x Id n", "x Id n"),
+    ],
+)
+def test_every_value_is_traced_to_its_column(clauses: str, columns: str, origins: str) -> None:
+    found = evolution(f"ALTER TABLE t {clauses}")
+    assert names(found.after) == columns.split()
+    assert [origin or "-" for origin in found.origins] == origins.split()
+
+
+def test_what_was_excluded_stays_out_or_is_read_anew() -> None:
+    schema = replace(KEYED, excluded=frozenset({"x"}))
+    assert not evolution("ALTER TABLE t MODIFY x TEXT, ADD a INT", schema).unprovable
+    assert not evolution("ALTER TABLE t RENAME COLUMN n TO x, DROP x", schema).unprovable
+    assert not evolution("ALTER TABLE t DROP x, ADD x INT NOT NULL", schema).fills
+    [reason] = evolution("ALTER TABLE t RENAME COLUMN x TO y", schema).unprovable
+    assert "excluded" in reason
+
+
+@pytest.mark.parametrize(
+    ("clauses", "sql_mode", "proved"),
+    [
+        ("MODIFY n BIGINT NOT NULL AUTO_INCREMENT UNIQUE", STRICT_TRANS_TABLES, False),
+        ("MODIFY n BIGINT NOT NULL AUTO_INCREMENT UNIQUE", STRICT_TRANS_TABLES | NO_AUTO_VALUE_ON_ZERO, True),
+        ("MODIFY x INT NOT NULL", STRICT_TRANS_TABLES, True),
+        ("MODIFY x INT NOT NULL", 0, False),
+        ("ADD PRIMARY KEY (x)", STRICT_TRANS_TABLES, True),
+        ("ALTER x SET DEFAULT (1 + 1)", 0, True),
+        ("ADD g INT AS (n + 1)", STRICT_TRANS_TABLES, False),
+        ("MODIFY x INT AS (n + 1) STORED", STRICT_TRANS_TABLES, False),
+    ],
+)
+def test_values_that_may_be_others_are_said(clauses: str, sql_mode: int, proved: bool) -> None:
+    found = evolution(f"ALTER TABLE t {clauses}", UNKEYED, sql_mode=sql_mode)
+    assert (found.unprovable == ()) == proved
+
+
+def test_generated_columns_follow_the_columns_they_are_made_of() -> None:
+    schema = replace(KEYED, columns=(*KEYED.columns, Column("g", "int", generated=True)))
+    assert evolution("ALTER TABLE t MODIFY x BIGINT", schema).unprovable
+    assert not evolution("ALTER TABLE t MODIFY x INT DEFAULT 5, DROP n", schema).unprovable
+
+
+def test_a_shape_comes_back_from_json() -> None:
+    text = "CREATE TABLE t (a INT(5) ZEROFILL, b FLOAT(7,3), c ENUM('x') NOT NULL, UNIQUE (c), KEY (b)) CHARSET latin1"
+    schema = created(text)
+    found = TableSchema.from_json(json.loads(json.dumps(schema.to_json())))
+    assert (found, found.indexes, found.fingerprint) == (schema, schema.indexes, schema.fingerprint)
+    assert replace(schema, indexes=()).fingerprint == schema.fingerprint
