@@ -42,7 +42,7 @@ from binlake.schema.columns import (
     index_definition,
     word_or_string,
 )
-from binlake.schema.create_table import own_key, table_elements
+from binlake.schema.create_table import own_keys, table_elements
 from binlake.schema.definition import ColumnDefinition, IndexDefinition
 from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, PAD_CHAR_TO_FULL_LENGTH, Cursor
 from binlake.schema.table import TableName
@@ -281,7 +281,7 @@ class _AlterTable:
         old = cursor.token.text if modify else cursor.name()
         definition = column_definition(cursor, self.dialect)
         self.alterations.append(ChangeColumn(old, definition, self._place(), if_exists))
-        self._own_key(definition)
+        self._own_keys(definition)
 
     def _alter_column(self) -> None:
         cursor = self.cursor
@@ -358,10 +358,10 @@ class _AlterTable:
             return
         definition = column_definition(cursor, self.dialect)
         self.alterations.append(AddColumn(definition, self._place(), if_not_exists))
-        self._own_key(definition)
+        self._own_keys(definition)
 
-    def _own_key(self, definition: ColumnDefinition) -> None:
-        if (key := own_key(definition)) is not None:
+    def _own_keys(self, definition: ColumnDefinition) -> None:
+        for key in own_keys(definition):
             self._constraint(key)
 
     def _place(self) -> Place:

@@ -248,6 +248,10 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if cursor.accept("PRIMARY") or cursor.at("KEY"):
         cursor.accept("KEY")
         return {"key": "primary"}
+    if cursor.accept("REFERENCES"):
+        cursor.qualified_name()
+        _skip_reference(cursor)
+        return {"references": True}
     if cursor.at("COLLATE"):
         charset = collation_clause(cursor)
         textual = definition.type in _TEXTUAL
@@ -281,10 +285,6 @@ def _skip_plain_attribute(cursor: Cursor) -> bool:
     if cursor.accept_any("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "REF_SYSTEM_ID"):
         cursor.accept("=")
         cursor.next()
-        return True
-    if cursor.accept("REFERENCES"):
-        cursor.qualified_name()
-        _skip_reference(cursor)
         return True
     if cursor.at("CONSTRAINT") or cursor.at("CHECK"):
         if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from binlake.errors import SchemaMismatch, UnfollowedStatement
+from binlake.schema.alterations import AddForeignKey
 from binlake.schema.changes import Change, CreateLike, CreateTable
 from binlake.schema.columns import Dialect, charset_clause, collation_clause, column_definition, index_definition
 from binlake.schema.definition import ColumnDefinition, IndexDefinition, canonical_charset
@@ -70,8 +71,8 @@ def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefini
         if index is None:
             definition = column_definition(cursor, dialect)
             definitions.append(definition)
-            index = own_key(definition)
-        if index is not None:
+            indexes += own_keys(definition)
+        else:
             indexes.append(index)
         if not cursor.accept(","):
             break
@@ -79,9 +80,11 @@ def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefini
     return tuple(definitions), tuple(indexes)
 
 
-def own_key(definition: ColumnDefinition) -> IndexDefinition | None:
-    """The column's own PRIMARY KEY or UNIQUE."""
-    return None if definition.key == "none" else IndexDefinition(definition.key, (definition.name,), (None,))
+def own_keys(definition: ColumnDefinition) -> tuple[Constraint, ...]:
+    """The column's own PRIMARY KEY, UNIQUE and REFERENCES."""
+    names = (definition.name,)
+    own: tuple[Constraint, ...] = (IndexDefinition(definition.key, names, (None,)),) if definition.key != "none" else ()
+    return (*own, AddForeignKey(None, names)) if definition.references else own
 
 
 def _table_options(cursor: Cursor) -> str | None:

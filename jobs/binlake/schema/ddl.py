@@ -95,7 +95,6 @@ __all__ = [
     "evolve",
     "old_row_default",
     "parse",
-    "table_of",
     "tables_of",
 ]
 
@@ -216,7 +215,7 @@ class _Reader:
             case "DROP TABLE":
                 return self._drop_table()
             case "CREATE INDEX":
-                return self._create_index(unique="UNIQUE" in modifiers, ignore="IGNORE" in modifiers)
+                return self._create_index(modifiers)
             case "DROP INDEX":
                 return self._drop_index()
             case "DROP DATABASE":
@@ -281,7 +280,7 @@ class _Reader:
         names = self.cursor.table_names()
         return ParsedStatement("DROP TABLE", names, tuple(DropTable(name) for name in names))
 
-    def _create_index(self, *, unique: bool, ignore: bool) -> ParsedStatement:
+    def _create_index(self, modifiers: set[str]) -> ParsedStatement:
         cursor = self.cursor
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         index = cursor.name()
@@ -289,12 +288,13 @@ class _Reader:
         cursor.expect("ON")
         name = cursor.table_name()
         try:
-            parts = index_parts(cursor, "unique" if unique else "none")
+            parts = index_parts(cursor, "unique" if "UNIQUE" in modifiers else "none")
         except UnfollowedStatement as error:
             return ParsedStatement("CREATE INDEX", (name,), (Unfollowed(name, error.message),))
         key = AddKey(replace(parts, name=index, if_not_exists=if_not_exists))
-        changes: tuple[Change, ...] = (altered(self.dialect, name, (key,), ignore=ignore),)
-        return ParsedStatement("CREATE INDEX", (name,), changes)
+        clauses = (DropKey(index, if_exists=True), key) if "REPLACE" in modifiers else (key,)
+        change = altered(self.dialect, name, clauses, ignore="IGNORE" in modifiers)
+        return ParsedStatement("CREATE INDEX", (name,), (change,))
 
     def _drop_index(self) -> ParsedStatement:
         cursor = self.cursor
@@ -356,11 +356,6 @@ class _Reader:
             else:
                 cursor.next()
         return ParsedStatement(kind, database_charset=DatabaseCharset(name, charset) if told else None)
-
-
-def table_of(change: Change) -> TableName | None:
-    """The table a change is done to; None for all tables of a database and for renames."""
-    return None if isinstance(change, DropDatabase | RenameTables) else change.name
 
 
 def tables_of(change: Change) -> tuple[TableName, ...]:

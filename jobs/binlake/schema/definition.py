@@ -78,7 +78,7 @@ class ColumnDefinition:
     arguments: the numbers in parentheses after the type. charset: None where the table's default counts.
     strict: whether sql_mode makes too long a VARCHAR an error instead of a TEXT.
     default: None where no DEFAULT is written; default_is_expression: it isn't a constant.
-    key: the column's own PRIMARY KEY or UNIQUE.
+    key: the column's own PRIMARY KEY or UNIQUE; references: it is a foreign key by itself.
     """
 
     name: str
@@ -95,6 +95,7 @@ class ColumnDefinition:
     invisible: bool = False
     auto_increment: bool = False
     key: KeyKind = "none"
+    references: bool = False
     strict: bool = True
     flavour: Flavour = "mysql"
 
@@ -209,17 +210,41 @@ class IndexDefinition:
     if_not_exists: bool = False
 
 
-def converted(column: Column, charset: str, flavour: Flavour, *, grows: bool) -> Column:
-    """A column after CONVERT TO CHARACTER SET. grows: a TEXT becomes as large as all its characters may need."""
+def converted(column: Column, charset: str, flavour: Flavour) -> Column:
+    """A column that no other clause changes, after CONVERT TO CHARACTER SET."""
     old = column.charset
     if old is None or (old == charset and column.type in TEXT_TO_BYTES):
         return column
     if column.type in ("enum", "set"):
         return replace(column, charset=None if charset == "binary" and flavour == "mysql" else charset)
-    type_ = column.type
-    if grows and type_.endswith("text") and type_ != "longtext":
-        characters = text_bytes(type_) // bytes_per_character(old)
-        type_ = sized(characters * bytes_per_character(charset), text=True)
-    if charset == "binary":
-        return replace(column, type=TEXT_TO_BYTES[type_], charset=None)
-    return replace(column, type=type_, charset=charset)
+    type_ = _grown(column.type, column, charset)
+    return replace(column, type=TEXT_TO_BYTES[type_] if charset == "binary" else type_, charset=_shown(charset))
+
+
+def converted_definition(
+    definition: ColumnDefinition, old: Column | None, charset: str
+) -> tuple[ColumnDefinition, Column]:
+    """A column that a statement writes besides CONVERT TO CHARACTER SET, which wins over the character set written.
+
+    old: the column that it changes. MySQL sizes a TEXT without a length by the characters of the old column.
+    """
+    if definition.charset != "binary":
+        definition = replace(definition, charset=None)
+    column = definition.column(charset)
+    if definition.flavour == "mysql" and old is not None and old.charset and not definition.arguments:
+        column = replace(column, type=_grown(column.type, old, charset))
+    return definition, column
+
+
+def _grown(type_: str, old: Column, charset: str) -> str:
+    """The TEXT that holds all characters of the old column; other types stay."""
+    if type_ not in ("tinytext", "text", "mediumtext") or old.type in ("enum", "set"):
+        return type_
+    characters = (
+        old.length if old.length is not None else text_bytes(old.type) // bytes_per_character(old.charset or "")
+    )
+    return sized(characters * bytes_per_character(charset), text=True)
+
+
+def _shown(charset: str) -> str | None:
+    return None if charset == "binary" else charset

@@ -32,7 +32,7 @@ from binlake.schema.alterations import (
 from binlake.schema.changes import AlterTable
 from binlake.schema.conversion import conversion
 from binlake.schema.defaults import NotConstant
-from binlake.schema.definition import ColumnDefinition, converted
+from binlake.schema.definition import ColumnDefinition, converted, converted_definition
 from binlake.schema.keys import Constraint, is_there, new_keys, with_key
 from binlake.schema.lexer import Flavour
 from binlake.schema.table import Column, Index, TableSchema
@@ -104,8 +104,7 @@ class _Evolving:
         self._columns_that_come(moved)
         self._check_twice()
         if self._all(ConvertCharset):
-            for entry in self.entries:
-                entry.column = converted(entry.column, self.charset, self.flavour, grows=entry.definition is None)
+            self._convert()
         schema = replace(self.before, columns=tuple(entry.column for entry in self.entries), charset=self.charset)
         primary, indexes = self._keys()
         try:
@@ -203,6 +202,13 @@ class _Evolving:
             if entry.column.name.lower() == place.after.lower():
                 return index + 1
         raise self._mismatch(f"a column is placed after {place.after!r}, which the recorded shape doesn't have")
+
+    def _convert(self) -> None:
+        for entry in self.entries:
+            if entry.definition is None:
+                entry.column = converted(entry.column, self.charset, self.flavour)
+            else:
+                entry.definition, entry.column = converted_definition(entry.definition, entry.origin, self.charset)
 
     def _check_twice(self) -> None:
         seen: set[str] = set()

@@ -51,7 +51,8 @@ def key_of(
 
 def in_server_order(schema: TableSchema, indexes: Iterable[Index]) -> tuple[Index, ...]:
     """Unique ones of NOT NULL columns first, then those without prefixes; the plain ones, by name, at the end."""
-    nullable = {column.name for column in schema.columns if column.nullable}
+    # The hidden column of an expression is nullable.
+    nullable: set[str | None] = {None, *(column.name for column in schema.columns if column.nullable)}
 
     def place(index: Index) -> tuple[bool, bool, bool, str]:
         if not index.unique:
