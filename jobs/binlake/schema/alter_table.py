@@ -144,14 +144,15 @@ class _AlterTable:
         self.rows: list[str] = []
         self.unfollowed: list[str] = []
         self.others: list[Change] = []
+        self.other_names: list[TableName] = []
         self.renamed: TableName | None = None
 
     def result(self) -> tuple[Change, ...]:
         name = self.name
         if self.unfollowed:
-            others = (self.renamed,) if self.renamed else ()
+            others = dict.fromkeys((*self.other_names, self.renamed) if self.renamed else self.other_names)
             why = "; ".join(dict.fromkeys(self.unfollowed))
-            return (Unfollowed(name, why), *(Unfollowed(other, f"{name}: {why}") for other in others), *self.others)
+            return (Unfollowed(name, why), *(Unfollowed(other, f"{name}: {why}") for other in others))
         changes: list[Change] = []
         if self.charset:
             self.alterations.append(TableCharset(self.charset))
@@ -243,6 +244,7 @@ class _AlterTable:
             self.others += [CreateLike(other, name), RowsChanged(other, f"converted from a partition of {name}")]
         else:
             return False
+        self.other_names.append(other)
         cursor.skip_to(",")
         return True
 

@@ -269,6 +269,13 @@ def test_rows_and_names_that_change_are_told(text: str, changes: tuple[ddl.Chang
     assert set(parsed.tables) == {name for change in changes for name in ddl.tables_of(change)}
 
 
+def test_a_clause_that_is_not_understood_stops_all_tables_of_the_statement() -> None:
+    for text in ("EXCHANGE PARTITION p WITH TABLE u", "CONVERT TABLE u TO PARTITION p", "RENAME TO u"):
+        parsed = parse(f"ALTER TABLE t {text}, FROBNICATE")
+        assert [type(change) for change in parsed.changes] == [ddl.Unfollowed, ddl.Unfollowed]
+        assert set(parsed.tables) == {T, U}
+
+
 def test_sql_mode_is_told_where_it_decides_values() -> None:
     def altered(text: str, sql_mode: int) -> ddl.AlterTable:
         [change, *_] = parse(text, sql_mode=sql_mode).changes
