@@ -1,4 +1,4 @@
-"""spark-submit snapshot.py --config FILE [--tables PATTERN…] [--lock MODE]: copy tables at one binlog position."""
+"""spark-submit snapshot.py --config FILE [--tables PATTERN… | --asked] [--lock MODE]: copy tables at one position."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ def work(run: job.Job) -> "list[SnapshotResult]":
         run.session,
         run.report,
         tables=run.arguments.tables,
+        asked=run.arguments.asked,
         lock=run.arguments.lock,
     )
 
@@ -23,5 +24,6 @@ def work(run: job.Job) -> "list[SnapshotResult]":
 if __name__ == "__main__":
     parser = job.parser("snapshot")
     parser.add_argument("--tables", nargs="+", metavar="PATTERN")
+    parser.add_argument("--asked", action="store_true")
     parser.add_argument("--lock", choices=("flush", "tables", "none"), default="flush")
     sys.exit(job.run(parser, work))

@@ -10,9 +10,10 @@ from binlake.binlog.boundaries import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
-from binlake.lake import epochs, watermarks
+from binlake.lake import watermarks
 from binlake.lake.lease import Lease
 from binlake.lake.metadata import Metadata
+from binlake.lake.steps import Life
 from binlake.position import FIRST_OFFSET, Position
 from binlake.schema.table import TableName
 from binlake.source.catalog import included_tables
@@ -45,6 +46,14 @@ def names_to_snapshot(
     return [name for name in included if name not in following] or included
 
 
+def names_asked(config: PipelineConfig, source: Source, metadata: Metadata) -> list[TableName]:
+    """The tables for which a sync asked. One that isn't there any more is no longer asked for."""
+    there = set(included_tables(source, config))
+    asked = watermarks.asked(metadata)
+    watermarks.forget_lifeless(metadata, [name for name in asked if name not in there])
+    return [name for name in asked if name in there]
+
+
 def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
     """A lake follows a folder from its first file on, or from where it stands; gives what to tell."""
     if patterns:
@@ -72,7 +81,7 @@ def begin_lives(
     """New lives stand in metadata, and the log is followed from the earliest position that any table needs."""
     if not results:
         return
-    lives = [epochs.Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
+    lives = [Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
     watermarks.started(metadata, lives, batch=batch, versions={r.table_id: r.delta_version for r in results})
     control = held.control()
     following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]

@@ -21,10 +21,12 @@ from binlake import config as configuration
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
 from binlake.report import Report
+from binlake.schema.table import TableName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from binlake.history import Shape
     from binlake.source.log import Origin
     from binlake.verify import VerifyReport
 
@@ -91,7 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     verify = add("verify", _verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     add("status", _status, "where each table stands", as_json=True)
-    add("history", _history, "the DDL statements seen", as_json=True)
+    history = add("history", _history, "the DDL statements seen, or a table's shape at some time", as_json=True)
+    history.add_argument("--table", metavar="DB.T", help="of this table alone")
+    history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were there")
     _add_binlog(commands)
     return parser
 
@@ -207,7 +211,7 @@ def _sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         print(found.message)
         if found.phases:
             print("seconds: " + ", ".join(f"{name} {seconds}" for name, seconds in found.phases))
-    stopped = [table for table in found.tables if table.status in ("stopped", "missing")]
+    stopped = [table for table in found.tables if table.status in ("stopped", "missing", "resnapshot")]
     for table in stopped:
         print(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}", file=sys.stderr)
     newly = [table.table for table in stopped if table.newly_stopped]
@@ -259,11 +263,16 @@ def _binlog(arguments: argparse.Namespace) -> None:
 
 
 def _history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    from binlake import pipeline
+    from binlake import history, pipeline
 
-    rows = sorted(
-        pipeline.metadata_of(config).read("ddl_history"), key=lambda row: (row["batch"], row["file"], row["offset"])
-    )
+    metadata = pipeline.metadata_of(config)
+    name = _table_name(arguments.table) if arguments.table else None
+    if arguments.at:
+        if name is None:
+            raise UsageError("--at tells the shape of one table", remedy="add --table database.table")
+        _show_shape(name, history.shape_at(metadata, name, history.Moment.parse(arguments.at)), arguments.json)
+        return
+    rows = history.statements(metadata, name)
     if arguments.json:
         _print_json(rows)
         return
@@ -273,6 +282,29 @@ def _history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         print(f"    {row['statement']}")
         if row["reason"]:
             print(f"    {row['reason']}")
+
+
+def _table_name(text: str) -> TableName:
+    database, dot, table = text.partition(".")
+    if not dot:
+        raise UsageError(f"{text!r} has no dot", remedy="write database.table")
+    return TableName(database, table)
+
+
+def _show_shape(name: TableName, shape: Shape, as_json: bool) -> None:
+    schema = shape.schema
+    if as_json:
+        _print_json({"table": str(name), "position": shape.position, "schema": schema.to_json() if schema else None})
+        return
+    if schema is None:
+        print(f"there is no {name} from {shape.position} on")
+        return
+    rows = [
+        (column.name, column.type, "" if column.nullable else "NOT NULL", column.charset, column.default)
+        for column in schema.columns
+    ]
+    _print_table(f"{name} from {shape.position} on", ("column", "type", "null", "charset", "default"), rows)
+    print(f"key ({schema.key_kind}): {', '.join(schema.key) or 'none'}")
 
 
 if __name__ == "__main__":

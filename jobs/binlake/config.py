@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -14,6 +15,7 @@ from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName, TableSchema
 
 InvalidDates = Literal["fail", "keep_text"]
+_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 
 
@@ -33,9 +35,14 @@ class SourceConfig(_Strict):
     server_id: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
     server_ids: Annotated[int, Field(ge=1, le=1024)] = 16
 
+    @property
+    def is_files(self) -> bool:
+        """Whether files stand in the place of a server."""
+        return self.connection.startswith("file:")
+
     @model_validator(mode="after")
     def _is_a_replica(self) -> Self:
-        if self.server_id is None and not self.connection.startswith("file:"):
+        if self.server_id is None and not self.is_files:
             raise ValueError("server_id is missing; choose one that no server and no replica of this source has")
         return self
 
@@ -72,7 +79,15 @@ class TablesConfig(_Strict):
 
     def wanted(self, database: str, table: str) -> bool | frozenset[str]:
         """What the log's reader asks: False for a table that isn't included, else the columns to step over."""
-        return self.included(database, table) and self.excluded_columns(database, table)
+        base = table if self.included(database, table) else self.ghost_of(database, table)
+        return base is not None and self.excluded_columns(database, base)
+
+    def ghost_of(self, database: str, table: str) -> str | None:
+        """The included table whose copy this is, by the names of gh-ost's and pt-online-schema-change's copies."""
+        match = _GHOST.match(table)
+        if match and not self.included(database, table) and self.included(database, match["table"]):
+            return match["table"]
+        return None
 
     def excluded_columns(self, database: str, table: str) -> frozenset[str]:
         """Lower-case names, for the server's names of columns have no case."""
@@ -85,6 +100,32 @@ class TablesConfig(_Strict):
         return any(names.matches(pattern, database, table) for pattern in self.include) and not any(
             names.matches(pattern, database, table) for pattern in self.exclude
         )
+
+
+class Policy(_Strict):
+    """What is done about statements that don't only change rows.
+
+    on_drop_column: a kept one stays in the lake, with NULL in newer rows. on_unfollowable: what the lake's rows became
+    can't be told without the server: the table is snapshotted anew by itself, or stops.
+    """
+
+    on_drop_column: Literal["drop", "keep"] = "drop"
+    on_drop_table: Literal["keep", "drop"] = "keep"
+    on_truncate: Literal["follow", "stop"] = "follow"
+    on_unfollowable: Literal["resnapshot", "stop"] = "resnapshot"
+
+
+class PoliciesConfig(Policy):
+    """The source's policy; ``tables``: others by pattern of database.table, of which the last that matches counts."""
+
+    tables: dict[str, Policy] = {}
+
+    def of(self, name: TableName) -> Policy:
+        chosen = self.model_dump(exclude={"tables"})
+        for pattern, policy in self.tables.items():
+            if names.matches(pattern, name.database, name.table):
+                chosen |= policy.model_dump(exclude_unset=True)
+        return Policy(**chosen)
 
 
 class LakeConfig(_Strict):
@@ -107,13 +148,19 @@ class PipelineConfig(_Strict):
     lake: LakeConfig
     schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
     invalid_dates: InvalidDates = "fail"
+    policies: PoliciesConfig = PoliciesConfig()
 
     def included(self, name: TableName) -> bool:
         return self.tables.included(name.database, name.table)
 
+    def ghost(self, name: TableName) -> bool:
+        """Whether an online schema change tool fills this table to put it in the place of an included one."""
+        return self.tables.ghost_of(name.database, name.table) is not None
+
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
         """A table's shape with the columns that aren't mirrored. Raises ConfigurationError for one of the key."""
-        return schema.excluding(self.tables.excluded_columns(name.database, name.table))
+        base = self.tables.ghost_of(name.database, name.table) or name.table
+        return schema.excluding(self.tables.excluded_columns(name.database, base))
 
     @property
     def root(self) -> str:
@@ -124,7 +171,9 @@ class PipelineConfig(_Strict):
         return f"{path}/{names.folder(self.source.name)}"
 
     def table_path(self, name: TableName) -> str:
-        return f"{self.root}/{names.folder(name.database)}/{names.folder(name.table)}"
+        """Ghosts stand beside the tables, where nobody looks for a table."""
+        root = f"{self.root}/_ghosts" if self.ghost(name) else self.root
+        return f"{root}/{names.folder(name.database)}/{names.folder(name.table)}"
 
     def metadata_path(self, table: str) -> str:
         return f"{self.root}/_binlake/{table}"

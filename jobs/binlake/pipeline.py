@@ -16,19 +16,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from binlake.bootstrap import begin_lives, begin_with_files, names_to_snapshot
+from binlake.bootstrap import begin_lives, begin_with_files, names_asked, names_to_snapshot
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError, UsageError
 from binlake.lake import epochs, files, lease, watermarks
 from binlake.lake.apply import TableOutcome, apply_batch
+from binlake.lake.epochs import Rules
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
 from binlake.lake.staging import Manifest, read_manifest
+from binlake.lake.steps import BatchSteps, Life
 from binlake.plan import check_position, next_range
 from binlake.position import Position
 from binlake.record import (
     RunReport,
     last_run,
+    names_dropped,
     note_batch,
     note_bootstrap,
     note_schemas,
@@ -89,9 +92,11 @@ def bootstrap(
     report: Report,
     *,
     tables: list[str] | None = None,
+    asked: bool = False,
     lock: LockMode = "flush",
 ) -> list[SnapshotResult]:
-    """Snapshot the tables that patterns name; without patterns those that aren't followed yet, else all.
+    """Snapshot the tables that patterns name, or those for which a sync asked; without either those that aren't
+    followed yet, else all.
 
     The other tables keep their watermarks. A table that fails is raised once the others have their lives. A folder of
     files holds no table to copy: the log is followed from its beginning, or from where the lake stands.
@@ -105,7 +110,9 @@ def bootstrap(
         return []
     endpoint = origin
     with lease.held(metadata) as held, Source.open(endpoint) as source:
-        names = names_to_snapshot(config, source, metadata, tables)
+        names = names_asked(config, source, metadata) if asked else names_to_snapshot(config, source, metadata, tables)
+        if not names:
+            return []
         report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
         batch = held.control().batch
         failures: list[TableError] = []
@@ -137,7 +144,37 @@ def sync(
     until: datetime | None = None,
     stop_at: Position | None = None,
 ) -> RunReport:
-    """Carry the lake to the server's head, to the last commit before ``until``, or to ``stop_at``."""
+    """Carry the lake to the server's head, to the last commit before ``until``, or to ``stop_at``; tables whose rows
+    the log alone couldn't tell are snapshotted anew."""
+    snapshot_asked(config, origin, session, report)
+    recorded = _carry(config, origin, session, report, until, stop_at)
+    snapshot_asked(config, origin, session, report)
+    return recorded
+
+
+def snapshot_asked(
+    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report
+) -> list[SnapshotResult]:
+    """Snapshot the tables for which a sync asked. One that can't be is said, and asked for again by the next run."""
+    asked = watermarks.asked(metadata_of(config))
+    if not asked or isinstance(origin, Folder):
+        return []
+    report.say(f"to be snapshotted anew: {', '.join(map(str, asked))}")
+    try:
+        return bootstrap(config, origin, session, report, asked=True)
+    except TableError as error:
+        report.say(str(error))
+        return []
+
+
+def _carry(
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    report: Report,
+    until: datetime | None,
+    stop_at: Position | None,
+) -> RunReport:
     with lease.held(metadata_of(config)) as held:
         while True:
             planned = _plan(held, config, origin, until, stop_at)
@@ -284,23 +321,22 @@ def _manifest(config: PipelineConfig, batch: OpenBatch) -> Manifest:
     return read_manifest(config.staging_path(str(batch.batch), batch.attempt))
 
 
-def _split(config: PipelineConfig, batch: OpenBatch, manifest: Manifest, lives: list[epochs.Life]) -> epochs.BatchSteps:
+def _split(config: PipelineConfig, batch: OpenBatch, manifest: Manifest, lives: list[Life]) -> BatchSteps:
     stop = batch.range.stop
     return epochs.split(
         manifest,
         source=config.source.name,
         flavour="mariadb" if stop.server.startswith("mariadb-") else "mysql",
-        included=config.included,
-        excluding=config.excluding,
+        rules=Rules(
+            config.included, config.ghost, config.excluding, config.policies.of, can_snapshot=not config.source.is_files
+        ),
         lives=lives,
         created=[part.created for part in batch.range.slices],
         stop=stop,
     )
 
 
-def _apply(
-    config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: epochs.BatchSteps
-) -> list[TableOutcome]:
+def _apply(config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps) -> list[TableOutcome]:
     if not any(table.steps for table in steps.tables):
         return []
     return apply_batch(session(), config, batch.batch, batch.range.stop.short, steps, fault)
@@ -310,6 +346,9 @@ def _record(held: Lease, config: PipelineConfig) -> RunReport:
     merged = held.control().open
     if merged is None or merged.state != "merged":
         raise UsageError("the open batch isn't merged yet", remedy="run merge first")
+    for name in names_dropped(metadata_of(config), merged):
+        if config.ghost(name) or config.policies.of(name).on_drop_table == "drop":
+            files.remove_folder(config.table_path(name))
     report = record_batch(held, metadata_of(config), merged)
     fault("recorded")
     files.remove_folder(config.staging_path(str(merged.batch)))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from binlake.config import PipelineConfig
 from binlake.lake import watermarks
 from binlake.lake.apply import TableOutcome
-from binlake.lake.epochs import AddColumnsStep, BatchSteps, CreateStep, Life
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
+from binlake.lake.steps import BatchSteps, CreateStep, Life, Status
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 
@@ -87,7 +87,7 @@ def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None
     changed = [
         watermarks.schema_row(table.life, batch=plan.batch, where=plan.range.stop, why="followed")
         for table in steps.tables
-        if any(isinstance(step, CreateStep | AddColumnsStep) for step in table.steps)
+        if table.life.schema != table.first_schema or any(isinstance(step, CreateStep) for step in table.steps)
     ]
     metadata.replace("schemas", f"batch = {plan.batch} AND why = 'followed'", changed)
 
@@ -118,8 +118,14 @@ def outcome_rows(steps: BatchSteps, outcomes: list[TableOutcome]) -> tuple[dict[
                 "changed": outcome is not None,
             }
         )
-    rows += [{"missing": True, "database": name.database, "table": name.table} for name in steps.missing]
+    rows += [_lifeless(name, "missing", watermarks.NEVER) for name in steps.missing]
+    rows += [_lifeless(name, "resnapshot", why) for name, why in steps.asked]
     return tuple(rows)
+
+
+def _lifeless(name: TableName, status: Status, reason: str) -> dict[str, Any]:
+    """An included table that has no life here yet."""
+    return {"lifeless": True, "database": name.database, "table": name.table, "status": status, "reason": reason}
 
 
 def _life(row: dict[str, Any]) -> Life:
@@ -144,7 +150,7 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
         plan.batch,
         str(stop),
         f"batch {plan.batch} recorded: every table that isn't stopped stands at {stop.short}",
-        sum(row["inserted"] + row["updated"] + row["deleted"] for row in plan.outcome if not row.get("missing")),
+        sum(row["inserted"] + row["updated"] + row["deleted"] for row in plan.outcome if not row.get("lifeless")),
         plan.range.size,
         _tables(plan, before),
         plan.phases,
@@ -161,9 +167,10 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
     stop = plan.range.stop
     rows: dict[str, dict[str, Any]] = {}
     for outcome in plan.outcome:
-        if outcome.get("missing"):
+        if outcome.get("lifeless"):
             name = TableName(outcome["database"], outcome["table"])
-            rows[watermarks.missing_id(name)] = watermarks.missing_row(name, batch=plan.batch, position=stop)
+            row = watermarks.lifeless_row(name, outcome["status"], outcome["reason"], batch=plan.batch, position=stop)
+            rows[row["table_id"]] = row
             continue
         life = _life(outcome)
         old = before.get(life.id)
@@ -179,6 +186,15 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
     metadata.replace("watermarks", "true", untouched + list(rows.values()))
 
 
+def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
+    """Names of tables that this batch saw dropped, and that no table has now."""
+    before = {row["table_id"] for row in metadata.read("watermarks") if row["status"] == "dropped"}
+    rows = [row for row in plan.outcome if not row.get("lifeless") and row["id"] not in before]
+    living = {(row["database"], row["table"]) for row in rows if row["status"] != "dropped"}
+    gone = {(row["database"], row["table"]) for row in rows if row["status"] == "dropped"}
+    return [TableName(*name) for name in sorted(gone - living)]
+
+
 def _newly_stopped(row: dict[str, Any], before: dict[str, Any] | None) -> bool:
     return row["status"] == "stopped" and (before is None or before["status"] != "stopped")
 
@@ -187,7 +203,7 @@ def _quarantine_rows(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> list
     """Tables that this batch stopped, and where in the log."""
     rows: list[dict[str, Any]] = []
     for row in plan.outcome:
-        if not row.get("missing") and _newly_stopped(row, before.get(row["id"])):
+        if not row.get("lifeless") and _newly_stopped(row, before.get(row["id"])):
             where = _FILE_AND_OFFSET.match(row["reason"])
             rows.append(
                 {
@@ -233,11 +249,10 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
     runs: list[TableRun] = []
     for row in plan.outcome:
         name = TableName(row["database"], row["table"])
-        if row.get("missing"):
-            reason = "included, but never snapshotted"
-            remedy = f"binlake snapshot --config FILE --tables '{name}'"
-            runs.append(TableRun(str(name), "missing", 0, 0, 0, None, "", 0.0, reason, remedy))
-        elif row["changed"] or row["status"] == "stopped":
+        if row.get("lifeless"):
+            remedy = watermarks.remedy_of(name, row["status"])
+            runs.append(TableRun(str(name), row["status"], 0, 0, 0, None, "", 0.0, row["reason"], remedy))
+        elif row["changed"] or row["status"] in ("stopped", "resnapshot"):
             counts = (row["inserted"], row["updated"], row["deleted"])
             position = plan.range.stop.short if row["status"] == "following" else ""
             runs.append(

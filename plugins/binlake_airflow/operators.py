@@ -102,6 +102,30 @@ class BinlakeSnapshotOperator(BinlakeSparkOperator):
         return copied
 
 
+class BinlakeResnapshotOperator(BinlakeSparkOperator):
+    """Snapshot the tables whose rows a sync couldn't tell from the log alone; usually there are none."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="snapshot", **kwargs)
+
+    def execute(self, context: Context) -> Any:
+        from binlake import pipeline
+        from binlake.lake import watermarks
+
+        with airflow_errors():
+            config = self.pipeline_config()
+            asked = watermarks.asked(pipeline.metadata_of(config))
+            if not asked or config.source.is_files:
+                self.log.info("no table asks for a new snapshot")
+                return []
+            self.log.warning("snapshotted anew: %s", ", ".join(map(str, asked)))
+            copied = self.submit(context, "--asked")
+        for table in copied:
+            extra = {"delta_version": table["delta_version"], "snapshot": True}
+            _emit(context, config.source.name, str(table["table"]), extra)
+        return copied
+
+
 class BinlakePlanOperator(BinlakeSparkOperator):
     """Freeze the next range of the log. Needs Spark only to finish a batch that an earlier run left open.
 
@@ -242,7 +266,7 @@ class BinlakeRecordOperator(BaseOperator):
             report = pipeline.record(config)
         self.log.info("%s (%s)", report.message, report.position)
         for table in report.tables:
-            if table.status in ("stopped", "missing"):
+            if table.status in ("stopped", "missing", "resnapshot"):
                 self.log.warning("%s %s: %s\n  → %s", table.table, table.status, table.reason, table.remedy)
                 continue
             counts = {"inserted": table.inserted, "updated": table.updated, "deleted": table.deleted}

@@ -16,6 +16,7 @@ from binlake_airflow.operators import (
     BinlakePlanOperator,
     BinlakePreflightOperator,
     BinlakeRecordOperator,
+    BinlakeResnapshotOperator,
     BinlakeSnapshotOperator,
     BinlakeStageOperator,
     asset_alias,
@@ -171,5 +172,8 @@ def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
             trigger_rule=TriggerRule.NONE_FAILED,
             outlets=[asset_alias(source)],
         )
-        preflight >> plan >> stage >> merge >> record
+        resnapshot = BinlakeResnapshotOperator(
+            task_id="resnapshot", config_file=str(file), jobs_folder=jobs_folder, outlets=[asset_alias(source)]
+        )
+        preflight >> plan >> stage >> merge >> record >> resnapshot
     return dag

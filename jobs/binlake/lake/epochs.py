@@ -7,123 +7,82 @@ the first attempt began. Statements are walked in the order of the log; identity
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from binlake.binlog.border import Statement, XaOutcome
+from binlake.binlog.border import Statement
+from binlake.config import Policy
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
+from binlake.lake import renames
 from binlake.lake.staging import Manifest, StagedFile, StagedSlice
+from binlake.lake.steps import (
+    BatchSteps,
+    CreateStep,
+    FillStep,
+    LeaveStep,
+    Life,
+    MoveStep,
+    ReshapeStep,
+    TableSteps,
+    TruncateStep,
+)
 from binlake.position import Position, file_number
-from binlake.schema import ddl
-from binlake.schema.table import Column, TableName, TableSchema, table_id
+from binlake.schema import datatypes, ddl
+from binlake.schema.table import TableName, TableSchema, table_id
 
-Status = Literal["following", "stopped", "dropped", "missing"]
+FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
+"""What is done about a statement, in the DDL history."""
 
 
 @dataclass(frozen=True)
-class Life:
-    """One life of a table, as metadata knows it before a batch.
+class Rules:
+    """What the YAML says of tables.
 
-    low: mutations before it are in the snapshot already (the position of creation for tables born in the log).
-    high: the table equals the server once merged up to it.
+    included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
+    adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
+    server to ask for a new snapshot.
     """
 
-    id: str
-    name: TableName
-    schema: TableSchema
-    low: Position
-    high: Position
-    status: Status = "following"
-    reason: str = ""
-    remedy: str = ""
+    included: Callable[[TableName], bool]
+    ghost: Callable[[TableName], bool] = lambda name: False
+    excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema
+    policy: Callable[[TableName], Policy] = lambda name: Policy()
+    can_snapshot: bool = True
+
+    def followed(self, name: TableName) -> bool:
+        return self.included(name) or self.ghost(name)
 
 
 @dataclass(frozen=True)
-class MergeStep:
-    """Mutations of one epoch, all in ``schema``'s shape."""
+class _At:
+    """A statement, what was understood of it, and where it stands."""
 
-    schema: TableSchema
-    files: tuple[StagedFile, ...]
+    batch: int
+    position: Position
+    turn: int
+    statement: Statement
+    parsed: ddl.ParsedStatement
 
-
-@dataclass(frozen=True)
-class CreateStep:
-    """An empty table takes the place of whatever lies at its path."""
-
-    schema: TableSchema
-
-
-@dataclass(frozen=True)
-class AddColumnsStep:
-    """Columns of ``after`` that ``before`` lacks."""
-
-    before: TableSchema
-    after: TableSchema
-
-
-@dataclass(frozen=True)
-class FillStep:
-    """Rows from before an ADD COLUMN get its default: (column, constant as the server writes it)."""
-
-    schema: TableSchema
-    defaults: tuple[tuple[Column, str], ...]
-
-
-@dataclass(frozen=True)
-class TruncateStep:
-    """All rows go."""
-
-
-Step = MergeStep | CreateStep | AddColumnsStep | FillStep | TruncateStep
-
-
-@dataclass
-class TableSteps:
-    """A life's steps in a batch, numbered from 1 by their place, and what the life is afterwards."""
-
-    life: Life
-    steps: list[Step] = field(default_factory=list)
-
-    def add_file(self, file: StagedFile) -> None:
-        last = self.steps[-1] if self.steps else None
-        if isinstance(last, MergeStep) and last.schema == self.life.schema:
-            self.steps[-1] = MergeStep(last.schema, (*last.files, file))
-        else:
-            self.steps.append(MergeStep(self.life.schema, (file,)))
-
-
-@dataclass(frozen=True)
-class BatchSteps:
-    """Everything a batch does. missing: included tables with mutations that were never snapshotted."""
-
-    tables: tuple[TableSteps, ...]
-    history: tuple[dict[str, Any], ...]
-    missing: tuple[TableName, ...]
-    outcomes: tuple[XaOutcome, ...]
+    @property
+    def order(self) -> tuple[int, int]:
+        return file_number(self.statement.file), self.statement.offset
 
 
 class _Walk:
     """State of the walk through one manifest."""
 
-    def __init__(
-        self,
-        source: str,
-        flavour: ddl.Flavour,
-        included: Callable[[TableName], bool],
-        excluding: Callable[[TableName, TableSchema], TableSchema],
-        lives: list[Life],
-        stop: Position,
-    ) -> None:
+    def __init__(self, source: str, flavour: ddl.Flavour, rules: Rules, lives: list[Life], stop: Position) -> None:
         self.source = source
         self.flavour = flavour
-        self.included = included
-        self.excluding = excluding
+        self.rules = rules
         self.stop = stop
         self.tables = {life.id: TableSteps(life) for life in lives}
         self.current = {life.name: life.id for life in lives if life.status != "dropped"}
         self.history: list[dict[str, Any]] = []
         self.missing: set[TableName] = set()
+        self.asked: dict[TableName, str] = {}
+        self.turn = 0
 
     def at(self, name: TableName) -> TableSteps | None:
         found = self.current.get(name)
@@ -132,146 +91,241 @@ class _Walk:
     def file(self, file: StagedFile) -> None:
         table = self.at(file.name)
         if table is None:
-            if self.included(file.name):
+            if self.rules.included(file.name) and file.name not in self.asked:
                 self.missing.add(file.name)
         elif table.life.status == "following" and file.last[:2] >= table.life.low.order:
-            table.add_file(file)
+            table.add_file(file, self.turn)
 
     def stop_table(self, table: TableSteps, reason: str, remedy: str) -> None:
         if table.life.status == "following":
             table.life = replace(table.life, status="stopped", reason=reason, remedy=remedy)
 
+    def ask(self, table: TableSteps, reason: str) -> str:
+        """A new snapshot, where the policy says so and there is a server to take it from; else the table stops."""
+        name = table.life.name
+        wanted = self.rules.policy(name).on_unfollowable == "resnapshot"
+        if wanted and self.rules.can_snapshot and self.rules.included(name):
+            if table.life.status == "following":
+                remedy = "nothing: it is snapshotted anew by itself"
+                table.life = replace(table.life, status="resnapshot", reason=reason, remedy=remedy)
+            return ASKED
+        self.stop_table(table, reason, _resnapshot(name))
+        return STOPPED
+
+    # statements ------------------------------------------------------------------------------------------------------
     def statement(self, batch: int, created: int, statement: Statement) -> None:
+        self.turn += 1
         parsed = ddl.parse(
             statement.text, database=statement.database, sql_mode=statement.sql_mode, flavour=self.flavour
         )
         where = Position(self.stop.server, statement.file, statement.offset, created)
+        here = _At(batch, where, self.turn, statement, parsed)
         if parsed.kind == "DML" or parsed.may_concern_any:
-            self._opaque(batch, where, statement, parsed)
-            return
-        noted = {change.name for change in parsed.changes if not isinstance(change, ddl.DropDatabase)}
-        for change in parsed.changes:
+            self._opaque(here)
+        else:
+            self._changes(here)
+        self.turn += 1
+
+    def _changes(self, here: _At) -> None:
+        noted: set[TableName] = set()
+        for change in here.parsed.changes:
+            if isinstance(change, ddl.RenameTables):
+                noted |= self._rename(here, change)
+                continue
             for name, one in self._concerned(change):
-                self._change(batch, where, statement, parsed.kind, name, one)
-        for name in parsed.tables:
+                noted.add(name)
+                self._change(here, name, one)
+        for name in here.parsed.tables:
             if name not in noted and self._ours(name):
-                self._note(batch, where, statement, parsed.kind, name, None, "ignored", "", None, None)
+                self._note(here, name, self.at(name), IGNORED, "", None, None)
 
     def _ours(self, name: TableName) -> bool:
-        return self.included(name) or name in self.current
+        return self.rules.followed(name) or name in self.current
 
     def _concerned(self, change: ddl.Change) -> list[tuple[TableName, ddl.Change]]:
         if isinstance(change, ddl.DropDatabase):
             names = [name for name in self.current if name.database == change.database]
             return [(name, ddl.DropTable(name)) for name in names]
+        assert not isinstance(change, ddl.RenameTables)  # they are done together
         return [(change.name, change)] if self._ours(change.name) else []
 
-    def _opaque(self, batch: int, where: Position, statement: Statement, parsed: ddl.ParsedStatement) -> None:
+    def _opaque(self, here: _At) -> None:
         """Rows that changed without row events, or a statement nobody can read."""
-        concerned = [name for name in (parsed.tables or tuple(self.current)) if self._ours(name)]
+        concerned = [name for name in (here.parsed.tables or tuple(self.current)) if self._ours(name)]
         for name in concerned:
             table = self.at(name)
             reason = (
-                f"{where.short}: a statement changed rows without row events (binlog_format isn't ROW in that session)"
-                if parsed.kind == "DML"
-                else f"{where.short}: a statement that can't be parsed may concern this table"
+                f"{here.position.short}: a statement changed rows without row events "
+                "(binlog_format isn't ROW in that session)"
+                if here.parsed.kind == "DML"
+                else f"{here.position.short}: a statement that can't be parsed may concern this table"
             )
-            if table is not None and (statement_order(statement) >= table.life.low.order):
+            if table is not None and here.order >= table.life.low.order:
                 self.stop_table(table, reason, _resnapshot(name))
-            self._note(batch, where, statement, parsed.kind, name, table, "stopped", reason, None, None)
+            self._note(here, name, table, STOPPED, reason, None, None)
 
-    def _change(
-        self,
-        batch: int,
-        where: Position,
-        statement: Statement,
-        kind: str,
-        name: TableName,
-        change: ddl.Change,
-    ) -> None:
+    def _change(self, here: _At, name: TableName, change: ddl.Change) -> None:
         table = self.at(name)
-        if table is not None and statement_order(statement) < table.life.low.order:
-            self._note(batch, where, statement, kind, name, table, "ignored", "before the snapshot", None, None)
+        if table is not None and here.order < table.life.low.order:
+            self._note(here, name, table, IGNORED, "before the snapshot", None, None)
             return
         before = table.life.schema if table else None
-        action, reason = self._follow(where, name, change, table)
+        action, reason = self._follow(here, name, change, table)
         after_table = self.at(name)
-        after = after_table.life.schema if after_table and action == "followed" else None
-        self._note(batch, where, statement, kind, name, after_table or table, action, reason, before, after)
+        told = action in (FOLLOWED, ASKED)
+        after = after_table.life.schema if after_table and told else None
+        self._note(here, name, after_table or table, action, reason, before, after)
 
-    def _follow(
-        self, where: Position, name: TableName, change: ddl.Change, table: TableSteps | None
-    ) -> tuple[str, str]:
+    def _follow(self, here: _At, name: TableName, change: ddl.Change, table: TableSteps | None) -> tuple[str, str]:
         """Do what one change means for one table; gives the action and its reason."""
         if isinstance(change, ddl.CreateTable | ddl.CreateLike):
-            return self._create(where, name, change, table)
+            return self._create(here, name, change, table)
         if table is None:
-            return "ignored", "this table isn't mirrored"
+            return IGNORED, "this table isn't mirrored"
         if isinstance(change, ddl.DropTable):
-            table.life = replace(table.life, status="dropped", reason=f"dropped at {where.short}", remedy="")
-            del self.current[name]
-            return "followed", ""
+            self._end(table, f"dropped at {here.position.short}")
+            return FOLLOWED, ""
         if table.life.status != "following":
-            return "ignored", f"this table is {table.life.status}"
+            return IGNORED, f"this table is {table.life.status}"
         if isinstance(change, ddl.TruncateTable):
-            table.steps.append(TruncateStep())
-            return "followed", ""
-        assert not isinstance(change, ddl.DropDatabase)  # _concerned made DropTables of it
+            return self._truncate(here, table)
+        if isinstance(change, ddl.AlterTable):
+            return self._alter(here, table, change)
+        if isinstance(change, ddl.NoShapeChange):
+            return FOLLOWED, change.why
+        assert isinstance(change, ddl.RowsChanged | ddl.Unfollowed)
+        reason = f"{here.position.short}: {change.why}"
+        if table.empty and isinstance(change, ddl.RowsChanged):
+            return FOLLOWED, "the table is empty"
+        return self.ask(table, reason), reason
+
+    def _end(self, table: TableSteps, reason: str) -> None:
+        if self.current.get(table.life.name) == table.life.id:
+            del self.current[table.life.name]
+        table.life = replace(table.life, status="dropped", reason=reason, remedy="")
+
+    def _truncate(self, here: _At, table: TableSteps) -> tuple[str, str]:
+        if self.rules.policy(table.life.name).on_truncate == "stop":
+            reason = f"{here.position.short}: TRUNCATE, at which this table is to stop (on_truncate: stop)"
+            self.stop_table(table, reason, _resnapshot(table.life.name))
+            return STOPPED, reason
+        table.add(TruncateStep(), self.turn)
+        table.empty = True
+        return FOLLOWED, ""
+
+    def _alter(self, here: _At, table: TableSteps, change: ddl.AlterTable) -> tuple[str, str]:
+        before = table.life.schema
         try:
-            after = ddl.apply(table.life.schema, change)
-            added = ddl.new_columns(table.life.schema, change) if isinstance(change, ddl.AddColumns) else ()
-            added = tuple(column for column in added if column in after.mirrored)
-            defaults = [(column, text) for column in added if (text := ddl.old_row_default(column)) is not None]
-        except (UnfollowedStatement, SchemaMismatch) as error:
-            reason = f"{where.short}: {error.message}"
-            self.stop_table(table, reason, _resnapshot(name))
-            return "stopped", reason
-        if added:
-            table.steps.append(AddColumnsStep(table.life.schema, after))
-        if defaults:
-            table.steps.append(FillStep(after, tuple(defaults)))
+            evolution = ddl.evolve(before, change, flavour=self.flavour)
+            after = self.rules.excluding(table.life.name, evolution.after)
+        except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
+            reason = f"{here.position.short}: {error.message}"
+            return self.ask(table, reason), reason
         table.life = replace(table.life, schema=after)
-        return "followed", change.why if isinstance(change, ddl.NoShapeChange) else ""
+        if table.empty:
+            table.add(CreateStep(after), self.turn)
+            return FOLLOWED, ""
+        if evolution.unprovable:
+            reason = f"{here.position.short}: {'; '.join(evolution.unprovable)}"
+            return self.ask(table, reason), reason
+        if _reshapes(before, after, evolution.origins):
+            table.add(ReshapeStep(before, after, evolution.origins), self.turn)
+        fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
+        if fills:
+            table.add(FillStep(after, fills), self.turn)
+        return FOLLOWED, ""
 
     def _create(
-        self,
-        where: Position,
-        name: TableName,
-        change: ddl.CreateTable | ddl.CreateLike,
-        table: TableSteps | None,
+        self, here: _At, name: TableName, change: ddl.CreateTable | ddl.CreateLike, table: TableSteps | None
     ) -> tuple[str, str]:
         if table is not None:
             if change.if_not_exists:
-                return "ignored", "the table existed"
+                return IGNORED, "the table existed"
             # CREATE OR REPLACE logs no DROP; anything else means that a DROP wasn't logged
-            table.life = replace(table.life, status="dropped", reason=f"replaced at {where.short}")
-        if not self.included(name):
-            return "ignored", "not included"
+            self._end(table, f"replaced at {here.position.short}")
+        if not self.rules.followed(name):
+            return IGNORED, "not included"
         if isinstance(change, ddl.CreateLike):
             like = self.at(change.like)
             if like is None:
-                self.missing.add(name)
-                return "stopped", f"{change.like} isn't mirrored, so its columns aren't known here"
+                return self._ask_name(name, f"{change.like} isn't mirrored, so its columns aren't known here")
             schema = like.life.schema
         else:
             schema = change.schema
         try:
-            schema = self.excluding(name, schema)
+            schema = self.rules.excluding(name, schema)
         except ConfigurationError as error:
             self.missing.add(name)
-            return "stopped", error.message
-        life = Life(table_id(self.source, name, where), name, schema, where, where)
-        self.tables[life.id] = TableSteps(life, [CreateStep(schema)])
+            return STOPPED, error.message
+        life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)
+        created = self.tables[life.id] = TableSteps(life, empty=True)
+        created.add(CreateStep(schema), self.turn)
         self.current[name] = life.id
         self.missing.discard(name)
-        return "followed", ""
+        self.asked.pop(name, None)
+        return FOLLOWED, ""
+
+    def _ask_name(self, name: TableName, reason: str) -> tuple[str, str]:
+        """A snapshot of a table of which nothing is known here."""
+        if not self.rules.included(name):
+            return IGNORED, reason
+        wanted = self.rules.policy(name).on_unfollowable == "resnapshot" and self.rules.can_snapshot
+        if not wanted:
+            self.missing.add(name)
+            return STOPPED, reason
+        self.asked[name] = reason
+        self.missing.discard(name)
+        return ASKED, reason
+
+    # names -----------------------------------------------------------------------------------------------------------
+    def _rename(self, here: _At, change: ddl.RenameTables) -> set[TableName]:
+        """All pairs of a statement at once, so that swaps and chains come out right; gives the names noted."""
+        later = {
+            name for name, life in self.current.items() if self.tables[life].life.low.order > here.order
+        }  # snapshotted after the statement, under the names they have
+        outcome = renames.outcome(
+            change.pairs, {name: life for name, life in self.current.items() if name not in later}
+        )
+        noted: set[TableName] = set()
+        for life_id, old, _ in outcome.moved:
+            if self.current.get(old) == life_id:
+                del self.current[old]
+        for life_id, old, new in outcome.moved:
+            noted |= {old, new}
+            self._move(here, self.tables[life_id], old, new, stays=old in outcome.taken, superseded=new in later)
+        for old, new in outcome.unknown:
+            if self.rules.included(new) and new not in self.current:
+                noted.add(new)
+                action, reason = self._ask_name(new, f"{here.position.short}: renamed from {old}, which isn't mirrored")
+                self._note(here, new, None, action, reason, None, None)
+        return noted
+
+    def _move(
+        self, here: _At, table: TableSteps, old: TableName, new: TableName, *, stays: bool, superseded: bool
+    ) -> None:
+        """One table gets its new name. stays: another table has the old name now."""
+        schema = table.life.schema
+        if superseded or not self.rules.followed(new):
+            self._end(table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included"))
+            self._note(here, old, table, FOLLOWED, table.life.reason, schema, None)
+            return
+        self.missing.discard(new)
+        self.asked.pop(new, None)
+        table.life = replace(table.life, name=new)
+        self.current[new] = table.life.id
+        action, reason = FOLLOWED, f"renamed from {old}"
+        if table.life.status == "following":
+            table.add(MoveStep(old, new), self.turn)
+            if not stays:
+                table.add(LeaveStep(old, new), self.turn)
+        elif self.rules.included(new):
+            table.life = replace(table.life, status="following")
+            action = self.ask(table, f"{here.position.short}: renamed from {old}, which was stopped")
+        self._note(here, new, table, action, reason, schema, schema)
 
     def _note(
         self,
-        batch: int,
-        where: Position,
-        statement: Statement,
-        kind: str,
+        here: _At,
         name: TableName,
         table: TableSteps | None,
         action: str,
@@ -279,18 +333,20 @@ class _Walk:
         before: TableSchema | None,
         after: TableSchema | None,
     ) -> None:
+        statement = here.statement
         self.history.append(
             {
-                "batch": batch,
+                "batch": here.batch,
                 "file": statement.file,
                 "offset": statement.offset,
-                "position": str(where),
+                "position": str(here.position),
                 "gtid": statement.gtid,
                 "committed_us": statement.committed_us,
                 "database": name.database,
+                "default_database": statement.database,
                 "sql_mode": statement.sql_mode,
                 "statement": statement.text,
-                "kind": kind,
+                "kind": here.parsed.kind,
                 "table": name.table,
                 "table_id": table.life.id if table else None,
                 "action": action,
@@ -301,8 +357,14 @@ class _Walk:
         )
 
 
-def statement_order(statement: Statement) -> tuple[int, int]:
-    return file_number(statement.file), statement.offset
+def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
+    """Whether the lake's table looks another way: names, order or types, not lengths and defaults."""
+
+    def looks(schema: TableSchema) -> list[tuple[str, str, int]]:
+        return [(column.name, datatypes.delta_type(column), column.fraction) for column in schema.mirrored]
+
+    moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
+    return moved or looks(before) != looks(after)
 
 
 def _resnapshot(name: TableName) -> str:
@@ -331,23 +393,22 @@ def split(
     *,
     source: str,
     flavour: ddl.Flavour,
-    included: Callable[[TableName], bool],
-    excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema,
+    rules: Rules,
     lives: list[Life],
     created: list[int],
     stop: Position,
 ) -> BatchSteps:
     """Each table's steps in one batch.
 
-    excluding: adds to a shape which columns aren't mirrored. lives: the catalog before the batch. created: per slice,
-    the timestamp of its file's format description event.
+    lives: the catalog before the batch. created: per slice, the timestamp of its file's format description event.
     """
-    walk = _Walk(source, flavour, included, excluding, lives, stop)
+    walk = _Walk(source, flavour, rules, lives, stop)
     for part, file_created in zip(manifest.slices, created, strict=True):
         _walk_slice(walk, manifest.batch, file_created, part)
     return BatchSteps(
         tuple(walk.tables.values()),
         tuple(walk.history),
         tuple(sorted(walk.missing)),
+        tuple(sorted(walk.asked.items())),
         tuple(outcome for part in manifest.slices for outcome in part.outcomes),
     )

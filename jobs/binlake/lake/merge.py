@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import InvalidDates
 from binlake.errors import InvalidDate, SchemaMismatch
-from binlake.lake.epochs import Life, MergeStep
 from binlake.lake.staging import StagedFile
+from binlake.lake.steps import Life, MergeStep
 from binlake.lake.table import LakeTable, lake_columns
 from binlake.names import spark_quote
 from binlake.schema import datatypes

@@ -38,20 +38,20 @@ SCHEMAS: dict[str, pa.Schema] = {
         run=_TEXT, kind=_TEXT, batch=_INT, started_us=_INT, ended_us=_INT, outcome=_TEXT, position=_TEXT,
         tables=_TEXT, phases=_TEXT, bytes=_INT, mutations=_INT, message=_TEXT,
     ),
-    # One row per life of a table. status: following, stopped, dropped, missing.
+    # One row per life of a table. status: see lake.steps.Status.
     "watermarks": _schema(
         table_id=_TEXT, database=_TEXT, table=_TEXT, status=_TEXT, batch=_INT, position=_TEXT, gtid_set=_TEXT,
         low=_TEXT, high=_TEXT, delta_version=_INT, fingerprint=_TEXT, reason=_TEXT, remedy=_TEXT, updated_us=_INT,
     ),
     "ddl_history": _schema(
         batch=_INT, file=_TEXT, offset=_INT, position=_TEXT, gtid=_TEXT, committed_us=_INT, database=_TEXT,
-        sql_mode=_INT, statement=_TEXT, kind=_TEXT, table=_TEXT, table_id=_TEXT, action=_TEXT, reason=_TEXT,
-        before=_TEXT, after=_TEXT,
+        default_database=_TEXT, sql_mode=_INT, statement=_TEXT, kind=_TEXT, table=_TEXT, table_id=_TEXT, action=_TEXT,
+        reason=_TEXT, before=_TEXT, after=_TEXT,
     ),
     # The shape of a table from a position on.
     "schemas": _schema(
         table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file_number=_INT, offset=_INT, position=_TEXT,
-        fingerprint=_TEXT, schema=_TEXT, why=_TEXT,
+        fingerprint=_TEXT, schema=_TEXT, why=_TEXT, at_us=_INT,
     ),
     "snapshots": _schema(
         snapshot=_TEXT, table_id=_TEXT, database=_TEXT, table=_TEXT, chunk=_INT, state=_TEXT, lower=_TEXT,
@@ -81,14 +81,14 @@ def literal(value: str | int | None) -> str:
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
-def query(location: str, columns: list[str] | None = None) -> pa.Table:
-    """A Delta table's rows, read without a JVM; deletion vectors are honoured.
+def query(location: str, columns: list[str] | None = None, *, version: int | None = None) -> pa.Table:
+    """A Delta table's rows, now or at a version, read without a JVM; deletion vectors are honoured.
 
     By DataFusion: ``to_pyarrow_table`` refuses deletion vectors, and with pyarrow 26 its threads abort the
     interpreter's exit now and then.
     """
     chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in columns) if columns else "*"
-    builder = QueryBuilder().register("rows", DeltaTable(location))
+    builder = QueryBuilder().register("rows", DeltaTable(location, version=version))
     return pa.table(builder.execute(f"SELECT {chosen} FROM rows").read_all())
 
 

@@ -10,21 +10,24 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable as DeltaLog
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from binlake.config import InvalidDates
-from binlake.errors import LakeTableChanged, UnfollowedStatement
+from binlake.errors import LakeTableChanged, SchemaMismatch, UnfollowedStatement
+from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
 from binlake.schema.table import Column, TableSchema
 
+Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+"""Delta's schema fields before → after."""
 STEPS_PER_BATCH = 1 << 20
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
@@ -109,11 +112,20 @@ class LakeTable:
 
     def overwrite(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
         """The whole table in one commit, with ``rows``' columns; makes the table where there is none."""
+        self._support(session, [kind for _, kind in rows.dtypes])
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         for key, value in table_properties(rows.columns).items():
             writer = writer.option(key, value)
         with self.transaction(session, version, note):
             writer.save(self.path)
+
+    def _support(self, session: SparkSession, kinds: list[str]) -> None:
+        """Delta makes new tables with the features of their types, but asks for them by name on those that are there;
+        repeating it changes nothing."""
+        if not any(kind.lower() == "timestamp_ntz" for kind in kinds) or not self.exists():
+            return
+        if "timestampNtz" not in (self.log().protocol().writer_features or ()):
+            session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def create(self, session: SparkSession, columns: list[tuple[str, str]], version: int, note: dict[str, Any]) -> None:
         """An empty table in the place of whatever is there."""
@@ -122,50 +134,57 @@ class LakeTable:
 
     def truncate(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
         """All rows go, in a commit without data files."""
-        with self.transaction(session, version, note):
-            session.sql(f"DELETE FROM {self.sql_name}")
+        self._change_rows(session, f"DELETE FROM {self.sql_name}", version, note)
 
     def fill(self, session: SparkSession, values: dict[str, str], version: int, note: dict[str, Any]) -> None:
         """Set columns (name → Spark SQL expression) of all rows."""
         assignments = ", ".join(f"{spark_quote(name)} = {value}" for name, value in values.items())
+        self._change_rows(session, f"UPDATE {self.sql_name} SET {assignments}", version, note)
+
+    def _change_rows(self, session: SparkSession, statement: str, version: int, note: dict[str, Any]) -> None:
+        """DELETE and UPDATE commit nothing where there is no row: then the transaction is recorded alone."""
         with self.transaction(session, version, note):
-            session.sql(f"UPDATE {self.sql_name} SET {assignments}")
+            session.sql(statement)
+            if self.recorded() < version:
+                self._commit_fields(session, lambda fields: fields, version, note)
 
     @property
     def sql_name(self) -> str:
         return f"delta.{spark_quote(self.path)}"
 
-    def add_columns(
-        self,
-        session: SparkSession,
-        columns: list[tuple[str, str]],
-        order: list[str],
-        version: int,
-        note: dict[str, Any],
-    ) -> None:
-        """New columns, NULL in the rows that are there; ``order`` names all columns as they stand afterwards.
+    def reshape(self, session: SparkSession, columns: list[LakeColumn], version: int, note: dict[str, Any]) -> None:
+        """Other columns over the rows that are there: without a cast by metadata alone, else every row anew.
 
-        Metadata and transaction go into one commit through Delta's OptimisticTransaction: ALTER TABLE by SQL
-        ignores the application id, and repeated it fails.
+        Raises LakeTableChanged where a column isn't there, SchemaMismatch where a value can't be cast.
         """
-        if needs_column_mapping([name for name, _ in columns]):
+        if any(column.is_changed for column in columns):
+            self._rewrite(session, columns, version, note)
+            return
+        self._support(session, [column.kind for column in columns])
+        fields = json.loads(self.log().schema().to_json())["fields"]
+        if renames_or_drops(fields, columns) or needs_column_mapping([column.name for column in columns]):
             self._map_columns(session)
-        self._commit_schema(session, columns, order, version, note)
+        self._commit_fields(session, lambda found: reshaped_fields(found, columns), version, note)
         self._prove(version)
+
+    def _rewrite(self, session: SparkSession, columns: list[LakeColumn], version: int, note: dict[str, Any]) -> None:
+        rows = session.read.format("delta").load(self.path).selectExpr(*[column.expression for column in columns])
+        try:
+            self.overwrite(session, rows, version, note)
+        except PySparkException as error:
+            raise SchemaMismatch(
+                f"{self.path}: a value can't be cast to the column's new type: {str(error).partition(chr(10))[0]}",
+                remedy="snapshot this table again",
+            ) from error
 
     def _map_columns(self, session: SparkSession) -> None:
         """Turn column mapping by name on; repeating it changes nothing."""
         if self.log().metadata().configuration.get("delta.columnMapping.mode") != "name":
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
 
-    def _commit_schema(
-        self,
-        session: SparkSession,
-        columns: list[tuple[str, str]],
-        order: list[str],
-        version: int,
-        note: dict[str, Any],
-    ) -> None:
+    def _commit_fields(self, session: SparkSession, change: Fields, version: int, note: dict[str, Any]) -> None:
+        """Metadata and transaction go into one commit through Delta's OptimisticTransaction: ALTER TABLE by SQL
+        ignores the application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
         jvm: Any = session.sparkContext._jvm
         delta = jvm.org.apache.spark.sql.delta
         nothing = jvm.scala.Option.apply(None)
@@ -174,7 +193,12 @@ class LakeTable:
             return
         metadata = transaction.metadata()
         schema = json.loads(metadata.schemaString())
-        schema["fields"] = _with_columns(schema["fields"], columns, order)
+        try:
+            schema["fields"] = change(schema["fields"])
+        except KeyError as error:
+            raise LakeTableChanged(
+                f"{self.path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
+            ) from None
         values = [getattr(metadata, f"copy$default${index}")() for index in range(1, 9)]
         values[4] = json.dumps(schema)
         transaction.updateMetadata(metadata.copy(*values), False)
@@ -188,23 +212,46 @@ class LakeTable:
         finally:
             session.conf.unset(_USER_METADATA)
 
+    def move_from(self, session: SparkSession, old: LakeTable, life: str, version: int, note: dict[str, Any]) -> None:
+        """The rows of this life, as they stood at its old path, in the place of whatever lies here."""
+        at = old.last_version_of(life)
+        rows = session.read.format("delta").option("versionAsOf", at).load(old.path)
+        self.overwrite(session, rows, version, note)
 
-def _with_columns(
-    fields: list[dict[str, Any]], columns: list[tuple[str, str]], order: list[str]
-) -> list[dict[str, Any]]:
-    """Delta's schema fields with new ones, in the order of the server's table."""
-    have = {field["name"].lower(): field for field in fields}
-    for name, kind in columns:
-        if name.lower() not in have:
-            field = _struct(f"c {kind}").fields[0].jsonValue()
-            have[name.lower()] = {**field, "name": name, "nullable": True, "metadata": {}}
-    return [have[name.lower()] for name in order]
+    def last_version_of(self, life: str) -> int:
+        """The newest Delta version that isn't another life's: in a swap the other may have taken the path already.
+
+        Raises LakeTableChanged when the history doesn't reach back so far.
+        """
+        candidate: int | None = None  # what others than binlake committed (OPTIMIZE) belongs to the life before it
+        for commit in self.log().history():
+            found = _note_of(commit).get("life")
+            if found is not None and found != life:
+                candidate = None
+                continue
+            candidate = int(commit["version"]) if candidate is None else candidate
+            if found == life:
+                return candidate
+        if candidate is not None:
+            return candidate
+        raise LakeTableChanged(
+            f"{self.path} holds another table's rows, and its history doesn't reach back further",
+            remedy="snapshot the renamed table again",
+        )
+
+    def leave(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
+        """All rows go, for the table went elsewhere: the commit says where to."""
+        self.overwrite(session, session.read.format("delta").load(self.path).where("false"), version, note)
 
 
-def _struct(ddl: str) -> StructType:
-    parsed = StructType.fromDDL(ddl)
-    assert isinstance(parsed, StructType)
-    return parsed
+def _note_of(commit: dict[str, Any]) -> dict[str, Any]:
+    """What one of our commits says of itself; empty for others'."""
+    try:
+        found = json.loads(commit.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    note = found.get("binlake") if isinstance(found, dict) else None
+    return note if isinstance(note, dict) else {}
 
 
 def default_expression(column: Column, text: str) -> str:

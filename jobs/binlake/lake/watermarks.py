@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from binlake.lake.epochs import Life
 from binlake.lake.metadata import Metadata, literal, now_us
+from binlake.lake.steps import Life, Status
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 
@@ -20,7 +20,7 @@ def _position(text: str) -> Position:
 
 
 def read_lives(metadata: Metadata) -> list[Life]:
-    """All lives but ``missing`` ones, each with its newest schema."""
+    """All lives, each with its newest schema."""
     schemas: dict[str, dict[str, Any]] = {}
     for row in sorted(metadata.read("schemas"), key=lambda row: (row["file_number"], row["offset"])):
         schemas[row["table_id"]] = row
@@ -36,7 +36,7 @@ def read_lives(metadata: Metadata) -> list[Life]:
             row["remedy"] or "",
         )
         for row in metadata.read("watermarks")
-        if row["status"] != "missing"
+        if row["table_id"] in schemas
     ]
 
 
@@ -54,6 +54,7 @@ def schema_row(life: Life, *, batch: int, where: Position, why: str) -> dict[str
         "fingerprint": life.schema.fingerprint,
         "schema": json.dumps(life.schema.to_json(), ensure_ascii=False),
         "why": why,
+        "at_us": now_us(),
     }
 
 
@@ -76,22 +77,45 @@ def watermark_row(life: Life, *, batch: int, position: Position, delta_version: 
     }
 
 
-def missing_row(name: TableName, *, batch: int, position: Position) -> dict[str, Any]:
-    """An included table that was never snapshotted, though the log has mutations of it."""
+NEVER = "included, but never snapshotted"
+
+
+def remedy_of(name: TableName, status: Status) -> str:
+    """What to do about an included table without a life."""
+    if status == "resnapshot":
+        return "nothing: it is snapshotted by itself"
+    return f"binlake snapshot --config FILE --tables '{name}'"
+
+
+def lifeless_row(name: TableName, status: Status, reason: str, *, batch: int, position: Position) -> dict[str, Any]:
+    """An included table that has no life here: missing (the log has mutations of it) or to be snapshotted."""
     return {
-        "table_id": missing_id(name),
+        "table_id": lifeless_id(name),
         "database": name.database,
         "table": name.table,
-        "status": "missing",
+        "status": status,
         "batch": batch,
         "position": str(position),
-        "reason": "included, but never snapshotted",
-        "remedy": f"binlake snapshot --config FILE --tables '{name}'",
+        "reason": reason,
+        "remedy": remedy_of(name, status),
         "updated_us": now_us(),
     }
 
 
-def missing_id(name: TableName) -> str:
+def asked(metadata: Metadata) -> list[TableName]:
+    """Tables that are to be snapshotted anew, by name."""
+    rows = metadata.read("watermarks", ["database", "table", "status"])
+    return sorted({TableName(row["database"], row["table"]) for row in rows if row["status"] == "resnapshot"})
+
+
+def forget_lifeless(metadata: Metadata, names: list[TableName]) -> None:
+    """Rows of tables that never began a life here."""
+    if names:
+        ids = ", ".join(literal(lifeless_id(name)) for name in names)
+        metadata.replace("watermarks", f"table_id IN ({ids})", [])
+
+
+def lifeless_id(name: TableName) -> str:
     return "missing:" + json.dumps([name.database, name.table], ensure_ascii=False)
 
 

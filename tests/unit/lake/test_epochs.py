@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from binlake.binlog.border import Statement, Stopped
-from binlake.lake.epochs import (
-    AddColumnsStep,
+from binlake.config import Policy
+from binlake.lake.epochs import Rules, split
+from binlake.lake.staging import Manifest, StagedFile, StagedSlice
+from binlake.lake.steps import (
     BatchSteps,
     CreateStep,
     FillStep,
+    LeaveStep,
     Life,
     MergeStep,
+    MoveStep,
+    ReshapeStep,
+    Status,
     TableSteps,
     TruncateStep,
-    split,
 )
-from binlake.lake.staging import Manifest, StagedFile, StagedSlice
 from binlake.position import Position
 from binlake.schema.table import Column, TableName, TableSchema
 
@@ -28,8 +34,8 @@ def at(offset: int, file: str = FILE) -> Position:
     return Position("server", file, offset, 1)
 
 
-def life(name: TableName = T, low: int = 4) -> Life:
-    return Life(f"life of {name}", name, SCHEMA, at(low), at(low))
+def life(name: TableName = T, low: int = 4, status: Status = "following") -> Life:
+    return Life(f"life of {name}", name, SCHEMA, at(low), at(low), status)
 
 
 def mutations(offset: int, before: int = 0, name: TableName = T, slice_: int = 0) -> StagedFile:
@@ -43,12 +49,16 @@ def statement(offset: int, ordinal: int, text: str, file: str = FILE) -> Stateme
     return Statement(file, offset, ordinal, 0, None, "shop", 0, text)
 
 
-def steps_of(*slices: StagedSlice, lives: Sequence[Life] = (life(),)) -> BatchSteps:
+def steps_of(*slices: StagedSlice, lives: Sequence[Life] = (life(),), policy: Policy | None = None) -> BatchSteps:
     return split(
         Manifest(7, "a", slices),
         source="s",
         flavour="mysql",
-        included=lambda name: name.database == "shop",
+        rules=Rules(
+            included=lambda name: name.database == "shop" and not name.table.startswith("_"),
+            ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
+            policy=lambda name: policy or Policy(),
+        ),
         lives=list(lives),
         created=[1 for _ in slices],
         stop=at(10_000),
@@ -78,13 +88,13 @@ def test_mutations_of_several_slices_are_one_epoch() -> None:
 def test_add_column_cuts_epochs_in_order() -> None:
     ddl = statement(50, 0, "ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 7 AFTER id")
     table = one(steps_of(a_slice(mutations(10), ddl, mutations(60, before=1))))
-    assert [type(step) for step in table.steps] == [MergeStep, AddColumnsStep, FillStep, MergeStep]
+    assert [type(step) for step in table.steps] == [MergeStep, ReshapeStep, FillStep, MergeStep]
     assert [column.name for column in table.life.schema.columns] == ["id", "n", "v"]
 
 
 def test_a_nullable_column_needs_no_fill() -> None:
     table = one(steps_of(a_slice(statement(50, 0, "ALTER TABLE shop.t ADD n INT"))))
-    assert [type(step) for step in table.steps] == [AddColumnsStep]
+    assert [type(step) for step in table.steps] == [ReshapeStep]
 
 
 def test_truncate_stands_between_epochs() -> None:
@@ -118,7 +128,8 @@ def test_what_lies_before_the_snapshot_is_skipped() -> None:
     assert (one(found).steps, one(found).life.status) == ([], "following")
 
 
-def test_an_unfollowed_statement_stops_its_table_alone() -> None:
+@pytest.mark.parametrize(("policy", "status"), [("resnapshot", "resnapshot"), ("stop", "stopped")])
+def test_what_the_log_cant_tell_asks_for_a_snapshot_or_stops_its_table_alone(policy: str, status: str) -> None:
     other = TableName("shop", "o")
     found = steps_of(
         a_slice(
@@ -128,12 +139,74 @@ def test_an_unfollowed_statement_stops_its_table_alone() -> None:
             mutations(61, before=1, name=other),
         ),
         lives=[life(), life(other)],
+        policy=Policy.model_validate({"on_unfollowable": policy}),
     )
     stopped, going_on = found.tables
-    assert (stopped.life.status, len(stopped.steps)) == ("stopped", 1)
-    assert "binlog.000001:50" in stopped.life.reason
-    assert "--tables" in stopped.life.remedy
+    assert (stopped.life.status, len(stopped.steps)) == (status, 1)
+    assert stopped.life.reason.startswith("binlog.000001:50: ")
+    assert ("--tables" in stopped.life.remedy) == (policy == "stop")
     assert (going_on.life.status, len(going_on.steps)) == ("following", 1)
+
+
+A, B, C = (TableName("shop", name) for name in "abc")
+
+
+def lives_after(found: BatchSteps) -> dict[str, tuple[str, str]]:
+    return {table.life.id: (str(table.life.name), table.life.status) for table in found.tables}
+
+
+def test_a_renamed_table_is_copied_and_says_where_it_went() -> None:
+    table = one(steps_of(a_slice(mutations(10), statement(50, 0, "RENAME TABLE t TO u"))))
+    u = TableName("shop", "u")
+    assert table.steps[1:] == [MoveStep(T, u), LeaveStep(T, u)]
+    assert table.life.name == u
+
+
+def test_names_that_are_swapped_are_moved_to_each_others_paths() -> None:
+    swap = statement(50, 0, "RENAME TABLE a TO tmp, b TO a, tmp TO b")
+    found = steps_of(a_slice(mutations(10, name=A), swap, mutations(60, 1, B)), lives=[life(A), life(B)])
+    assert lives_after(found) == {"life of shop.a": ("shop.b", "following"), "life of shop.b": ("shop.a", "following")}
+    first, second = found.tables
+    assert [type(step) for step in first.steps] == [MergeStep, MoveStep, MergeStep]
+    assert (first.turns, second.steps) == ([0, 1, 2], [MoveStep(B, A)])
+
+
+def test_a_ghost_takes_the_place_of_its_table() -> None:
+    ghost = TableName("shop", "_t_gho")
+    found = steps_of(
+        a_slice(
+            statement(10, 0, "CREATE TABLE _t_gho LIKE t"),
+            statement(20, 1, "ALTER TABLE _t_gho ADD at DATETIME DEFAULT CURRENT_TIMESTAMP"),
+            mutations(30, 2, ghost),
+            statement(40, 3, "RENAME TABLE t TO _t_del, _t_gho TO t"),
+            statement(50, 4, "DROP TABLE _t_del"),
+        )
+    )
+    old, new = found.tables
+    assert (old.life.name, old.life.status) == (T, "dropped")
+    assert (new.life.name, new.life.status) == (T, "following")
+    assert [type(step) for step in new.steps] == [CreateStep, CreateStep, MergeStep, MoveStep, LeaveStep]
+
+
+def test_a_table_that_comes_from_elsewhere_is_snapshotted() -> None:
+    found = steps_of(a_slice(statement(50, 0, "RENAME TABLE _x TO u")))
+    assert [name for name, _ in found.asked] == [TableName("shop", "u")]
+
+
+def test_a_name_that_was_snapshotted_after_the_rename_is_left_alone() -> None:
+    found = steps_of(a_slice(statement(50, 0, "RENAME TABLE a TO b")), lives=[life(A), life(B, low=100)])
+    assert lives_after(found) == {"life of shop.a": ("shop.a", "dropped"), "life of shop.b": ("shop.b", "following")}
+
+
+def test_a_stopped_table_that_is_renamed_asks_for_a_snapshot_under_its_new_name() -> None:
+    found = one(steps_of(a_slice(statement(50, 0, "RENAME TABLE t TO u")), lives=[life(status="stopped")]))
+    assert (str(found.life.name), found.life.status, found.steps) == ("shop.u", "resnapshot", [])
+
+
+def test_truncate_can_stop_a_table() -> None:
+    policy = Policy(on_truncate="stop")
+    found = one(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t")), policy=policy))
+    assert (found.life.status, len(found.steps)) == ("stopped", 1)
 
 
 def test_statements_elsewhere_never_matter() -> None:
@@ -160,10 +233,10 @@ def test_history_has_every_statement_with_what_was_done() -> None:
     found = steps_of(
         a_slice(
             statement(40, 0, "ALTER TABLE t ADD n INT"),
-            statement(50, 1, "ALTER TABLE t DROP COLUMN v"),
+            statement(50, 1, "ALTER TABLE t DROP PARTITION p"),
             statement(60, 2, "CREATE USER u IDENTIFIED BY 'secret'"),
         )
     )
-    assert [(row["offset"], row["action"]) for row in found.history] == [(40, "followed"), (50, "stopped")]
+    assert [(row["offset"], row["action"]) for row in found.history] == [(40, "followed"), (50, "resnapshot asked")]
     assert '"n"' in found.history[0]["after"]
     assert "secret" not in str(found.history)

@@ -1,0 +1,33 @@
+"""RENAME TABLE with all its pairs: who has which name afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from binlake.schema.table import TableName
+
+Pair = tuple[TableName, TableName]
+
+
+@dataclass(frozen=True)
+class RenameOutcome:
+    """moved: (life, old name, new name) of lives with another name than before. unknown: (old, new) of tables that
+    have no life here. taken: old names that another table has now."""
+
+    moved: tuple[tuple[str, TableName, TableName], ...]
+    unknown: tuple[Pair, ...]
+    taken: frozenset[TableName]
+
+
+def outcome(pairs: Sequence[Pair], lives: Mapping[TableName, str]) -> RenameOutcome:
+    """The pairs one after the other, as the server does them: a name in the middle of a chain isn't moved to."""
+    held: dict[TableName, TableName] = {}  # the name now → the name before the statement
+    for old, new in pairs:
+        held[new] = held.pop(old, old)
+    final = {new: old for new, old in held.items() if new != old}
+    return RenameOutcome(
+        tuple((lives[old], old, new) for new, old in final.items() if old in lives),
+        tuple((old, new) for new, old in final.items() if old not in lives),
+        frozenset(held),
+    )

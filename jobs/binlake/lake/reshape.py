@@ -1,0 +1,96 @@
+"""How a Delta table's columns follow the server's: which stay, move, are renamed, go and come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from binlake.config import InvalidDates
+from binlake.lake.steps import ReshapeStep
+from binlake.names import spark_quote, spark_string
+from binlake.schema import datatypes
+from binlake.schema.conversion import conversion
+from binlake.schema.table import Column
+
+
+@dataclass(frozen=True)
+class LakeColumn:
+    """A column as it stands afterwards. origin: the column that holds its values until then; None for a new one.
+
+    suffix: what kept texts of invalid dates have behind them now.
+    """
+
+    name: str
+    kind: str
+    origin: str | None
+    kind_before: str | None
+    suffix: str = ""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether values that are there become others."""
+        return self.kind_before is not None and (self.kind_before != self.kind or bool(self.suffix))
+
+    @property
+    def expression(self) -> str:
+        """Spark SQL over the old columns."""
+        value = "NULL" if self.origin is None else spark_quote(self.origin)
+        if self.suffix:
+            value = f"CONCAT({value}, {spark_string(self.suffix)})"
+        return f"CAST({value} AS {self.kind}) AS {spark_quote(self.name)}"
+
+
+def lake_columns_after(step: ReshapeStep, invalid_dates: InvalidDates) -> list[LakeColumn]:
+    """The Delta table's columns after the step, side columns of invalid dates included."""
+    mirrored = {column.name: column for column in step.before.mirrored}
+    kept = {column.name for column in step.after.mirrored}
+    columns: list[LakeColumn] = []
+    for column, origin in zip(step.after.columns, step.origins, strict=True):
+        if column.name not in kept:
+            continue
+        old = mirrored.get(origin) if origin else None
+        columns.append(_lake_column(column, old))
+        if invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
+            columns.append(_side_column(column, old))
+    return columns
+
+
+def _side_column(column: Column, old: Column | None) -> LakeColumn:
+    """The column that keeps the texts of invalid dates."""
+    name = datatypes.text_column(column)
+    if old is None or not datatypes.entry(old).may_be_invalid_date:
+        return LakeColumn(name, "STRING", None, None)
+    suffix = conversion(old, column, strict=True).date_suffix
+    return LakeColumn(name, "STRING", datatypes.text_column(old), "STRING", suffix)
+
+
+def _lake_column(column: Column, old: Column | None) -> LakeColumn:
+    before = datatypes.delta_type(old) if old else None
+    return LakeColumn(column.name, datatypes.delta_type(column), old.name if old else None, before)
+
+
+def reshaped_fields(fields: list[dict[str, Any]], columns: list[LakeColumn]) -> list[dict[str, Any]]:
+    """Delta's schema fields after a reshape that casts nothing. Raises KeyError where an origin isn't there.
+
+    A renamed field keeps its physical name and id, by which column mapping finds its data.
+    """
+    have = {field["name"].lower(): field for field in fields}
+    return [
+        {**have[column.origin.lower()], "name": column.name} if column.origin else _new_field(column)
+        for column in columns
+    ]
+
+
+def renames_or_drops(fields: list[dict[str, Any]], columns: list[LakeColumn]) -> bool:
+    """Whether column mapping is needed: a name of a data file's column stands for another, or for none."""
+    origins = {column.origin.lower() for column in columns if column.origin}
+    renamed = any(column.origin is not None and column.origin != column.name for column in columns)
+    return renamed or any(field["name"].lower() not in origins for field in fields)
+
+
+def _new_field(column: LakeColumn) -> dict[str, Any]:
+    parsed = StructType.fromDDL(f"c {column.kind}")
+    assert isinstance(parsed, StructType)
+    return {**parsed.fields[0].jsonValue(), "name": column.name, "nullable": True, "metadata": {}}

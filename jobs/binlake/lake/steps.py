@@ -1,0 +1,146 @@
+"""A batch's steps: what is done to each table in the lake, in the order of the log.
+
+Steps are numbered within a life from 1; each is one idempotent Delta commit under the number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from binlake.binlog.border import XaOutcome
+from binlake.lake.staging import StagedFile
+from binlake.position import Position
+from binlake.schema.table import Column, TableName, TableSchema
+
+Status = Literal["following", "stopped", "resnapshot", "dropped", "missing"]
+"""resnapshot: stands until it is snapshotted anew, which happens by itself."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One life of a table, as metadata knows it before a batch.
+
+    low: mutations before it are in the snapshot already (the position of creation for tables born in the log).
+    high: the table equals the server once merged up to it.
+    """
+
+    id: str
+    name: TableName
+    schema: TableSchema
+    low: Position
+    high: Position
+    status: Status = "following"
+    reason: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class MergeStep:
+    """Mutations of one epoch, all in ``schema``'s shape."""
+
+    schema: TableSchema
+    files: tuple[StagedFile, ...]
+
+
+@dataclass(frozen=True)
+class CreateStep:
+    """An empty table takes the place of whatever lies at its path."""
+
+    schema: TableSchema
+
+
+@dataclass(frozen=True)
+class ReshapeStep:
+    """The rows stay, under other columns. ``origins``: for each column of ``after`` that of ``before``; None is new.
+
+    Without a changed Delta type it writes no data file; with one, every row is cast and written anew.
+    """
+
+    before: TableSchema
+    after: TableSchema
+    origins: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class FillStep:
+    """Rows from before an ADD COLUMN get its default: (column, constant as the server writes it)."""
+
+    schema: TableSchema
+    defaults: tuple[tuple[Column, str], ...]
+
+
+@dataclass(frozen=True)
+class TruncateStep:
+    """All rows go."""
+
+
+@dataclass(frozen=True)
+class MoveStep:
+    """The table's rows are copied, inside the lake, to the path of its new name; it goes on there."""
+
+    old: TableName
+    new: TableName
+
+
+@dataclass(frozen=True)
+class LeaveStep:
+    """At the path of a name that no table has any more: its rows go, and its history says where to."""
+
+    old: TableName
+    new: TableName
+
+
+Step = MergeStep | CreateStep | ReshapeStep | FillStep | TruncateStep | MoveStep | LeaveStep
+
+
+@dataclass
+class TableSteps:
+    """A life's steps in a batch, and what the life is afterwards.
+
+    turns: of each step, 2 n + 1 for what the batch's statement n does, 2 n for mutations before it (of a merge, its
+    last): the order between the steps of tables that meet at one path. empty: nothing was written since it was made.
+    """
+
+    life: Life
+    steps: list[Step] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    empty: bool = False
+
+    def __post_init__(self) -> None:
+        self.begins = self.life.name
+        self.first_schema = self.life.schema
+
+    def add(self, step: Step, turn: int) -> None:
+        self.steps.append(step)
+        self.turns.append(turn)
+
+    def add_file(self, file: StagedFile, turn: int) -> None:
+        self.empty = False
+        last = self.steps[-1] if self.steps else None
+        if isinstance(last, MergeStep) and last.schema == self.life.schema:
+            self.steps[-1] = MergeStep(last.schema, (*last.files, file))
+            self.turns[-1] = turn
+        else:
+            self.add(MergeStep(self.life.schema, (file,)), turn)
+
+    @property
+    def names(self) -> set[TableName]:
+        """Names at whose paths the steps work."""
+        moves = [step for step in self.steps if isinstance(step, MoveStep | LeaveStep)]
+        return {self.begins, *(step.old for step in moves), *(step.new for step in moves if isinstance(step, MoveStep))}
+
+
+@dataclass(frozen=True)
+class BatchSteps:
+    """Everything a batch does.
+
+    missing: included tables with mutations that were never snapshotted. asked: names without a life that are to be
+    snapshotted, and why.
+    """
+
+    tables: tuple[TableSteps, ...]
+    history: tuple[dict[str, Any], ...]
+    missing: tuple[TableName, ...]
+    asked: tuple[tuple[TableName, str], ...]
+    outcomes: tuple[XaOutcome, ...]

@@ -1,0 +1,12 @@
+CREATE TABLE t (id INT PRIMARY KEY, i INT, u INT, v VARCHAR(20), e ENUM('a', 'b'), s SET('x', 'y'), d DATE, c CHAR(10), n INT);
+INSERT INTO t VALUES (1, 5, 7, 'abc', 'a', 'x,y', '2024-02-29', 'pad', NULL), (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+ALTER TABLE t MODIFY i DECIMAL(12,2), MODIFY u VARCHAR(30), MODIFY d DATETIME;
+INSERT INTO t (id, i, u, d) VALUES (3, 3.33, 'three', '2024-01-01 12:00:00');
+ALTER TABLE t MODIFY v TEXT, MODIFY c VARCHAR(10), MODIFY e ENUM('b', 'new', 'a');
+INSERT INTO t (id, v, e) VALUES (4, 'four', 'new');
+ALTER TABLE t MODIFY e VARCHAR(10), MODIFY s SET('x', 'y', 'z');
+INSERT INTO t (id, e, s) VALUES (5, 'any', 'z,x');
+ALTER TABLE t ALTER n SET DEFAULT 5;
+INSERT INTO t (id) VALUES (6);
+ALTER TABLE t ALTER n DROP DEFAULT;
+INSERT INTO t (id, n) VALUES (7, 7);

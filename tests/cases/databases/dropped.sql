@@ -1,0 +1,9 @@
+CREATE TABLE t (id INT PRIMARY KEY);
+INSERT INTO t VALUES (1);
+CREATE TABLE u (id INT PRIMARY KEY);
+DROP DATABASE case_databases_dropped;
+CREATE DATABASE case_databases_dropped;
+USE case_databases_dropped;
+CREATE TABLE u (id INT PRIMARY KEY, n INT);
+INSERT INTO u VALUES (2, 2);
+-- gone t

@@ -1,0 +1,17 @@
+CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9), n INT);
+INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2), (3, 'three', 3);
+-- snapshot
+
+CREATE TABLE `_t_new` (id INT PRIMARY KEY, v VARCHAR(9), n INT);
+ALTER TABLE `_t_new` ADD COLUMN extra INT NOT NULL DEFAULT 3, ADD INDEX (v);
+CREATE TRIGGER pt_osc_del AFTER DELETE ON t FOR EACH ROW DELETE IGNORE FROM _t_new WHERE _t_new.id <=> OLD.id;
+CREATE TRIGGER pt_osc_upd AFTER UPDATE ON t FOR EACH ROW REPLACE INTO _t_new (id, v, n) VALUES (NEW.id, NEW.v, NEW.n);
+CREATE TRIGGER pt_osc_ins AFTER INSERT ON t FOR EACH ROW REPLACE INTO _t_new (id, v, n) VALUES (NEW.id, NEW.v, NEW.n);
+INSERT INTO t VALUES (4, 'four', 4);
+INSERT LOW_PRIORITY IGNORE INTO _t_new (id, v, n) SELECT id, v, n FROM t LOCK IN SHARE MODE;
+UPDATE t SET v = 'changed' WHERE id = 2;
+DELETE FROM t WHERE id = 3;
+ANALYZE TABLE _t_new;
+RENAME TABLE t TO _t_old, _t_new TO t;
+DROP TABLE IF EXISTS _t_old;
+INSERT INTO t (id) VALUES (9);

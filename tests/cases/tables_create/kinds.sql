@@ -1,0 +1,13 @@
+CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9) DEFAULT 'x');
+INSERT INTO a VALUES (1, 'one'), (2, 'two');
+CREATE TABLE b LIKE a;
+INSERT INTO b VALUES (3, 'three');
+CREATE TABLE c AS SELECT id, v, id * 2 AS twice FROM a;
+INSERT INTO c VALUES (9, 'nine', 18);
+CREATE TABLE IF NOT EXISTS a (other INT);
+INSERT INTO a VALUES (3, 'still');
+CREATE TABLE d (PRIMARY KEY (id)) SELECT * FROM a;
+UPDATE d SET v = 'changed' WHERE id = 1;
+CREATE TABLE `odd ``name` (`a b` INT PRIMARY KEY, `x.y` INT);
+INSERT INTO `odd ``name` VALUES (1, 2);
+CREATE TABLE empty_one (id INT PRIMARY KEY);

@@ -1,0 +1,20 @@
+CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9));
+CREATE TABLE b (k VARCHAR(9) PRIMARY KEY, n INT, m INT);
+CREATE TABLE c (id INT PRIMARY KEY);
+INSERT INTO a VALUES (1, 'a'), (2, 'a');
+INSERT INTO b VALUES ('b', 1, 1);
+INSERT INTO c VALUES (100);
+-- snapshot
+INSERT INTO a VALUES (3, 'late a');
+INSERT INTO b VALUES ('late b', 2, 2);
+RENAME TABLE a TO tmp, b TO a, tmp TO b;
+INSERT INTO a VALUES ('in a', 3, 3);
+DELETE FROM b WHERE id = 1;
+-- sync
+RENAME TABLE a TO x, b TO a, c TO b, x TO c;
+INSERT INTO a VALUES (7, 'seven');
+INSERT INTO b VALUES (8);
+INSERT INTO c VALUES ('nine', 9, 9);
+RENAME TABLE a TO x, b TO a, x TO b;
+INSERT INTO a VALUES (9);
+INSERT INTO b VALUES (10, 'ten');

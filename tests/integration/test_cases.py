@@ -1,0 +1,225 @@
+"""tests/cases: what a schema change does, from the server's log to the lake.
+
+A case is a file ``{family}/{name}.sql`` of statements in the order of the log, each ended by ``;`` at the end of its
+line. Comments of one line say the rest:
+
+    -- snapshot           what stands above is in the bootstrap's snapshot, what follows comes by the log
+    -- sync               the lake is brought to here, then the case goes on
+    -- only mysql         or mariadb
+    -- resnapshot t       at the end a new snapshot of t has been asked and taken
+    -- stopped t          or the table stopped
+    -- gone t             no table of this name is mirrored any more
+
+All cases of a server are mirrored together, each in a database of its own. Merges are cut off after some of their
+Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else after one of five. So
+each case proves as well that a kill between two of its epochs does no harm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+import comparison
+from binlake import pipeline
+from binlake.lake import metadata, watermarks
+from binlake.names import mysql_quote
+from binlake.schema.table import TableName, TableSchema
+from binlake.source import catalog
+from binlake.source.server import Source
+from mirror import Mirror
+from servers import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = Path(__file__).parents[1] / "cases"
+MOST_RUNS = 60
+
+
+@dataclass
+class Case:
+    """parts[0] is snapshotted, each later part ends with a sync."""
+
+    name: str
+    parts: list[list[str]] = field(default_factory=lambda: [[]])
+    has_snapshot: bool = False
+    only: str = ""
+    expected: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def database(self) -> str:
+        return "case_" + self.name.replace("/", "_")
+
+
+def read_case(path: Path) -> Case:
+    case = Case(f"{path.parent.name}/{path.stem}")
+    statement = ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        word, _, rest = (
+            line.removeprefix("-- ").partition(" ") if line.startswith("-- ") and not statement else ("", "", "")
+        )
+        if word in ("snapshot", "sync"):
+            case.has_snapshot |= word == "snapshot"
+            case.parts.append([])
+        elif word == "only":
+            case.only = rest
+        elif word in ("resnapshot", "stopped", "gone"):
+            case.expected |= dict.fromkeys(rest.split(), word)
+        elif not word and line.strip():
+            statement += line + "\n"
+            if line.endswith(";"):
+                case.parts[-1].append(statement.rstrip().removesuffix(";"))
+                statement = ""
+    assert not statement, f"{path}: a statement without end"
+    if not case.has_snapshot:
+        case.parts.insert(0, [])
+    return case
+
+
+def cases(kind: str) -> list[Case]:
+    found = [read_case(path) for path in sorted(CASES.glob("*/*.sql"))]
+    return [case for case in found if case.only in ("", kind)]
+
+
+class CutOff(Exception):
+    """As if the process had been killed here."""
+
+
+SHARE = float(os.environ.get("BINLAKE_CUT_OFF", "0.2"))
+_chance = random.Random(9)
+
+
+def _cut_off(point: str) -> None:
+    if point == "epoch committed" and _chance.random() < SHARE:
+        raise CutOff(point)
+
+
+@dataclass
+class Mirrored:
+    """All cases of one server, carried through."""
+
+    mirror: Mirror
+    cases: dict[str, Case]
+
+
+@pytest.fixture(scope="module", params=["mysql", "mariadb"])
+def mirrored(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mirrored]:
+    server: Server = request.getfixturevalue(f"{request.param}_server")
+    found = {case.name: case for case in cases(server.kind)}
+    folder = tmp_path_factory.mktemp(f"cases-{server.kind}")
+    mirror = Mirror(server, "", folder, spark, include=["case_*.*"], exclude=["case_*.elsewhere*"])
+    _run(server, list(found.values()), 0)
+    mirror.follow_from_here()
+    if any(case.has_snapshot for case in found.values()):
+        mirror.snapshot()
+    for part in range(1, max(len(case.parts) for case in found.values())):
+        _run(server, list(found.values()), part)
+        _carry(mirror)
+    yield Mirrored(mirror, found)
+    for case in found.values():
+        server.execute(f"DROP DATABASE IF EXISTS {mysql_quote(case.database)}")
+
+
+def _run(server: Server, chosen: list[Case], part: int) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        for case in chosen:
+            if part == 0:
+                cursor.execute(f"CREATE DATABASE {mysql_quote(case.database)}")
+            if part >= len(case.parts):
+                continue
+            cursor.execute("SET sql_mode = 'STRICT_TRANS_TABLES'")
+            cursor.execute(f"USE {mysql_quote(case.database)}")
+            for statement in case.parts[part]:
+                try:
+                    cursor.execute(statement)
+                except Exception as error:
+                    raise AssertionError(f"{case.name}: {statement}\n{error}") from error
+
+
+def _carry(mirror: Mirror) -> None:
+    """A sync that is cut off, and goes on, until it comes to its end."""
+    before, pipeline.fault = pipeline.fault, _cut_off
+    try:
+        for _ in range(MOST_RUNS):
+            try:
+                mirror.sync()
+                return
+            except CutOff:
+                continue
+    finally:
+        pipeline.fault = before
+    raise AssertionError(f"not done after {MOST_RUNS} runs")
+
+
+def _case_ids() -> list[str]:
+    return [f"{path.parent.name}/{path.stem}" for path in sorted(CASES.glob("*/*.sql"))]
+
+
+@pytest.mark.parametrize("name", _case_ids())
+def test_the_lake_is_what_the_server_is(mirrored: Mirrored, name: str) -> None:
+    case = mirrored.cases.get(name)
+    if case is None:
+        pytest.skip("a case of the other server")
+    mirror = mirrored.mirror
+    rows = [row for row in mirror.metadata.read("watermarks") if row["database"] == case.database]
+    living = {row["table"]: row for row in rows if row["status"] != "dropped"}
+    reasons = {table: (row["status"], row["reason"]) for table, row in living.items() if row["status"] != "following"}
+    expected = {table: "stopped" for table, what in case.expected.items() if what == "stopped"}
+    assert {table: status for table, (status, _) in reasons.items()} == expected, reasons
+    gone = {table for table, what in case.expected.items() if what == "gone"}
+    assert not gone & living.keys()
+    with Source.open(mirror.endpoint) as source:
+        listed = catalog.included_tables(source, mirror.config)
+        names = {found.table for found in listed if found.database == case.database}
+        assert names == living.keys(), "tables on the server, and those followed"
+        for table in sorted(names - expected.keys()):
+            path = mirror.config.table_path(TableName(case.database, table))
+            comparison.assert_equal(mirror.server, case.database, table, path)
+            _assert_shape(mirror, source, TableName(case.database, table))
+            _assert_old_versions_can_be_read(path)
+    _assert_history(mirror, case)
+
+
+def _assert_shape(mirror: Mirror, source: Source, name: TableName) -> None:
+    """What DDL made of the shape is what information_schema shows."""
+    (life,) = [
+        life for life in watermarks.read_lives(mirror.metadata) if life.name == name and life.status != "dropped"
+    ]
+    assert life.schema == catalog.read_schema(source, name)
+
+
+def _assert_old_versions_can_be_read(path: str) -> None:
+    for version in range(DeltaTable(path).version()):
+        metadata.query(path, version=version)
+
+
+def _assert_history(mirror: Mirror, case: Case) -> None:
+    """Each statement stands in the history once for each table it concerns; asked and stopped as expected."""
+    rows = [row for row in mirror.metadata.read("ddl_history") if row["database"] == case.database]
+    keys = [(row["file"], row["offset"], row["table"], row["kind"], row["before"]) for row in rows]
+    assert len(keys) == len(set(keys))
+    asked = {row["table"] for row in rows if row["action"] == "resnapshot asked"}
+    assert asked == {table for table, what in case.expected.items() if what == "resnapshot"}
+    for row in rows:
+        _assert_row(row)
+
+
+def _assert_row(row: dict[str, Any]) -> None:
+    assert row["statement"]
+    assert row["default_database"] == row["database"]
+    if row["action"] in ("stopped", "resnapshot asked"):
+        assert row["reason"].startswith(f"{row['file']}:{row['offset']}: ")
+    for shape in (row["before"], row["after"]):
+        if shape:
+            TableSchema.from_json(json.loads(shape))
