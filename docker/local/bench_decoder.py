@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ import bench_peers
 from bench_logs import Log
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.transport import FileTransport
-from servers import PRIVATE, Server
+from servers import PRIVATE, Server, program
 
 MEASURES = Path(__file__).with_name("bench_measures.py")
 LIMIT = 600
@@ -87,6 +90,20 @@ def alone(log: Log) -> Figures:
         return measure("mysql-replication", log, str(server.port), str(ALONE_SECONDS))
 
 
+def wire(log: Log) -> Figures:
+    """Seconds to read a log from the live server, against ``mysqlbinlog --raw``."""
+    with Server("mysql", Path(log.datadir)) as server, tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        mine = measure("wire", log, str(server.port))["wall"]
+        command = [*program("mysql", "mysqlbinlog"), "--read-from-remote-server", "--raw", "--host=127.0.0.1"]
+        command += [f"--port={server.port}", "--user=root", f"--result-file={folder}/", log.file]
+        seconds: list[float] = []
+        for _ in range(5):
+            began = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            seconds.append(time.perf_counter() - began)
+    return {"wall": mine, "raw": statistics.median(seconds)}
+
+
 def ours(logs: dict[str, Log]) -> dict[str, Figures]:
     figures: dict[str, Figures] = {}
     for name in ("narrow", "wide", "single"):
@@ -99,6 +116,8 @@ def ours(logs: dict[str, Log]) -> dict[str, Figures]:
     for what in ("all", "columns", "table"):
         figures[f"decode, bulky, {what}"] = measure("decode", bulky, what)
         figures[f"decode + Parquet, bulky, {what}"] = measure("stage", bulky, what)
+    console.print("the wire …")
+    figures["wire, single"] = wire(logs["single"])
     console.print("cold start …")
     small = replace(logs["single"], size=_first_end(logs["single"]))
     figures["cold start"] = min((measure("cold", small) for _ in range(3)), key=lambda one: float(one["wall"]))
@@ -140,6 +159,7 @@ def ratios(figures: dict[str, Figures]) -> dict[str, float]:
         for what in ("columns", "table"):
             seconds = [figures[f"{way}, bulky, {part}"]["cpu"] for part in ("all", what)]
             found[f"{way}: all but a tenth excluded ({what})"] = seconds[0] / seconds[1]
+    found["mysqlbinlog --raw : reading live, single"] = figures["wire, single"]["raw"] / figures["wire, single"]["wall"]
     found["two slices : one"] = figures["two slices : one"]["ratio"]
     return found
 
@@ -159,6 +179,7 @@ def show(figures: dict[str, Figures], found: dict[str, float]) -> None:
     goals = {f"{title}, {name}": goal for title, by_log in GOALS.items() for name, goal in by_log.items()}
     goals |= {title: 3.0 for title in found if "excluded" in title}
     goals["two slices : one"] = 1.7
+    goals["mysqlbinlog --raw : reading live, single"] = 1 / 1.5
     for title, ratio in found.items():
         goal = goals.get(title)
         colour = "" if goal is None else "[green]" if ratio >= goal else "[red]"

@@ -89,6 +89,15 @@ def together(work: Callable[[], int]) -> dict[str, float]:
     return {"rows": rows, "wall": time.perf_counter() - began}
 
 
+def wire(log: dict[str, Any], port: int) -> dict[str, float]:
+    """Bytes of the log read from the live server as a replica, not decoded."""
+    from binlake.binlog.transport import ServerTransport
+    from binlake.source.connection import Endpoint
+
+    transport = ServerTransport(Endpoint("127.0.0.1", port, "root", ""), 6198, "mysql")
+    return repeated(lambda: sum(chunk.size for chunk in transport.chunks(_slice(log))))
+
+
 def cold(log: dict[str, Any]) -> dict[str, float]:
     """What a stage task pays before it is at work: modules, kernels out of their cache, a small slice to Parquet."""
     began = time.perf_counter()
@@ -145,6 +154,8 @@ def main(what: str, log: dict[str, Any], *more: str) -> dict[str, float]:
         return together(lambda: decode(log))
     if what == "cold":
         return cold(log)
+    if what == "wire":
+        return wire(log, int(more[0]))
     if what == "mysql-replication":
         return mysql_replication(log, int(more[0]), float(more[1]))
     raise SystemExit(f"no measurement is called {what}")

@@ -379,7 +379,8 @@ class _Dump:
                 if offset == FIRST_OFFSET:
                     offset += size
                 continue
-            if flags & ARTIFICIAL or log_pos == 0:
+            # An event may end at a multiple of 4 GiB, where the low 32 bits of its end are 0, too
+            if flags & ARTIFICIAL or (log_pos == 0 and (offset + size) % (1 << 32)):
                 if kind == EventType.ROTATE and described:  # on to the next file
                     if offset < part.stop:
                         raise _shorter(part.file, offset, part.stop)
