@@ -34,7 +34,8 @@ class Pool:
             memory = free.pop()
             self.kept -= rounded
         else:
-            memory = mmap.mmap(-1, rounded)
+            # Private: Linux gives huge pages to shared memory, which is mmap's default, only where it is told to.
+            memory = mmap.mmap(-1, rounded, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 memory.madvise(mmap.MADV_HUGEPAGE)
         # Views of the array keep the array alive: its memory isn't another array's.
