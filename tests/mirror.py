@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
 
     from binlake.lake.snapshot import SnapshotResult
     from binlake.verify import VerifyReport
+
+
+MOST_RUNS = 60
+
+
+class CutOff(Exception):
+    """As if the process had been killed here."""
 
 
 @dataclass
@@ -99,6 +107,25 @@ class Mirror:
 
     def sync(self, **options: Any) -> RunReport:
         return pipeline.sync(self.config, self.origin, lambda: self.spark, Report(), **options)
+
+    def sync_cut_off(self, chance: random.Random, share: float) -> None:
+        """A sync that is cut off after a share of its Delta commits, and begun again until it comes to its end."""
+
+        def cut_off(point: str) -> None:
+            if point == "epoch committed" and chance.random() < share:
+                raise CutOff(point)
+
+        before, pipeline.fault = pipeline.fault, cut_off
+        try:
+            for _ in range(MOST_RUNS):
+                try:
+                    self.sync()
+                    return
+                except CutOff:
+                    continue
+        finally:
+            pipeline.fault = before
+        raise AssertionError(f"not done after {MOST_RUNS} runs")
 
     def verify(self, *patterns: str) -> VerifyReport:
         return pipeline.verify(self.config, self.origin, lambda: self.spark, Report(), tables=list(patterns) or None)

@@ -15,6 +15,7 @@ from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName, TableSchema
 
 InvalidDates = Literal["fail", "keep_text"]
+_TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
 _GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
 
@@ -156,6 +157,10 @@ class PipelineConfig(_Strict):
     def ghost(self, name: TableName) -> bool:
         """Whether an online schema change tool fills this table to put it in the place of an included one."""
         return self.tables.ghost_of(name.database, name.table) is not None
+
+    def goes_when_dropped(self, name: TableName) -> bool:
+        """Whether a dropped table's copy in the lake goes, too: by policy, and where a tool made it for a while."""
+        return self.policies.of(name).on_drop_table == "drop" or bool(_TOOLS_COPY.match(name.table))
 
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
         """A table's shape with the columns that aren't mirrored. Raises ConfigurationError for one of the key."""

@@ -347,7 +347,7 @@ def _record(held: Lease, config: PipelineConfig) -> RunReport:
     if merged is None or merged.state != "merged":
         raise UsageError("the open batch isn't merged yet", remedy="run merge first")
     for name in names_dropped(metadata_of(config), merged):
-        if config.ghost(name) or config.policies.of(name).on_drop_table == "drop":
+        if config.goes_when_dropped(name):
             files.remove_folder(config.table_path(name))
     report = record_batch(held, metadata_of(config), merged)
     fault("recorded")

@@ -13,7 +13,7 @@ from binlake.lake import watermarks
 from binlake.lake.apply import TableOutcome
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
-from binlake.lake.steps import BatchSteps, CreateStep, Life, Status
+from binlake.lake.steps import BatchSteps, Life, Status
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 
@@ -87,7 +87,7 @@ def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None
     changed = [
         watermarks.schema_row(table.life, batch=plan.batch, where=plan.range.stop, why="followed")
         for table in steps.tables
-        if table.life.schema != table.first_schema or any(isinstance(step, CreateStep) for step in table.steps)
+        if table.first_schema.to_json() != table.life.schema.to_json() or table.is_born
     ]
     metadata.replace("schemas", f"batch = {plan.batch} AND why = 'followed'", changed)
 

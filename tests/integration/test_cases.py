@@ -29,7 +29,6 @@ import pytest
 from deltalake import DeltaTable
 
 import comparison
-from binlake import pipeline
 from binlake.lake import metadata, watermarks
 from binlake.names import mysql_quote
 from binlake.schema.table import TableName, TableSchema
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = Path(__file__).parents[1] / "cases"
-MOST_RUNS = 60
+SHARE = float(os.environ.get("BINLAKE_CUT_OFF", "0.2"))
 
 
 @dataclass
@@ -90,19 +89,6 @@ def cases(kind: str) -> list[Case]:
     return [case for case in found if case.only in ("", kind)]
 
 
-class CutOff(Exception):
-    """As if the process had been killed here."""
-
-
-SHARE = float(os.environ.get("BINLAKE_CUT_OFF", "0.2"))
-_chance = random.Random(9)
-
-
-def _cut_off(point: str) -> None:
-    if point == "epoch committed" and _chance.random() < SHARE:
-        raise CutOff(point)
-
-
 @dataclass
 class Mirrored:
     """All cases of one server, carried through."""
@@ -125,7 +111,7 @@ def mirrored(
         mirror.snapshot()
     for part in range(1, max(len(case.parts) for case in found.values())):
         _run(server, list(found.values()), part)
-        _carry(mirror)
+        mirror.sync_cut_off(random.Random(part), SHARE)
     yield Mirrored(mirror, found)
     for case in found.values():
         server.execute(f"DROP DATABASE IF EXISTS {mysql_quote(case.database)}")
@@ -145,21 +131,6 @@ def _run(server: Server, chosen: list[Case], part: int) -> None:
                     cursor.execute(statement)
                 except Exception as error:
                     raise AssertionError(f"{case.name}: {statement}\n{error}") from error
-
-
-def _carry(mirror: Mirror) -> None:
-    """A sync that is cut off, and goes on, until it comes to its end."""
-    before, pipeline.fault = pipeline.fault, _cut_off
-    try:
-        for _ in range(MOST_RUNS):
-            try:
-                mirror.sync()
-                return
-            except CutOff:
-                continue
-    finally:
-        pipeline.fault = before
-    raise AssertionError(f"not done after {MOST_RUNS} runs")
 
 
 def _case_ids() -> list[str]:

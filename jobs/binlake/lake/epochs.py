@@ -15,6 +15,7 @@ from binlake.binlog.border import Statement
 from binlake.config import Policy
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
 from binlake.lake import renames
+from binlake.lake.kept import keeping
 from binlake.lake.staging import Manifest, StagedFile, StagedSlice
 from binlake.lake.steps import (
     BatchSteps,
@@ -221,6 +222,9 @@ class _Walk:
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             reason = f"{here.position.short}: {error.message}"
             return self.ask(table, reason), reason
+        kept_origins = tuple(column.name for column in before.kept)
+        if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
+            after, kept_origins = keeping(before, after, evolution.origins)
         table.life = replace(table.life, schema=after)
         if table.empty:
             table.add(CreateStep(after), self.turn)
@@ -229,7 +233,7 @@ class _Walk:
             reason = f"{here.position.short}: {'; '.join(evolution.unprovable)}"
             return self.ask(table, reason), reason
         if _reshapes(before, after, evolution.origins):
-            table.add(ReshapeStep(before, after, evolution.origins), self.turn)
+            table.add(ReshapeStep(before, after, evolution.origins, kept_origins), self.turn)
         fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
         if fills:
             table.add(FillStep(after, fills), self.turn)

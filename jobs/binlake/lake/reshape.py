@@ -54,6 +54,9 @@ def lake_columns_after(step: ReshapeStep, invalid_dates: InvalidDates) -> list[L
         columns.append(_lake_column(column, old))
         if invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
             columns.append(_side_column(column, old))
+    for column, origin in zip(step.after.kept, step.kept_origins, strict=True):
+        kind = datatypes.delta_type(column)
+        columns.append(LakeColumn(column.name, kind, origin, kind))
     return columns
 
 

@@ -54,12 +54,14 @@ class CreateStep:
 class ReshapeStep:
     """The rows stay, under other columns. ``origins``: for each column of ``after`` that of ``before``; None is new.
 
-    Without a changed Delta type it writes no data file; with one, every row is cast and written anew.
+    kept_origins: for each of ``after.kept`` the lake's column that has its values. Without a changed Delta type it
+    writes no data file; with one, every row is cast and written anew.
     """
 
     before: TableSchema
     after: TableSchema
     origins: tuple[str | None, ...]
+    kept_origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,11 @@ class TableSteps:
             self.turns[-1] = turn
         else:
             self.add(MergeStep(self.life.schema, (file,)), turn)
+
+    @property
+    def is_born(self) -> bool:
+        """Whether the life, or its table in the lake, begins in this batch."""
+        return any(isinstance(step, CreateStep) for step in self.steps)
 
     @property
     def names(self) -> set[TableName]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -112,17 +112,21 @@ class LakeTable:
 
     def overwrite(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
         """The whole table in one commit, with ``rows``' columns; makes the table where there is none."""
-        self._support(session, [kind for _, kind in rows.dtypes])
+        self._support(session, rows.dtypes)
         writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         for key, value in table_properties(rows.columns).items():
             writer = writer.option(key, value)
         with self.transaction(session, version, note):
             writer.save(self.path)
 
-    def _support(self, session: SparkSession, kinds: list[str]) -> None:
-        """Delta makes new tables with the features of their types, but asks for them by name on those that are there;
+    def _support(self, session: SparkSession, columns: Sequence[tuple[str, str]]) -> None:
+        """Delta gives new tables what their columns' names and types need, but asks for it on those that are there;
         repeating it changes nothing."""
-        if not any(kind.lower() == "timestamp_ntz" for kind in kinds) or not self.exists():
+        if not self.exists():
+            return
+        if needs_column_mapping([name for name, _ in columns]):
+            self._map_columns(session)
+        if not any(kind.lower() == "timestamp_ntz" for _, kind in columns):
             return
         if "timestampNtz" not in (self.log().protocol().writer_features or ()):
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
@@ -160,9 +164,8 @@ class LakeTable:
         if any(column.is_changed for column in columns):
             self._rewrite(session, columns, version, note)
             return
-        self._support(session, [column.kind for column in columns])
-        fields = json.loads(self.log().schema().to_json())["fields"]
-        if renames_or_drops(fields, columns) or needs_column_mapping([column.name for column in columns]):
+        self._support(session, [(column.name, column.kind) for column in columns])
+        if renames_or_drops(json.loads(self.log().schema().to_json())["fields"], columns):
             self._map_columns(session)
         self._commit_fields(session, lambda found: reshaped_fields(found, columns), version, note)
         self._prove(version)

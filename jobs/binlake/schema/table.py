@@ -79,6 +79,7 @@ class TableSchema:
     charset: the table's default character set, inherited by columns added later.
     indexes: those besides the primary key, unique ones first and in the server's order. They decide which key follows
         when one goes; as long as they don't, two shapes are equal whatever their indexes.
+    kept: columns that the server dropped and the lake keeps, under the names that they have there.
     """
 
     columns: tuple[Column, ...]
@@ -87,6 +88,7 @@ class TableSchema:
     excluded: frozenset[str] = frozenset()
     charset: str = "utf8mb4"
     indexes: tuple[Index, ...] = field(default=(), compare=False)
+    kept: tuple[Column, ...] = field(default=(), compare=False)
 
     @property
     def mirrored(self) -> tuple[Column, ...]:
@@ -123,6 +125,7 @@ class TableSchema:
             "excluded": sorted(self.excluded),
             "charset": self.charset,
             "indexes": [asdict(index) for index in self.indexes],
+            "kept": [asdict(column) for column in self.kept],
         }
 
     @classmethod
@@ -134,6 +137,7 @@ class TableSchema:
             frozenset(value["excluded"]),
             value["charset"],
             tuple(Index.from_json(index) for index in value["indexes"]),
+            tuple(Column.from_json(column) for column in value["kept"]),
         )
 
     @property

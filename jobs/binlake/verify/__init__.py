@@ -24,9 +24,10 @@ from binlake.config import PipelineConfig
 from binlake.errors import SourceError, UsageError
 from binlake.lake import functions
 from binlake.lake.metadata import Metadata, now_us
+from binlake.lake.watermarks import read_lives
 from binlake.position import Position
 from binlake.report import Report
-from binlake.schema.table import TableName
+from binlake.schema.table import TableName, TableSchema
 from binlake.source.catalog import BASE_TABLE, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source, error_code
@@ -135,7 +136,12 @@ class _Chosen:
         # Stopped tables aren't compared: the server needn't hash them.
         marks = self.watermarks()
         wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]
-        return read_tables(source, wanted, self._config.excluding)
+        kept = {life.name: life.schema.kept for life in read_lives(self._metadata) if life.status == "following"}
+
+        def as_mirrored(name: TableName, schema: TableSchema) -> TableSchema:
+            return replace(self._config.excluding(name, schema), kept=kept.get(name, ()))
+
+        return read_tables(source, wanted, as_mirrored)
 
     def watermarks(self) -> dict[TableName, dict[str, Any]]:
         """The row of each name's life that follows, else of its newest."""

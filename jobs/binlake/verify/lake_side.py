@@ -30,12 +30,12 @@ class LakeTable:
         return frozenset((dates & self._types.keys()) - {column.name for column in schema.mirrored})
 
     def structure(self, schema: TableSchema) -> str:
-        """How columns and types differ from what they should be; empty when they don't."""
+        """How columns and types differ from what they should be; empty when they don't. Kept ones aren't compared."""
         expected = {column.name: datatypes.delta_type(column) for column in schema.mirrored}
         expected |= dict.fromkeys(self.side_columns(schema), "STRING")
         wrong = [
             f"{name} is {self._types.get(name, 'missing')}, should be {expected.get(name, 'absent')}"
-            for name in [*expected, *(self._types.keys() - expected.keys())]
+            for name in [*expected, *(self._types.keys() - expected.keys() - {column.name for column in schema.kept})]
             if self._types.get(name) != expected.get(name)
         ]
         return "; ".join(wrong)

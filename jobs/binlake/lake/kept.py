@@ -1,0 +1,28 @@
+"""Columns that the server dropped and the lake keeps (``on_drop_column: keep``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from binlake.schema.table import Column, TableSchema
+
+
+def keeping(
+    before: TableSchema, after: TableSchema, origins: Sequence[str | None]
+) -> tuple[TableSchema, tuple[str, ...]]:
+    """The shape after a change whose dropped columns the lake keeps, and the names these have in the lake until then.
+
+    One whose name is taken gets ``__dropped`` behind it, and a number.
+    """
+    dropped = [column for column in before.mirrored if column.name not in origins]
+    taken = {column.name.lower() for column in after.columns}
+    kept: list[Column] = []
+    for column in (*before.kept, *dropped):
+        base, name, number = column.name.partition("__dropped")[0], column.name, 1
+        while name.lower() in taken:
+            name = f"{base}__dropped" + (f"_{number}" if number > 1 else "")
+            number += 1
+        taken.add(name.lower())
+        kept.append(replace(column, name=name))
+    return replace(after, kept=tuple(kept)), tuple(column.name for column in (*before.kept, *dropped))

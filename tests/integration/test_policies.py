@@ -1,0 +1,124 @@
+"""What the YAML's policies make of statements that don't only change rows, and what schema changes cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from binlake import cli, history
+from binlake.schema.table import TableName
+
+if TYPE_CHECKING:
+    from mirror import Mirror
+
+
+def fields(mirror: Mirror, table: str) -> list[str]:
+    return [field.name for field in DeltaTable(mirror.path(table)).schema().fields]
+
+
+def rows(mirror: Mirror, table: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in mirror.spark.read.format("delta").load(mirror.path(table)).orderBy("id").collect()]
+
+
+def test_a_dropped_column_can_be_kept(mirror: Mirror) -> None:
+    mirror.options = {"policies": {"on_drop_column": "keep"}}
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)", "INSERT INTO t VALUES (1, 10, 100), (2, 20, 200)"
+    )
+    mirror.snapshot()
+    mirror.execute("ALTER TABLE t DROP a", "INSERT INTO t VALUES (3, 300)", "UPDATE t SET b = 201 WHERE id = 2")
+    mirror.sync()
+    assert fields(mirror, "t") == ["id", "b", "a"]
+    assert rows(mirror, "t") == [(1, 100, 10), (2, 201, 20), (3, 300, None)]
+    assert mirror.verify().equal
+    mirror.execute(
+        "ALTER TABLE t ADD a VARCHAR(9) DEFAULT 'new'", "ALTER TABLE t MODIFY b BIGINT", "DELETE FROM t WHERE id = 1"
+    )
+    mirror.sync()
+    assert fields(mirror, "t") == ["id", "b", "a", "a__dropped"]
+    assert rows(mirror, "t") == [(2, 201, "new", 20), (3, 300, "new", None)]
+    assert mirror.verify().equal
+
+
+@pytest.mark.parametrize("policy", ["keep", "drop"])
+def test_a_dropped_table_is_kept_and_marked_or_goes(mirror: Mirror, policy: str) -> None:
+    mirror.options = {"policies": {"on_drop_table": policy}}
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    mirror.snapshot()
+    mirror.execute("DROP TABLE t")
+    mirror.sync()
+    assert mirror.watermark("t")["status"] == "dropped"
+    assert Path(mirror.path("t")).exists() == (policy == "keep")
+    mirror.execute("CREATE TABLE t (k INT PRIMARY KEY)", "INSERT INTO t VALUES (7)")
+    mirror.sync()
+    mirror.assert_equal("t")
+
+
+def test_a_ghost_table_leaves_nothing_behind(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    mirror.snapshot()
+    mirror.execute("CREATE TABLE _t_gho LIKE t", "INSERT INTO _t_gho VALUES (1)")
+    mirror.sync()
+    ghost = Path(mirror.config.table_path(TableName(mirror.database, "_t_gho")))
+    assert ghost.exists()
+    mirror.execute("DROP TABLE _t_gho")
+    mirror.sync()
+    assert not ghost.exists()
+
+
+def test_a_renamed_tables_old_path_says_where_it_went(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    mirror.snapshot()
+    mirror.execute("RENAME TABLE t TO u")
+    mirror.sync()
+    newest = DeltaTable(mirror.path("t")).history(1)[0]
+    assert json.loads(newest["userMetadata"])["binlake"]["moved_to"] == f"{mirror.database}.u"
+    assert rows(mirror, "t") == []
+    mirror.assert_equal("u")
+
+
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+def test_a_rename_or_drop_writes_no_data_file(mirror: Mirror) -> None:
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
+        "SET SESSION cte_max_recursion_depth = 1000000",
+        "INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000000)"
+        " SELECT n, n, n FROM s",
+    )
+    mirror.snapshot()
+    before = mirror.version("t")
+    mirror.execute("ALTER TABLE t RENAME COLUMN a TO aa", "ALTER TABLE t DROP b", "ALTER TABLE t MODIFY aa INT FIRST")
+    mirror.sync()
+    for version in range(before + 1, mirror.version("t") + 1):
+        log = Path(mirror.path("t")) / "_delta_log" / f"{version:020}.json"
+        kinds = {kind for line in log.read_text().splitlines() for kind in json.loads(line)}
+        assert kinds <= {"commitInfo", "metaData", "protocol", "txn"}
+    assert fields(mirror, "t") == ["aa", "id"]
+    assert mirror.spark.read.format("delta").load(mirror.path("t")).where("aa = id").count() == 1_000_000
+
+
+def test_the_shape_of_a_table_at_any_place(
+    mirror: Mirror, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
+    mirror.snapshot()
+    mirror.execute("ALTER TABLE t ADD b INT", "ALTER TABLE t RENAME COLUMN a TO aa", "DROP TABLE t")
+    mirror.sync()
+    name = TableName(mirror.database, "t")
+    shapes = history.shapes(mirror.metadata, name)
+    names = [[column.name for column in shape.schema.columns] if shape.schema else None for shape in shapes]
+    assert names == [["id", "a"], ["id", "a", "b"], ["id", "aa", "b"], None]
+    place = shapes[1].position.rpartition("/")[2].partition("@")[0]
+    assert history.shape_at(mirror.metadata, name, history.Moment.parse(place)) == shapes[1]
+    asked = ["history", "--config", str(mirror.write_yaml()), "--table", str(name)]
+    assert cli.run([*asked, "--at", place]) == 0
+    assert "aa" not in capsys.readouterr().out
+    assert cli.run([*asked, "--at", "2999-01-01"]) == 0
+    assert f"there is no {name}" in capsys.readouterr().out
+    assert cli.run([*asked, "--at", "1999-01-01"]) == 2
+    assert "nothing is known" in capsys.readouterr().err
+    assert cli.run(["history", "--config", str(mirror.write_yaml()), "--at", place]) == 2

@@ -1,0 +1,46 @@
+"""Random rows and schema changes, synced at random points and cut off between commits: the mirror is equal after.
+
+``BINLAKE_WALK_SECONDS`` a server (default 60) and ``BINLAKE_WALK_SEED`` say how far and which way.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from random_walk import Walk
+
+if TYPE_CHECKING:
+    from mirror import Mirror
+
+SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "60"))
+SEED = int(os.environ.get("BINLAKE_WALK_SEED", "20261"))
+
+
+def test_a_random_walk_ends_equal(mirror: Mirror) -> None:
+    mirror.follow_from_here()
+    walk = Walk(mirror.server, mirror.database, SEED)
+    end = time.monotonic() + SECONDS
+    synced = 0
+    print(f"seed {SEED}")
+    try:
+        while time.monotonic() < end or not synced:
+            for _ in range(walk.random.randint(5, 60)):
+                walk.step()
+            mirror.sync_cut_off(walk.random, 0.1)
+            _assert_equal(mirror, walk)
+            synced += 1
+        print(f"{len(walk.log)} statements, {synced} syncs")
+    except BaseException:
+        print(f"seed {SEED}, statement {len(walk.log)}; the last ones:", *walk.log[-80:], sep="\n")
+        raise
+    finally:
+        walk.close()
+
+
+def _assert_equal(mirror: Mirror, walk: Walk) -> None:
+    rows = {row["table"]: row for row in mirror.metadata.read("watermarks") if row["status"] != "dropped"}
+    assert {table: row["reason"] for table, row in rows.items() if row["status"] != "following"} == {}
+    assert sorted(rows) == sorted(walk.tables)
+    mirror.assert_equal(*walk.tables)
