@@ -38,6 +38,11 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	@$(SETUP)
 	$(PYTHON) docker/local/bench_decoder.py peers
 
+soak: ## long: every case cut off after each of its commits, and a random walk of twenty minutes a server
+	@$(SETUP)
+	BINLAKE_CUT_OFF=1 BINLAKE_WALK_SECONDS=1200 $(PYTHON) -m pytest --timeout 5400 \
+	  tests/integration/test_cases.py tests/integration/test_random_walk.py
+
 lock: ## docker/requirements.lock anew from pyproject.toml
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -o docker/requirements.lock
