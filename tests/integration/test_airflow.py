@@ -48,11 +48,13 @@ def versions(home: AirflowHome, *tables: str) -> dict[str, int]:
 
 
 def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
-    server, tables = airflow.server, ("orders", "odd.name; x")
+    server, tables = airflow.server, ("orders", "odd.name; x", "computed")
     server.execute(
         "CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)",
         "CREATE TABLE `odd.name; x` (id INT PRIMARY KEY, `a b` DECIMAL(9,2))",
+        "CREATE TABLE computed (id INT PRIMARY KEY)",
         "CREATE TABLE audit_log (id INT PRIMARY KEY)",
+        "INSERT INTO computed VALUES (1), (2)",
         "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, NULL)",
         "INSERT INTO `odd.name; x` VALUES (1, 1.25)",
         database=airflow.database,
@@ -69,11 +71,13 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
             "UPDATE orders SET note = 'B' WHERE id = 2",
             "DELETE FROM orders WHERE id = 1",
             "UPDATE `odd.name; x` SET `a b` = 7 WHERE id = 1",
+            "ALTER TABLE computed ADD twice INT AS (id * 2) STORED",
             database=airflow.database,
         )
         said = airflow.test_dag(SYNC)
         assert "batch 1 was begun before" in said
         assert "batch 2 recorded" in said
+        assert f"snapshotted anew: {airflow.database}.computed" in said
         assert set(airflow.states(SYNC).values()) == {"success"}
         assert_equal(airflow, *tables)
 
@@ -83,6 +87,7 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
     assert "the stop of batch 2" in said
     assert airflow.states(SYNC) == {
         "preflight": "success", "plan": "success", "stage": "skipped", "merge": "skipped", "record": "success",
+        "resnapshot": "success",
     }  # fmt: skip
     assert versions(airflow, *tables) == before
     assert_assets(airflow)
@@ -98,7 +103,9 @@ def assert_assets(home: AirflowHome) -> None:
     assert sorted(recorded) == [f"binlake://shop/{home.database}.{name}" for name in ("odd.name%3B%20x", "orders")]
     orders = recorded[f"binlake://shop/{home.database}.orders"]
     assert (orders["batch"], orders["inserted"], orders["updated"], orders["deleted"]) == (2, 0, 1, 1)
-    assert {uri for uri, task, _ in events if task == "snapshot"} == set(recorded)
+    computed = f"binlake://shop/{home.database}.computed"
+    assert {uri for uri, task, _ in events if task == "snapshot"} == {*recorded, computed}
+    assert {uri for uri, task, _ in events if task == "resnapshot"} == {computed}
 
 
 def assert_no_secret(home: AirflowHome, watch: ProcessWatch) -> None:

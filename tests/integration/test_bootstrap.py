@@ -109,6 +109,7 @@ def test_empty_late_and_again(mirror: Mirror) -> None:
         "INSERT INTO early VALUES (1)",
         "INSERT INTO late VALUES (1)",
     )
+    mirror.options = {"policies": {"on_unfollowable": "stop"}}
     mirror.exclude = [f"{mirror.database}.late"]
     mirror.snapshot()
     mirror.execute("INSERT INTO late VALUES (2)", "INSERT INTO bare VALUES (1)")
