@@ -38,11 +38,11 @@ def killed_sync(mirror: Mirror, point: str, count: int) -> None:
     assert died.returncode == -signal.SIGKILL, died.stderr
 
 
-def commits(mirror: Mirror, table: str) -> Counter[tuple[int, int]]:
-    """How often each (batch, step) was committed."""
+def commits(mirror: Mirror, table: str) -> Counter[tuple[str, int, int]]:
+    """How often each (life, batch, step) was committed."""
     notes = [commit.get("userMetadata") for commit in DeltaTable(mirror.path(table)).history()]
     found = [json.loads(note)["binlake"] for note in notes if note]
-    return Counter((note["batch"], note["step"]) for note in found if "step" in note)
+    return Counter((note["life"], note["batch"], note["step"]) for note in found if "step" in note)
 
 
 def work(mirror: Mirror) -> None:
@@ -59,6 +59,53 @@ def work(mirror: Mirror) -> None:
         "TRUNCATE TABLE c",
         "INSERT INTO c VALUES (2, 'y')",
     )
+
+
+def change_shapes(mirror: Mirror) -> None:
+    """A statement of each class, with rows before and after it."""
+    mirror.execute(
+        "ALTER TABLE named RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+        "UPDATE named SET a = 5 WHERE id = 1",
+        "ALTER TABLE named DROP b",
+        "ALTER TABLE typed MODIFY n BIGINT, ADD d DATETIME DEFAULT '2024-01-01' FIRST",
+        "INSERT INTO typed (id, n) VALUES (9, 99999999999)",
+        "INSERT INTO one VALUES (2, 'one')",
+        "INSERT INTO two VALUES ('two', 2)",
+        "RENAME TABLE one TO tmp, two TO one, tmp TO two",
+        "DELETE FROM one WHERE n = 1",
+        "INSERT INTO two VALUES (3, 'was one')",
+        "RENAME TABLE named TO renamed",
+        "TRUNCATE TABLE emptied",
+        "INSERT INTO emptied VALUES (7)",
+        "CREATE TABLE late LIKE typed",
+        "INSERT INTO late SELECT * FROM typed",
+    )
+
+
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+@pytest.mark.parametrize("count", [2, 7, 12])
+def test_killed_between_schema_changes_and_run_again(mirror: Mirror, count: int) -> None:
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE named (id INT PRIMARY KEY, a INT, b INT)",
+        "CREATE TABLE typed (id INT PRIMARY KEY, n INT)",
+        "CREATE TABLE one (id INT PRIMARY KEY, v VARCHAR(9))",
+        "CREATE TABLE two (k VARCHAR(9) PRIMARY KEY, n INT)",
+        "CREATE TABLE emptied (id INT)",
+        "INSERT INTO named VALUES (1, 1, 10), (2, 2, 20)",
+        "INSERT INTO typed VALUES (1, 1), (2, NULL)",
+        "INSERT INTO one VALUES (1, 'one')",
+        "INSERT INTO two VALUES ('first', 1)",
+        "INSERT INTO emptied VALUES (1), (1)",
+    )
+    mirror.sync()
+    change_shapes(mirror)
+    killed_sync(mirror, "epoch committed", count)
+    mirror.sync()
+    tables = ("renamed", "typed", "one", "two", "emptied", "late")
+    mirror.assert_equal(*tables)
+    for table in tables:
+        assert set(commits(mirror, table).values()) == {1}
 
 
 @pytest.mark.parametrize(("point", "count"), POINTS, ids=lambda value: str(value).replace(" ", "_"))

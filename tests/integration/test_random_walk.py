@@ -1,6 +1,6 @@
 """Random rows and schema changes, synced at random points and cut off between commits: the mirror is equal after.
 
-``BINLAKE_WALK_SECONDS`` a server (default 60) and ``BINLAKE_WALK_SEED`` say how far and which way.
+``BINLAKE_WALK_SECONDS`` a server (default 90) and ``BINLAKE_WALK_SEED`` say how far and which way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from random_walk import Walk
 if TYPE_CHECKING:
     from mirror import Mirror
 
-SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "60"))
+SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "90"))
 SEED = int(os.environ.get("BINLAKE_WALK_SEED", "20261"))
 
 
