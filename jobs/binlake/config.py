@@ -150,6 +150,8 @@ class PipelineConfig(_Strict):
     schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
     invalid_dates: InvalidDates = "fail"
     policies: PoliciesConfig = PoliciesConfig()
+    type_widening: bool = False
+    """Delta's type widening in the place of rewriting a table, where its readers know it (deltalake's don't)."""
 
     def included(self, name: TableName) -> bool:
         return self.tables.included(name.database, name.table)

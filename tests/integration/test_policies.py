@@ -101,6 +101,26 @@ def test_a_rename_or_drop_writes_no_data_file(mirror: Mirror) -> None:
     assert mirror.spark.read.format("delta").load(mirror.path("t")).where("aa = id").count() == 1_000_000
 
 
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+def test_types_can_be_widened_without_a_rewrite(mirror: Mirror) -> None:
+    mirror.options = {"type_widening": True}
+    mirror.execute(
+        "CREATE TABLE t (id SMALLINT PRIMARY KEY, n TINYINT, u INT, d DECIMAL(6,2), f FLOAT, day DATE, v VARCHAR(9))",
+        "INSERT INTO t VALUES (1, -128, 7, -9999.99, 1.1, '2024-02-29', 'v'), (2, NULL, NULL, NULL, NULL, NULL, NULL)",
+    )
+    mirror.snapshot()
+    before = {file.partition("/")[2] for file in DeltaTable(mirror.path("t")).file_uris()}
+    mirror.execute(
+        "ALTER TABLE t MODIFY id BIGINT, MODIFY n INT, MODIFY u DECIMAL(14,2), MODIFY d DECIMAL(20,6), MODIFY f DOUBLE,"
+        " CHANGE day moment DATETIME, DROP v",
+        "INSERT INTO t VALUES (9223372036854775807, 2147483647, 1.25, 0.123456, 1e300, '2024-01-01 12:00:00')",
+    )
+    mirror.sync()
+    assert before <= {file.partition("/")[2] for file in DeltaTable(mirror.path("t")).file_uris()}
+    assert mirror.verify().equal
+    assert fields(mirror, "t") == ["id", "n", "u", "d", "f", "moment"]
+
+
 def test_the_shape_of_a_table_at_any_place(
     mirror: Mirror, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,7 +224,8 @@ class _Group:
             case CreateStep(schema):
                 target.create(session, lake_columns(schema, invalid_dates), version, note)
             case ReshapeStep():
-                target.reshape(session, lake_columns_after(step, invalid_dates), version, note)
+                columns = lake_columns_after(step, invalid_dates)
+                target.reshape(session, columns, version, note, widen=self._config.type_widening)
             case FillStep(_, defaults):
                 values = {column.name: default_expression(column, text) for column, text in defaults}
                 target.fill(session, values, version, note)

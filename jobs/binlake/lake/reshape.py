@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,31 @@ def _side_column(column: Column, old: Column | None) -> LakeColumn:
 def _lake_column(column: Column, old: Column | None) -> LakeColumn:
     before = datatypes.delta_type(old) if old else None
     return LakeColumn(column.name, datatypes.delta_type(column), old.name if old else None, before)
+
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_DIGITS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
+"""Of a DECIMAL before its point, into which Delta widens an integer."""
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)\Z")
+
+
+def widens(column: LakeColumn) -> bool:
+    """Whether Delta's type widening takes the old values as they stand ("Supported type changes", Delta's manual)."""
+    before, after = column.kind_before or "", column.kind
+    if column.suffix:
+        return False
+    if before in _INTEGERS and after in _INTEGERS:
+        return _INTEGERS.index(before) < _INTEGERS.index(after)
+    decimal = _DECIMAL.match(after)
+    if decimal is None:
+        return (before, after) in (("FLOAT", "DOUBLE"), ("DATE", "TIMESTAMP_NTZ"))
+    precision, scale = int(decimal[1]), int(decimal[2])
+    if before in _DIGITS:
+        return precision - scale >= _DIGITS[before]
+    narrower = _DECIMAL.match(before)
+    return (
+        narrower is not None and scale >= int(narrower[2]) and precision - scale >= int(narrower[1]) - int(narrower[2])
+    )
 
 
 def reshaped_fields(fields: list[dict[str, Any]], columns: list[LakeColumn]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from binlake.config import InvalidDates
 from binlake.errors import LakeTableChanged, SchemaMismatch, UnfollowedStatement
-from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields
+from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
 from binlake.schema.table import Column, TableSchema
@@ -156,19 +156,32 @@ class LakeTable:
     def sql_name(self) -> str:
         return f"delta.{spark_quote(self.path)}"
 
-    def reshape(self, session: SparkSession, columns: list[LakeColumn], version: int, note: dict[str, Any]) -> None:
+    def reshape(
+        self, session: SparkSession, columns: list[LakeColumn], version: int, note: dict[str, Any], *, widen: bool
+    ) -> None:
         """Other columns over the rows that are there: without a cast by metadata alone, else every row anew.
 
-        Raises LakeTableChanged where a column isn't there, SchemaMismatch where a value can't be cast.
+        widen: use Delta's type widening where it can stand for the casts. Raises LakeTableChanged where a column isn't
+        there, SchemaMismatch where a value can't be cast.
         """
-        if any(column.is_changed for column in columns):
+        changed = [column for column in columns if column.is_changed]
+        if changed and not (widen and all(widens(column) for column in changed)):
             self._rewrite(session, columns, version, note)
             return
         self._support(session, [(column.name, column.kind) for column in columns])
+        self._widen(session, changed)
         if renames_or_drops(json.loads(self.log().schema().to_json())["fields"], columns):
             self._map_columns(session)
         self._commit_fields(session, lambda found: reshaped_fields(found, columns), version, note)
         self._prove(version)
+
+    def _widen(self, session: SparkSession, columns: list[LakeColumn]) -> None:
+        """The columns get their wider types under their old names; repeating it changes nothing."""
+        if columns:
+            session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        for column in columns:
+            name = spark_quote(column.origin or column.name)
+            session.sql(f"ALTER TABLE {self.sql_name} ALTER COLUMN {name} TYPE {column.kind}")
 
     def _rewrite(self, session: SparkSession, columns: list[LakeColumn], version: int, note: dict[str, Any]) -> None:
         rows = session.read.format("delta").load(self.path).selectExpr(*[column.expression for column in columns])
