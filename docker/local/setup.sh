@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a machine needs, without Docker: each step says what it does, or that it was done before.
 #
-#   setup.sh [STEP…]    python java mariadb mysql jars kernels; all of them by default
+#   setup.sh [STEP…]    python java mariadb mysql tools jars kernels; all of them by default
 #   setup.sh demo       python java jars kernels, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -135,6 +135,14 @@ setup_mariadb() {
   by_apt mariadb "MariaDB (mariadbd and mariadb-install-db)" mariadb-server-core mariadb-client-core
 }
 
+setup_tools() { # the tests run it against MariaDB
+  if there pt-online-schema-change; then
+    say tools "$(pt-online-schema-change --version)"
+    return
+  fi
+  by_apt tools "pt-online-schema-change" percona-toolkit
+}
+
 mysql_on_path() { # a MySQL of this machine's own; Debian's MariaDB calls itself mysqld too
   PATH=$PATH:/usr/sbin mysqld --no-defaults --version 2> /dev/null | grep -v -i mariadb | sed -n 's/.*Ver \([^ ]*\).*/\1/p'
 }
@@ -186,11 +194,11 @@ mkdir -p $STATE
 exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
-[ $# -gt 0 ] || set -- python java mariadb mysql jars kernels
+[ $# -gt 0 ] || set -- python java mariadb mysql tools jars kernels
 [ "$*" != demo ] || set -- python java one_server jars kernels
 for step in "$@"; do
   case $step in
-    python | java | mariadb | mysql | one_server | kernels) "setup_$step" ;;
+    python | java | mariadb | mysql | tools | one_server | kernels) "setup_$step" ;;
     jars) $VENV/bin/python docker/local/jars.py ;;
     *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
