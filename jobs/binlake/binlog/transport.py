@@ -34,6 +34,8 @@ HEARTBEAT = 5
 """Seconds between the server's heartbeats while it has nothing to send."""
 STALLED = 60
 """Seconds without a byte after which the server counts as gone."""
+PAUSED = 600
+"""Seconds for which the server waits while what it sent is decoded and written."""
 
 _LOST_REMEDY = "the log from here on is gone or was never there: run binlake snapshot to begin anew"
 
@@ -221,6 +223,21 @@ class ServerTransport:
         finally:
             session._force_close()  # type: ignore[attr-defined]  # a dump ends by hanging up
 
+    def ended(self, part: Slice, offset: int) -> SourceError:
+        """Why a dump ended before the slice's end: MariaDB says the same when it shuts down and when the file ends."""
+        with connection.connect(self.endpoint, read_timeout=STALLED) as session, session.cursor() as cursor:
+            cursor.execute("SHOW BINARY LOGS")
+            sizes = {row[0]: int(row[1]) for row in cursor.fetchall()}
+        if sizes.get(part.file, 0) < part.stop:
+            return _shorter(part.file, offset, part.stop)
+        return ConnectionFailed(
+            f"{self.endpoint.address}: the server ended the stream at {part.file}:{offset}, before the file's end",
+            remedy="check that the server isn't being stopped, then run again",
+        )
+
+
+_FREE_IDS = "give this source a free range of server ids (source.server_id in the YAML), then run again"
+
 
 def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> SourceError:
     """The server's refusal of a dump in our tree."""
@@ -228,12 +245,11 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> So
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     if code in (1236, 1789):  # ER_SOURCE_FATAL_ERROR_READING_BINLOG, ER_SOURCE_HAS_PURGED_REQUIRED_GTIDS
         if "same server" in text:
-            return ServerIdInUse(
-                f"{where.address}: {text}",
-                remedy="give this source a free range of server ids (source.server_id in the YAML), then run again",
-            )
+            return ServerIdInUse(f"{where.address}: {text}", remedy=_FREE_IDS)
         return PositionLost(f"{where.address}: {part.file}:{part.start}: {text}", remedy=_LOST_REMEDY)
-    if code in (1927, 1317, 3169):  # killed: MariaDB does this to the elder of two replicas with one server_id
+    if code == 4052:  # MariaDB's ER_SLAVE_SAME_ID, said to the elder of two replicas
+        return ServerIdInUse(f"{where.address}: {text}", remedy=_FREE_IDS)
+    if code in (1927, 1317, 3169):  # killed
         return ServerIdInUse(
             f"{where.address}: {text}",
             remedy="the connection was killed: check that no other replica has our server ids, then run again",
@@ -246,6 +262,7 @@ class _Dump:
 
     def __init__(self, session: Any, transport: ServerTransport, part: Slice) -> None:
         self._part = part
+        self._transport = transport
         self._where = transport.endpoint.address
         mariadb = transport.flavour == "mariadb"
         with session.cursor() as cursor:
@@ -253,7 +270,7 @@ class _Dump:
             cursor.execute("SET @master_binlog_checksum='CRC32', @source_binlog_checksum='CRC32'")
             period = HEARTBEAT * 1_000_000_000
             cursor.execute(f"SET @master_heartbeat_period={period}, @source_heartbeat_period={period}")
-            cursor.execute(f"SET net_write_timeout={STALLED * 10}")
+            cursor.execute(f"SET net_write_timeout={PAUSED}")
             if mariadb:
                 cursor.execute("SET @mariadb_slave_capability=4")
             else:
@@ -362,7 +379,7 @@ class _Dump:
             event = self._event()
             if event is None:
                 if offset < part.stop:
-                    raise _shorter(part.file, offset, part.stop)
+                    raise self._transport.ended(part, offset)
                 break
             if len(event) < HEADER_SIZE:
                 raise CorruptEvent("a cut-off event", file=part.file, offset=offset, remedy="run again")

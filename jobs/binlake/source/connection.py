@@ -15,9 +15,14 @@ from pymysql.cursors import Cursor
 
 from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError, UsageError
 
-CONNECT_TIMEOUT = 10
+CONNECT_TIMEOUT = 20
+"""Seconds for the TCP connection, and for each answer of the handshake."""
 READ_TIMEOUT = 300
-"""Seconds. A query that takes longer than READ_TIMEOUT sets its own."""
+"""Seconds for each answer to a query; who asks what takes longer gives its own."""
+WRITE_TIMEOUT = 60
+"""Seconds for a command to leave."""
+IDLE = 7 * 86_400
+"""Seconds for which the server keeps a connection that asks nothing: a snapshot's waits for its copies."""
 
 CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
 """Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
@@ -28,7 +33,18 @@ _DENIED = {
     ER.TABLEACCESS_DENIED_ERROR,
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
 }
-_LOST = {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR, ER.SERVER_SHUTDOWN}
+_LOST = {
+    CR.CR_CONNECTION_ERROR,
+    CR.CR_CONN_HOST_ERROR,
+    CR.CR_SERVER_LOST,
+    CR.CR_SERVER_GONE_ERROR,
+    ER.SERVER_SHUTDOWN,
+    ER.NORMAL_SHUTDOWN,
+    1927,  # MariaDB: the connection was killed
+    3169,  # MySQL: the session was killed
+    4031,  # MySQL: disconnected after wait_timeout
+}
+_FULL = {ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REACHED}
 
 
 @dataclass(frozen=True)
@@ -47,10 +63,24 @@ class Endpoint:
         return f"{self.host}:{self.port}"
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """None without TLS settings; with a ``ca`` the server's certificate and name are verified."""
+        """None without TLS settings; with a ``ca`` the server's certificate and name are verified.
+
+        Raises ConfigurationError for certificates that can't be read.
+        """
         settings = dict(self.tls)
         if not settings:
             return None
+        try:
+            return self._ssl_context(settings)
+        except OSError as error:  # ssl's own errors, too
+            named = ", ".join(settings[name] for name in ("ca", "cert", "key") if name in settings)
+            raise ConfigurationError(
+                f"can't read the certificates in {named}: {error.strerror or error}",
+                remedy="mend ssl.ca, ssl.cert and ssl.key of the connection",
+            ) from None
+
+    @staticmethod
+    def _ssl_context(settings: dict[str, str]) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=settings.get("ca"))
         if settings.get("check_hostname", "true").lower() in ("false", "0"):
             context.check_hostname = False
@@ -165,10 +195,13 @@ def _from_file(path: str) -> Endpoint:
     return parse_airflow_connection(text, name=CONNECTION_FILE)
 
 
-def connect(where: Endpoint, *, read_timeout: int = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:
-    """A control connection: utf8mb4, UTC, autocommit. Raises ConnectionFailed or AccessDenied."""
+def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:
+    """A control connection: utf8mb4, UTC, autocommit; nothing on it waits without a deadline.
+
+    Raises ConnectionFailed, AccessDenied, and SourceError where TLS is asked for and can't be trusted.
+    """
     try:
-        return pymysql.connect(
+        session = pymysql.connect(
             host=where.host,
             port=where.port,
             user=where.user,
@@ -176,27 +209,52 @@ def connect(where: Endpoint, *, read_timeout: int = READ_TIMEOUT, **options: Any
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=CONNECT_TIMEOUT,
-            read_timeout=read_timeout,
+            read_timeout=CONNECT_TIMEOUT,
+            write_timeout=CONNECT_TIMEOUT,  # TLS is agreed upon under it
             ssl=where.ssl_context(),
-            init_command="SET time_zone = '+00:00'",
+            init_command=f"SET time_zone = '+00:00', wait_timeout = {IDLE}",
             **options,
         )
     except pymysql.err.MySQLError as error:
         raise translate(error, where) from None
+    # pymysql has the same timeouts for the handshake and for queries, which may take longer.
+    session._read_timeout = read_timeout  # type: ignore[attr-defined]
+    session._write_timeout = WRITE_TIMEOUT  # type: ignore[attr-defined]
+    return session
 
 
 def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
     """The server's error in our tree."""
-    code = error.args[0] if error.args else 0
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    if untrusted := _untrusted(error, code, text):
+        return SourceError(
+            f"{where.address}: no TLS that can be trusted: {untrusted}",
+            remedy="mend the server's certificate, or ssl in the connection: ca is to name the authority that signed"
+            " it, and host a name that stands in it",
+        )
+    if code in _FULL:
+        return ConnectionFailed(
+            f"{where.user}@{where.address}: {text}",
+            remedy="raise max_connections (or the account's limit) on the server, or run again later",
+        )
     if code in _DENIED:
         return AccessDenied(
             f"{where.user}@{where.address}: {text}",
             remedy="check the password, and that sql/grants_mysql.sql or grants_mariadb.sql was run for this account",
         )
-    if code in _LOST:
+    if code in _LOST or isinstance(error, pymysql.err.InterfaceError):  # asked on a connection lost before
+        text = text or "the connection is lost"
         return ConnectionFailed(
             f"{where.address}: {text}",
             remedy="check that the server runs and that host and port in the connection are right, then run again",
         )
     return SourceError(f"{where.address}: error {code}: {text}", remedy="run binlake doctor")
+
+
+def _untrusted(error: pymysql.err.MySQLError, code: int, text: str) -> str:
+    """Why TLS was refused; empty for any other error."""
+    cause = getattr(error, "original_exception", None)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return cause.verify_message
+    return text if code == CR.CR_SSL_CONNECTION_ERROR else ""
