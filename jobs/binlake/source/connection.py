@@ -27,6 +27,7 @@ IDLE = 7 * 86_400
 CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
 """Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
 
+_TLS = {"ca", "cert", "key", "verify_mode", "check_hostname"}
 _DENIED = {
     ER.ACCESS_DENIED_ERROR,
     ER.DBACCESS_DENIED_ERROR,
@@ -116,9 +117,19 @@ def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
 
 
 def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str, Any]) -> Endpoint:
-    """From the fields of an Airflow connection."""
+    """From the fields of an Airflow connection. Raises ConfigurationError for TLS settings that aren't known.
+
+    One that is overlooked would leave a connection open to listeners whose owner thinks it is closed.
+    """
     tls = extra.get("ssl") or {}
     tls = json.loads(tls) if isinstance(tls, str) else tls
+    unknown = {key for key in extra if key.lower().startswith("ssl")} - {"ssl"}
+    unknown |= set(tls) - _TLS if isinstance(tls, dict) else {"ssl"}
+    if unknown:
+        raise ConfigurationError(
+            f"the connection's extra has TLS settings that aren't known: {', '.join(sorted(map(str, unknown)))}",
+            remedy='write {"ssl": {"ca": "/path/to/ca.pem"}}; there are also cert, key, verify_mode and check_hostname',
+        )
     return Endpoint(
         host=host or "127.0.0.1",
         port=int(port or 3306),
