@@ -6,9 +6,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,9 +21,15 @@ from binlake.source import connection
 from binlake.source.connection import Endpoint
 from binlake.source.locks import read_lock
 from binlake.source.server import Source
-from binlog_slices import SERVER_ID, read_all, rows, written
+from binlog_slices import SERVER_ID, position, read_all, rows, written
 from fault_proxy import DeafListener, FaultProxy
+from mirror import Mirror
 from servers import Kind, Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 DEADLINE = 0.5
 """Seconds, in the place of the engine's own."""
@@ -143,11 +149,12 @@ def test_a_server_that_takes_nothing_any_more(monkeypatch: pytest.MonkeyPatch, p
             source.execute(f"DO LENGTH('{'x' * 15_000_000}')")
 
 
-def test_a_connection_that_was_cut_says_so_again_and_again(proxy: FaultProxy) -> None:
+@pytest.mark.parametrize("further", [0, 5])
+def test_a_connection_that_was_cut_says_so_again_and_again(proxy: FaultProxy, further: int) -> None:
     """What tidies up after a failure mustn't hide it: a read lock is unlocked on a connection that is gone."""
     with Source.open(at(proxy.port)) as source:
         with fails_at_once(), read_lock(source, "flush", []):
-            proxy.cut_after = 0
+            proxy.cut_after = proxy.connections[0] + further
             source.now()
         for _ in range(2):
             with fails_at_once():
@@ -277,3 +284,45 @@ def test_a_server_that_goes_while_it_is_read(kind: Kind, how: str) -> None:
                 rest()
             rest = begun(server, part, reader)
         assert rest() == part.size
+
+
+# -- a whole sync ------------------------------------------------------------------------------------------------
+
+
+class Proxied(Mirror):
+    """Everything of the engine goes through the proxy; the comparison goes past it."""
+
+    port = 0
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return at(self.port)
+
+
+def test_a_sync_that_is_cut_off_later_and_later_comes_to_its_end(
+    server: Server, database: str, lake: Path, spark: SparkSession, proxy: FaultProxy
+) -> None:
+    mirror = Proxied(server, database, lake, spark)
+    mirror.port = proxy.port
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(200))",
+        "CREATE TABLE keyless (v INT)",
+        *(f"INSERT INTO a VALUES ({number}, REPEAT('{number} ', 40))" for number in range(300)),
+        "INSERT INTO keyless VALUES (1), (1), (NULL)",
+        "UPDATE a SET v = 'changed' WHERE id % 5 = 0",
+        "DELETE FROM a WHERE id < 10",
+    )
+    head = position(server)[1]
+    failures, proxy.cut_after = 0, 64
+    while True:
+        with suppress(ConnectionFailed):
+            report = mirror.sync()
+            break
+        failures += 1
+        proxy.cut_after *= 2
+        assert proxy.cut_after < 8 * head
+    assert failures > 5
+    assert report.batch == 1
+    assert len(mirror.metadata.read("batches")) == 1
+    mirror.assert_equal("a", "keyless")
