@@ -50,13 +50,19 @@ class Walk:
     def __init__(self, server: Server, database: str, seed: int) -> None:
         self.random = random.Random(seed)
         self.log: list[str] = []
-        self._connection = server.connect(database=database)
+        self._server, self._database = server, database
         self._tables = [Table(f"t{number}") for number in range(TABLES)]
         self._ids = 0
         self._names = 0
-        self._do("SET sql_mode = 'STRICT_TRANS_TABLES'")
+        self.reconnect()
         for table in self._tables:
             self._create(table)
+
+    def reconnect(self) -> None:
+        """Also after the server was away."""
+        self._connection = self._server.connect(database=self._database)
+        with self._connection.cursor() as cursor:
+            cursor.execute("SET sql_mode = 'STRICT_TRANS_TABLES'")
 
     def close(self) -> None:
         self._connection.close()

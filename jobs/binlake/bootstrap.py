@@ -9,13 +9,15 @@ from binlake import names
 from binlake.binlog.boundaries import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
-from binlake.errors import UsageError
+from binlake.errors import TableError, UsageError
 from binlake.lake import watermarks
 from binlake.lake.lease import Lease
 from binlake.lake.metadata import Metadata
 from binlake.lake.steps import Life
 from binlake.position import FIRST_OFFSET, Position
+from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.table import TableName
+from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import included_tables
 from binlake.source.log import Log
 from binlake.source.server import Source
@@ -42,7 +44,7 @@ def names_to_snapshot(
         raise UsageError(
             "the server has no included table", remedy="check tables.include in the YAML, and SELECT grants"
         )
-    following = {life.name for life in watermarks.read_lives(metadata) if life.status == "following"}
+    following = {life.name for life in watermarks.read_lives(metadata) if life.status in ("following", "paused")}
     return [name for name in included if name not in following] or included
 
 
@@ -52,6 +54,15 @@ def names_asked(config: PipelineConfig, source: Source, metadata: Metadata) -> l
     asked = watermarks.asked(metadata)
     watermarks.forget_lifeless(metadata, [name for name in asked if name not in there])
     return [name for name in asked if name in there]
+
+
+def refused_for_cascades(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
+    """Tables that can't be mirrored, because their rows change below the log and the policy has no way around it."""
+    return {
+        one.child: TableError(f"{one.child}: {cascading(one)}", remedy=CASCADE_REMEDY)
+        for one in unlogged_cascades(source)
+        if one.child in names and config.policies.of(one.child).on_unlogged_cascade == "stop"
+    }
 
 
 def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:

@@ -7,9 +7,11 @@ Results go to standard output, progress to standard error. Exit codes: 0 good, 1
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -18,7 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
+from binlake import decisions
 from binlake.config import PipelineConfig
+from binlake.decisions import Reason
 from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -96,8 +100,38 @@ def _parser() -> argparse.ArgumentParser:
     history = add("history", _history, "the DDL statements seen, or a table's shape at some time", as_json=True)
     history.add_argument("--table", metavar="DB.T", help="of this table alone")
     history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were there")
+    _add_table(commands)
     _add_binlog(commands)
     return parser
+
+
+def _add_table(commands: Any) -> None:
+    help_ = "decide about a table, or about an event that stops the run; recorded with who and why"
+    actions = commands.add_parser("table", help=help_, description=help_).add_subparsers(
+        required=True, metavar="ACTION"
+    )
+    for action, command, does in (
+        ("pause", _pause, "leave a table as it is while the others go on"),
+        ("resume", _resume, "bring a paused or stopped table up to the others, from the log"),
+        ("resnapshot", _resnapshot, "have the next sync snapshot a table anew"),
+        ("skip-event", _skip_event, "step over the event that stops the run; what it did won't be in the lake"),
+    ):
+        sub = actions.add_parser(action, help=does, description=does)
+        sub.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
+        if action == "skip-event":
+            sub.add_argument("--at", required=True, metavar="FILE:POS", help="the event, as binlake status names it")
+        else:
+            sub.add_argument("--table", required=True, metavar="DB.T")
+        sub.add_argument("--why", required=True, metavar="TEXT", help="for those who read it later")
+        sub.add_argument("--who", default=_me(), metavar="NAME", help="by default the account and the machine")
+        sub.set_defaults(command=lambda given, act=command: act(given, configuration.load(given.config)))
+
+
+def _me() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # an account without a name, as containers have
+        return f"uid {os.getuid()}@{socket.gethostname()}"
 
 
 def _add_binlog(commands: Any) -> None:
@@ -260,6 +294,28 @@ def _binlog(arguments: argparse.Namespace) -> None:
     if stopped:
         tables = ", ".join(sorted({str(table.name) for table in stopped}))
         raise TableError(f"{tables} can't be decoded from some event on", remedy=stopped[0].remedy)
+
+
+def _pause(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    print(decisions.pause(config, _table_name(arguments.table), Reason(arguments.who, arguments.why)))
+
+
+def _resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    name, reason = _table_name(arguments.table), Reason(arguments.who, arguments.why)
+    print(pipeline.resume(config, _origin(config), _session("resume"), Report(), name, reason))
+
+
+def _resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    print(decisions.resnapshot(config, _table_name(arguments.table), Reason(arguments.who, arguments.why)))
+
+
+def _skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    file, _, offset = arguments.at.rpartition(":")
+    if not file or not offset.isdigit():
+        raise UsageError(f"--at {arguments.at!r} is no place in a log", remedy="write FILE:POS, as binlake status does")
+    print(decisions.skip_event(config, (file, int(offset)), Reason(arguments.who, arguments.why)))
 
 
 def _history(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -108,12 +108,27 @@ class Policy(_Strict):
 
     on_drop_column: a kept one stays in the lake, with NULL in newer rows. on_unfollowable: what the lake's rows became
     can't be told without the server: the table is snapshotted anew by itself, or stops.
+
+    without_key: rows of a table without a key are counted and found by all their values, at the price of a scan per
+    batch; or they are appended, and an update or delete stops the table.
+
+    on_unlogged_cascade: a foreign key changes rows of the table without a word in the log: the table isn't mirrored, or
+    it is snapshotted anew after each batch in which rows of the parent were deleted (or updated, where that acts).
+
+    What happens where a table's part of the log can't be decoded or followed, where its rows can't be merged, and
+    where the lake's storage fails: the table stops and the others go on, or the run ends and is repeated by the next.
+    Nothing is skipped either way.
     """
 
     on_drop_column: Literal["drop", "keep"] = "drop"
     on_drop_table: Literal["keep", "drop"] = "keep"
     on_truncate: Literal["follow", "stop"] = "follow"
     on_unfollowable: Literal["resnapshot", "stop"] = "resnapshot"
+    without_key: Literal["exact", "append"] = "exact"
+    on_unlogged_cascade: Literal["stop", "resnapshot"] = "stop"
+    on_decode_failure: Literal["stop_table", "stop_run"] = "stop_table"
+    on_merge_failure: Literal["stop_table", "stop_run"] = "stop_table"
+    on_commit_failure: Literal["stop_table", "stop_run"] = "stop_run"
 
 
 class PoliciesConfig(Policy):

@@ -19,6 +19,7 @@
     │   ├── UnsupportedColumn
     │   ├── InvalidDate
     │   ├── SchemaMismatch                      the log and the recorded schema disagree
+    │   ├── StagedRowsLost                      staged rows of a prepared XA transaction are damaged
     │   └── LakeTableChanged                    somebody restored, replaced or removed our Delta table
     ├── StagingError                            a staged file is missing or damaged
     ├── LakeError                 retry helps   the lake's storage
@@ -104,7 +105,12 @@ class ServerIdInUse(SourceError):
 
 
 class BinlogError(BinlakeError):
-    """Bytes of the log at ``file``:``offset`` (offset in bytes from the start of the file)."""
+    """Bytes of the log at ``file``:``offset`` (offset in bytes from the start of the file).
+
+    raw: the event, or its first bytes, where it was read.
+    """
+
+    raw = b""
 
     def __init__(self, message: str, *, file: str, offset: int, remedy: str = "") -> None:
         super().__init__(f"{file}:{offset}: {message}", remedy=remedy)
@@ -138,6 +144,10 @@ class InvalidDate(TableError):
 
 class SchemaMismatch(TableError):
     """The table map in the log and the recorded schema disagree."""
+
+
+class StagedRowsLost(TableError):
+    """Staged rows of a prepared XA transaction, of a batch that can't be staged again, are missing or damaged."""
 
 
 class LakeTableChanged(TableError):

@@ -51,7 +51,12 @@ class GtidSet:
                     member = f"{uuid}:{word}"
                 else:
                     raise _not_a_set(text)
-        return cls({member: _merged(intervals) for member, intervals in found.items()})
+        return cls.of(found)
+
+    @classmethod
+    def of(cls, members: Mapping[str, Iterable[Interval]]) -> GtidSet:
+        """From intervals in any order, which may touch or overlap."""
+        return cls({member: _merged(list(intervals)) for member, intervals in members.items()})
 
     @classmethod
     def decode(cls, body: bytes) -> GtidSet:
@@ -90,7 +95,7 @@ class GtidSet:
                 if not 0 < first < end:
                     raise ValueError("a GTID set with an empty interval")
                 found.setdefault(member, []).append((first, end - 1))
-        return cls({member: _merged(intervals) for member, intervals in found.items()})
+        return cls.of(found)
 
     def has(self, gtid: str) -> bool:
         """Whether one transaction (``uuid:5``, ``uuid:tag:5``) is in it."""
@@ -104,12 +109,19 @@ class GtidSet:
             for first, last in intervals
         )
 
+    def union(self, other: GtidSet) -> GtidSet:
+        both = (*self.members.items(), *other.members.items())
+        found: dict[str, list[Interval]] = {}
+        for member, intervals in both:
+            found.setdefault(member, []).extend(intervals)
+        return GtidSet.of(found)
+
     def adding(self, gtids: Iterable[str]) -> GtidSet:
         found = {member: list(intervals) for member, intervals in self.members.items()}
         for gtid in gtids:
             member, _, number = gtid.rpartition(":")
             found.setdefault(member, []).append((int(number), int(number)))
-        return GtidSet({member: _merged(intervals) for member, intervals in found.items()})
+        return GtidSet.of(found)
 
     def __str__(self) -> str:
         by_uuid: dict[str, list[str]] = {}
@@ -162,6 +174,9 @@ class GtidPosition:
             if domain not in found or number >= found[domain][1]:
                 found[domain] = server, number
         return GtidPosition(found)
+
+    def union(self, later: GtidPosition) -> GtidPosition:
+        return self.adding(f"{domain}-{server}-{number}" for domain, (server, number) in later.domains.items())
 
     def __str__(self) -> str:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.domains.items()))

@@ -16,10 +16,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from binlake import names
-from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, Statement, Stopped, Wanted, XaOutcome
+from binlake.binlog.border import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    Item,
+    Mutations,
+    RolledBack,
+    Statement,
+    Stopped,
+    Wanted,
+    XaEvent,
+)
 from binlake.binlog.listing import Event
 from binlake.binlog.log import OpenLog
-from binlake.binlog.reader import Emitted
 from binlake.errors import UsageError
 from binlake.position import file_number
 from binlake.schema import datatypes
@@ -94,7 +104,7 @@ class _Writer:
         self._files: dict[str, Any] = {}
         self._shapes: dict[TableName, list[pa.Schema]] = {}
 
-    def __enter__(self) -> Callable[[Emitted], None]:
+    def __enter__(self) -> Callable[[Item], None]:
         if self._folder:
             self._folder.mkdir(parents=True, exist_ok=True)
         return {"text": self._text, "json": self._json, "csv": self._csv, "parquet": self._parquet}[self._form]
@@ -117,14 +127,14 @@ class _Writer:
         number = shapes.index(item.batch.schema) + 1
         return f"{names.folder(str(item.name))}{f'.{number}' if number > 1 else ''}.{extension}"
 
-    def _text(self, item: Emitted) -> None:
+    def _text(self, item: Item) -> None:
         if isinstance(item, Mutations):
             rows = _rows(item, self._names_of_files, _for_people)
             self._out.writelines(_row_text(item, row) for row in rows)
         else:
             self._out.write(_other_text(item))
 
-    def _json(self, item: Emitted) -> None:
+    def _json(self, item: Item) -> None:
         name = "statements"
         if isinstance(item, Mutations):
             name = names.folder(str(item.name))
@@ -135,7 +145,7 @@ class _Writer:
         out = self._file(f"{name}.jsonl", _text_file)[0] if self._folder else self._out
         out.writelines(lines)
 
-    def _csv(self, item: Emitted) -> None:
+    def _csv(self, item: Item) -> None:
         """One line a mutation: the columns of the row after it (before it, of a delete)."""
         if not isinstance(item, Mutations):
             return
@@ -146,7 +156,7 @@ class _Writer:
         for row in _rows(item, self._names_of_files, _for_programs):
             write.writerow([*(row[name] for name in _META), *(row["after"] or row["before"]).values()])
 
-    def _parquet(self, item: Emitted) -> None:
+    def _parquet(self, item: Item) -> None:
         """The border's own columns."""
         if not isinstance(item, Mutations):
             return
@@ -239,20 +249,24 @@ def _row_text(item: Mutations, row: dict[str, Any]) -> str:
     return "\n".join([head, *(f"    {line}" for line in lines)]) + "\n"
 
 
-def _other_json(item: Statement | Stopped | XaOutcome) -> dict[str, Any]:
+def _other_json(item: Statement | Stopped | XaEvent | RolledBack) -> dict[str, Any]:
     if isinstance(item, Statement):
         return {"statement": item.text, **{key: value for key, value in vars(item).items() if key != "text"}}
     if isinstance(item, Stopped):
         return {"stopped": str(item.name), **{key: value for key, value in vars(item).items() if key != "name"}}
-    return {"xa": "commit" if item.committed else "rollback", **vars(item)}
+    if isinstance(item, RolledBack):
+        return {"rolled_back": {"first": item.first, "last": item.last}, "file": item.file}
+    return {"xa": item.what, **{key: value for key, value in vars(item).items() if key != "what"}}
 
 
-def _other_text(item: Statement | Stopped | XaOutcome) -> str:
+def _other_text(item: Statement | Stopped | XaEvent | RolledBack) -> str:
     if isinstance(item, Statement):
         return f"{item.file}:{item.offset}  {_moment(item.committed_us)}  [{item.database}] {item.text}\n"
     if isinstance(item, Stopped):
         return f"{item.file}:{item.offset}  {item.name} stops: {item.reason}\n    → {item.remedy}\n"
-    return f"{item.file}:{item.offset}  XA {'COMMIT' if item.committed else 'ROLLBACK'} {item.xid}\n"
+    if isinstance(item, RolledBack):
+        return f"{item.file}:{item.last[0]}  the rows from {item.file}:{item.first[0]} to here were rolled back\n"
+    return f"{item.file}:{item.offset}  XA {item.xid} {item.what}\n"
 
 
 def _json_line(value: dict[str, Any]) -> str:

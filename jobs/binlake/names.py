@@ -45,6 +45,15 @@ def folder(name: str) -> str:
     return escaped
 
 
+def pattern_of(database: str, table: str) -> str:
+    """A pattern that matches this table, and hardly another: a dot in the database's name can be any character."""
+
+    def plain(name: str) -> str:
+        return re.sub(r"([*?\[])", r"[\1]", name)
+
+    return f"{plain(database).replace('.', '?')}.{plain(table)}"
+
+
 def matches(pattern: str, database: str, table: str) -> bool:
     """Shell-style match of ``database.table``; the pattern's first dot parts database and table."""
     database_pattern, _, table_pattern = pattern.partition(".")

@@ -16,17 +16,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from binlake.bootstrap import begin_lives, begin_with_files, names_asked, names_to_snapshot
+from binlake import decisions
+from binlake.bootstrap import begin_lives, begin_with_files, names_asked, names_to_snapshot, refused_for_cascades
 from binlake.config import PipelineConfig
-from binlake.errors import StagingError, TableError, UsageError
+from binlake.decisions import Reason
+from binlake.errors import BinlogError, StagingError, TableError, UsageError
 from binlake.lake import epochs, files, lease, watermarks
 from binlake.lake.apply import TableOutcome, apply_batch
 from binlake.lake.epochs import Rules
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
 from binlake.lake.staging import Manifest, read_manifest
-from binlake.lake.steps import BatchSteps, Life
-from binlake.plan import check_position, next_range
+from binlake.lake.steps import BatchSteps
+from binlake.lineage import check_position, rebased
+from binlake.plan import next_range
 from binlake.position import Position
 from binlake.record import (
     RunReport,
@@ -34,12 +37,17 @@ from binlake.record import (
     names_dropped,
     note_batch,
     note_bootstrap,
+    note_poison,
     note_schemas,
     nothing_new,
     outcome_rows,
     record_batch,
 )
 from binlake.report import Report
+from binlake.schema.cascades import Cascade
+from binlake.schema.ddl import Flavour
+from binlake.schema.table import TableName
+from binlake.source.cascades import unlogged_cascades
 from binlake.source.folder import Folder
 from binlake.source.log import Origin, opened, server_of
 from binlake.source.server import Source
@@ -103,19 +111,24 @@ def bootstrap(
     """
     from binlake.lake.snapshot import snapshot
 
-    metadata, began_us = metadata_of(config), now_us()
+    began_us = now_us()
     if isinstance(origin, Folder):
-        with lease.held(metadata) as held, opened(origin) as log:
+        with lease.held(metadata_of(config)) as held, opened(origin) as log:
             report.say(begin_with_files(held, log, tables))
         return []
     endpoint = origin
-    with lease.held(metadata) as held, Source.open(endpoint) as source:
+    with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
+        metadata = held.metadata
         names = names_asked(config, source, metadata) if asked else names_to_snapshot(config, source, metadata, tables)
+        failures = refused_for_cascades(config, source, names)
+        names = [name for name in names if name not in failures]
         if not names:
+            if failures:
+                raise next(iter(failures.values()))
             return []
         report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
         batch = held.control().batch
-        failures: list[TableError] = []
+        failed: list[TableError] = []
         results = snapshot(
             session(),
             config,
@@ -126,12 +139,16 @@ def bootstrap(
             lock=lock,
             report=report,
             batch=batch,
-            failures=failures,
+            failures=failed,
+            fault=fault,
         )
         begin_lives(held, metadata, source, results, batch)
+        fault("lives begun")
         note_bootstrap(metadata, batch, began_us, results)
-    if failures:
-        raise failures[0]
+    for error in (*failures.values(), *failed):
+        report.say(str(error))
+    for error in (*failures.values(), *failed):
+        raise error
     return results
 
 
@@ -243,6 +260,26 @@ def verify(
     return compare(config, endpoint, session(), metadata_of(config), catch_up, tables=tables, report=report)
 
 
+def resume(
+    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName, reason: Reason
+) -> str:
+    """A paused or stopped table goes through the batches it missed, and follows again. Gives what to tell."""
+    from binlake.catchup import catch_up
+
+    metadata = metadata_of(config)
+    with lease.held(metadata) as held:
+        control = held.control()
+        if control.open is not None:
+            raise UsageError(f"batch {control.open.batch} is open", remedy="run binlake sync to finish it, then resume")
+        metadata = held.metadata
+        row = decisions.row_to_resume(metadata, name)
+        decisions.note(metadata, "resume", reason, database=name.database, table=name.table, batch=control.batch)
+        life = catch_up(config, origin, session(), metadata, row, report)
+        assert control.position is not None
+        watermarks.follow_again(metadata, life.id)
+    return f"{name} follows again, at {control.position.short}"
+
+
 def _plan(
     held: Lease, config: PipelineConfig, origin: Origin, until: datetime | None, stop_at: Position | None
 ) -> PlanOutcome:
@@ -254,22 +291,30 @@ def _plan(
         return PlanOutcome(begun.batch, False, str(stop), message, unfinished=True)
     if control.position is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+    _clean_staging(config, control.batch)
     began = time.monotonic()
     with opened(origin) as log:
         found = next_range(log, log.transport(config.source.replica_id()), control.position, until, stop_at)
+        cascades = unlogged_cascades(log) if isinstance(log, Source) else ()
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
         return PlanOutcome(control.batch, True, str(found.stop), message)
     planned = OpenBatch(
-        control.batch + 1, found, until_us=int(until.timestamp() * 1e6) if until else None, planned_us=now_us()
+        control.batch + 1,
+        found,
+        until_us=int(until.timestamp() * 1e6) if until else None,
+        planned_us=now_us(),
+        cascades=tuple(one.to_json() for one in cascades if config.included(one.child)),
     ).with_phase("plan", time.monotonic() - began)
     held.open(planned)
-    note_batch(metadata_of(config), planned)
+    note_batch(held.metadata, planned)
     fault("planned")
     message = (
         f"batch {planned.batch}: {found.start.short} → {found.stop.short}, {len(found.slices)} slices, "
         f"{found.size / 1e6:,.1f} MB of log"
     )
+    if found.start.server != control.position.server:
+        message = f"going on from {control.position.server} on {found.start.server}, of the same lineage; {message}"
     return PlanOutcome(planned.batch, False, str(found.stop), message)
 
 
@@ -283,11 +328,17 @@ def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: Session
     with opened(origin) as log:
         check_position(log, log.transport(config.source.replica_id()), planned.range.start)
         transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
-    manifest = stage_batch(session(), config, transports, planned, report)
+    metadata = held.metadata
+    try:
+        manifest = stage_batch(session(), config, transports, planned, report, decisions.skips(metadata), fault)
+    except BinlogError as error:
+        note_poison(metadata, planned, error)
+        raise
     fault("manifest written")
     staged = replace(planned, state="staged", attempt=manifest.attempt).with_phase("stage", time.monotonic() - began)
+    staged = staged.executing([part.gtid_set for part in manifest.slices], _flavour(planned.range.stop))
     held.advance(staged)
-    note_batch(metadata_of(config), staged)
+    note_batch(held.metadata, staged)
     message = f"batch {staged.batch}: {manifest.mutations:,} mutations staged in {len(manifest.files)} files"
     report.say(message)
     return StepOutcome(staged.batch, manifest.mutations, message)
@@ -298,16 +349,19 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
     if staged is None or staged.state != "staged":
         return StepOutcome(staged.batch if staged else None, 0, "nothing to merge: the batch is merged already")
     began = time.monotonic()
-    metadata = metadata_of(config)
+    metadata = held.metadata
     try:
         manifest = _manifest(config, staged)
-        steps = _split(config, staged, manifest, watermarks.read_lives(metadata))
+        steps = _split(config, staged, manifest, held.control().position, metadata)
+        _stop_run(config, steps)
         outcomes = _apply(config, session, staged, steps)
     except StagingError:
         held.advance(replace(staged, state="planned", attempt=""))
         raise
     note_schemas(metadata, staged, steps)
-    merged = replace(staged, state="merged", outcome=outcome_rows(steps, outcomes))
+    prepared = tuple(waiting.to_json() for waiting in steps.prepared)
+    rows = outcome_rows(steps, outcomes, manifest)
+    merged = replace(staged, state="merged", outcome=rows, prepared=prepared)
     merged = merged.with_phase("merge", time.monotonic() - began)
     held.advance(merged)
     note_batch(metadata, merged)
@@ -321,19 +375,37 @@ def _manifest(config: PipelineConfig, batch: OpenBatch) -> Manifest:
     return read_manifest(config.staging_path(str(batch.batch), batch.attempt))
 
 
-def _split(config: PipelineConfig, batch: OpenBatch, manifest: Manifest, lives: list[Life]) -> BatchSteps:
+def _flavour(position: Position) -> Flavour:
+    return "mariadb" if position.server.startswith("mariadb-") else "mysql"
+
+
+def _split(
+    config: PipelineConfig, batch: OpenBatch, manifest: Manifest, standing: Position | None, metadata: Metadata
+) -> BatchSteps:
     stop = batch.range.stop
     return epochs.split(
         manifest,
         source=config.source.name,
-        flavour="mariadb" if stop.server.startswith("mariadb-") else "mysql",
+        flavour=_flavour(stop),
         rules=Rules(
             config.included, config.ghost, config.excluding, config.policies.of, can_snapshot=not config.source.is_files
         ),
-        lives=lives,
+        lives=[rebased(life, standing, batch.range.start) for life in watermarks.read_lives(metadata)],
         created=[part.created for part in batch.range.slices],
         stop=stop,
+        prepared=watermarks.read_prepared(metadata),
+        cascades=[Cascade.from_json(one) for one in batch.cascades],
     )
+
+
+def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
+    """Where the policy says so, a table that can't be decoded or followed ends the run. Raises TableError."""
+    for table in steps.tables:
+        if table.newly_stopped and config.policies.of(table.life.name).on_decode_failure == "stop_run":
+            raise TableError(
+                f"{table.life.name}: {table.life.reason} (on_decode_failure: stop_run)",
+                remedy=f"mend it, or let the others go on with on_decode_failure: stop_table. {table.life.remedy}",
+            )
 
 
 def _apply(config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps) -> list[TableOutcome]:
@@ -346,10 +418,20 @@ def _record(held: Lease, config: PipelineConfig) -> RunReport:
     merged = held.control().open
     if merged is None or merged.state != "merged":
         raise UsageError("the open batch isn't merged yet", remedy="run merge first")
-    for name in names_dropped(metadata_of(config), merged):
+    metadata = held.metadata
+    metadata.check()
+    for name in names_dropped(metadata, merged):
         if config.goes_when_dropped(name):
             files.remove_folder(config.table_path(name))
-    report = record_batch(held, metadata_of(config), merged)
+    report = record_batch(held, metadata, merged)
     fault("recorded")
-    files.remove_folder(config.staging_path(str(merged.batch)))
+    _clean_staging(config, merged.batch)
     return report
+
+
+def _clean_staging(config: PipelineConfig, newest: int) -> None:
+    """Of recorded batches, only what XA transactions still wait for is kept."""
+    kept = {str(waiting.batch) for waiting in watermarks.read_prepared(metadata_of(config))}
+    for batch in files.subfolders(config.staging_path()):
+        if batch.isdigit() and int(batch) <= newest and batch not in kept:
+            files.remove_folder(config.staging_path(batch))

@@ -4,38 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from binlake.binlog.boundaries import format_description, transaction_boundaries
-from binlake.binlog.locate import RESNAPSHOT, between
+from binlake.binlog.boundaries import transaction_boundaries
+from binlake.binlog.locate import between
 from binlake.binlog.transport import Transport
-from binlake.errors import PositionLost
+from binlake.lineage import check_position, range_elsewhere
 from binlake.position import Position, Range, Slice
 from binlake.source.log import Log
-
-
-def check_position(log: Log, transport: Transport, position: Position) -> None:
-    """The source must still hold the log from ``position`` on; raises PositionLost."""
-    if not log.is_of(position.server):
-        raise PositionLost(
-            f"the server is {log.server_identity}, the lake follows {position.server}",
-            remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
-        )
-    sizes = dict(log.binary_logs())
-    if position.file not in sizes:
-        raise PositionLost(
-            f"{position.file} is purged or missing; the lake stands at {position.short}",
-            remedy=f"{RESNAPSHOT}; and keep logs longer (binlog_expire_logs_seconds)",
-        )
-    if position.offset > sizes[position.file]:
-        raise PositionLost(
-            f"{position.short} lies past the end of the file ({sizes[position.file]} bytes): the log was reset or lost",
-            remedy=RESNAPSHOT,
-        )
-    created = format_description(transport, position.file)
-    if created != position.created:
-        raise PositionLost(
-            f"{position.file} isn't the file the lake has read: its numbering was restarted",
-            remedy=RESNAPSHOT,
-        )
 
 
 def next_range(
@@ -47,20 +21,25 @@ def next_range(
 ) -> Range:
     """The range from ``start`` to the log's head, to the last commit before ``until``, or to ``stop_at``.
 
-    With ``until`` the stop lies before the first transaction, in the order of the log, that committed at or after it;
-    stragglers with earlier clocks belong to the next interval.
+    On another server of the same lineage it begins at a position there (see lineage). With ``until`` the stop lies
+    before the first transaction, in the order of the log, that committed at or after it; stragglers with earlier
+    clocks belong to the next interval.
     """
-    check_position(log, transport, start)
-    if stop_at is not None:
-        file, offset, gtid_set = stop_at.file, stop_at.offset, stop_at.gtid_set
-    else:
-        file, offset, gtid_set = log.head()
-    slices = between(transport, log.binary_logs(), (start.file, start.offset), (file, offset))
-    stop = Position(start.server, file, offset, slices[-1].created, gtid_set)
-    full = Range(start, stop, slices)
+    stop = (stop_at.file, stop_at.offset, stop_at.gtid_set) if stop_at else log.head()
+    full = (
+        _here(log, transport, start, stop) if log.is_of(start.server) else range_elsewhere(log, transport, start, stop)
+    )
     if until is None or full.empty or until.timestamp() * 1e6 > log.now():
         return full
     return _cut(transport, full, int(until.timestamp() * 1_000_000))
+
+
+def _here(log: Log, transport: Transport, start: Position, stop: tuple[str, int, str]) -> Range:
+    """The log of the server that the lake follows."""
+    check_position(log, transport, start)
+    file, offset, gtid_set = stop
+    slices = between(transport, log.binary_logs(), (start.file, start.offset), (file, offset))
+    return Range(start, Position(start.server, file, offset, slices[-1].created, gtid_set), slices)
 
 
 def _cut(transport: Transport, full: Range, until_us: int) -> Range:

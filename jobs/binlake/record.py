@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import uuid
@@ -9,10 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
+from binlake.errors import BinlogError
 from binlake.lake import watermarks
 from binlake.lake.apply import TableOutcome
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
+from binlake.lake.staging import Manifest
 from binlake.lake.steps import BatchSteps, Life, Status
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
@@ -92,8 +95,9 @@ def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None
     metadata.replace("schemas", f"batch = {plan.batch} AND why = 'followed'", changed)
 
 
-def outcome_rows(steps: BatchSteps, outcomes: list[TableOutcome]) -> tuple[dict[str, Any], ...]:
+def outcome_rows(steps: BatchSteps, outcomes: list[TableOutcome], manifest: Manifest) -> tuple[dict[str, Any], ...]:
     """Per life what record will write; JSON, because it waits in the open batch."""
+    raw = {(one.name, one.file, one.offset): one.raw for part in manifest.slices for one in part.stopped}
     by_life = {outcome.life.id: outcome for outcome in outcomes}
     rows: list[dict[str, Any]] = []
     for table in steps.tables:
@@ -116,11 +120,18 @@ def outcome_rows(steps: BatchSteps, outcomes: list[TableOutcome]) -> tuple[dict[
                 "delta_version": outcome.delta_version if outcome else None,
                 "seconds": outcome.seconds if outcome else 0.0,
                 "changed": outcome is not None,
+                "raw": raw.get((life.name, *_place(life.reason)), ""),
             }
         )
     rows += [_lifeless(name, "missing", watermarks.NEVER) for name in steps.missing]
     rows += [_lifeless(name, "resnapshot", why) for name, why in steps.asked]
     return tuple(rows)
+
+
+def _place(reason: str) -> tuple[str, int]:
+    """(file, offset) with which a reason begins; an empty name without one."""
+    where = _FILE_AND_OFFSET.match(reason)
+    return (where["file"], int(where["offset"])) if where else ("", 0)
 
 
 def _lifeless(name: TableName, status: Status, reason: str) -> dict[str, Any]:
@@ -155,7 +166,8 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
         _tables(plan, before),
         plan.phases,
     )
-    metadata.replace("quarantine", f"batch = {plan.batch}", _quarantine_rows(plan, before))
+    watermarks.write_prepared(metadata, plan.prepared)
+    metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NOT NULL", _quarantine_rows(plan, before))
     metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan)])
     note_batch(metadata, plan, state="recorded")
     held.close(stop)
@@ -178,6 +190,8 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
             rows[life.id] = old
             continue
         position = max(stop, life.low)
+        if old and life.status == "stopped":
+            position = Position.parse(old["position"], old["gtid_set"] or "")
         version = outcome["delta_version"]
         if version is None and old:
             version = old["delta_version"]
@@ -204,21 +218,36 @@ def _quarantine_rows(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> list
     rows: list[dict[str, Any]] = []
     for row in plan.outcome:
         if not row.get("lifeless") and _newly_stopped(row, before.get(row["id"])):
-            where = _FILE_AND_OFFSET.match(row["reason"])
+            file, offset = _place(row["reason"])
             rows.append(
                 {
                     "batch": plan.batch,
                     "database": row["database"],
                     "table": row["table"],
                     "table_id": row["id"],
-                    "file": where["file"] if where else plan.range.stop.file,
-                    "offset": int(where["offset"]) if where else plan.range.stop.offset,
+                    "file": file or plan.range.stop.file,
+                    "offset": offset if file else plan.range.stop.offset,
                     "reason": row["reason"],
                     "remedy": row["remedy"],
+                    "raw": base64.b64decode(row["raw"]),
                     "at_us": now_us(),
                 }
             )
     return rows
+
+
+def note_poison(metadata: Metadata, plan: OpenBatch, error: BinlogError) -> None:
+    """An event that stops the run, because nobody can tell which tables it concerns."""
+    row = {
+        "batch": plan.batch,
+        "file": error.file,
+        "offset": error.offset,
+        "reason": error.message,
+        "remedy": error.remedy,
+        "raw": error.raw,
+        "at_us": now_us(),
+    }
+    metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NULL", [row])
 
 
 def note_bootstrap(metadata: Metadata, batch: int, began_us: int, results: list[SnapshotResult]) -> None:

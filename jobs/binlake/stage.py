@@ -30,9 +30,16 @@ class SliceTask:
     number: int
     folder: str
     config: PipelineConfig
+    skip: frozenset[int]
 
     def run(self) -> StagedSlice:
-        items = read(self.transport, self.part, self.config.tables.wanted, invalid_dates=self.config.invalid_dates)
+        items = read(
+            self.transport,
+            self.part,
+            self.config.tables.wanted,
+            invalid_dates=self.config.invalid_dates,
+            skip=self.skip,
+        )
         keep_text = self.config.invalid_dates == "keep_text"
         return stage_slice(items, self.part, self.number, self.folder, keep_text=keep_text)
 
@@ -51,15 +58,18 @@ def stage_batch(
     transports: Sequence[Transport],
     plan: OpenBatch,
     report: Report,
+    skip: Callable[[Slice], frozenset[int]] = lambda part: frozenset(),
+    fault: Callable[[str], None] = lambda point: None,
 ) -> Manifest:
     """Stage all slices of a batch in a new attempt; the manifest is written last. Raises what a slice raised.
 
     transports: one for each reader that may work side by side; two replicas with one id would throw each other out.
+    skip: offsets of a slice's events that somebody decided to step over. fault: called at named points.
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
     tasks = [
-        SliceTask(transports[number % len(transports)], part, number, folder, config)
+        SliceTask(transports[number % len(transports)], part, number, folder, config, skip(part))
         for number, part in enumerate(plan.range.slices)
     ]
     staged: list[StagedSlice] = []
@@ -72,6 +82,7 @@ def stage_batch(
                 raise result
             staged.append(result)
             done += tasks[result.slice].part.size
+            fault("slice staged")
         report.progress("staged", done, plan.range.size, f"{done / 1e6:,.1f} MB of log")
     manifest = Manifest(plan.batch, attempt, tuple(staged))
     write_manifest(folder, manifest)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from binlake import decisions
 from binlake.config import PipelineConfig
 from binlake.lake import lease
 from binlake.lake.metadata import Metadata
@@ -23,6 +24,8 @@ class Status:
     holder: str | None
     tables: tuple[dict[str, Any], ...]
     last_run: dict[str, Any] | None
+    poison: tuple[dict[str, Any], ...] = ()
+    """Events that stop the open batch: file, offset, reason, remedy."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -33,6 +36,7 @@ class Status:
             "holder": self.holder,
             "tables": list(self.tables),
             "last_run": self.last_run,
+            "poison": list(self.poison),
         }
 
     @property
@@ -43,6 +47,8 @@ class Status:
         if self.open_batch:
             opened = self.open_batch
             lines = [f"{self.source}: batch {opened['batch']} is {opened['state']}, up to {opened['stop']}"]
+        for event in self.poison:
+            lines.append(f"stopped by {event['reason']}\n  → {event['remedy']}")
         if self.holder:
             lines.append(f"held by {self.holder}")
         if self.last_run:
@@ -69,5 +75,9 @@ def read_status(config: PipelineConfig) -> Status:
         open_batch={"batch": opened.batch, "state": opened.state, "stop": str(opened.range.stop)} if opened else None,
         holder=control.holder,
         tables=tuple(sorted(map(_table, metadata.read("watermarks")), key=lambda row: row["table"])),
+        poison=tuple(
+            {key: row[key] for key in ("file", "offset", "reason", "remedy")}
+            for row in (decisions.poison(metadata, opened.batch) if opened else [])
+        ),
         last_run={**last, "tables": json.loads(last["tables"]), "phases": json.loads(last["phases"])} if last else None,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlake.binlog.border import DELETE, INSERT, Mutations, XaOutcome
+from binlake.binlog.border import DELETE, INSERT, Mutations, XaEvent
 from binlake.binlog.reader import Emitted
 from binlake.position import Slice
 from binlake.schema import render
@@ -52,21 +52,23 @@ def log(name: str) -> Log:
 
 def mutations(emitted: list[Emitted], columns: dict[str, list[Any]]) -> list[Mutation]:
     """All that was decoded of one table, as JSON has it; prepared rows where their outcome stands."""
-    result: list[Mutation] = []
-    prepared: dict[str, list[Mutation]] = {}
+    placed: list[tuple[int, Mutation]] = []
+    prepared: dict[str, list[tuple[int, Mutation]]] = {}
     for one in emitted:
-        if isinstance(one, XaOutcome):
-            held = prepared.pop(one.xid, [])
-            result += held if one.committed else []
         if not isinstance(one, Mutations):
             continue
         declared = [Declared(column.name, *columns[column.name]) for column in one.columns]
         before, after = (_rows(one.batch.column(side), declared) for side in ("before", "after"))
-        ops, xids = one.batch.column("op").to_pylist(), one.batch.column("xid").to_pylist()
-        for op, xid, old, new in zip(ops, xids, before, after, strict=True):
+        ops, offsets, xids = (one.batch.column(name).to_pylist() for name in ("op", "offset", "xid"))
+        for op, offset, xid, old, new in zip(ops, offsets, xids, before, after, strict=True):
             mutation = [op, None if op == INSERT else old, None if op == DELETE else new]
-            (result if xid is None else prepared.setdefault(xid, [])).append(mutation)
-    return result
+            (placed if xid is None else prepared.setdefault(xid, [])).append((offset, mutation))
+    for one in emitted:
+        if isinstance(one, XaEvent) and one.what == "committed":
+            rows = prepared.get(one.xid, [])
+            placed += [(one.offset, mutation) for offset, mutation in rows if offset < one.offset]
+            prepared[one.xid] = [row for row in rows if row[0] > one.offset]
+    return [mutation for _, mutation in sorted(placed, key=lambda item: item[0])]
 
 
 def _rows(structs: pa.StructArray, declared: list[Declared]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from binlake.binlog.border import Mutations, Statement, Stopped, XaOutcome
+from binlake.binlog.border import Mutations, Statement, Stopped, XaEvent
 from binlake.binlog.boundaries import format_description, transaction_boundaries
 from binlake.binlog.reader import read
 from binlake.binlog.transport import FileTransport, ServerTransport
@@ -34,7 +34,7 @@ def test_transactions_statements_and_order(server: Server, database: str) -> Non
     for transport in transports(server).values():
         emitted = read_all(transport, made.part, database)
         kinds = [type(one).__name__ for one in emitted]
-        assert kinds == ["Mutations", "Mutations", "Statement", "Mutations"]
+        assert kinds == ["Mutations", "Mutations", "Statement", "Mutations", "Executed"]
         statement = emitted[2]
         assert isinstance(statement, Statement)
         assert statement.database == database
@@ -78,15 +78,17 @@ def test_xa(server: Server, database: str) -> None:
                        "INSERT INTO a VALUES (4)", database=database)  # fmt: skip
     emitted = read_all(from_server(server), made.part, database)
     assert not [one for one in emitted if isinstance(one, Statement)]
-    outcomes = {one.xid: one.committed for one in emitted if isinstance(one, XaOutcome)}
+    outcomes = {one.xid: one.what for one in emitted if isinstance(one, XaEvent) and one.what != "prepared"}
+    prepared = [one.xid for one in emitted if isinstance(one, XaEvent) and one.what == "prepared"]
+    assert sorted(prepared) == sorted(outcomes)
     seen = {row["after"]["id"]: row["xid"] for row in rows(emitted)}
     assert seen[1] == "X'78',X'79',7"
     assert seen[2] == "X'72',X'',1"
     assert seen[4] is None
-    assert outcomes.pop("X'78',X'79',7") is True
-    assert outcomes.pop("X'72',X'',1") is False
+    assert outcomes.pop("X'78',X'79',7") == "committed"
+    assert outcomes.pop("X'72',X'',1") == "rolled back"
     # one phase: either no prepared transaction at all, or one that is committed at once
-    assert outcomes == ({seen[3]: True} if seen[3] else {})
+    assert outcomes == ({seen[3]: "committed"} if seen[3] else {})
 
 
 def test_many_columns_and_nulls(server: Server, database: str) -> None:

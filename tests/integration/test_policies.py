@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,19 +127,38 @@ def test_the_shape_of_a_table_at_any_place(
 ) -> None:
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
     mirror.snapshot()
-    mirror.execute("ALTER TABLE t ADD b INT", "ALTER TABLE t RENAME COLUMN a TO aa", "DROP TABLE t")
+    mirror.execute("ALTER TABLE t ADD b INT", "ALTER TABLE t RENAME COLUMN a TO renamed", "DROP TABLE t")
     mirror.sync()
     name = TableName(mirror.database, "t")
     shapes = history.shapes(mirror.metadata, name)
     names = [[column.name for column in shape.schema.columns] if shape.schema else None for shape in shapes]
-    assert names == [["id", "a"], ["id", "a", "b"], ["id", "aa", "b"], None]
+    assert names == [["id", "a"], ["id", "a", "b"], ["id", "renamed", "b"], None]
     place = shapes[1].position.rpartition("/")[2].partition("@")[0]
     assert history.shape_at(mirror.metadata, name, history.Moment.parse(place)) == shapes[1]
     asked = ["history", "--config", str(mirror.write_yaml()), "--table", str(name)]
     assert cli.run([*asked, "--at", place]) == 0
-    assert "aa" not in capsys.readouterr().out
+    assert "renamed" not in capsys.readouterr().out
     assert cli.run([*asked, "--at", "2999-01-01"]) == 0
     assert f"there is no {name}" in capsys.readouterr().out
     assert cli.run([*asked, "--at", "1999-01-01"]) == 2
     assert "nothing is known" in capsys.readouterr().err
     assert cli.run(["history", "--config", str(mirror.write_yaml()), "--at", place]) == 2
+
+
+def test_a_table_without_a_key_can_be_appended_to(mirror: Mirror) -> None:
+    mirror.options = {"policies": {"without_key": "append"}}
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE t (v VARCHAR(9), u UUID)"
+        if mirror.server.kind == "mariadb"
+        else "CREATE TABLE t (v VARCHAR(9), u INT)"
+    )
+    mirror.sync()
+    mirror.execute("INSERT INTO t (v) VALUES ('same'), ('same')")
+    mirror.sync_cut_off(random.Random(1), 0.5)
+    mirror.execute("INSERT INTO t (v) VALUES ('same'), (NULL)")
+    mirror.sync()
+    mirror.assert_equal("t")
+    mirror.execute("DELETE FROM t LIMIT 1")
+    assert mirror.sync().tables[0].newly_stopped
+    assert "without_key: append" in mirror.watermark("t")["reason"]

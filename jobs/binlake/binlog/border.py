@@ -1,6 +1,9 @@
 """The border of the binlog room: a slice goes in, Arrow record batches and statements come out.
 
-    read(transport, slice, wanted, …) → Mutations | Statement | Stopped | XaOutcome, in the order of the log
+    read(transport, slice, wanted, …) → Mutations | Statement | Stopped | XaEvent …, at last Executed
+
+A table's mutations come in the order of the log, and before the statements that follow them; an XaEvent or RolledBack
+may come before mutations that wait for company, and those that it concerns may have come long before.
 
 ``Mutations.batch`` has the columns of STAGED_FIELDS:
 
@@ -26,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 
@@ -73,23 +77,48 @@ class Statement:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A table whose events can't be decoded from here on; the other tables go on."""
+    """A table whose events can't be decoded from here on; the other tables go on. raw: the event's bytes in base64, or
+    the first of them."""
 
     name: TableName
     file: str
     offset: int
     reason: str
     remedy: str
+    raw: str = ""
 
 
 @dataclass(frozen=True)
-class XaOutcome:
-    """XA COMMIT or XA ROLLBACK of an earlier prepared transaction."""
+class XaEvent:
+    """What becomes of an XA transaction here. ``XA COMMIT … ONE PHASE`` is prepared and committed at one offset."""
 
     file: str
     offset: int
     xid: str
-    committed: bool
+    what: Literal["prepared", "committed", "rolled back"]
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """Rows of this file that the server took back, with first <= (offset, row) < last.
+
+    MariaDB writes ROLLBACK and ROLLBACK TO SAVEPOINT where the transaction also touched what can't be taken back.
+    """
+
+    file: str
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Executed:
+    """The GTIDs of all transactions of a slice, as the server writes a set; empty without GTID."""
+
+    gtid_set: str
+
+
+Item = Mutations | Statement | Stopped | XaEvent | RolledBack
+"""What a slice is made of."""
 
 
 def image_type(columns: tuple[Column, ...], *, keep_text: bool) -> pa.StructType:

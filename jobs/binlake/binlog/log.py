@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from binlake import gtid
-from binlake.binlog.border import Mutations, Stopped, Wanted
+from binlake.binlog.border import Executed, Item, Mutations, RolledBack, Stopped, Wanted
 from binlake.binlog.listing import Event, list_events
 from binlake.binlog.locate import Place, between, outside
-from binlake.binlog.reader import Emitted, InvalidDates, read
+from binlake.binlog.reader import InvalidDates, read
 from binlake.binlog.transport import Transport
 from binlake.errors import TableError, UsageError
 from binlake.position import FIRST_OFFSET, Slice, file_number
@@ -48,26 +48,37 @@ class OpenLog:
         for part in self.slices:
             yield from list_events(self.transport, part)
 
-    def mutations(
-        self, wanted: Wanted | None = None, *, invalid_dates: InvalidDates = "keep_text"
-    ) -> Iterator[Emitted]:
-        """Mutations as record batches, statements, tables that stopped and XA outcomes, in the order of the log.
+    def mutations(self, wanted: Wanted | None = None, *, invalid_dates: InvalidDates = "keep_text") -> Iterator[Item]:
+        """Mutations as record batches, statements, tables that stopped and XA events; their order: see border.
 
         wanted: (database, table) → whether to decode its rows; by default all. Raises SourceError and BinlogError.
         """
         for part in self.slices:
-            yield from read(self.transport, part, wanted or _all, invalid_dates=invalid_dates)
+            for item in read(self.transport, part, wanted or _all, invalid_dates=invalid_dates):
+                if not isinstance(item, Executed):
+                    yield item
 
     def batches(self, database: str, table: str) -> Iterator[pa.RecordBatch]:
         """One table's mutations (columns as in ``border``); a new shape begins a new batch.
 
-        Raises TableError where its events can't be decoded, SourceError and BinlogError.
+        Raises TableError where its events can't be decoded or were rolled back, SourceError and BinlogError.
         """
+        last: tuple[str, int] | None = None
         for item in self.mutations(lambda schema, name: (schema, name) == (database, table)):
             if isinstance(item, Stopped):
                 raise TableError(f"{database}.{table}: {item.file}:{item.offset}: {item.reason}", remedy=item.remedy)
+            if isinstance(item, RolledBack) and last is not None and last >= (item.file, item.first[0]):
+                raise TableError(
+                    f"{database}.{table}: {item.file}:{item.last[0]}: rows that were given were rolled back",
+                    remedy="read mutations(), which says which rows",
+                )
             if isinstance(item, Mutations):
+                last = self._file_of(item.batch), item.batch.column("offset")[-1].as_py()
                 yield item.batch
+
+    def _file_of(self, batch: pa.RecordBatch) -> str:
+        number = batch.column("file")[0].as_py()
+        return next(part.file for part in self.slices if file_number(part.file) == number)
 
 
 def _all(database: str, table: str) -> bool:

@@ -6,6 +6,7 @@ isn't everyday: DDL, tables that are new or stop, XA, payloads, and the batches 
 
 from __future__ import annotations
 
+import base64
 import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pyarrow as pa
 from binlake.binlog import events, kernels, payload, scan, tablemap, values, whole
 from binlake.binlog.arrays import numbers
 from binlake.binlog.batches import Batches
-from binlake.binlog.border import UPDATE, Mutations, Statement, Stopped, Wanted, XaOutcome
+from binlake.binlog.border import UPDATE, Executed, Item, RolledBack, Statement, Stopped, Wanted, XaEvent
 from binlake.binlog.columns import Decoded, TableDecoder
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.kernels import Numbers
@@ -27,16 +28,18 @@ from binlake.binlog.statements import normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transactions import Transactions
 from binlake.binlog.transport import Chunk, Transport, padded
-from binlake.errors import UnsupportedEvent
+from binlake.errors import BinlogError, UnsupportedEvent
 from binlake.position import Slice, file_number
 from binlake.schema.table import TableName
 
 _MOST_EVENTS = 1 << 16
 """Row events between two drains."""
+_KEPT = 16 << 10
+"""Bytes of an event that stops something."""
 
 InvalidDates = Literal["fail", "keep_text"]
-Emitted = Mutations | Statement | Stopped | XaOutcome
-_CONTROL = (b"BEGIN", b"COMMIT", b"ROLLBACK", b"SAVEPOINT", b"RELEASE")
+Emitted = Item | Executed
+_CONTROL = (b"BEGIN", b"COMMIT", b"RELEASE")
 
 
 def read(
@@ -46,24 +49,30 @@ def read(
     *,
     invalid_dates: InvalidDates = "fail",
     progress: Callable[[int], None] | None = None,
+    skip: frozenset[int] = frozenset(),
 ) -> Iterator[Emitted]:
-    """Mutations, statements, stopped tables and XA outcomes of a slice, in the order of the log.
+    """Mutations, statements, stopped tables and XA events of a slice, at last its GTIDs (their order: see border).
 
     wanted: tables for which it is False, and columns that it names, are stepped over (see border.Wanted).
-    progress: called with the bytes read so far.
+    progress: called with the bytes read so far. skip: offsets of events that are stepped over unread.
     Raises SourceError (PositionLost where ``part`` can't be read in full), CorruptEvent and UnsupportedEvent.
     """
     reader: _Reader | None = None
     for chunk in transport.chunks(part):
         if reader is None:
             description = describe(bytes(chunk), part, chunk.offset)
-            reader = _Reader(part, wanted, invalid_dates, description)
+            reader = _Reader(part, wanted, invalid_dates, description, skip)
             continue
-        yield from reader.chunk(chunk)
+        try:
+            yield from reader.chunk(chunk)
+        except BinlogError as error:
+            error.raw = reader.raw(error.offset)
+            raise
         if progress:
             progress(chunk.offset + chunk.size - part.start)
     if reader:
         yield from reader.flush()
+        yield reader.executed()
 
 
 @dataclass
@@ -80,8 +89,15 @@ class _Reader:
     """The state while one slice is read."""
 
     def __init__(
-        self, part: Slice, wanted: Wanted, invalid_dates: InvalidDates, description: FormatDescription
+        self,
+        part: Slice,
+        wanted: Wanted,
+        invalid_dates: InvalidDates,
+        description: FormatDescription,
+        skip: frozenset[int],
     ) -> None:
+        self._skip = skip
+        self._chunk: Chunk | None = None
         self._file = part.file
         self._number = file_number(part.file)
         self._wanted = wanted
@@ -107,6 +123,7 @@ class _Reader:
     # chunks --------------------------------------------------------------------------------------------------------
     def chunk(self, chunk: Chunk) -> Iterator[Emitted]:
         """What the events of a chunk bring, up to batches that wait for more."""
+        self._chunk = chunk
         yield from self._scan(chunk.data.ctypes.data, chunk.size, chunk.offset)
         yield from self._drain()
 
@@ -131,6 +148,9 @@ class _Reader:
             where = int(state[scan.FIXED_OFFSET]) or offset + at
             if status == scan.DONE:
                 return
+            if where in self._skip and status not in (scan.BAD_SIZE, scan.ROWS_FULL, scan.MAPS_FULL):
+                state[scan.AT] += HEADER.unpack(ctypes.string_at(address + at, HEADER_SIZE))[3]
+                continue
             if status == scan.ASK:
                 yield from self._ask(address + at, where)
             elif status == scan.ROWS_FULL:
@@ -164,9 +184,9 @@ class _Reader:
             elif kind == EventType.XA_PREPARE:
                 prepared = events.XaPrepare.parse(body)
                 self._state[scan.XA_ID] = 0
+                yield XaEvent(self._file, where, prepared.xid, "prepared")
                 if prepared.one_phase:
-                    yield from self.flush()
-                    yield XaOutcome(self._file, where, prepared.xid, True)
+                    yield XaEvent(self._file, where, prepared.xid, "committed")
             else:
                 raise self._unsupported(kind, where)
         except Malformed as error:
@@ -196,9 +216,12 @@ class _Reader:
                 yield from self._drain()
         finally:
             state[scan.AT], state[scan.CHECKSUM], state[scan.FIXED_OFFSET] = at, checksum, 0
+            self._ordinal = 0
 
     _ordinal = 0
     """Rows counted so far in the payload."""
+    _savepoints: tuple[int, dict[bytes, tuple[int, int]]] = (-1, {})
+    """Of the transaction that began there: (offset, row) of each by its name as the server quotes it."""
 
     # statements ----------------------------------------------------------------------------------------------------
     def _query(self, kind: int, body: bytes, where: int) -> Iterator[Emitted]:
@@ -210,6 +233,9 @@ class _Reader:
         word = upper.split(None, 1)[0].rstrip(b";\0") if upper else b""
         if word == b"XA":
             yield from self._xa(raw, where)
+            return
+        if word in (b"SAVEPOINT", b"ROLLBACK"):
+            yield from self._take_back(word, raw, where)
             return
         if word in _CONTROL or upper.startswith(b"START TRANSACTION"):
             return
@@ -227,14 +253,31 @@ class _Reader:
         )
         self._batches.statements += 1
 
+    def _take_back(self, word: bytes, raw: bytes, where: int) -> Iterator[Emitted]:
+        """SAVEPOINT `s`, ROLLBACK TO `s` and ROLLBACK: the rows between are void."""
+        yield from self._drain()  # counts the rows of a payload
+        began, here = int(self._state[scan.BEGAN]), (where, self._ordinal)
+        if self._savepoints[0] != began:
+            self._savepoints = began, {}
+        names = self._savepoints[1]
+        name = raw.rstrip(b"; \0").split()[-1].lower()
+        if word == b"SAVEPOINT":
+            names[name] = here
+            return
+        whole = raw.rstrip(b"; \0").upper() == b"ROLLBACK"
+        first = (began, 0) if whole else names.get(name)
+        if first is None:
+            raise corrupt(self._file, where, "a ROLLBACK to a savepoint that wasn't set")
+        yield RolledBack(self._file, first, here)
+
     def _xa(self, raw: bytes, where: int) -> Iterator[Emitted]:
         """XA START, END, COMMIT, ROLLBACK as the servers log them: ``XA COMMIT X'6162',X'',1``."""
         _, verb, xid = (*raw.decode("ascii", "replace").split(None, 2), "", "")[:3]
         if verb.upper() == "START":
             self._transactions.prepare(normal_xid(xid))
         elif verb.upper() in ("COMMIT", "ROLLBACK"):
-            yield from self.flush()
-            yield XaOutcome(self._file, where, normal_xid(xid), verb.upper() == "COMMIT")
+            what: Literal["committed", "rolled back"] = "committed" if verb.upper() == "COMMIT" else "rolled back"
+            yield XaEvent(self._file, where, normal_xid(xid), what)
 
     # tables --------------------------------------------------------------------------------------------------------
     def _table_map(self, body: bytes, where: int) -> Iterator[Emitted]:
@@ -276,7 +319,15 @@ class _Reader:
             if known.name == name:
                 known.decoder = None
                 self._known_table[number, 2] = 0
-        yield Stopped(name, self._file, where, error.reason, error.remedy)
+        raw = base64.b64encode(self.raw(where)).decode("ascii")
+        yield Stopped(name, self._file, where, error.reason, error.remedy, raw)
+
+    def raw(self, where: int) -> bytes:
+        """The event there, as far as it is at hand and not longer than what is worth keeping."""
+        if self._chunk is None or not 0 <= (at := where - self._chunk.offset) <= self._chunk.size - HEADER_SIZE:
+            return b""
+        size = HEADER.unpack(self._chunk.data[at : at + HEADER_SIZE].tobytes())[3]
+        return self._chunk.data[at : min(at + min(size, _KEPT), self._chunk.size)].tobytes()
 
     # rows ----------------------------------------------------------------------------------------------------------
     def _drain(self) -> Iterator[Emitted]:
@@ -285,6 +336,8 @@ class _Reader:
         count = int(state[scan.ROW_EVENTS])
         if count:
             rows = self._rows[:count]
+            if self._skip:
+                rows = rows[~np.isin(rows[:, scan.OFFSET], list(self._skip))]
             if state[scan.FIXED_OFFSET]:
                 self._count_ordinals(rows)
             order = np.argsort(rows[:, scan.KNOWN], kind="stable")
@@ -390,6 +443,9 @@ class _Reader:
             decoded.after,
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def executed(self) -> Executed:
+        return Executed(self._transactions.executed(mariadb=self._description.mariadb))
 
     def flush(self) -> Iterator[Emitted]:
         """Everything up to here, as batches."""

@@ -14,8 +14,8 @@ from binlake.binlog.events import HEADER_SIZE, EventType
 from binlake.binlog.native import copy32, crc32, kernel, load8, load16, load32, load64, store8
 
 # ``state``
-AT, ROW_EVENTS, TRANSACTIONS, TEXT_USED, MAPPED, XA_ID, ID_SIZE, CHECKSUM, FIXED_OFFSET, SCRATCH = range(10)
-STATE = 22  # the last twelve are scratch of the checksum
+AT, ROW_EVENTS, TRANSACTIONS, TEXT_USED, MAPPED, XA_ID, ID_SIZE, CHECKSUM, FIXED_OFFSET, BEGAN, SCRATCH = range(11)
+STATE = 23  # the last twelve are scratch of the checksum
 
 # ``rows[n]``: address of the body, its end, kind, transaction, offset, the table's known map, XA id, ordinal of its
 # first row
@@ -147,6 +147,38 @@ def _same(first: int, second: int, size: int) -> bool:
             return False
         at += 1
     return True
+
+
+@kernel
+def gtid_runs(count: int, ends: Any, text: int, runs: Any) -> int:
+    """GTIDs that count on, together: runs[n] is where the text before their number stands, its size, first and last
+    number. Returns how many runs there are."""
+    found = 0
+    start = 0
+    for place in range(count):
+        end = ends[place]
+        digits = end
+        number = 0
+        scale = 1
+        while digits > start and 48 <= load8(text + digits - 1) <= 57:
+            digits -= 1
+            number += scale * (load8(text + digits) - 48)
+            scale *= 10
+        size = digits - start
+        if end > start:
+            previous = runs[found - 1]
+            if (
+                found
+                and previous[3] + 1 == number
+                and previous[1] == size
+                and _same(text + previous[0], text + start, size)
+            ):
+                previous[3] = number
+            else:
+                runs[found, 0], runs[found, 1], runs[found, 2], runs[found, 3] = start, size, number, number
+                found += 1
+        start = end
+    return found
 
 
 @kernel
@@ -285,6 +317,7 @@ def scan(
             state[TRANSACTIONS], state[TEXT_USED] = number + 1, used
             state[MAPPED] = 0
             state[XA_ID] = 0
+            state[BEGAN] = where
         elif kind == _QUERY:
             if room < 13:
                 return BAD_BODY

@@ -11,6 +11,7 @@ from binlake.binlog.columns import Decoded
 from binlake.binlog.events import Malformed
 from binlake.binlog.kernels import SLACK, Numbers
 from binlake.binlog.memory import pool
+from binlake.gtid import GtidPosition, GtidSet, Interval
 
 MOST = 1 << 16
 """Transactions between two drains."""
@@ -29,6 +30,7 @@ class Transactions:
         self.text_ends = np.zeros(MOST, np.int64)
         self.text = np.zeros(MOST * _LONGEST_GTID, np.uint8)
         self._xids: list[str | None] = [None]
+        self._executed: dict[str, list[Interval]] = {}
 
     def open(self, transaction: events.Transaction) -> None:
         """Raises Malformed where there are too many."""
@@ -41,6 +43,7 @@ class Transactions:
         self.committed[number], self.text_ends[number] = transaction.committed_us, used + len(text)
         state[scan.TRANSACTIONS], state[scan.TEXT_USED] = number + 1, used + len(text)
         state[scan.MAPPED] = 0
+        state[scan.BEGAN] = transaction.offset
         self.prepare(transaction.xid if transaction.prepares else None)
 
     def prepare(self, xid: str | None) -> None:
@@ -59,6 +62,7 @@ class Transactions:
     def forget(self) -> None:
         """All but the open one: no row refers to them any more."""
         state = self._state
+        self._note_executed(int(state[scan.TRANSACTIONS]) - 1)
         committed, gtid = self.current()
         text = (gtid or "").encode()
         self.text[: len(text)] = np.frombuffer(text, np.uint8)
@@ -67,6 +71,25 @@ class Transactions:
         xid = self._xids[int(state[scan.XA_ID])]
         self._xids = [None]
         self.prepare(xid)
+
+    def executed(self, *, mariadb: bool) -> str:
+        """The GTIDs of all transactions, the open one among them, as the server writes a set."""
+        self._note_executed(int(self._state[scan.TRANSACTIONS]))
+        if mariadb:
+            last = {prefix: max(number for _, number in intervals) for prefix, intervals in self._executed.items()}
+            return str(GtidPosition().adding(f"{prefix}{number}" for prefix, number in last.items()))
+        return str(GtidSet.of({prefix[:-1]: intervals for prefix, intervals in self._executed.items()}))
+
+    def _note_executed(self, count: int) -> None:
+        runs = np.empty((count, 4), np.int64)
+        found = scan.gtid_runs(count, self.text_ends, self.text.ctypes.data, runs)
+        for start, size, first, last in runs[:found].tolist():
+            prefix = self.text[start : start + size].tobytes().decode("ascii")
+            intervals = self._executed.setdefault(prefix, [])
+            if intervals and intervals[-1][1] + 1 == first:
+                intervals[-1] = intervals[-1][0], last
+            else:
+                intervals.append((first, last))
 
     def columns(self, decoded: Decoded) -> list[pa.Array]:
         """committed_us, gtid and xid of rows."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LakeError, StagingError, TableError, UnfollowedStatement
+from binlake.errors import BinlakeError, LakeError, StagedRowsLost, StagingError, TableError
 from binlake.lake.staging import StagedFile, check_file
 from binlake.lake.steps import (
     BatchSteps,
@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 
     from binlake.lake.table import LakeTable
 
+RESUME = "binlake table resume --config FILE --table '{}' --why …"
 SIDE_BY_SIDE = 4
 """Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays."""
+
+_TRIES, _PAUSE = 5, 1.0
+"""Of a step that conflicts with somebody's commit: how often, and seconds."""
 
 Fault = Callable[[str], None]
 """Called at named points (``table merged``, ``epoch committed`` …); tests kill or raise there."""
@@ -54,36 +58,44 @@ def application_id(config: PipelineConfig, life: Life) -> str:
     return f"binlake:{config.source.name}:{life.id}"
 
 
-def check_staged(session: SparkSession, staged: Sequence[StagedFile]) -> None:
-    """Every staged file equals its manifest, before anything is merged. Raises StagingError."""
+def damaged(session: SparkSession, staged: Sequence[StagedFile]) -> dict[str, StagingError]:
+    """Staged files that don't equal their manifest, by path."""
 
-    def check(file: StagedFile) -> BinlakeError | None:
+    def check(file: StagedFile) -> tuple[str, StagingError | None]:
         try:
             check_file(file)
         except StagingError as error:
-            return error
-        return None
+            return file.path, error
+        return file.path, None
 
-    if staged:
-        partitions = min(len(staged), session.sparkContext.defaultParallelism)
-        for error in session.sparkContext.parallelize(list(staged), partitions).map(check).collect():
-            if error is not None:
-                raise error
+    if not staged:
+        return {}
+    partitions = min(len(staged), session.sparkContext.defaultParallelism)
+    checked = session.sparkContext.parallelize(list(staged), partitions).map(check).collect()
+    return {path: error for path, error in checked if error is not None}
 
 
 def apply_batch(
     session: SparkSession, config: PipelineConfig, batch: int, position: str, steps: BatchSteps, fault: Fault
 ) -> list[TableOutcome]:
-    """Run all tables' steps; a TableError stops its table, anything else is raised once all tables have ended."""
+    """Run all tables' steps; a TableError stops its table, anything else is raised once all tables have ended.
+
+    Every staged file is compared with its manifest before anything is merged; raises StagingError for a file of this
+    batch, which can be staged again.
+    """
     working = [table for table in steps.tables if table.steps]
-    check_staged(session, [file for table in working for step in table.steps for file in files_of(step)])
+    staged = {file.path: file for table in working for step in table.steps for file in files_of(step)}
+    lost = damaged(session, list(staged.values()))
+    for path, damage in lost.items():
+        if path.startswith(config.staging_path(str(batch)) + "/"):
+            raise damage
 
     from binlake.lake import functions
 
     def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
         own = session.newSession()
         functions.register(own)
-        return _Group(own, config, batch, position, tables, fault).run()
+        return _Group(own, config, batch, position, tables, fault, frozenset(lost)).run()
 
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, tables) for tables in groups(working)]
@@ -109,7 +121,7 @@ def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
 
 
 def files_of(step: Step) -> tuple[StagedFile, ...]:
-    return step.files if isinstance(step, MergeStep) else ()
+    return step.staged if isinstance(step, MergeStep) else ()
 
 
 class _Running:
@@ -124,6 +136,7 @@ class _Running:
         self._config = config
         self._app = application_id(config, table.life)
         self.target = LakeTable(config.table_path(table.begins), self._app)
+        self.since = table.life.delta_version
         self.recorded = max(self.at(name).recorded() for name in table.names)
         if self.recorded < 0 and not isinstance(table.steps[0], CreateStep):
             self.life = replace(
@@ -151,13 +164,14 @@ class _Running:
             self.life = replace(self.life)
 
     def outcome(self) -> TableOutcome:
-        staged = [file for step in self.table.steps for file in files_of(step)]
+        counts = [step.counts for step in self.table.steps if isinstance(step, MergeStep)]
+        inserted, updated, deleted = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
         return TableOutcome(
             self.life,
-            sum(file.inserted for file in staged),
-            sum(file.updated for file in staged),
-            sum(file.deleted for file in staged),
-            self.target.version() if self.target.exists() else None,
+            inserted,
+            updated,
+            deleted,
+            self.target.last_own_version(self.life.id) if self.target.exists() else None,
             round(self.seconds, 2),
         )
 
@@ -173,13 +187,16 @@ class _Group:
         position: str,
         tables: list[TableSteps],
         fault: Fault,
+        lost: frozenset[str],
     ) -> None:
         self._session = session
+        self._lost = lost
         self._config = config
         self._batch = batch
         self._position = position
         self._fault = fault
         self._running = [_Running(config, table) for table in tables]
+        self._lives = frozenset(table.life.id for table in tables)
 
     def run(self) -> list[TableOutcome]:
         for _, place, number in sorted(
@@ -199,19 +216,41 @@ class _Group:
         version = transaction_version(self._batch, number)
         if one.works and version > one.recorded:
             try:
-                self._run_step(one, step, version, number)
+                self._run_alone(one, step, version, number)
             except TableError as error:
+                if self._config.policies.of(one.life.name).on_merge_failure == "stop_run":
+                    raise
                 one.stop(error)
-            except BinlakeError:
-                raise
             except Exception as error:
-                raise _translate(error, one.life) from error
+                failed = error if isinstance(error, BinlakeError) else _translate(error, one.life)
+                if self._config.policies.of(one.life.name).on_commit_failure == "stop_run":
+                    raise failed from error
+                one.stop(TableError(failed.message, remedy="mend it, then: " + RESUME.format(one.life.name)))
             else:
+                if not isinstance(step, MergeStep):
+                    self._fault("schema evolved")
                 self._fault("epoch committed")
         if isinstance(step, MoveStep):
-            one.target = one.at(step.new)
+            one.target, one.since = one.at(step.new), None
         if number == len(one.table.steps):
             self._fault("table merged")
+
+    def _run_alone(self, one: _Running, step: Step, version: int, number: int) -> None:
+        """A step between those of others: who runs OPTIMIZE meanwhile makes it begin again, under the same version."""
+        from binlake.lake.table import CONFLICTS
+
+        for attempt in range(_TRIES):
+            if one.since is not None:
+                one.target.refuse_others(self._lives, one.since)
+            try:
+                self._run_step(one, step, version, number)
+                return
+            except CONFLICTS:
+                if one.target.recorded() >= version:  # a run that lost its lease was quicker
+                    return
+                if attempt + 1 == _TRIES:
+                    raise
+            time.sleep(_PAUSE * (attempt + 1))
 
     def _run_step(self, one: _Running, step: Step, version: int, number: int) -> None:
         from binlake.lake.merge import merge_epoch
@@ -235,9 +274,26 @@ class _Group:
                 one.at(new).move_from(session, one.at(old), one.life.id, version, self._told(note, moved_from=str(old)))
             case LeaveStep(old, new):
                 one.at(old).leave(session, version, self._told(note, moved_to=str(new)))
-            case MergeStep(files=files):
-                _refuse_prepared(one.life, files)
-                merge_epoch(session, target, one.life, step, version=version, note=note, invalid_dates=invalid_dates)
+            case MergeStep():
+                self._refuse_lost(one.life, step)
+                merge_epoch(
+                    session,
+                    target,
+                    one.life,
+                    step,
+                    version=version,
+                    note=note,
+                    invalid_dates=invalid_dates,
+                    appends=self._config.policies.of(one.life.name).without_key == "append",
+                )
+
+    def _refuse_lost(self, life: Life, step: MergeStep) -> None:
+        for file, commit in step.xa:
+            if file.path in self._lost:
+                raise StagedRowsLost(
+                    f"{file.path}, with rows of the XA transaction {commit.xid}, is missing or damaged",
+                    remedy=f"snapshot this table again: binlake snapshot --config FILE --tables '{life.name}'",
+                )
 
     def _note(self, life: Life, number: int) -> dict[str, Any]:
         """What the commit says of itself in the table's history."""
@@ -246,14 +302,6 @@ class _Group:
 
     def _told(self, note: dict[str, Any], **more: str) -> dict[str, Any]:
         return {"binlake": {**note["binlake"], **more}}
-
-
-def _refuse_prepared(life: Life, files: tuple[StagedFile, ...]) -> None:
-    if any(file.xids for file in files):
-        raise UnfollowedStatement(
-            f"{life.name} was changed in an XA transaction, which isn't followed yet",
-            remedy=f"snapshot this table again: binlake snapshot --config FILE --tables '{life.name}'",
-        )
 
 
 def _translate(error: Exception, life: Life) -> LakeError:

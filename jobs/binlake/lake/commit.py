@@ -109,6 +109,7 @@ def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
         "binlake": {
             "source": config.source.name,
             "snapshot": table.id,
+            "life": table.table_id,
             "position": str(table.low),
             "gtid_set": table.low.gtid_set,
             "chunks": [chunk.low.short for chunk in table.chunks if chunk.low],

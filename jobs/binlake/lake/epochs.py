@@ -7,15 +7,17 @@ the first attempt began. Statements are walked in the order of the log; identity
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from binlake.binlog.border import Statement
+from binlake.binlog.border import Statement, XaEvent
 from binlake.config import Policy
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
 from binlake.lake import renames
 from binlake.lake.kept import keeping
+from binlake.lake.prepared import PreparedTransactions
 from binlake.lake.staging import Manifest, StagedFile, StagedSlice
 from binlake.lake.steps import (
     BatchSteps,
@@ -24,12 +26,15 @@ from binlake.lake.steps import (
     LeaveStep,
     Life,
     MoveStep,
+    PreparedXa,
     ReshapeStep,
     TableSteps,
     TruncateStep,
+    XaCommit,
 )
 from binlake.position import Position, file_number
 from binlake.schema import datatypes, ddl
+from binlake.schema.cascades import CASCADE_REMEDY, Cascade, cascading, touched
 from binlake.schema.table import TableName, TableSchema, table_id
 
 FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
@@ -73,11 +78,20 @@ class _At:
 class _Walk:
     """State of the walk through one manifest."""
 
-    def __init__(self, source: str, flavour: ddl.Flavour, rules: Rules, lives: list[Life], stop: Position) -> None:
+    def __init__(
+        self,
+        source: str,
+        flavour: ddl.Flavour,
+        rules: Rules,
+        lives: list[Life],
+        stop: Position,
+        prepared: PreparedTransactions,
+    ) -> None:
         self.source = source
         self.flavour = flavour
         self.rules = rules
         self.stop = stop
+        self.prepared = prepared
         self.tables = {life.id: TableSteps(life) for life in lives}
         self.current = {life.name: life.id for life in lives if life.status != "dropped"}
         self.history: list[dict[str, Any]] = []
@@ -90,15 +104,41 @@ class _Walk:
         return self.tables[found] if found else None
 
     def file(self, file: StagedFile) -> None:
-        table = self.at(file.name)
-        if table is None:
-            if self.rules.included(file.name) and file.name not in self.asked:
-                self.missing.add(file.name)
-        elif table.life.status == "following" and file.last[:2] >= table.life.low.order:
+        table = self._working(file.name, file.last[:2])
+        if table is not None and file.inserted + file.updated + file.deleted:
             table.add_file(file, self.turn)
+
+    def xa(self, events: list[XaEvent]) -> None:
+        """Rows of XA transactions come with their outcome: a snapshot before it doesn't have them."""
+        commits, unknown = self.prepared.follow(events)
+        by_name: dict[TableName, list[tuple[StagedFile, XaCommit]]] = defaultdict(list)
+        for file, commit in commits:
+            by_name[file.name].append((file, commit))
+        for name, rows in by_name.items():
+            table = self._working(name, max(commit.committed for _, commit in rows))
+            if table is not None:
+                low = table.life.low.order
+                table.add_xa([(file, commit) for file, commit in rows if commit.committed >= low], self.turn)
+        for event in unknown:
+            reason = (
+                f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, prepared before the log that was read here"
+            )
+            for life in self.current.values():
+                if self.tables[life].life.low.order <= (file_number(event.file), event.offset):
+                    self.ask(self.tables[life], reason)
+
+    def _working(self, name: TableName, last: tuple[int, int]) -> TableSteps | None:
+        """The table that follows mutations up to ``last``; an included one without a life is noted."""
+        table = self.at(name)
+        if table is None:
+            if self.rules.included(name) and name not in self.asked:
+                self.missing.add(name)
+            return None
+        return table if table.life.status == "following" and last >= table.life.low.order else None
 
     def stop_table(self, table: TableSteps, reason: str, remedy: str) -> None:
         if table.life.status == "following":
+            table.forget()
             table.life = replace(table.life, status="stopped", reason=reason, remedy=remedy)
 
     def ask(self, table: TableSteps, reason: str) -> str:
@@ -112,6 +152,20 @@ class _Walk:
             return ASKED
         self.stop_table(table, reason, _resnapshot(name))
         return STOPPED
+
+    def cascade(self, cascades: Sequence[Cascade], manifest: Manifest) -> None:
+        """Tables whose rows may have changed without a word in the log."""
+        deleted = {file.name for file in manifest.files if file.deleted or any(n[2] for n in file.xids.values())}
+        updated = {file.name for file in manifest.files if file.updated or any(n[1] for n in file.xids.values())}
+        acted = touched(cascades, deleted, updated)
+        for one in cascades:
+            table = self.at(one.child)
+            if table is None or table.life.low.order >= self.stop.order:
+                continue
+            if self.rules.policy(one.child).on_unlogged_cascade == "stop" or not self.rules.included(one.parent):
+                self.stop_table(table, f"{self.stop.short}: {cascading(one)}", CASCADE_REMEDY)
+            elif one.child in acted:
+                self.ask(table, f"{self.stop.short}: {cascading(acted[one.child])}")
 
     # statements ------------------------------------------------------------------------------------------------------
     def statement(self, batch: int, created: int, statement: Statement) -> None:
@@ -378,11 +432,17 @@ def _resnapshot(name: TableName) -> str:
 def _walk_slice(walk: _Walk, batch: int, created: int, part: StagedSlice) -> None:
     files = sorted(part.files, key=lambda file: (file.statements_before, file.first))
     stopped = sorted(part.stopped, key=lambda item: item.offset)
+    xa = sorted(part.xa, key=lambda event: event.offset)  # stable: a commit in one phase stands behind its prepare
+    walk.prepared.enter(part)
     for ordinal in range(len(part.statements) + 1):
         for file in files:
             if file.statements_before == ordinal:
                 walk.file(file)
         bound = part.statements[ordinal].offset if ordinal < len(part.statements) else None
+        count = sum(bound is None or event.offset < bound for event in xa)
+        if count:
+            walk.xa(xa[:count])
+            xa = xa[count:]
         while stopped and (bound is None or stopped[0].offset < bound):
             item = stopped.pop(0)
             table = walk.at(item.name)
@@ -401,18 +461,22 @@ def split(
     lives: list[Life],
     created: list[int],
     stop: Position,
+    prepared: Sequence[PreparedXa] = (),
+    cascades: Sequence[Cascade] = (),
 ) -> BatchSteps:
     """Each table's steps in one batch.
 
     lives: the catalog before the batch. created: per slice, the timestamp of its file's format description event.
+    prepared: XA transactions of earlier batches that wait for their outcome. cascades: what acts below the log.
     """
-    walk = _Walk(source, flavour, rules, lives, stop)
+    walk = _Walk(source, flavour, rules, lives, stop, PreparedTransactions(manifest.batch, prepared))
     for part, file_created in zip(manifest.slices, created, strict=True):
         _walk_slice(walk, manifest.batch, file_created, part)
+    walk.cascade(cascades, manifest)
     return BatchSteps(
         tuple(walk.tables.values()),
         tuple(walk.history),
         tuple(sorted(walk.missing)),
         tuple(sorted(walk.asked.items())),
-        tuple(outcome for part in manifest.slices for outcome in part.outcomes),
+        walk.prepared.waiting,
     )

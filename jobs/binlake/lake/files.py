@@ -68,17 +68,30 @@ class _Hashing:
 
 
 def make_folder(path: str) -> None:
-    """A folder only its owner can enter: staged rows are as private as the source's."""
+    """A folder only its owner can enter: staged rows are as private as the source's.
+
+    So are the folders made on the way, from the last one on whose name begins with ``_``: what is above are tables,
+    which are their readers'.
+    """
     filesystem, inner = _locate(path)
     try:
         if isinstance(filesystem, fs.LocalFileSystem):
-            os.makedirs(inner, mode=0o700, exist_ok=True)
+            _make_private(Path(inner))
         else:
             filesystem.create_dir(inner, recursive=True)
     except OSError as error:
         raise LakeError(
             f"can't make the folder {path}: {error}", remedy="make the lake writable, then run again"
         ) from error
+
+
+def _make_private(path: Path) -> None:
+    private = [path]
+    while not private[-1].name.startswith("_") and any(parent.name.startswith("_") for parent in private[-1].parents):
+        private.append(private[-1].parent)
+    private[-1].parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(private):
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager
@@ -150,6 +163,13 @@ def checksum(path: str) -> tuple[int, str]:
 def remove_file(path: str) -> None:
     filesystem, inner = _locate(path)
     filesystem.delete_file(inner)
+
+
+def subfolders(path: str) -> list[str]:
+    """Names of the folders in a folder; none when it isn't there."""
+    filesystem, inner = _locate(path)
+    found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+    return sorted(entry.base_name for entry in found if entry.type == fs.FileType.Directory)
 
 
 def remove_folder(path: str) -> None:

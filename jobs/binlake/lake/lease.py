@@ -12,15 +12,17 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from binlake import gtid
 from binlake.errors import LeaseHeld
 from binlake.lake.metadata import Metadata, literal, now_us
 from binlake.position import Position, Range
+from binlake.schema.ddl import Flavour
 
 LIFETIME = 120
 """Seconds after which a lease that isn't renewed may be taken over."""
@@ -30,7 +32,9 @@ LIFETIME = 120
 class OpenBatch:
     """The frozen plan of a batch and how far it has come.
 
-    state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table.
+    state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table;
+    prepared: XA transactions that still wait then (PreparedXa as JSON). cascades: foreign keys that act below the
+    log, when it was planned (Cascade as JSON).
     """
 
     batch: int
@@ -40,7 +44,9 @@ class OpenBatch:
     until_us: int | None = None
     planned_us: int = 0
     outcome: tuple[dict[str, Any], ...] = ()
+    prepared: tuple[dict[str, Any], ...] = ()
     phases: tuple[tuple[str, float], ...] = ()
+    cascades: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(
@@ -52,7 +58,9 @@ class OpenBatch:
                 "until_us": self.until_us,
                 "planned_us": self.planned_us,
                 "outcome": list(self.outcome),
+                "prepared": list(self.prepared),
                 "phases": list(self.phases),
+                "cascades": list(self.cascades),
             },
             ensure_ascii=False,
         )
@@ -68,8 +76,21 @@ class OpenBatch:
             value["until_us"],
             value["planned_us"],
             tuple(value["outcome"]),
+            tuple(value["prepared"]),
             tuple((name, seconds) for name, seconds in value["phases"]),
+            tuple(value["cascades"]),
         )
+
+    def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
+        """With the GTIDs up to the stop exactly: those at the start and those of the range's transactions.
+
+        What a server says beside its log's end may lack transactions that are in the log and still commit.
+        """
+        start, stop = self.range.start, self.range.stop
+        executed = gtid.parse(start.gtid_set, flavour)
+        for text in gtid_sets:
+            executed = executed.union(gtid.parse(text, flavour))  # type: ignore[arg-type]  # of one flavour
+        return replace(self, range=replace(self.range, stop=replace(stop, gtid_set=str(executed))))
 
     def with_phase(self, name: str, seconds: float) -> OpenBatch:
         return replace(self, phases=(*self.phases, (name, round(seconds, 2))))
@@ -110,21 +131,26 @@ class Lease:
 
     def __init__(self, metadata: Metadata, token: str) -> None:
         self._metadata = metadata
+        self.metadata = metadata.guarded(self.check)
+        """For all that is written while the lease is held."""
         self._token = token
         self._lock = threading.Lock()  # the renewing thread and the worker change one row
 
     def control(self) -> Control:
         return read(self._metadata)
 
+    def check(self) -> None:
+        """Raises LeaseHeld when somebody else took the lease over."""
+        control = self.control()
+        if control.token != self._token:
+            raise _lost(control)
+
     def update(self, **changes: str | int | None) -> None:
         """Change the row, and extend the lease."""
         changes["expires_us"] = now_us() + LIFETIME * 1_000_000
         with self._lock:
             if not self._metadata.swap("lease", f"token = {literal(self._token)}", changes):
-                raise LeaseHeld(
-                    f"this run lost its lease to {read(self._metadata).holder}",
-                    remedy="nothing to do: the other run carries the batch on",
-                )
+                raise _lost(self.control())
 
     def open(self, plan: OpenBatch) -> None:
         """Give out a batch number and freeze its plan."""
@@ -143,6 +169,13 @@ class Lease:
             self._metadata.swap(
                 "lease", f"token = {literal(self._token)}", {"holder": None, "token": None, "expires_us": 0}
             )
+
+
+def _lost(control: Control) -> LeaseHeld:
+    return LeaseHeld(
+        f"this run lost its lease to {control.holder or 'another, which has ended'}",
+        remedy="nothing to do: the other run carries the batch on",
+    )
 
 
 def _died(holder: str) -> bool:

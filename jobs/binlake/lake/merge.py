@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -9,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import InvalidDates
-from binlake.errors import InvalidDate, SchemaMismatch
+from binlake.errors import InvalidDate, SchemaMismatch, UnfollowedStatement
 from binlake.lake.staging import StagedFile
 from binlake.lake.steps import Life, MergeStep
 from binlake.lake.table import LakeTable, lake_columns
@@ -49,13 +50,23 @@ def merge_epoch(
     version: int,
     note: dict[str, Any],
     invalid_dates: InvalidDates,
+    appends: bool = False,
 ) -> None:
-    """One epoch in one commit. Repeating it changes nothing."""
-    for file in step.files:
+    """One epoch in one commit. Repeating it changes nothing.
+
+    appends: a table without a key only grows; raises UnfollowedStatement where its rows changed.
+    """
+    for file in step.staged:
         check_shape(life.name, step.schema, file)
     staged = _staged(session, life, step)
     if invalid_dates == "keep_text":
         _refuse_invalid_keys(life.name, step.schema, staged)
+    if appends and not step.schema.key:
+        _refuse_changes(life.name, step)
+        rows = staged.selectExpr("after").selectExpr(*_image(step.schema, "after", invalid_dates))
+        with table.transaction(session, version, note):
+            rows.write.format("delta").mode("append").save(table.path)
+        return
     with table.transaction(session, version, note):
         if step.schema.key:
             _merge_by_key(session, table, step, staged, invalid_dates)
@@ -64,12 +75,50 @@ def merge_epoch(
 
 
 def _staged(session: SparkSession, life: Life, step: MergeStep) -> DataFrame:
-    """The epoch's mutations after the snapshot."""
-    staged = session.read.parquet(*[file.path for file in step.files])
-    number, offset = life.low.order
-    if min(file.first[:2] for file in step.files) < (number, offset):
-        staged = staged.where(f"file > {number} OR (file = {number} AND offset >= {offset})")
-    return staged
+    """The epoch's mutations after the snapshot. Those of an XA transaction stand where it was committed, in their own
+    order there: ``place``, which is 0 for the others."""
+    parts = []
+    if step.files:
+        staged = _read(session, step.files)
+        if any(file.xids for file in step.files):
+            staged = staged.where("xid IS NULL")
+        number, offset = life.low.order
+        if min(file.first[:2] for file in step.files) < (number, offset):
+            staged = staged.where(f"file > {number} OR (file = {number} AND offset >= {offset})")
+        parts.append(staged.selectExpr("*", "0L AS place"))
+    if step.xa:
+        parts.append(_committed(session, step))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _read(session: SparkSession, files: tuple[StagedFile, ...]) -> DataFrame:
+    """The rows of staged files that weren't rolled back."""
+    staged = session.read.parquet(*[file.path for file in files])
+    void = sorted({(file.first[0], *bounds) for file in files for bounds in file.void})
+    if not void:
+        return staged
+    columns = "number bigint, first bigint, first_row bigint, last bigint, last_row bigint"
+    session.createDataFrame(void, columns).createOrReplaceTempView("void")
+    staged.createOrReplaceTempView("everything")
+    return session.sql("""
+        SELECT * FROM everything LEFT ANTI JOIN void
+        ON file = number AND (offset > first OR (offset = first AND row >= first_row))
+           AND (offset < last OR (offset = last AND row < last_row))
+    """)
+
+
+def _committed(session: SparkSession, step: MergeStep) -> DataFrame:
+    """Rows of the XA transactions that ended."""
+    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()))
+    rows = sorted({(one.xid, one.file, one.after, one.prepared, *one.committed) for _, one in step.xa})
+    columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
+    session.createDataFrame(rows, columns).createOrReplaceTempView("ended")
+    staged.createOrReplaceTempView("held")
+    own = ", ".join(name for name in staged.columns if name not in ("file", "offset"))
+    return session.sql(f"""
+        SELECT /*+ BROADCAST(ended) */ ended_file AS file, ended_offset AS offset, {own}, offset AS place
+        FROM held JOIN ended ON xid = xa AND file = number AND offset > behind AND offset < prepared
+    """)
 
 
 def _refuse_invalid_keys(name: TableName, schema: TableSchema, staged: DataFrame) -> None:
@@ -89,8 +138,8 @@ def _refuse_invalid_keys(name: TableName, schema: TableSchema, staged: DataFrame
             )
 
 
-def _image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> str:
-    """The lake's columns from a staged image, as a select list."""
+def _image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> list[str]:
+    """The lake's columns from a staged image, as expressions."""
     selected: list[str] = []
     known = {column.name: column for column in schema.mirrored}
     for name, _ in lake_columns(schema, invalid_dates):
@@ -99,7 +148,18 @@ def _image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> str:
         if column is not None and column.type in RENDERERS:
             value = f"binlake_{column.type}({value})"
         selected.append(f"{value} AS {spark_quote(name)}")
-    return ", ".join(selected)
+    return selected
+
+
+def _refuse_changes(name: TableName, step: MergeStep) -> None:
+    _, updated, deleted = step.counts
+    if updated or deleted:
+        number, offset, _ = min(file.first for file in step.staged)
+        raise UnfollowedStatement(
+            f"{name}: file {number} of the log, from offset {offset}: {updated} rows were updated, {deleted} deleted "
+            "in a table without a key that is only appended to (without_key: append)",
+            remedy="set without_key: exact for this table, and snapshot it again: " + _SNAPSHOT.format(name),
+        )
 
 
 def _merge_by_key(
@@ -114,20 +174,21 @@ def _merge_by_key(
     key = [spark_quote(name) for name in schema.key]
     key_list = ", ".join(key)
     changed = " OR ".join(f"NOT before.{name} <=> after.{name}" for name in key)
+    image = _image(schema, "__change.__image", invalid_dates)
     staged.createOrReplaceTempView("staged")
     compacted = session.sql(f"""
         WITH changes AS (
-            SELECT {_key_of(schema, "after")}, struct(file, offset, row, 1 AS part) AS __sequence,
+            SELECT {_key_of(schema, "after")}, struct(file, offset, place, row, 1 AS part) AS __sequence,
                    false AS __gone, after AS __image
             FROM staged WHERE op <> {DELETE}
             UNION ALL
-            SELECT {_key_of(schema, "before")}, struct(file, offset, row, 0 AS part) AS __sequence,
+            SELECT {_key_of(schema, "before")}, struct(file, offset, place, row, 0 AS part) AS __sequence,
                    true AS __gone, before AS __image
             FROM staged WHERE op = {DELETE} OR (op = {UPDATE} AND ({changed}))
         ), newest AS (
             SELECT {key_list}, max_by(struct(__gone, __image), __sequence) AS __change FROM changes GROUP BY {key_list}
         )
-        SELECT __change.__gone AS __gone, {_image(schema, "__change.__image", invalid_dates)} FROM newest
+        SELECT __change.__gone AS __gone, {", ".join(image)} FROM newest
     """)
     condition = " AND ".join([f"t.{name} = s.{name}" for name in key] + _key_ranges(step))
     values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
@@ -150,7 +211,7 @@ def _key_ranges(step: MergeStep) -> list[str]:
     """The staged rows' key range on the target's side, so that files outside it are skipped."""
     conditions: list[str] = []
     for name in step.schema.key:
-        ranges = [file.ranges.get(name) for file in step.files]
+        ranges = [file.ranges.get(name) for file in step.staged]
         if all(found is not None for found in ranges):
             low = min(found[0] for found in ranges if found)
             high = max(found[1] for found in ranges if found)
@@ -167,13 +228,14 @@ def _merge_by_row(
     """
     names = [name for name, _ in lake_columns(step.schema, invalid_dates)]
     columns = ", ".join(spark_quote(name) for name in names)
+    before, after = (_image(step.schema, image, invalid_dates) for image in ("before", "after"))
     staged.createOrReplaceTempView("staged")
     DeltaTable.forPath(session, table.path).toDF().createOrReplaceTempView("target")
     session.sql(f"""
         SELECT {columns}, sum(difference) AS __difference FROM (
-            SELECT {_image(step.schema, "after", invalid_dates)}, 1L AS difference FROM staged WHERE op <> {DELETE}
+            SELECT {", ".join(after)}, 1L AS difference FROM staged WHERE op <> {DELETE}
             UNION ALL
-            SELECT {_image(step.schema, "before", invalid_dates)}, -1L AS difference
+            SELECT {", ".join(before)}, -1L AS difference
             FROM staged WHERE op IN ({UPDATE}, {DELETE})
         ) GROUP BY {columns} HAVING sum(difference) <> 0
     """).createOrReplaceTempView("differences")

@@ -7,7 +7,7 @@ Who owns what is decided by ``swap`` alone: two stale appends both succeed, a st
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         default_database=_TEXT, sql_mode=_INT, statement=_TEXT, kind=_TEXT, table=_TEXT, table_id=_TEXT, action=_TEXT,
         reason=_TEXT, before=_TEXT, after=_TEXT,
     ),
+    # XA transactions without an outcome yet, whose staged rows are kept. files: JSON of lake.staging.StagedFile.
+    "prepared": _schema(batch=_INT, xid=_TEXT, file=_INT, after=_INT, prepared=_INT, files=_TEXT),
     # The shape of a table from a position on.
     "schemas": _schema(
         table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file_number=_INT, offset=_INT, position=_TEXT,
@@ -58,9 +60,15 @@ SCHEMAS: dict[str, pa.Schema] = {
         upper=_TEXT, position=_TEXT, gtid_set=_TEXT, rows=_INT, bytes=_INT, lock_ms=_INT, path=_TEXT, schema=_TEXT,
         updated_us=_INT,
     ),
+    # What stopped a table, or (without one) the run of a batch.
     "quarantine": _schema(
         batch=_INT, database=_TEXT, table=_TEXT, table_id=_TEXT, file=_TEXT, offset=_INT, reason=_TEXT,
         remedy=_TEXT, raw=pa.binary(), at_us=_INT,
+    ),
+    # What people decided about tables and events. created: of the file's format description event.
+    "decisions": _schema(
+        at_us=_INT, who=_TEXT, why=_TEXT, action=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file=_TEXT,
+        offset=_INT, created=_INT,
     ),
     "verifications": _schema(
         verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
@@ -100,10 +108,18 @@ def _unwritable(location: str, error: Exception) -> LakeError:
 
 
 class Metadata:
-    """The metadata tables below one folder, ``{lake}/{source}/_binlake``."""
+    """The metadata tables below one folder, ``{lake}/{source}/_binlake``.
 
-    def __init__(self, path: str) -> None:
+    guard: raises LeaseHeld in a process that lost its lease. It is asked once a table's version is pinned and before
+    the write, which conflicts with whatever came in between: so a woken zombie replaces nothing.
+    """
+
+    def __init__(self, path: str, guard: Callable[[], None] = lambda: None) -> None:
         self._path = path
+        self.check = guard
+
+    def guarded(self, guard: Callable[[], None]) -> Metadata:
+        return Metadata(self._path, guard)
 
     def _location(self, name: str) -> str:
         return f"{self._path}/{name}"
@@ -161,11 +177,15 @@ class Metadata:
     def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
         data = self._rows(name, rows)
         table = self.table(name)
+        self.check()
         try:
             if predicate is not None and not rows:
                 table.delete(predicate)
             else:
                 write_deltalake(table, data, mode=mode, predicate=predicate)
+        except CommitFailedError as error:
+            self.check()
+            raise LakeError(f"another process wrote the metadata table {name}", remedy="run again") from error
         except (DeltaError, OSError) as error:
             raise LakeError(f"can't write the metadata table {name}: {error}", remedy="run again") from error
 

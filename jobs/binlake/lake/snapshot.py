@@ -57,14 +57,16 @@ def snapshot(
     lock: LockMode = "flush",
     chunk_rows: int = CHUNK_ROWS,
     failures: list[TableError] | None = None,
+    fault: Callable[[str], None] = lambda point: None,
 ) -> list[SnapshotResult]:
     """Copy ``names`` into the lake; one result for each table, in the order of ``names``.
 
     source: a control connection, used for nothing else meanwhile. batch: the newest batch number given out.
     failures: takes the errors that concern one table; without it the first is raised when all others are done.
+    fault: called at named points, where tests kill or raise.
     """
     _refuse_retries(session)
-    made = _Snapshotter(session, config, endpoint, source, metadata, report, batch, lock, chunk_rows)
+    made = _Snapshotter(session, config, endpoint, source, metadata, report, batch, lock, chunk_rows, fault)
     results, failed = made.run(names)
     if failures is not None:
         failures.extend(failed)
@@ -94,6 +96,7 @@ class _Snapshotter:
     batch: int
     lock: LockMode
     chunk_rows: int
+    fault: Callable[[str], None]
 
     def __post_init__(self) -> None:
         self.records = Records(self.config, self.metadata)
@@ -111,7 +114,13 @@ class _Snapshotter:
         open_tables = self._begin(names)
         began = time.monotonic()
         copying = Copying(
-            self.session, self.endpoint, self.source, self.records, self.created, self._watch(list(open_tables), began)
+            self.session,
+            self.endpoint,
+            self.source,
+            self.records,
+            self.created,
+            self._watch(list(open_tables), began),
+            self.fault,
         )
         with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
             while open_tables and not self.fatal:
@@ -219,9 +228,11 @@ class _Snapshotter:
         """In a thread, while the next wave is copied; in a session of its own, for Delta's transaction options."""
         try:
             with self._failing(table.name):
+                self.metadata.check()
                 result = commit(self.session.newSession(), self.config, table, self.records, batch=self.batch)
                 self.results[table.name] = result
                 self.report.say(_sentence(result))
+                self.fault("snapshot committed")
         except BaseException as error:
             self.fatal.append(error)
 

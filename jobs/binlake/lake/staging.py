@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +23,13 @@ from binlake.binlog.border import (
     DELETE,
     INSERT,
     UPDATE,
+    Executed,
+    Item,
     Mutations,
+    RolledBack,
     Statement,
     Stopped,
-    XaOutcome,
+    XaEvent,
     staged_schema,
 )
 from binlake.errors import StagingError
@@ -40,7 +43,12 @@ OPEN_FILES = 64
 
 @dataclass(frozen=True)
 class StagedFile:
-    """One Parquet file of staging. ``ranges``: least and greatest value of each key column, old and new keys alike."""
+    """One Parquet file of staging.
+
+    ranges: least and greatest value of each key column, old and new keys alike. inserted, updated, deleted: without
+    the rows of XA transactions; of those ``xids`` has the three counts by XA id. void: rows that were rolled back, as
+    (offset, row) of the first and (offset, row) behind the last; the counts have them.
+    """
 
     path: str
     name: TableName
@@ -56,11 +64,12 @@ class StagedFile:
     bytes: int
     checksum: str
     ranges: dict[str, tuple[int, int]]
-    xids: tuple[str, ...] = ()
+    xids: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    void: tuple[tuple[int, int, int, int], ...] = ()
 
     @property
     def rows(self) -> int:
-        return self.inserted + self.updated + self.deleted
+        return self.inserted + self.updated + self.deleted + sum(sum(counts) for counts in self.xids.values())
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StagedFile:
@@ -73,20 +82,22 @@ class StagedFile:
                 "first": tuple(value["first"]),
                 "last": tuple(value["last"]),
                 "ranges": {column: (low, high) for column, (low, high) in value["ranges"].items()},
-                "xids": tuple(value["xids"]),
+                "xids": {xid: (counts[0], counts[1], counts[2]) for xid, counts in value["xids"].items()},
+                "void": tuple((void[0], void[1], void[2], void[3]) for void in value["void"]),
             }
         )
 
 
 @dataclass(frozen=True)
 class StagedSlice:
-    """What one slice held for us."""
+    """What one slice held for us. gtid_set: of all its transactions."""
 
     slice: int
     files: tuple[StagedFile, ...]
     statements: tuple[Statement, ...]
     stopped: tuple[Stopped, ...]
-    outcomes: tuple[XaOutcome, ...]
+    xa: tuple[XaEvent, ...] = ()
+    gtid_set: str = ""
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StagedSlice:
@@ -95,7 +106,8 @@ class StagedSlice:
             tuple(StagedFile.from_json(item) for item in value["files"]),
             tuple(Statement(**item) for item in value["statements"]),
             tuple(Stopped(**{**item, "name": TableName(**item["name"])}) for item in value["stopped"]),
-            tuple(XaOutcome(**item) for item in value["outcomes"]),
+            tuple(XaEvent(**item) for item in value["xa"]),
+            value["gtid_set"],
         )
 
 
@@ -117,8 +129,8 @@ class Manifest:
 
     @property
     def nothing(self) -> bool:
-        """No mutation, no statement, no stopped table: merge has nothing to do."""
-        return not any(part.files or part.statements or part.stopped for part in self.slices)
+        """No mutation, no statement, no stopped table, no XA transaction: merge has nothing to do."""
+        return not any(part.files or part.statements or part.stopped or part.xa for part in self.slices)
 
     def to_json(self) -> str:
         value = {
@@ -173,19 +185,32 @@ class _OpenFile:
     last: tuple[int, int, int] = (0, 0, 0)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
-    xids: set[str] = field(default_factory=set)
+    xids: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.writer.write_batch(batch)
-        for item in pc.value_counts(batch.column("op")).to_pylist():
-            self.counts[item["values"]] += item["counts"]
+        self._count(batch)
         if self.first is None:
             self.first = _sequence(batch, 0)
         self.last = _sequence(batch, batch.num_rows - 1)
-        if batch.column("xid").null_count < batch.num_rows:
-            self.xids.update(xid for xid in pc.unique(batch.column("xid")).to_pylist() if xid is not None)
         for name in self.mutations.key:
             self._widen(name, batch)
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        if batch.column("xid").null_count == batch.num_rows:
+            for item in pc.value_counts(batch.column("op")).to_pylist():
+                self.counts[item["values"]] += item["counts"]
+            return
+        counted = (
+            pa.Table.from_batches([batch.select(["xid", "op"])]).group_by(["xid", "op"]).aggregate([([], "count_all")])
+        )
+        for row in counted.to_pylist():
+            if row["xid"] is None:
+                self.counts[row["op"]] += row["count_all"]
+                continue
+            counts = list(self.xids.get(row["xid"], (0, 0, 0)))
+            counts[(INSERT, UPDATE, DELETE).index(row["op"])] += row["count_all"]
+            self.xids[row["xid"]] = (counts[0], counts[1], counts[2])
 
     def _widen(self, name: str, batch: pa.RecordBatch) -> None:
         """Old and new keys count: a row that leaves a range is deleted there."""
@@ -219,7 +244,7 @@ class _OpenFile:
             bytes=self.sink.size,
             checksum=self.sink.checksum,
             ranges=self.ranges,
-            xids=tuple(sorted(self.xids)),
+            xids=self.xids,
         )
 
 
@@ -270,7 +295,13 @@ class SliceWriter:
         return tuple(self._closed)
 
 
-Items = Iterable[Mutations | Statement | Stopped | XaOutcome]
+Items = Iterable[Item | Executed]
+
+
+def without(file: StagedFile, rolled_back: Iterable[RolledBack]) -> StagedFile:
+    """The file with what of it is void."""
+    void = [(*one.first, *one.last) for one in rolled_back if one.first <= file.last[1:] and file.first[1:] < one.last]
+    return replace(file, void=tuple(void)) if void else file
 
 
 def stage_slice(items: Items, part: Slice, number: int, folder: str, *, keep_text: bool) -> StagedSlice:
@@ -280,11 +311,15 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, *, keep_tex
     writer = SliceWriter(target, number, keep_text=keep_text)
     statements: list[Statement] = []
     stopped: list[Stopped] = []
-    outcomes: list[XaOutcome] = []
+    xa: list[XaEvent] = []
+    rolled_back: list[RolledBack] = []
+    executed: list[Executed] = []
     sort: dict[type, Callable[[Any], None]] = {
         Mutations: writer.write,
         Stopped: stopped.append,
-        XaOutcome: outcomes.append,
+        XaEvent: xa.append,
+        RolledBack: rolled_back.append,
+        Executed: executed.append,
     }
     for item in items:
         if isinstance(item, Statement):
@@ -293,4 +328,5 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, *, keep_tex
         else:
             sort[type(item)](item)
     assert all(file_number(statement.file) == file_number(part.file) for statement in statements)
-    return StagedSlice(number, writer.finish(), tuple(statements), tuple(stopped), tuple(outcomes))
+    staged = tuple(without(file, rolled_back) for file in writer.finish())
+    return StagedSlice(number, staged, tuple(statements), tuple(stopped), tuple(xa), executed[0].gtid_set)

@@ -5,16 +5,16 @@ Steps are numbered within a life from 1; each is one idempotent Delta commit und
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from binlake.binlog.border import XaOutcome
 from binlake.lake.staging import StagedFile
 from binlake.position import Position
 from binlake.schema.table import Column, TableName, TableSchema
 
-Status = Literal["following", "stopped", "resnapshot", "dropped", "missing"]
-"""resnapshot: stands until it is snapshotted anew, which happens by itself."""
+Status = Literal["following", "stopped", "paused", "resnapshot", "dropped", "missing"]
+"""resnapshot: stands until it is snapshotted anew, which happens by itself. paused: until somebody resumes it."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Life:
     """One life of a table, as metadata knows it before a batch.
 
     low: mutations before it are in the snapshot already (the position of creation for tables born in the log).
-    high: the table equals the server once merged up to it.
+    high: the table equals the server once merged up to it. delta_version: of the last commit that was recorded.
     """
 
     id: str
@@ -33,14 +33,69 @@ class Life:
     status: Status = "following"
     reason: str = ""
     remedy: str = ""
+    delta_version: int | None = None
+
+
+@dataclass(frozen=True)
+class XaCommit:
+    """An XA transaction that was committed at (file number, offset) ``committed``.
+
+    Its rows have ``xid``, and lie in the file with the number ``file`` behind the offset ``after`` and before
+    ``prepared``: an XA id may be used again.
+    """
+
+    xid: str
+    file: int
+    after: int
+    prepared: int
+    committed: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class PreparedXa:
+    """An XA transaction without an outcome yet; the staging of ``batch`` is kept for its rows. See XaCommit."""
+
+    xid: str
+    batch: int
+    file: int
+    after: int
+    prepared: int
+    files: tuple[StagedFile, ...]
+
+    def commit(self, committed: tuple[int, int]) -> XaCommit:
+        return XaCommit(self.xid, self.file, self.after, self.prepared, committed)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> PreparedXa:
+        return cls(**{**value, "files": tuple(StagedFile.from_json(file) for file in value["files"])})
 
 
 @dataclass(frozen=True)
 class MergeStep:
-    """Mutations of one epoch, all in ``schema``'s shape."""
+    """Mutations of one epoch, all in ``schema``'s shape.
+
+    files: of their rows, those outside XA transactions. xa: of a file, the rows of one XA transaction that ends here.
+    """
 
     schema: TableSchema
     files: tuple[StagedFile, ...]
+    xa: tuple[tuple[StagedFile, XaCommit], ...] = ()
+
+    @property
+    def staged(self) -> tuple[StagedFile, ...]:
+        """All files that are read, each once."""
+        return tuple({file.path: file for file in (*self.files, *(file for file, _ in self.xa))}.values())
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Mutations inserted, updated, deleted."""
+        plain = [(file.inserted, file.updated, file.deleted) for file in self.files]
+        ended = [file.xids[commit.xid] for file, commit in self.xa]
+        inserted, updated, deleted = zip((0, 0, 0), *plain, *ended, strict=True)
+        return sum(inserted), sum(updated), sum(deleted)
 
 
 @dataclass(frozen=True)
@@ -111,20 +166,42 @@ class TableSteps:
 
     def __post_init__(self) -> None:
         self.begins = self.life.name
+        self._began_following = self.life.status == "following"
         self.first_schema = self.life.schema
+
+    def forget(self) -> None:
+        """Nothing of this batch is done: the table keeps the position it has, from which it can catch up.
+
+        A life that began or moved in this batch stays as far as it came, for others may have its path.
+        """
+        if not any(isinstance(step, CreateStep | MoveStep | LeaveStep) for step in self.steps):
+            self.steps, self.turns = [], []
+            self.life = replace(self.life, schema=self.first_schema)
 
     def add(self, step: Step, turn: int) -> None:
         self.steps.append(step)
         self.turns.append(turn)
 
     def add_file(self, file: StagedFile, turn: int) -> None:
+        self._merge(turn, files=(file,))
+
+    def add_xa(self, rows: Sequence[tuple[StagedFile, XaCommit]], turn: int) -> None:
+        self._merge(turn, xa=tuple(rows))
+
+    def _merge(
+        self, turn: int, files: tuple[StagedFile, ...] = (), xa: tuple[tuple[StagedFile, XaCommit], ...] = ()
+    ) -> None:
         self.empty = False
         last = self.steps[-1] if self.steps else None
         if isinstance(last, MergeStep) and last.schema == self.life.schema:
-            self.steps[-1] = MergeStep(last.schema, (*last.files, file))
+            self.steps[-1] = MergeStep(last.schema, last.files + files, last.xa + xa)
             self.turns[-1] = turn
         else:
-            self.add(MergeStep(self.life.schema, (file,)), turn)
+            self.add(MergeStep(self.life.schema, files, xa), turn)
+
+    @property
+    def newly_stopped(self) -> bool:
+        return self._began_following and self.life.status == "stopped"
 
     @property
     def is_born(self) -> bool:
@@ -143,11 +220,11 @@ class BatchSteps:
     """Everything a batch does.
 
     missing: included tables with mutations that were never snapshotted. asked: names without a life that are to be
-    snapshotted, and why.
+    snapshotted, and why. prepared: XA transactions that wait for their outcome when it is done.
     """
 
     tables: tuple[TableSteps, ...]
     history: tuple[dict[str, Any], ...]
     missing: tuple[TableName, ...]
     asked: tuple[tuple[TableName, str], ...]
-    outcomes: tuple[XaOutcome, ...]
+    prepared: tuple[PreparedXa, ...] = ()

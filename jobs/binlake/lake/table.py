@@ -10,11 +10,20 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from deltalake import DeltaTable as DeltaLog
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +38,25 @@ from binlake.schema.table import Column, TableSchema
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Delta's schema fields before → after."""
 STEPS_PER_BATCH = 1 << 20
+CONFLICTS = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+"""Somebody committed meanwhile: the same step can be tried again."""
+_LEAVE_ROWS = frozenset(
+    {
+        "OPTIMIZE", "AUTO OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
+        "UPGRADE PROTOCOL", "CHANGE COLUMN", "ADD CONSTRAINT", "DROP CONSTRAINT", "COMPUTE STATS", "CLUSTER BY",
+        "ADD FEATURE", "DROP FEATURE", "FSCK", "CHECKPOINT",
+    }
+)  # fmt: skip
+"""Operations of Delta that change no row."""
+_LOOKED_AT = 50
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -233,6 +261,31 @@ class LakeTable:
         at = old.last_version_of(life)
         rows = session.read.format("delta").option("versionAsOf", at).load(old.path)
         self.overwrite(session, rows, version, note)
+
+    def refuse_others(self, lives: Collection[str], since: int) -> None:
+        """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged.
+
+        RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened.
+        """
+        newest = self.version()
+        if newest == since:
+            return
+        if newest < since:
+            raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
+        for commit in self.log().history(newest - since):
+            operation, life = commit.get("operation", "an unknown operation"), _note_of(commit).get("life")
+            if int(commit["version"]) > since and life not in lives and (life or operation not in _LEAVE_ROWS):
+                raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
+
+    def _changed(self, what: str) -> LakeTableChanged:
+        return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
+
+    def last_own_version(self, life: str) -> int:
+        """The newest Delta version that this life committed, as far as the newest commits tell."""
+        for commit in self.log().history(_LOOKED_AT):
+            if _note_of(commit).get("life") == life:
+                return int(commit["version"])
+        return self.version()
 
     def last_version_of(self, life: str) -> int:
         """The newest Delta version that isn't another life's: in a swap the other may have taken the path already.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from binlake.lake.metadata import Metadata, literal, now_us
-from binlake.lake.steps import Life, Status
+from binlake.lake.steps import Life, PreparedXa, Status
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 
@@ -34,6 +35,7 @@ def read_lives(metadata: Metadata) -> list[Life]:
             row["status"],
             row["reason"] or "",
             row["remedy"] or "",
+            row["delta_version"],
         )
         for row in metadata.read("watermarks")
         if row["table_id"] in schemas
@@ -106,6 +108,24 @@ def asked(metadata: Metadata) -> list[TableName]:
     """Tables that are to be snapshotted anew, by name."""
     rows = metadata.read("watermarks", ["database", "table", "status"])
     return sorted({TableName(row["database"], row["table"]) for row in rows if row["status"] == "resnapshot"})
+
+
+def read_prepared(metadata: Metadata) -> list[PreparedXa]:
+    """XA transactions that wait for their outcome."""
+    return [PreparedXa.from_json({**row, "files": json.loads(row["files"])}) for row in metadata.read("prepared")]
+
+
+def write_prepared(metadata: Metadata, prepared: Sequence[dict[str, Any]]) -> None:
+    rows = [{**one, "files": json.dumps(one["files"], ensure_ascii=False)} for one in prepared]
+    if rows or metadata.read("prepared"):
+        metadata.replace("prepared", "true", rows)
+
+
+def follow_again(metadata: Metadata, life: str) -> None:
+    """A life that has caught up with the others."""
+    (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
+    following = {**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}
+    metadata.replace("watermarks", f"table_id = {literal(life)}", [following])
 
 
 def forget_lifeless(metadata: Metadata, names: list[TableName]) -> None:

@@ -58,7 +58,7 @@ class Copying:
     """What every wave of a snapshot works with.
 
     source: the control connection. created: of a binlog file, see Position. watch: told now and then how many bytes
-    the running wave has written.
+    the running wave has written. fault: called at named points.
     """
 
     session: SparkSession
@@ -67,6 +67,7 @@ class Copying:
     records: Records
     created: CreatedOf
     watch: Callable[[int], None]
+    fault: Callable[[str], None]
 
 
 def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_copied: bool) -> None:
@@ -100,6 +101,7 @@ def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_
     for table in {id(member.table): member.table for member in wave}.values():
         table.seconds += time.monotonic() - began
         copying.records.save(table)
+    copying.fault("chunks written")
     _raise_first(futures)
 
 
@@ -123,6 +125,7 @@ def _open_views(
     file = source.head()[0]
     known = {file: copying.created(file)}
     with read_lock(source, mode, sorted({member.table.name for member in wave})) as held:
+        copying.fault("lock taken")
         gates.open()
         _check_shapes(source, wave)
         position = head_position(source, lambda name: known.get(name) or copying.created(name))

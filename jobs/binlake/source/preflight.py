@@ -27,6 +27,8 @@ from binlake.lake import files, settings
 from binlake.names import mysql_quote
 from binlake.position import file_number
 from binlake.schema import datatypes
+from binlake.schema.cascades import CASCADE_REMEDY, cascading
+from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
@@ -329,26 +331,15 @@ def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check
 
 def _cascades(subject: _Subject) -> Iterator[Check]:
     """Changes by foreign keys that the server makes below its log."""
-    logged = (
-        not subject.source.is_mariadb
-        and subject.source.version >= (9, 6)
-        and subject.variables.get("innodb_native_foreign_keys", "OFF") in ("OFF", "0")
-    )
-    rows = subject.source.query(
-        "SELECT constraint_schema AS d, table_name AS t, constraint_name AS c, delete_rule AS del, update_rule AS upd"
-        " FROM information_schema.referential_constraints"
-    )
-    acting = [
-        row for row in rows
-        if {row["del"], row["upd"]} - {"RESTRICT", "NO ACTION"} and f"{row['d']}.{row['t']}" in subject.tables
-    ]  # fmt: skip
-    if logged or not acting:
-        yield Check("foreign keys", True, "cascades are logged" if logged else "no cascades on included tables")
-        return
-    for row in acting:
-        remedy = "replace the cascade by a trigger or the application, or exclude the table"
-        said = f"foreign key {row['c']!r} cascades, and this server doesn't log what cascades change"
-        yield Check(f"table {row['d']}.{row['t']}", False, said, remedy)
+    acting = [one for one in unlogged_cascades(subject.source) if str(one.child) in subject.tables]
+    if not acting:
+        yield Check("foreign keys", True, "no included table changes below the log")
+    for one in acting:
+        if subject.config.policies.of(one.child).on_unlogged_cascade == "resnapshot":
+            again = f"{cascading(one)}; it is snapshotted anew where rows of {one.parent} go"
+            yield Check(f"table {one.child}", "warn", again, CASCADE_REMEDY)
+        else:
+            yield Check(f"table {one.child}", False, cascading(one), CASCADE_REMEDY)
 
 
 _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (

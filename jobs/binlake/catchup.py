@@ -1,0 +1,140 @@
+"""Catching up: a table that was paused, or stopped, goes through the batches it missed under their own numbers.
+
+Each batch's range stands in metadata, so it is staged again for that one table; what the table has is in the table
+itself, so a kill repeats nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from binlake import names
+from binlake.config import PipelineConfig, TablesConfig
+from binlake.errors import TableError, UsageError
+from binlake.lake import epochs, files, watermarks
+from binlake.lake.apply import TableOutcome, apply_batch
+from binlake.lake.epochs import Rules
+from binlake.lake.lease import OpenBatch
+from binlake.lake.metadata import Metadata, literal
+from binlake.lake.steps import Life, TableSteps
+from binlake.lineage import check_position, rebased
+from binlake.position import Position, Range
+from binlake.report import Report
+from binlake.schema.ddl import Flavour
+from binlake.schema.table import TableName, TableSchema
+from binlake.source.log import Origin, opened
+from binlake.stage import stage_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def catch_up(
+    config: PipelineConfig,
+    origin: Origin,
+    session: SparkSession,
+    metadata: Metadata,
+    row: dict[str, Any],
+    report: Report,
+) -> Life:
+    """Carry one table, of the watermark ``row``, to the newest recorded batch; gives it as it is then.
+
+    Raises UsageError where a part of the batch that it stopped in is in the table already, PositionLost where the log
+    is gone, TableError where the table stops again.
+    """
+    name = TableName(row["database"], row["table"])
+    life = _life(metadata, row)
+    _refuse_half(config, life, row)
+    alone = _alone(config, name)
+    for plan in _missed(metadata, row):
+        life = rebased(life, life.high, plan.range.start)
+        report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
+        table, outcome = _one_batch(alone, origin, session, life, plan, report)
+        life = outcome.life if outcome else table.life
+        watermark = watermarks.watermark_row(
+            life,
+            batch=plan.batch,
+            position=plan.range.stop,
+            delta_version=outcome.delta_version if outcome else row["delta_version"],
+        )
+        if life.status == "following":
+            shape = watermarks.schema_row(life, batch=plan.batch, where=plan.range.stop, why="followed")
+            metadata.replace("schemas", f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
+            metadata.replace("watermarks", f"table_id = {literal(life.id)}", [{**watermark, "status": "paused"}])
+            continue
+        metadata.replace("watermarks", f"table_id = {literal(life.id)}", [watermark])
+        raise TableError(f"{name} is {life.status} again: {life.reason}", remedy=life.remedy)
+    return life
+
+
+def _life(metadata: Metadata, row: dict[str, Any]) -> Life:
+    """The table as it stood at its watermark."""
+    position = Position.parse(row["position"], row["gtid_set"] or "")
+    shapes = [
+        shape
+        for shape in metadata.read("schemas")
+        if shape["table_id"] == row["table_id"] and (shape["file_number"], shape["offset"]) <= position.order
+    ]
+    newest = max(shapes, key=lambda shape: (shape["batch"], shape["file_number"], shape["offset"]))
+    low, high = (Position.from_json(json.loads(row[end])) for end in ("low", "high"))
+    schema = TableSchema.from_json(json.loads(newest["schema"]))
+    return Life(row["table_id"], TableName(row["database"], row["table"]), schema, low, high)
+
+
+def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> None:
+    from binlake.lake.apply import application_id
+    from binlake.lake.table import STEPS_PER_BATCH, LakeTable
+
+    recorded = LakeTable(config.table_path(life.name), application_id(config, life)).recorded()
+    if row["status"] == "stopped" and recorded >= row["batch"] * STEPS_PER_BATCH:
+        raise UsageError(
+            f"{life.name} has a part of batch {row['batch']}, in which it stopped",
+            remedy=f"snapshot it again: binlake table resnapshot --config FILE --table '{life.name}' --why …",
+        )
+
+
+def _alone(config: PipelineConfig, name: TableName) -> PipelineConfig:
+    tables = TablesConfig(
+        include=[names.pattern_of(name.database, name.table)], exclude_columns=config.tables.exclude_columns
+    )
+    return config.model_copy(update={"tables": tables})
+
+
+def _missed(metadata: Metadata, row: dict[str, Any]) -> Iterator[OpenBatch]:
+    """The batches after the table's watermark; of a table that stopped, with the one in which it did."""
+    first = row["batch"] if row["status"] == "stopped" else row["batch"] + 1
+    for batch in sorted(metadata.read("batches"), key=lambda batch: batch["batch"]):
+        if batch["batch"] >= first and batch["state"] == "recorded":
+            yield OpenBatch(batch["batch"], Range.from_json(json.loads(batch["range"])))
+
+
+def _one_batch(
+    config: PipelineConfig, origin: Origin, session: SparkSession, life: Life, plan: OpenBatch, report: Report
+) -> tuple[TableSteps, TableOutcome | None]:
+    with opened(origin) as log:
+        check_position(log, log.transport(config.source.replica_id()), plan.range.start)
+        transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
+        flavour: Flavour = log.flavour
+    manifest = stage_batch(session, config, transports, plan, report)
+    steps = epochs.split(
+        manifest,
+        source=config.source.name,
+        flavour=flavour,
+        rules=Rules(
+            lambda name: name == life.name,
+            excluding=config.excluding,
+            policy=config.policies.of,
+            can_snapshot=not config.source.is_files,
+        ),
+        lives=[life],
+        created=[part.created for part in plan.range.slices],
+        stop=plan.range.stop,
+    )
+    table = next(one for one in steps.tables if one.life.id == life.id)
+    outcomes: list[TableOutcome] = []
+    if any(one.steps for one in steps.tables):
+        outcomes = apply_batch(session, config, plan.batch, plan.range.stop.short, steps, lambda point: None)
+    files.remove_folder(config.staging_path(str(plan.batch), manifest.attempt))
+    return table, next((one for one in outcomes if one.life.id == life.id), None)

@@ -1,0 +1,179 @@
+"""The lake goes on with a server that provably holds its past, and refuses every other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from binlake import lineage
+from binlake.errors import PositionLost
+from mirror import Mirror
+from servers import KINDS, Kind, Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATABASE = "d"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "_PATIENCE", 1)
+
+
+@pytest.fixture(params=KINDS)
+def primary(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with Server(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def followed(primary: Server, lake: Path, spark: SparkSession) -> Mirror:
+    """A table with a key and one without, followed on the primary."""
+    primary.execute(f"CREATE DATABASE {DATABASE}")
+    mirror = Mirror(primary, DATABASE, lake, spark)
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(30))",
+        "CREATE TABLE b (v VARCHAR(30))",
+        "INSERT INTO a VALUES (1, 'one'), (2, 'two'), (3, 'three')",
+        "INSERT INTO b VALUES ('same'), ('same'), ('same')",
+    )
+    mirror.sync()
+    return mirror
+
+
+@pytest.fixture
+def replica(primary: Server) -> Iterator[Server]:
+    """Follows the primary from its first transaction on, and writes a log of its own."""
+    with Server(primary.kind, server_id=2, log_slave_updates=True) as server:
+        server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")  # its files count otherwise than the primary's
+        if primary.kind == "mysql":
+            server.execute(
+                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {primary.port}, "
+                "SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1",
+                "START REPLICA",
+            )
+        else:
+            server.execute(
+                f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {primary.port}, MASTER_USER = 'root', "
+                "MASTER_USE_GTID = slave_pos",
+                "START SLAVE",
+            )
+        yield server
+
+
+def catch_up(replica: Server, primary: Server) -> None:
+    if primary.kind == "mysql":
+        executed = primary.variable("gtid_executed").replace("\n", "")
+        assert replica.execute(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 30)") == [(0,)]
+    else:
+        executed = primary.variable("gtid_binlog_pos")
+        assert replica.execute(f"SELECT MASTER_GTID_WAIT('{executed}', 30)") == [(0,)]
+
+
+def promote(replica: Server) -> None:
+    word = "REPLICA" if replica.kind == "mysql" else "SLAVE"
+    replica.execute(f"STOP {word}", f"RESET {word} ALL")
+
+
+def on(mirror: Mirror, server: Server) -> Mirror:
+    """The same lake, with another server behind the connection."""
+    return Mirror(server, mirror.database, mirror.folder, mirror.spark)
+
+
+def refused(mirror: Mirror) -> str:
+    with pytest.raises(PositionLost) as caught:
+        mirror.sync()
+    return str(caught.value)
+
+
+def test_a_promoted_replica(followed: Mirror, primary: Server, replica: Server) -> None:
+    followed.execute(
+        "UPDATE a SET v = 'since the sync' WHERE id = 1",
+        "DELETE FROM b LIMIT 1",
+        "XA START 'x'", "INSERT INTO a VALUES (50, 'prepared here')", "XA END 'x'", "XA PREPARE 'x'",
+    )  # fmt: skip
+    followed.sync()
+    followed.execute("INSERT INTO b VALUES ('only in the log')", "ALTER TABLE a ADD n INT DEFAULT 4 FIRST")
+    catch_up(replica, primary)
+    promote(replica)
+    primary.stop()
+    mirror = on(followed, replica)
+    mirror.execute("INSERT INTO a VALUES (1, 9, 'new primary')", "XA COMMIT 'x'", "FLUSH BINARY LOGS",
+                   "UPDATE b SET v = 'changed' LIMIT 1")  # fmt: skip
+    mirror.sync()
+    mirror.assert_equal("a", "b")
+    mirror.execute("DELETE FROM a WHERE id = 2", "INSERT INTO b VALUES ('and on')")
+    mirror.sync()
+    mirror.assert_equal("a", "b")
+    assert mirror.watermark("a")["position"].startswith(mirror.watermark("b")["position"].partition("/")[0])
+
+
+def test_a_replica_that_lacks_what_the_lake_holds(followed: Mirror, primary: Server, replica: Server) -> None:
+    catch_up(replica, primary)
+    promote(replica)
+    followed.execute("INSERT INTO a VALUES (4, 'never replicated')")
+    followed.sync()
+    replica.execute("INSERT INTO a VALUES (5, 'elsewhere')", database=DATABASE)
+    assert "lacks transactions that the lake holds" in refused(on(followed, replica))
+    followed.execute("INSERT INTO a VALUES (6, 'the old server goes on')")
+    followed.sync()
+    followed.assert_equal("a", "b")
+
+
+def test_another_server(followed: Mirror, primary: Server) -> None:
+    with Server(primary.kind, server_id=3) as stranger:
+        stranger.execute(f"CREATE DATABASE {DATABASE}")
+        mirror = on(followed, stranger)
+        mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(30))", "INSERT INTO a VALUES (7, 'stranger')")
+        assert "binlake snapshot" in refused(mirror)
+        mirror.execute("CREATE TABLE b (v VARCHAR(30))")
+        mirror.snapshot()  # the remedy
+        mirror.execute("INSERT INTO a VALUES (8, 'followed')")
+        mirror.sync()
+        mirror.assert_equal("a", "b")
+
+
+def test_a_reset_log(followed: Mirror, primary: Server) -> None:
+    primary.execute("RESET BINARY LOGS AND GTIDS" if primary.kind == "mysql" else "RESET MASTER")
+    followed.execute("INSERT INTO a VALUES (4, 'after the reset')")
+    assert "binlake snapshot" in refused(followed)
+    followed.snapshot()
+    followed.execute("INSERT INTO b VALUES ('followed')")
+    followed.sync()
+    followed.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("with_its_identity", [True, False], ids=["as_the_old_server", "as_a_new_server"])
+def test_a_restored_backup(
+    followed: Mirror, primary: Server, tmp_path: Path, spark: SparkSession, with_its_identity: bool
+) -> None:
+    """As a new server it goes on where it has all that the lake holds; with the identity of the old one it can't be
+    told from a server whose transactions of the same names were others."""
+    primary.stop()
+    backup = tmp_path / "backup"
+    shutil.copytree(primary.datadir, backup)
+    if not with_its_identity:
+        (backup / "auto.cnf").unlink(missing_ok=True)
+    primary.start()
+    followed.execute("INSERT INTO a VALUES (4, 'lost with the server')")
+    restored = Server(primary.kind, backup, server_id=1 if with_its_identity else 4)
+    if with_its_identity:
+        followed.sync()
+        primary.stop()
+        with restored:
+            restored.execute("INSERT INTO a VALUES (4, 'otherwise')", "INSERT INTO a VALUES (5, 'otherwise')",
+                             database=DATABASE)  # fmt: skip
+            assert "binlake snapshot" in refused(on(followed, restored))
+        return
+    primary.stop()
+    with restored:
+        mirror = on(followed, restored)
+        mirror.execute("INSERT INTO a VALUES (4, 'another history')", "INSERT INTO b VALUES ('on')")
+        mirror.sync()
+        mirror.assert_equal("a", "b")
