@@ -18,9 +18,9 @@ ui: ## Airflow's UI on what the last demo left
 	@$(SETUP) demo
 	@$(PYTHON) docker/local/ui.py
 
-test: ## all tests on both servers: quick ones first
+test: ## all tests: quick ones first, then those of each kind of server beside those of the other
 	@$(SETUP)
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadgroup
 
 lint: ## ruff, its formatter, mypy
 	@$(SETUP) python

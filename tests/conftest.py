@@ -10,7 +10,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -34,13 +34,33 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Quick tests first, each folder in the order of its files."""
+    items.sort(key=_place)
+    for item in items:
+        if group := _group(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _place(item: pytest.Item) -> int:
     order = ("unit", "cases", "integration", "faults", "ui")
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return order.index(folder) if folder in order else len(order)
 
-    def place(item: pytest.Item) -> int:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        return order.index(folder) if folder in order else len(order)
 
-    items.sort(key=place)
+def _group(item: pytest.Item) -> str | None:
+    """Where tests run side by side, those of one kind of server share that server and one Spark session."""
+    if _place(item) == 0:
+        return None
+    kinds = {value for value in getattr(item, "callspec", _NoParameters).params.values() if value in KINDS}
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if kinds:
+        return str(kinds.pop())
+    if "mariadb_server" in fixtures:
+        return "mariadb"
+    return "mysql" if fixtures & {"mysql_server", "spark"} else None
+
+
+class _NoParameters:
+    params: ClassVar[dict[str, object]] = {}
 
 
 @pytest.fixture(scope="session")
