@@ -81,6 +81,7 @@ def test_odd_names_are_mirrored_and_do_nothing(
 
 
 @pytest.mark.xfail(strict=True, reason="spark.sql.variable.substitute is on: Spark puts its environment into our SQL")
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_what_reads_like_a_variable_of_spark_stays_text(mirror: Mirror) -> None:
     """``${env:…}`` would bring the job's environment, where a password may stand, into the lake."""
     mirror.follow_from_here()
