@@ -94,15 +94,6 @@ def _make_private(path: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _make_private(path: Path) -> None:
-    private = [path]
-    while not private[-1].name.startswith("_") and any(parent.name.startswith("_") for parent in private[-1].parents):
-        private.append(private[-1].parent)
-    private[-1].parent.mkdir(parents=True, exist_ok=True)
-    for folder in reversed(private):
-        folder.mkdir(mode=0o700, exist_ok=True)
-
-
 @contextmanager
 def hashing_sink(path: str) -> Iterator[_Hashing]:
     """Write one file; afterwards ``size`` (bytes) and ``checksum`` (BLAKE2b, 16 bytes, hexadecimal) are known."""
