@@ -38,9 +38,11 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	@$(SETUP)
 	$(PYTHON) docker/local/bench_decoder.py peers
 
-soak: ## long: every case cut off after each of its commits, and a random walk of twenty minutes a server
+soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, every cut of every case
 	@$(SETUP)
-	BINLAKE_CUT_OFF=1 BINLAKE_WALK_SECONDS=1200 $(PYTHON) -m pytest --timeout 5400 \
+	$(PYTHON) tests/soak.py both $(or $(MINUTES),10)
+	$(PYTHON) tests/big_transaction.py mysql 3
+	BINLAKE_CUT_OFF=1 BINLAKE_WALK_SECONDS=1200 $(PYTHON) -m pytest -n 2 --dist loadgroup --timeout 5400 \
 	  tests/integration/test_cases.py tests/integration/test_random_walk.py
 
 lock: ## docker/requirements.lock anew from pyproject.toml

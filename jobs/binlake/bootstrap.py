@@ -105,4 +105,5 @@ def begin_lives(
 
 def _lost(position: Position, low: Position) -> bool:
     """Whether a table whose snapshot is at ``low`` no longer needs the log from ``position`` on."""
-    return position.server != low.server or position.created > low.created or position < low
+    restarted = position.file == low.file and position.created != low.created
+    return position.server != low.server or restarted or position.created > low.created or position < low

@@ -54,6 +54,25 @@ def check_position(log: Log, transport: Transport, position: Position) -> None:
     _check_executed(log, position)
 
 
+def prove(log: Log, transport: Transport, position: Position) -> str:
+    """That the log goes on from the position, for who only asks; gives what was proved. Raises PositionLost."""
+    if log.is_of(position.server):
+        check_position(log, transport, position)
+        return f"{position.short} is there"
+    if not position.gtid_set:
+        raise _without_gtids(log, position)
+    _check_executed(log, position)
+    return f"{log.server_identity} holds all that {position.server} had up to {position.short}"
+
+
+def _without_gtids(log: Log, position: Position) -> PositionLost:
+    return PositionLost(
+        f"the server is {log.server_identity}, the lake follows {position.server}, and without GTIDs nothing proves "
+        "that they have one history",
+        remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
+    )
+
+
 def _check_executed(log: Log, position: Position) -> Executed:
     """What the lake holds must have been executed there; raises PositionLost."""
     lake = gtid.parse(position.gtid_set, log.flavour)
@@ -76,11 +95,7 @@ def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple
     Its start is a position of that server, with the lake's GTID set. Raises PositionLost.
     """
     if not start.gtid_set:
-        raise PositionLost(
-            f"the server is {log.server_identity}, the lake follows {start.server}, and without GTIDs nothing proves "
-            "that they have one history",
-            remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
-        )
+        raise _without_gtids(log, start)
     executed = _check_executed(log, start)
     file, offset, gtid_set = stop
     slices = outside(transport, log.binary_logs(), executed, (file, offset))

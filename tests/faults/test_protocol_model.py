@@ -188,7 +188,7 @@ def row_changes(
 
 
 SETTINGS = settings(
-    max_examples=200,
+    max_examples=120,
     stateful_step_count=25,
     derandomize=True,
     database=None,

@@ -48,3 +48,13 @@ def test_patterns_are_shell_style_and_the_first_dot_parts() -> None:
     assert names.matches("shop_?.order*", "shop_1", "orders")
     assert not names.matches("shop.*", "shops", "a")
     assert not names.matches("shop.*", "Shop", "a")
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_a_table_has_a_pattern_of_its_own(database: str, table: str) -> None:
+    assert names.matches(names.pattern_of(database, table), database, table)
+
+
+def test_a_tables_pattern_matches_no_other_of_its_database() -> None:
+    pattern = names.pattern_of("d", "t[a]*?")
+    assert not any(names.matches(pattern, "d", other) for other in ("ta", "t[a]x?", "t[a]*x", "t"))

@@ -52,7 +52,7 @@ _LEAVE_ROWS = frozenset(
     {
         "OPTIMIZE", "AUTO OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
         "UPGRADE PROTOCOL", "CHANGE COLUMN", "ADD CONSTRAINT", "DROP CONSTRAINT", "COMPUTE STATS", "CLUSTER BY",
-        "ADD FEATURE", "DROP FEATURE", "FSCK", "CHECKPOINT",
+        "ADD FEATURE", "DROP FEATURE", "CHECKPOINT", "Manual Update",
     }
 )  # fmt: skip
 """Operations of Delta that change no row."""

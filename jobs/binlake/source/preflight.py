@@ -20,10 +20,12 @@ from typing import Literal
 from croniter import croniter
 from pymysql.constants import ER
 
+from binlake import lineage
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError, SourceError
-from binlake.lake import files, settings
+from binlake.lake import files, lease, settings
+from binlake.lake.metadata import Metadata
 from binlake.names import mysql_quote
 from binlake.position import file_number
 from binlake.schema import datatypes
@@ -342,6 +344,18 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
             yield Check(f"table {one.child}", False, cascading(one), CASCADE_REMEDY)
 
 
+def _position(subject: _Subject) -> Iterator[Check]:
+    """The lake goes on from where it stands."""
+    standing = lease.read(Metadata(subject.config.metadata_path("").rstrip("/"))).position
+    if standing is None:
+        return
+    try:
+        transport = subject.source.transport(subject.config.source.replica_id())
+        yield Check("lake's position", True, lineage.prove(subject.source, transport, standing))
+    except BinlakeError as error:
+        yield Check("lake's position", False, error.message, error.remedy)
+
+
 _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
     _settings,
     _retention,
@@ -350,6 +364,7 @@ _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
     _tables_exist,
     _each_table,
     _cascades,
+    _position,
 )
 
 

@@ -14,10 +14,11 @@ sys.path.append(str(Path(__file__).parents[2] / "binlogs"))
 
 import logs
 
-from binlake.binlog.border import Mutations, Stopped
+from binlake.binlog.border import Executed, Mutations, Stopped
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport
+from binlake.gtid import GtidPosition, GtidSet
 from binlake.lake.staging import stage_slice
 from binlake.position import Slice
 
@@ -51,6 +52,16 @@ def test_mutations_are_what_the_server_said(log: logs.Log) -> None:
     else:
         assert not stops
         assert found == log.expected["mutations"]
+
+
+def test_the_gtids_of_a_slice_are_those_of_its_transactions(log: logs.Log) -> None:
+    boundaries = list(transaction_boundaries(FileTransport(log.path), log.part))
+    middle = boundaries[len(boundaries) // 2].start_offset
+    for start, stop in ((4, log.part.stop), (4, middle), (middle, log.part.stop)):
+        (executed,) = [one for one in decoded(log, start, stop) if isinstance(one, Executed)]
+        inside = [one.gtid for one in boundaries if start <= one.start_offset < stop and one.gtid]
+        empty = GtidPosition() if log.path.name.startswith("mariadb") else GtidSet()
+        assert executed.gtid_set == str(empty.adding(inside))
 
 
 def in_set(gtid: str, executed: str) -> bool:

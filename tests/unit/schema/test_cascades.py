@@ -1,0 +1,26 @@
+"""Which tables change below the log, through how many levels."""
+
+from binlake.schema.cascades import Cascade, touched
+from binlake.schema.table import TableName
+
+GRANDPARENT, PARENT, CHILD, OTHER = (TableName("d", name) for name in ("grandparent", "parent", "child", "other"))
+CASCADES = [
+    Cascade(CHILD, PARENT, "c", on_delete=True, on_update=False),
+    Cascade(PARENT, GRANDPARENT, "p", on_delete=False, on_update=True),
+    Cascade(OTHER, OTHER, "o", on_delete=True, on_update=True),
+]
+
+
+def test_children_change_where_the_action_fits() -> None:
+    assert touched(CASCADES, deleted=[PARENT], updated=[]).keys() == {CHILD}
+    assert touched(CASCADES, deleted=[], updated=[PARENT]).keys() == set()
+    assert touched(CASCADES, deleted=[GRANDPARENT], updated=[]).keys() == set()
+
+
+def test_what_changed_unlogged_acts_on_its_own_children() -> None:
+    found = touched(CASCADES, deleted=[], updated=[GRANDPARENT])
+    assert {child: one.key for child, one in found.items()} == {PARENT: "p", CHILD: "c"}
+
+
+def test_a_table_may_refer_to_itself() -> None:
+    assert touched(CASCADES, deleted=[OTHER], updated=[]).keys() == {OTHER}
