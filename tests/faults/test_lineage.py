@@ -12,7 +12,7 @@ import pytest
 from binlake import lineage
 from binlake.errors import PositionLost
 from mirror import Mirror
-from servers import KINDS, Kind, Server
+from servers import KINDS, Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
