@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from deltalake import DeltaTable
 
 import comparison
@@ -107,6 +110,21 @@ class Mirror:
 
     def sync(self, **options: Any) -> RunReport:
         return pipeline.sync(self.config, self.origin, lambda: self.spark, Report(), **options)
+
+    @contextmanager
+    def cut_off_at(self, point: str) -> Iterator[None]:
+        """What runs in here is cut off when it reaches the point, which it must."""
+
+        def cut_off(reached: str) -> None:
+            if reached == point:
+                raise CutOff(point)
+
+        before, pipeline.fault = pipeline.fault, cut_off
+        try:
+            with pytest.raises(CutOff):
+                yield
+        finally:
+            pipeline.fault = before
 
     def sync_cut_off(self, chance: random.Random, share: float) -> None:
         """A sync that is cut off after a share of its Delta commits, and begun again until it comes to its end."""

@@ -9,12 +9,12 @@ from binlake import names
 from binlake.binlog.boundaries import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
-from binlake.errors import TableError, UsageError
+from binlake.errors import LakeError, TableError, UsageError
 from binlake.lake import watermarks
 from binlake.lake.lease import Lease
 from binlake.lake.metadata import Metadata
 from binlake.lake.steps import Life
-from binlake.position import FIRST_OFFSET, Position
+from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.table import TableName
 from binlake.source.cascades import unlogged_cascades
@@ -92,18 +92,35 @@ def begin_lives(
     """New lives stand in metadata, and the log is followed from the earliest position that any table needs."""
     if not results:
         return
+    _refuse_read(held.control().planned_to, results)
     lives = [Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
     watermarks.started(metadata, lives, batch=batch, versions={r.table_id: r.delta_version for r in results})
     control = held.control()
     following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
     lows = [life.low for life in following]
     here = source.server_identity
-    fresh = all(low.server == here and (control.position is None or _lost(control.position, low)) for low in lows)
+    standing = control.position
+    fresh = all(low.server == here and (standing is None or _lost(standing, low) or standing < low) for low in lows)
     if lows and fresh:
         held.update(plan=None, position=json.dumps(min(lows).to_json()))
 
 
+def _refuse_read(standing: Position | None, results: list[SnapshotResult]) -> None:
+    """Without a lock a snapshot may begin before a transaction that the log has had for long and the engine not yet:
+    semi-synchronous replication lets it wait in between."""
+    behind = [r for r in results if standing and not _lost(standing, r.low) and not r.low.reaches(standing)]
+    if behind and standing:
+        raise LakeError(
+            f"{behind[0].name} was copied at {behind[0].low.short}, behind {standing.short} where the log is followed",
+            remedy="run the snapshot again",
+        )
+
+
 def _lost(position: Position, low: Position) -> bool:
-    """Whether a table whose snapshot is at ``low`` no longer needs the log from ``position`` on."""
-    restarted = position.file == low.file and position.created != low.created
-    return position.server != low.server or restarted or position.created > low.created or position < low
+    """Whether ``position`` is of a log that the server of a new snapshot at ``low`` doesn't have any more: of another
+    server or base name, or of files whose numbers and times don't agree, because the numbering was restarted."""
+    if position.server != low.server or position.series != low.series:
+        return True
+    files = file_number(position.file) - file_number(low.file)
+    seconds = position.created - low.created
+    return files * seconds < 0 or (files == 0 and seconds != 0)

@@ -80,7 +80,8 @@ def _life(metadata: Metadata, row: dict[str, Any]) -> Life:
     newest = max(shapes, key=lambda shape: (shape["batch"], shape["file_number"], shape["offset"]))
     low, high = (Position.from_json(json.loads(row[end])) for end in ("low", "high"))
     schema = TableSchema.from_json(json.loads(newest["schema"]))
-    return Life(row["table_id"], TableName(row["database"], row["table"]), schema, low, high)
+    name = TableName(row["database"], row["table"])
+    return Life(row["table_id"], name, schema, low, high, delta_version=row["delta_version"])
 
 
 def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> None:

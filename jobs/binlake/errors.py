@@ -20,7 +20,8 @@
     │   ├── InvalidDate
     │   ├── SchemaMismatch                      the log and the recorded schema disagree
     │   ├── StagedRowsLost                      staged rows of a prepared XA transaction are damaged
-    │   └── LakeTableChanged                    somebody restored, replaced or removed our Delta table
+    │   ├── LakeTableChanged                    somebody restored, replaced or removed our Delta table
+    │   └── SnapshotUnfinished                  a newer snapshot stands in the lake, but its life never began
     ├── StagingError                            a staged file is missing or damaged
     ├── LakeError                 retry helps   the lake's storage
     └── LeaseHeld                 retry helps   another run works on this source
@@ -152,6 +153,10 @@ class StagedRowsLost(TableError):
 
 class LakeTableChanged(TableError):
     """The Delta table isn't the one we wrote."""
+
+
+class SnapshotUnfinished(TableError):
+    """A snapshot of the table was committed and its run ended before the life began: it is taken up, or anew."""
 
 
 class StagingError(BinlakeError):

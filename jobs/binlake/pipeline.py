@@ -127,7 +127,7 @@ def bootstrap(
                 raise next(iter(failures.values()))
             return []
         report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
-        batch = held.control().batch
+        control = held.control()
         failed: list[TableError] = []
         results = snapshot(
             session(),
@@ -138,13 +138,14 @@ def bootstrap(
             metadata=metadata,
             lock=lock,
             report=report,
-            batch=batch,
+            batch=control.batch,
+            standing=control.planned_to,
             failures=failed,
             fault=fault,
         )
-        begin_lives(held, metadata, source, results, batch)
+        begin_lives(held, metadata, source, results, control.batch)
         fault("lives begun")
-        note_bootstrap(metadata, batch, began_us, results)
+        note_bootstrap(metadata, control.batch, began_us, results)
     for error in (*failures.values(), *failed):
         report.say(str(error))
     for error in (*failures.values(), *failed):
@@ -390,7 +391,10 @@ def _split(
         rules=Rules(
             config.included, config.ghost, config.excluding, config.policies.of, can_snapshot=not config.source.is_files
         ),
-        lives=[rebased(life, standing, batch.range.start) for life in watermarks.read_lives(metadata)],
+        lives=[
+            rebased(life, standing, batch.range.start)
+            for life in watermarks.read_lives(metadata, open_batch=batch.batch)
+        ],
         created=[part.created for part in batch.range.slices],
         stop=stop,
         prepared=watermarks.read_prepared(metadata),

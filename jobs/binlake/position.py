@@ -51,6 +51,17 @@ class Position:
             raise ValueError(f"positions of two servers don't compare: {self} and {other}")
         return self.order < other.order
 
+    @property
+    def series(self) -> str:
+        """The files' base name, which a server can be started with another of."""
+        return self.file.rpartition(".")[0]
+
+    def reaches(self, standing: Position | None) -> bool:
+        """Whether a log that is followed from ``standing`` on holds all that came after this position."""
+        if standing is None:
+            return True
+        return (self.server, self.series) == (standing.server, standing.series) and self.order >= standing.order
+
     def __str__(self) -> str:
         return f"{self.server}/{self.file}:{self.offset}@{self.created}"
 

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
@@ -156,6 +156,10 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     """Watermarks, run and position of a merged batch; the lease's row last, so that a kill repeats all of it."""
     stop = plan.range.stop
     before = {row["table_id"]: row for row in metadata.read("watermarks")}
+    living = _still_living(plan, before)
+    ended = {row["id"] for row in plan.outcome if row not in living and not row.get("lifeless")}
+    before = {key: row for key, row in before.items() if key not in ended}
+    plan = replace(plan, outcome=living)
     _advance_watermarks(metadata, plan, before)
     report = RunReport(
         plan.batch,
@@ -172,6 +176,13 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     note_batch(metadata, plan, state="recorded")
     held.close(stop)
     return report
+
+
+def _still_living(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """What the merge did to tables that weren't snapshotted anew since: a snapshot ends the lives of its name."""
+    merged = {row["id"] for row in plan.outcome if not row.get("lifeless")}
+    begun = {(row["database"], row["table"]) for key, row in before.items() if row["low"] and key not in merged}
+    return tuple(row for row in plan.outcome if (row["database"], row["table"]) not in begun)
 
 
 def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
@@ -202,8 +213,9 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
 
 def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
     """Names of tables that this batch saw dropped, and that no table has now."""
-    before = {row["table_id"] for row in metadata.read("watermarks") if row["status"] == "dropped"}
-    rows = [row for row in plan.outcome if not row.get("lifeless") and row["id"] not in before]
+    before = {row["table_id"]: row for row in metadata.read("watermarks")}
+    already = {key for key, row in before.items() if row["status"] == "dropped"}
+    rows = [row for row in _still_living(plan, before) if not row.get("lifeless") and row["id"] not in already]
     living = {(row["database"], row["table"]) for row in rows if row["status"] != "dropped"}
     gone = {(row["database"], row["table"]) for row in rows if row["status"] == "dropped"}
     return [TableName(*name) for name in sorted(gone - living)]

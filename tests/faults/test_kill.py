@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -17,18 +18,12 @@ from deltalake import DeltaTable
 if TYPE_CHECKING:
     from mirror import Mirror
 
+SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
 KILLED = Path(__file__).parent / "killed.py"
-POINTS = [
-    ("planned", 1),
-    ("within stage", 1),
-    ("manifest written", 1),
-    ("within merge", 1),
-    ("epoch committed", 1),
-    ("epoch committed", 3),
-    ("table merged", 2),
-    ("merged", 1),
-    ("recorded", 1),
-]
+POINTS = (
+    "planned", "slice staged", "manifest written", "epoch committed", "schema evolved", "table merged", "merged",
+    "recorded",
+)  # fmt: skip
 
 
 def killed_sync(mirror: Mirror, point: str, count: int) -> None:
@@ -82,9 +77,30 @@ def change_shapes(mirror: Mirror) -> None:
     )
 
 
-@pytest.mark.parametrize("server", ["mysql"], indirect=True)
-@pytest.mark.parametrize("count", [2, 7, 12])
-def test_killed_between_schema_changes_and_run_again(mirror: Mirror, count: int) -> None:
+def assert_each_once(mirror: Mirror, *tables: str) -> None:
+    for table in tables:
+        found = commits(mirror, table)
+        assert found
+        assert set(found.values()) == {1}
+
+
+@pytest.fixture
+def followed(mirror: Mirror) -> Mirror:
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(10))",
+        "CREATE TABLE b (id INT PRIMARY KEY, v VARCHAR(10))",
+        "CREATE TABLE c (id INT, v VARCHAR(10))",
+        "INSERT INTO a SELECT seq, 'old' FROM (WITH RECURSIVE s (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM s"
+        " WHERE seq < 900) SELECT seq FROM s) x",
+        "INSERT INTO b VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+    )
+    mirror.sync()
+    return mirror
+
+
+@pytest.fixture
+def shaped(mirror: Mirror) -> Mirror:
     mirror.follow_from_here()
     mirror.execute(
         "CREATE TABLE named (id INT PRIMARY KEY, a INT, b INT)",
@@ -99,36 +115,59 @@ def test_killed_between_schema_changes_and_run_again(mirror: Mirror, count: int)
         "INSERT INTO emptied VALUES (1), (1)",
     )
     mirror.sync()
-    change_shapes(mirror)
-    killed_sync(mirror, "epoch committed", count)
-    mirror.sync()
-    tables = ("renamed", "typed", "one", "two", "emptied", "late")
-    mirror.assert_equal(*tables)
-    for table in tables:
-        assert set(commits(mirror, table).values()) == {1}
+    return mirror
 
 
-@pytest.mark.parametrize(("point", "count"), POINTS, ids=lambda value: str(value).replace(" ", "_"))
-def test_killed_and_run_again(mirror: Mirror, point: str, count: int) -> None:
-    if mirror.server.kind == "mariadb" and point not in ("within merge", "manifest written"):
-        pytest.skip("the points don't depend on the kind of server: one per phase is enough for the second")
-    mirror.follow_from_here()
+def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
+    """Each run goes on with what the one before left."""
+    work(followed)
+    for point in POINTS:
+        with followed.cut_off_at(point):
+            followed.sync()
+    followed.sync()
+    followed.assert_equal("a", "b", "c")
+    assert_each_once(followed, "a", "b", "c")
+    assert {row["batch"] for row in followed.metadata.read("batches")} == {1, 2}
+
+
+def test_cut_off_after_each_change_of_shape(shaped: Mirror) -> None:
+    change_shapes(shaped)
+    shaped.sync_cut_off(random.Random(), 1.0)
+    shaped.assert_equal(*SHAPED)
+    assert_each_once(shaped, *SHAPED)
+
+
+def test_a_snapshot_cut_off_at_one_point_after_another(mirror: Mirror) -> None:
     mirror.execute(
         "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(10))",
-        "CREATE TABLE b (id INT PRIMARY KEY, v VARCHAR(10))",
-        "CREATE TABLE c (id INT, v VARCHAR(10))",
-        "INSERT INTO a SELECT seq, 'old' FROM (WITH RECURSIVE s (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM s"
-        " WHERE seq < 900) SELECT seq FROM s) x",
-        "INSERT INTO b VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        "CREATE TABLE b (id INT, v VARCHAR(10))",
+        "INSERT INTO a VALUES (1, 'old'), (2, 'old')",
+        "INSERT INTO b VALUES (1, 'same'), (1, 'same')",
     )
+    for number, point in enumerate(("lock taken", "chunks written", "snapshot committed", "lives begun"), start=3):
+        with mirror.cut_off_at(point):
+            mirror.snapshot()
+        mirror.execute(f"INSERT INTO a VALUES ({number}, 'new')", "INSERT INTO b VALUES (1, 'same')")
+    mirror.snapshot()
+    mirror.execute("DELETE FROM a WHERE id = 1", "DELETE FROM b LIMIT 1")
     mirror.sync()
-    work(mirror)
-    killed_sync(mirror, point, count)
-    mirror.sync()
-    mirror.sync()
-    mirror.assert_equal("a", "b", "c")
-    for table in ("a", "b", "c"):
-        found = commits(mirror, table)
-        assert found
-        assert set(found.values()) == {1}
-    assert {row["batch"] for row in mirror.metadata.read("batches")} == {1, 2}
+    mirror.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+@pytest.mark.parametrize("point", ["planned", "within stage", "within merge", "merged"])
+def test_killed_and_run_again(followed: Mirror, point: str) -> None:
+    work(followed)
+    killed_sync(followed, point, 1)
+    followed.sync()
+    followed.assert_equal("a", "b", "c")
+    assert_each_once(followed, "a", "b", "c")
+
+
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+def test_killed_between_changes_of_shape_and_run_again(shaped: Mirror) -> None:
+    change_shapes(shaped)
+    killed_sync(shaped, "epoch committed", 7)
+    shaped.sync()
+    shaped.assert_equal(*SHAPED)
+    assert_each_once(shaped, *SHAPED)

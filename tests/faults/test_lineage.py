@@ -140,8 +140,22 @@ def test_another_server(followed: Mirror, primary: Server) -> None:
 
 
 def test_a_reset_log(followed: Mirror, primary: Server) -> None:
+    followed.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "INSERT INTO a VALUES (9, 'before the reset')")
+    followed.sync()  # the numbers that come again are smaller
     primary.execute("RESET BINARY LOGS AND GTIDS" if primary.kind == "mysql" else "RESET MASTER")
     followed.execute("INSERT INTO a VALUES (4, 'after the reset')")
+    assert "binlake snapshot" in refused(followed)
+    followed.snapshot()
+    followed.execute("INSERT INTO b VALUES ('followed')")
+    followed.sync()
+    followed.assert_equal("a", "b")
+
+
+def test_log_files_of_another_name(followed: Mirror, primary: Server) -> None:
+    followed.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    followed.sync()
+    primary.restart(log_bin="renamed")
+    followed.execute("INSERT INTO a VALUES (4, 'under the new name')")
     assert "binlake snapshot" in refused(followed)
     followed.snapshot()
     followed.execute("INSERT INTO b VALUES ('followed')")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_home import wait_for
 from binlake.binlog import transport
 from binlake.binlog.reader import read
 from binlake.binlog.transport import ServerTransport
@@ -209,7 +210,7 @@ def fill(server: Server) -> Slice:
     with written(server) as made:
         server.execute("CREATE DATABASE long_log",
                        "CREATE TABLE long_log.t (id INT PRIMARY KEY, v LONGBLOB)",
-                       *(f"INSERT INTO long_log.t VALUES ({n}, REPEAT('x', 4000000))" for n in range(8)))  # fmt: skip
+                       *(f"INSERT INTO long_log.t VALUES ({n}, REPEAT('x', 4000000))" for n in range(24)))  # fmt: skip
     return made.part
 
 
@@ -225,6 +226,10 @@ def begun(server: Server, part: Slice, reader: ServerTransport) -> Begun:
     return lambda: first + sum(chunk.size for chunk in chunks)
 
 
+def readers_of(server: Server) -> list[tuple[Any, ...]]:
+    return [row for row in server.execute("SHOW PROCESSLIST") if str(row[4]).startswith("Binlog Dump")]
+
+
 def test_a_reader_may_pause_longer_than_the_server_waits_for_others(
     server: Server, long_log: Slice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +240,7 @@ def test_a_reader_may_pause_longer_than_the_server_waits_for_others(
         patient = begun(server, long_log, reader_at(server.port, server))
         monkeypatch.setattr(transport, "PAUSED", 1)
         impatient = begun(server, long_log, replace(reader_at(server.port, server), server_id=SERVER_ID + 1))
-        time.sleep(4)
+        wait_for("the server to hang up", 60, lambda: len(readers_of(server)) == 1)
     finally:
         server.execute(f"SET GLOBAL net_write_timeout = {before}")
     assert patient() == long_log.size

@@ -80,7 +80,6 @@ def test_odd_names_are_mirrored_and_do_nothing(
     assert len([path for path in (odd.folder / "tests").iterdir() if not path.name.startswith("_")]) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="spark.sql.variable.substitute is on: Spark puts its environment into our SQL")
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_what_reads_like_a_variable_of_spark_stays_text(mirror: Mirror) -> None:
     """``${env:…}`` would bring the job's environment, where a password may stand, into the lake."""

@@ -217,7 +217,6 @@ def test_settings_that_would_be_overlooked_are_refused(extra: dict[str, object])
     assert PASSWORD not in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="lake/jdbc.py writes each authority's store over the one before")
 def test_each_authority_has_a_store_for_java_of_its_own(authority: Authority, stranger: Authority) -> None:
     stores = []
     for one in (authority, stranger):

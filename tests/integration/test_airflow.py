@@ -47,6 +47,7 @@ def versions(home: AirflowHome, *tables: str) -> dict[str, int]:
     return {table: DeltaTable(home.config.table_path(TableName(home.database, table))).version() for table in tables}
 
 
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
     server, tables = airflow.server, ("orders", "odd.name; x", "computed")
     server.execute(
@@ -126,7 +127,10 @@ def daily(tmp_path: Path, mariadb_server: Server) -> Iterator[AirflowHome]:
 
 
 def backfill(home: AirflowHome, first: datetime, last: datetime, *options: str) -> dict[str, str]:
-    """Start a backfill and wait for it; the states of its runs by logical date."""
+    """Create a backfill, let the services run it; the states of its runs by logical date.
+
+    It is created while nothing runs: SQLite, which only tests use for Airflow, has one writer at a time.
+    """
     known = {row[0] for row in home.query("SELECT id FROM backfill")}
     home.run(
         "backfill", "create", "--dag-id", SYNC, "--from-date", first.isoformat(), "--to-date", last.isoformat(),
@@ -137,7 +141,8 @@ def backfill(home: AirflowHome, first: datetime, last: datetime, *options: str) 
     def done() -> bool:
         return bool(home.query("SELECT 1 FROM backfill WHERE id = ? AND completed_at IS NOT NULL", number))
 
-    wait_for("the backfill", 900, done)
+    with home.services():
+        wait_for("the backfill", 900, done)
     return dict(
         home.query(
             "SELECT r.logical_date, r.state FROM dag_run r JOIN backfill_dag_run b ON b.dag_run_id = r.id"
@@ -152,12 +157,13 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
     server = daily.server
     server.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)", database="backfilled")
     daily.test_dag(BOOTSTRAP)
-    with daily.services(), ProcessWatch(PASSWORD) as watch:
-        wait_for(
-            "the run of yesterday",
-            300,
-            lambda: daily.query(f"SELECT 1 FROM dag_run WHERE dag_id = '{SYNC}' AND state = 'success'"),
-        )
+    with ProcessWatch(PASSWORD) as watch:
+        with daily.services():
+            wait_for(
+                "the run of yesterday",
+                300,
+                lambda: daily.query(f"SELECT 1 FROM dag_run WHERE dag_id = '{SYNC}' AND state = 'success'"),
+            )
         for days in (4, 3):  # MariaDB's commits carry the session's timestamp
             noon = (today - timedelta(days=days)).timestamp() + 12 * 3600
             server.execute(
@@ -165,18 +171,18 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
                 f"INSERT INTO orders VALUES ({days}, 'days ago')",
                 database="backfilled",
             )
-        # Four runs at once, as Airflow starts them: the first and the last find nothing new.
-        states = backfill(daily, today - timedelta(days=5), today - timedelta(days=2))
-        assert list(states.values()) == ["success"] * 4
+        # Three runs at once, as Airflow starts them: the last finds nothing new.
+        states = backfill(daily, today - timedelta(days=4), today - timedelta(days=2))
+        assert list(states.values()) == ["success"] * 3
         assert_equal(daily, "orders")
         batches = sorted(pipeline.metadata_of(daily.config).read("batches"), key=lambda row: row["batch"])
         ends = [(today - timedelta(days=days - 1)).timestamp() * 1e6 for days in (4, 3)]
         assert [(row["state"], row["until_us"]) for row in batches] == [("recorded", end) for end in ends]
 
         before = versions(daily, "orders")
-        again = (today - timedelta(days=4), today - timedelta(days=3))
-        states = backfill(daily, *again, "--reprocess-behavior", "completed")
-        assert list(states.values()) == ["success"] * 2
+        again = today - timedelta(days=4)
+        states = backfill(daily, again, again, "--reprocess-behavior", "completed")
+        assert list(states.values()) == ["success"]
     assert versions(daily, "orders") == before
     assert len(pipeline.metadata_of(daily.config).read("batches")) == 2
     proofs = daily.query(

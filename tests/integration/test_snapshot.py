@@ -197,6 +197,7 @@ with Source.open(mirror.endpoint) as source, lease.held(mirror.metadata):
 """
 
 
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_killed_and_run_again(mirror: Mirror) -> None:
     accounts(mirror, "a")
     script = _KILLED.format(

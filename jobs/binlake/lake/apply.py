@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LakeError, StagedRowsLost, StagingError, TableError
+from binlake.errors import BinlakeError, LakeError, SnapshotUnfinished, StagedRowsLost, StagingError, TableError
 from binlake.lake.staging import StagedFile, check_file
 from binlake.lake.steps import (
     BatchSteps,
@@ -20,6 +20,7 @@ from binlake.lake.steps import (
     MergeStep,
     MoveStep,
     ReshapeStep,
+    Status,
     Step,
     TableSteps,
     TruncateStep,
@@ -91,9 +92,10 @@ def apply_batch(
             raise damage
 
     from binlake.lake import functions
+    from binlake.lake.session import of_this_thread
 
     def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
-        own = session.newSession()
+        own = of_this_thread(session)
         functions.register(own)
         return _Group(own, config, batch, position, tables, fault, frozenset(lost)).run()
 
@@ -137,6 +139,7 @@ class _Running:
         self._app = application_id(config, table.life)
         self.target = LakeTable(config.table_path(table.begins), self._app)
         self.since = table.life.delta_version
+        """Delta version up to which all that happened at the target is known; None before the table is there."""
         self.recorded = max(self.at(name).recorded() for name in table.names)
         if self.recorded < 0 and not isinstance(table.steps[0], CreateStep):
             self.life = replace(
@@ -156,10 +159,21 @@ class _Running:
         """A step that failed ends the table's work in this batch; what the log made of it later stays said."""
         return self.life is self.table.life
 
+    def refuse_others(self, lives: Collection[str]) -> None:
+        """Raises LakeTableChanged when somebody else changed rows since."""
+        if self.since is not None:
+            self.target.refuse_others(lives, self.since)
+
+    def begin_at(self, target: LakeTable) -> None:
+        """The table has its own rows at ``target`` from its newest commit on."""
+        self.target = target
+        self.since = target.last_own_version(self.life.id)
+
     def stop(self, error: TableError) -> None:
         self.life = self.table.life
         if self.life.status == "following":
-            self.life = replace(self.life, status="stopped", reason=error.message, remedy=error.remedy)
+            status: Status = "resnapshot" if isinstance(error, SnapshotUnfinished) else "stopped"
+            self.life = replace(self.life, status=status, reason=error.message, remedy=error.remedy)
         else:
             self.life = replace(self.life)
 
@@ -171,9 +185,15 @@ class _Running:
             inserted,
             updated,
             deleted,
-            self.target.last_own_version(self.life.id) if self.target.exists() else None,
+            self._version(),
             round(self.seconds, 2),
         )
+
+    def _version(self) -> int | None:
+        """What the next batch needn't look at; of a table that stopped, what others did stays in sight."""
+        if not self.works or not self.target.exists():
+            return self.since
+        return self.target.last_own_version(self.life.id)
 
 
 class _Group:
@@ -208,7 +228,23 @@ class _Group:
             began = time.monotonic()
             self._step(one, number, one.table.steps[number - 1])
             one.seconds += time.monotonic() - began
+        for one in self._running:
+            self._look_back(one)
         return [one.outcome() for one in self._running]
+
+    def _look_back(self, one: _Running) -> None:
+        """A blind append conflicts with nothing: what came between the look before a step and its commit shows now."""
+        if one.works:
+            try:
+                one.refuse_others(self._lives)
+            except TableError as error:
+                self._refuse(one, error)
+
+    def _refuse(self, one: _Running, error: TableError) -> None:
+        stops_run = self._config.policies.of(one.life.name).on_merge_failure == "stop_run"
+        if stops_run and not isinstance(error, SnapshotUnfinished):
+            raise error
+        one.stop(error)
 
     def _step(self, one: _Running, number: int, step: Step) -> None:
         from binlake.lake.table import transaction_version
@@ -218,9 +254,7 @@ class _Group:
             try:
                 self._run_alone(one, step, version, number)
             except TableError as error:
-                if self._config.policies.of(one.life.name).on_merge_failure == "stop_run":
-                    raise
-                one.stop(error)
+                self._refuse(one, error)
             except Exception as error:
                 failed = error if isinstance(error, BinlakeError) else _translate(error, one.life)
                 if self._config.policies.of(one.life.name).on_commit_failure == "stop_run":
@@ -230,8 +264,8 @@ class _Group:
                 if not isinstance(step, MergeStep):
                     self._fault("schema evolved")
                 self._fault("epoch committed")
-        if isinstance(step, MoveStep):
-            one.target, one.since = one.at(step.new), None
+        if one.works and isinstance(step, CreateStep | MoveStep):
+            one.begin_at(one.at(step.new) if isinstance(step, MoveStep) else one.target)
         if number == len(one.table.steps):
             self._fault("table merged")
 
@@ -240,8 +274,7 @@ class _Group:
         from binlake.lake.table import CONFLICTS
 
         for attempt in range(_TRIES):
-            if one.since is not None:
-                one.target.refuse_others(self._lives, one.since)
+            one.refuse_others(self._lives)
             try:
                 self._run_step(one, step, version, number)
                 return

@@ -163,16 +163,16 @@ class Records:
         with self._saving:  # tables are committed side by side; their rows needn't conflict
             self._metadata.replace("snapshots", f"snapshot = {literal(table.id)}", rows)
 
-    def unfinished(self, table: SourceTable, readable: Callable[[Position], bool]) -> TableSnapshot | None:
+    def unfinished(self, table: SourceTable, usable: Callable[[Position], bool]) -> TableSnapshot | None:
         """The newest snapshot of a table that died, when its chunks are still of use.
 
-        readable: whether the server still holds the log from a position on.
+        usable: whether the log is followed from a position on.
         """
         rows = self._newest.get(table.name, [])
         if not rows or _committed(rows) or not rows[0]["snapshot"].endswith(digest(table.name, table.schema)):
             return None
         found = _restore(table, rows)
-        if found.schema != table.schema or not all(readable(chunk.low) for chunk in found.chunks if chunk.low):
+        if found.schema != table.schema or not all(usable(chunk.low) for chunk in found.chunks if chunk.low):
             return None
         # Chunks of a table without a key can't be made equal by the log: all or none.
         return found if found.schema.key or not found.pending else None

@@ -13,7 +13,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import InvalidDate, LakeError, UnsupportedColumn
 from binlake.lake import files, functions
 from binlake.lake.chunks import Records, TableSnapshot
-from binlake.lake.table import LakeTable, lake_columns, transaction_version
+from binlake.lake.table import LakeTable, lake_columns, overtaking
 from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
@@ -54,11 +54,17 @@ class SnapshotResult:
 
 
 def commit(
-    session: SparkSession, config: PipelineConfig, table: TableSnapshot, records: Records, *, batch: int
+    session: SparkSession,
+    config: PipelineConfig,
+    table: TableSnapshot,
+    records: Records,
+    *,
+    batch: int,
 ) -> SnapshotResult:
     """Replace the Delta table by the staged chunks; repeating it after a kill gives the same table.
 
-    session: of this table alone. Raises InvalidDate, UnsupportedColumn, LakeError.
+    session: of this table alone. batch: the newest number given out; commits of other lives in batches up to that one
+    come to nothing here. Raises InvalidDate, UnsupportedColumn, LakeError.
     """
     functions.register(session)
     staged = _staged(session, table, records)
@@ -67,8 +73,10 @@ def commit(
     table.table_id = table_id(config.source.name, table.name, table.low)
     target = _target(config, table)
     # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
-    version = max(transaction_version(batch, 0), target.recorded() + 1)
-    target.overwrite(session, staged.selectExpr(*_restored(config, table.schema)), version, _note(config, table))
+    fence = overtaking(batch)
+    version = max(fence, target.recorded()) + 1
+    rows, note = staged.selectExpr(*_restored(config, table.schema)), _note(config, table)
+    target.begin(session, rows, version, note, fence)
     _prove_rows(target, table)
     records.save(table, committed=True)
     files.remove_folder(records.folder(table.id))

@@ -7,6 +7,7 @@ the first attempt began. Statements are walked in the order of the log; identity
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -403,7 +404,7 @@ class _Walk:
                 "database": name.database,
                 "default_database": statement.database,
                 "sql_mode": statement.sql_mode,
-                "statement": statement.text,
+                "statement": _told(here),
                 "kind": here.parsed.kind,
                 "table": name.table,
                 "table_id": table.life.id if table else None,
@@ -413,6 +414,14 @@ class _Walk:
                 "after": json.dumps(after.to_json(), ensure_ascii=False) if after else None,
             }
         )
+
+
+def _told(here: _At) -> str:
+    """The statement as written; of one that changes rows no more than its verb, because it holds their values."""
+    if here.parsed.kind != "DML":
+        return here.statement.text
+    verb = re.match(r"[A-Za-z]+", here.statement.text)
+    return f"{verb[0].upper() if verb else 'DML'} …"
 
 
 def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:

@@ -9,6 +9,7 @@ import ipaddress
 import ssl
 import tempfile
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -156,7 +157,7 @@ def _trust_store(ca: str) -> str:
         ) from error
     trusted = [pkcs12.PKCS12Certificate(found, f"ca{n}".encode()) for n, found in enumerate(certificates)]
     data = pkcs12.serialize_java_truststore(trusted, BestAvailableEncryption(_STORE_PASSWORD.encode()))
-    return _write("trust.p12", data)
+    return _write("trust", data)
 
 
 @cache
@@ -180,11 +181,12 @@ def _key_store(cert: str, key: str) -> str:
         ) from error
     encryption = BestAvailableEncryption(_STORE_PASSWORD.encode())
     data = pkcs12.serialize_key_and_certificates(b"client", private, chain[0], chain[1:], encryption)  # type: ignore[arg-type]
-    return _write("client.p12", data)
+    return _write("client", data)
 
 
 def _write(name: str, data: bytes) -> str:
-    path = Path(_folder().name) / name
+    """A store of its own for each authority and client: a process may know several sources."""
+    path = Path(_folder().name) / f"{name}-{sha256(data).hexdigest()[:16]}.p12"
     path.write_bytes(data)
     path.chmod(0o600)
     return str(path)

@@ -108,6 +108,11 @@ class Control:
     open: OpenBatch | None
     position: Position | None
 
+    @property
+    def planned_to(self) -> Position | None:
+        """The log up to here is read, or its reading is planned: a life must not begin before."""
+        return self.open.range.stop if self.open else self.position
+
 
 def read(metadata: Metadata) -> Control:
     """The row as it stands; an empty one before the first bootstrap."""
@@ -137,20 +142,22 @@ class Lease:
         self._lock = threading.Lock()  # the renewing thread and the worker change one row
 
     def control(self) -> Control:
-        return read(self._metadata)
+        """The row; raises LeaseHeld when somebody else took the lease over, whose batch it tells then."""
+        control = read(self._metadata)
+        if control.token != self._token:
+            raise _lost(control)
+        return control
 
     def check(self) -> None:
         """Raises LeaseHeld when somebody else took the lease over."""
-        control = self.control()
-        if control.token != self._token:
-            raise _lost(control)
+        self.control()
 
     def update(self, **changes: str | int | None) -> None:
         """Change the row, and extend the lease."""
         changes["expires_us"] = now_us() + LIFETIME * 1_000_000
         with self._lock:
             if not self._metadata.swap("lease", f"token = {literal(self._token)}", changes):
-                raise _lost(self.control())
+                raise _lost(read(self._metadata))
 
     def open(self, plan: OpenBatch) -> None:
         """Give out a batch number and freeze its plan."""
@@ -221,7 +228,10 @@ def _acquire(metadata: Metadata) -> Lease:
 
 @contextmanager
 def held(metadata: Metadata) -> Iterator[Lease]:
-    """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder."""
+    """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder.
+
+    What else fails in a process that lost its lease comes of it: others took away what it was working with.
+    """
     lease = _acquire(metadata)
     done = threading.Event()
 
@@ -236,6 +246,9 @@ def held(metadata: Metadata) -> Iterator[Lease]:
     thread.start()
     try:
         yield lease
+    except Exception:
+        lease.check()
+        raise
     finally:
         done.set()
         thread.join()

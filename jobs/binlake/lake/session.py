@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -30,4 +31,23 @@ def build(name: str, *, master: str | None = None) -> SparkSession:
             builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, session.sparkContext.defaultParallelism)))
+    _keep_rows_out_of_logs(session)
     return session
+
+
+def of_this_thread(session: SparkSession) -> SparkSession:
+    """A session of a thread's own, with the application's settings.
+
+    Delta and the parser of expressions ask for the thread's active session; PySpark makes none but the first active.
+    """
+    own: SparkSession = session.newSession()
+    jvm: Any = session.sparkContext._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
+    return own
+
+
+def _keep_rows_out_of_logs(session: SparkSession) -> None:
+    jvm: Any = session.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    for logger in settings.LOGGERS_THAT_QUOTE_ROWS:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)

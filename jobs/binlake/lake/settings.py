@@ -11,6 +11,17 @@ JARS = SHARE / "jars"
 SHARED_ARCHIVE = SHARE / "spark.jsa"
 
 
+LOGGERS_THAT_QUOTE_ROWS = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.util.Utils",
+    "org.apache.spark.sql.execution.datasources.FileFormatWriter",
+    "org.apache.spark.sql.delta.files.DeltaFileFormatWriter",
+    "SQLQueryContextLogger",
+)
+"""Of a task that failed they log the exception, which may hold a row's values; the job raises it all the same."""
+
+
 def jvm_options() -> str:
     """Options of the driver's JVM: UTC, and the class-data-sharing archive when set-up made one."""
     options = ["-Duser.timezone=UTC", "-XX:+UseParallelGC"]
@@ -58,6 +69,8 @@ def session_settings(cores: int) -> dict[str, str]:
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.ansi.enabled": "true",
+        # Names and defaults of the source may read like ${env:…}, which Spark would put its environment into.
+        "spark.sql.variable.substitute": "false",
         # Names that differ only by case are two columns for nobody: MySQL agrees.
         "spark.sql.caseSensitive": "false",
         # Defaults are made for clusters: 200 and 50 make a small merge several times slower.

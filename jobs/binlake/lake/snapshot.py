@@ -27,6 +27,7 @@ from binlake.lake import files
 from binlake.lake.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.lake.commit import SnapshotResult, commit, committed_result
 from binlake.lake.metadata import Metadata
+from binlake.lake.session import of_this_thread
 from binlake.lake.wave import Copying, Member, TableChanged, run_wave
 from binlake.position import Position
 from binlake.report import Report
@@ -54,6 +55,7 @@ def snapshot(
     metadata: Metadata,
     report: Report,
     batch: int,
+    standing: Position | None = None,
     lock: LockMode = "flush",
     chunk_rows: int = CHUNK_ROWS,
     failures: list[TableError] | None = None,
@@ -62,11 +64,12 @@ def snapshot(
     """Copy ``names`` into the lake; one result for each table, in the order of ``names``.
 
     source: a control connection, used for nothing else meanwhile. batch: the newest batch number given out.
+    standing: where the log is followed from; what an ended run copied before that is of no use.
     failures: takes the errors that concern one table; without it the first is raised when all others are done.
     fault: called at named points, where tests kill or raise.
     """
     _refuse_retries(session)
-    made = _Snapshotter(session, config, endpoint, source, metadata, report, batch, lock, chunk_rows, fault)
+    made = _Snapshotter(session, config, endpoint, source, metadata, report, batch, standing, lock, chunk_rows, fault)
     results, failed = made.run(names)
     if failures is not None:
         failures.extend(failed)
@@ -94,6 +97,7 @@ class _Snapshotter:
     metadata: Metadata
     report: Report
     batch: int
+    standing: Position | None
     lock: LockMode
     chunk_rows: int
     fault: Callable[[str], None]
@@ -154,14 +158,14 @@ class _Snapshotter:
     def _already_committed(self, table: SourceTable) -> SnapshotResult | None:
         """The result of a snapshot whose commit was the last thing that happened."""
         found = self.records.committed(table)
-        if found is None or not self._readable(found.low):
+        if found is None or not self._usable(found.low):
             return None
         if any(row["table_id"] == found.table_id for row in self.metadata.read("watermarks")):
             return None
         return committed_result(self.config, found)
 
     def _plan(self, table: SourceTable) -> TableSnapshot:
-        resumed = self.records.unfinished(table, self._readable)
+        resumed = self.records.unfinished(table, self._usable)
         self.records.forget(table.name, but=resumed.id if resumed else None)
         if resumed:
             staged = len(resumed.chunks) - len(resumed.pending)
@@ -171,9 +175,9 @@ class _Snapshotter:
         self.records.save(planned)
         return planned
 
-    def _readable(self, position: Position) -> bool:
-        """Whether the server still holds the log from ``position`` on."""
-        if position.server != self.source.server_identity:
+    def _usable(self, position: Position) -> bool:
+        """Whether the server still holds the log from ``position`` on, and it is yet to be read."""
+        if position.server != self.source.server_identity or not position.reaches(self.standing):
             return False
         size = dict(self.source.binary_logs()).get(position.file)
         return size is not None and position.offset <= size and self.created(position.file) == position.created
@@ -229,7 +233,7 @@ class _Snapshotter:
         try:
             with self._failing(table.name):
                 self.metadata.check()
-                result = commit(self.session.newSession(), self.config, table, self.records, batch=self.batch)
+                result = commit(of_this_thread(self.session), self.config, table, self.records, batch=self.batch)
                 self.results[table.name] = result
                 self.report.say(_sentence(result))
                 self.fault("snapshot committed")

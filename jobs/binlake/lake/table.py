@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.config import InvalidDates
-from binlake.errors import LakeTableChanged, SchemaMismatch, UnfollowedStatement
+from binlake.errors import LakeTableChanged, SchemaMismatch, SnapshotUnfinished, UnfollowedStatement
 from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
@@ -38,6 +38,8 @@ from binlake.schema.table import Column, TableSchema
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Delta's schema fields before → after."""
 STEPS_PER_BATCH = 1 << 20
+_OVERTAKEN = STEPS_PER_BATCH // 2
+"""Behind the steps of a batch stand the snapshots that overtake it."""
 CONFLICTS = (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -57,6 +59,9 @@ _LEAVE_ROWS = frozenset(
 )  # fmt: skip
 """Operations of Delta that change no row."""
 _LOOKED_AT = 50
+_APPLICATION = "binlake:"
+_FENCE = "binlake-snapshot"
+"""Application id under which a snapshot records which batches it has overtaken at its path."""
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -65,9 +70,14 @@ _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 def transaction_version(batch: int, step: int) -> int:
     """Grows with batch and step; steps count from 1 in each batch."""
-    if not 0 <= step < STEPS_PER_BATCH:
+    if not 0 <= step < _OVERTAKEN:
         raise ValueError(f"step {step} of batch {batch}")
     return batch * STEPS_PER_BATCH + step
+
+
+def overtaking(batch: int) -> int:
+    """Behind all steps of the batches up to this one, before those of the next."""
+    return batch * STEPS_PER_BATCH + _OVERTAKEN
 
 
 def lake_columns(schema: TableSchema, invalid_dates: InvalidDates) -> list[tuple[str, str]]:
@@ -138,14 +148,49 @@ class LakeTable:
                 remedy="somebody replaced the table while it was written; snapshot it again",
             )
 
-    def overwrite(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
+    def overwrite(
+        self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any], *, mode: str = "overwrite"
+    ) -> None:
         """The whole table in one commit, with ``rows``' columns; makes the table where there is none."""
         self._support(session, rows.dtypes)
-        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer = rows.write.format("delta").mode(mode).option("overwriteSchema", "true")
         for key, value in table_properties(rows.columns).items():
             writer = writer.option(key, value)
         with self.transaction(session, version, note):
             writer.save(self.path)
+
+    def begin(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any], fence: int) -> None:
+        """The whole table in one commit; whatever lives were here are done: their versions up to ``fence`` are recorded
+        in a commit before, so what a woken zombie still has to commit is left out, conflicts, or is refused.
+
+        A kill between the two is found by ``refuse_others``, before an old life goes on.
+        """
+        if self.exists():
+            announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
+            with self._alone(session, {"binlake": announced}) as transaction:
+                found = transaction.versions()
+                ours = {app: max(fence, found[app]) for app in found if app.startswith(_APPLICATION)}
+                transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
+        self.overwrite(session, rows, version, note)
+
+    def take(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
+        """The whole table in one commit, where nothing is or another life was. Raises SnapshotUnfinished when a
+        snapshot has come here since."""
+        if not self.exists():
+            self.overwrite(session, rows, version, note, mode="error")
+            return
+        claim = {"life": note["binlake"]["life"], "claims": version}
+        with self._alone(session, {"binlake": claim}) as transaction:
+            found = transaction.versions()
+            recorded = found.get(self.app, -1)
+            if recorded < version and found.get(_FENCE, -1) >= version:
+                raise SnapshotUnfinished(
+                    f"{self.path}: a snapshot was committed over a batch that was begun before",
+                    remedy="nothing: it is snapshotted by itself",
+                )
+            if recorded < version - 1:  # from here on a snapshot fences this life, too
+                transaction.commit({self.app: version - 1})
+        self.overwrite(session, rows, version, note)
 
     def _support(self, session: SparkSession, columns: Sequence[tuple[str, str]]) -> None:
         """Delta gives new tables what their columns' names and types need, but asks for it on those that are there;
@@ -162,7 +207,7 @@ class LakeTable:
     def create(self, session: SparkSession, columns: list[tuple[str, str]], version: int, note: dict[str, Any]) -> None:
         """An empty table in the place of whatever is there."""
         selected = ", ".join(f"CAST(NULL AS {kind}) AS {spark_quote(name)}" for name, kind in columns)
-        self.overwrite(session, session.sql(f"SELECT {selected} WHERE false"), version, note)
+        self.take(session, session.sql(f"SELECT {selected} WHERE false"), version, note)
 
     def truncate(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
         """All rows go, in a commit without data files."""
@@ -195,6 +240,8 @@ class LakeTable:
         changed = [column for column in columns if column.is_changed]
         if changed and not (widen and all(widens(column) for column in changed)):
             self._rewrite(session, columns, version, note)
+            return
+        if self.recorded() >= version:  # what ALTER TABLE does below isn't part of the transaction
             return
         self._support(session, [(column.name, column.kind) for column in columns])
         self._widen(session, changed)
@@ -229,30 +276,26 @@ class LakeTable:
     def _commit_fields(self, session: SparkSession, change: Fields, version: int, note: dict[str, Any]) -> None:
         """Metadata and transaction go into one commit through Delta's OptimisticTransaction: ALTER TABLE by SQL
         ignores the application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
-        jvm: Any = session.sparkContext._jvm
-        delta = jvm.org.apache.spark.sql.delta
-        nothing = jvm.scala.Option.apply(None)
-        transaction = delta.DeltaLog.forTable(session._jsparkSession, self.path).startTransaction(nothing, nothing)
-        if transaction.txnVersion(self.app) >= version:
-            return
-        metadata = transaction.metadata()
-        schema = json.loads(metadata.schemaString())
-        try:
-            schema["fields"] = change(schema["fields"])
-        except KeyError as error:
-            raise LakeTableChanged(
-                f"{self.path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
-            ) from None
-        values = [getattr(metadata, f"copy$default${index}")() for index in range(1, 9)]
-        values[4] = json.dumps(schema)
-        transaction.updateMetadata(metadata.copy(*values), False)
-        recorded = delta.actions.SetTransaction(self.app, version, jvm.scala.Some(int(time.time() * 1000)))
-        actions = jvm.java.util.ArrayList()
-        actions.add(recorded)
+        with self._alone(session, note) as transaction:
+            if transaction.versions().get(self.app, -1) >= version:
+                return
+            schema = json.loads(transaction.metadata.schemaString())
+            try:
+                schema["fields"] = change(schema["fields"])
+            except KeyError as error:
+                raise LakeTableChanged(
+                    f"{self.path} has no column {error.args[0]!r}",
+                    remedy="somebody changed the table; snapshot it again",
+                ) from None
+            values = [getattr(transaction.metadata, f"copy$default${index}")() for index in range(1, 9)]
+            values[4] = json.dumps(schema)
+            transaction.commit({self.app: version}, metadata=transaction.metadata.copy(*values))
+
+    @contextmanager
+    def _alone(self, session: SparkSession, note: dict[str, Any]) -> Iterator[_Alone]:
         session.conf.set(_USER_METADATA, json.dumps(note, ensure_ascii=False))
         try:
-            operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
-            transaction.commit(jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
+            yield _Alone(session, self.path)
         finally:
             session.conf.unset(_USER_METADATA)
 
@@ -260,7 +303,7 @@ class LakeTable:
         """The rows of this life, as they stood at its old path, in the place of whatever lies here."""
         at = old.last_version_of(life)
         rows = session.read.format("delta").option("versionAsOf", at).load(old.path)
-        self.overwrite(session, rows, version, note)
+        self.take(session, rows, version, note)
 
     def refuse_others(self, lives: Collection[str], since: int) -> None:
         """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged.
@@ -273,8 +316,15 @@ class LakeTable:
         if newest < since:
             raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
         for commit in self.log().history(newest - since):
-            operation, life = commit.get("operation", "an unknown operation"), _note_of(commit).get("life")
+            note = _note_of(commit)
+            operation, life = commit.get("operation", "an unknown operation"), note.get("life")
             if int(commit["version"]) > since and life not in lives and (life or operation not in _LEAVE_ROWS):
+                if "snapshot" in note:
+                    raise SnapshotUnfinished(
+                        f"{self.path}: a snapshot was committed at Delta version {commit['version']} by a run that "
+                        "didn't come to its end",
+                        remedy="nothing: it is snapshotted by itself",
+                    )
                 raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
 
     def _changed(self, what: str) -> LakeTableChanged:
@@ -311,6 +361,33 @@ class LakeTable:
     def leave(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
         """All rows go, for the table went elsewhere: the commit says where to."""
         self.overwrite(session, session.read.format("delta").load(self.path).where("false"), version, note)
+
+
+class _Alone:
+    """Delta's OptimisticTransaction for commits of metadata and recorded transactions, without rows."""
+
+    def __init__(self, session: SparkSession, path: str) -> None:
+        jvm: Any = session.sparkContext._jvm
+        self._jvm, self._delta = jvm, jvm.org.apache.spark.sql.delta
+        nothing = jvm.scala.Option.apply(None)
+        log = self._delta.DeltaLog.forTable(session._jsparkSession, path)
+        self._transaction = log.startTransaction(nothing, nothing)
+        self.metadata = self._transaction.metadata()
+
+    def versions(self) -> dict[str, int]:
+        """All recorded transactions; who commits one of them meanwhile makes this one conflict."""
+        known = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._transaction.snapshot().setTransactions())
+        return {one.appId(): self._transaction.txnVersion(one.appId()) for one in known}
+
+    def commit(self, recorded: Mapping[str, int], metadata: Any = None) -> None:
+        if metadata is not None:
+            self._transaction.updateMetadata(metadata, False)
+        now = self._jvm.scala.Some(int(time.time() * 1000))
+        actions = self._jvm.java.util.ArrayList()
+        for app, version in recorded.items():
+            actions.add(self._delta.actions.SetTransaction(app, version, now))
+        operation = getattr(getattr(self._delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        self._transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
 
 
 def _note_of(commit: dict[str, Any]) -> dict[str, Any]:

@@ -20,11 +20,13 @@ def _position(text: str) -> Position:
     return Position.from_json(json.loads(text))
 
 
-def read_lives(metadata: Metadata) -> list[Life]:
-    """All lives, each with its newest schema."""
+def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Life]:
+    """All lives, each with its newest schema; of an open batch as they stood before it, though it may have got as far
+    as to write down its own shapes."""
     schemas: dict[str, dict[str, Any]] = {}
     for row in sorted(metadata.read("schemas"), key=lambda row: (row["file_number"], row["offset"])):
-        schemas[row["table_id"]] = row
+        if row["why"] != "followed" or row["batch"] != open_batch:
+            schemas[row["table_id"]] = row
     return [
         Life(
             row["table_id"],

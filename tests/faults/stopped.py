@@ -1,0 +1,56 @@
+"""``python stopped.py FOLDER``: run the command line again and again, frozen at a named point each time.
+
+The process stops itself (SIGSTOP) before each run and at the point; who started it wakes it up. What to run stands in
+``FOLDER/next``, a JSON list of the point and the arguments; its exit code and what it said in ``FOLDER/done``.
+"""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from binlake import cli, pipeline, record
+from binlake.lake import snapshot
+
+at = ""
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def reached(point: str) -> None:
+    global at
+    if point == at:
+        at = ""  # the first time only
+        stop()
+
+
+def stopping_before(point: str, work: Any) -> Any:
+    def stopped(*arguments: Any, **options: Any) -> Any:
+        reached(point)
+        return work(*arguments, **options)
+
+    return stopped
+
+
+def main(folder: Path) -> None:
+    global at
+    pipeline.fault = reached
+    record.watermarks.write_prepared = stopping_before("within record", record.watermarks.write_prepared)
+    snapshot.commit = stopping_before("before the snapshot's commit", snapshot.commit)
+    while True:
+        stop()
+        at, arguments = json.loads((folder / "next").read_text())
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            code = cli.run(arguments)
+        (folder / "done").write_text(json.dumps([code, said.getvalue()]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

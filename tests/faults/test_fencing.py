@@ -1,0 +1,280 @@
+"""Two at once, and processes that wake up after others did their work: one works, nothing is done twice or undone."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from binlake import cli, pipeline
+from binlake.lake import lease, session
+from mirror import Mirror
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from servers import Server
+
+STOPPED = Path(__file__).parent / "stopped.py"
+TABLES = ("a", "b")
+SECONDS = 300
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Frozen:
+    """A process of its own that runs the command line, frozen at a point until it is woken."""
+
+    def __init__(self, mirror: Mirror, folder: Path) -> None:
+        self._mirror = mirror
+        self._folder = folder
+        environment = {**os.environ, "AIRFLOW_CONN_TESTS": mirror.server.uri(), "SPARK_MASTER": "local[2]"}
+        self._log = open(folder / "log", "wb")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, str(STOPPED), str(folder)],
+            env=environment,
+            stdout=self._log,
+            stderr=self._log,
+            preexec_fn=_die_with_parent,
+        )
+        self._wait()
+
+    def _wait(self) -> None:
+        """Until it stops itself."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(self.process.pid, os.WUNTRACED | os.WNOHANG)
+            if pid and os.WIFSTOPPED(status):
+                return
+            assert not pid, f"it ended: {(self._folder / 'log').read_text()}"
+            time.sleep(0.02)
+        raise AssertionError("it neither stopped nor ended")
+
+    def run(self, point: str, *arguments: str) -> None:
+        """Frozen at the point, holding the lease."""
+        self._done.unlink(missing_ok=True)
+        told = [point, [arguments[0], "--config", str(self._mirror.write_yaml()), *arguments[1:]]]
+        (self._folder / "next").write_text(json.dumps(told))
+        self.process.send_signal(signal.SIGCONT)
+        self._wait()
+        assert not self._done.exists(), f"it came to its end: {self._done.read_text()}"
+
+    def wake(self) -> tuple[int, str]:
+        """Its exit code, and what it said."""
+        self.process.send_signal(signal.SIGCONT)
+        self._wait()
+        code, said = json.loads(self._done.read_text())
+        return code, said
+
+    @property
+    def _done(self) -> Path:
+        return self._folder / "done"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._log.close()
+
+
+@pytest.fixture(scope="module")
+def shared(mysql_server: Server, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+    """Two tables, followed, for all tests of this file."""
+    mysql_server.execute("CREATE DATABASE fenced")
+    mirror = Mirror(mysql_server, "fenced", tmp_path_factory.mktemp("lake"), spark)
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20))",
+        "CREATE TABLE b (v VARCHAR(20))",
+        "INSERT INTO a (v) VALUES ('one'), ('two'), ('three')",
+        "INSERT INTO b VALUES ('same'), ('same')",
+    )
+    mirror.snapshot()
+    yield mirror
+    mysql_server.execute("DROP DATABASE fenced")
+
+
+@pytest.fixture(scope="module")
+def frozen(shared: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
+    process = Frozen(shared, tmp_path_factory.mktemp("frozen"))
+    yield process
+    process.kill()
+
+
+@pytest.fixture(autouse=True)
+def this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others: the command line in this process, on the tests' session."""
+    monkeypatch.setattr(session, "build", lambda name: spark)
+
+
+@pytest.fixture
+def mirror(shared: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    monkeypatch.setenv("AIRFLOW_CONN_TESTS", shared.server.uri())
+    return shared
+
+
+def work(mirror: Mirror) -> None:
+    """Several steps for each table."""
+    column = f"c{mirror.version('a')}"
+    mirror.execute(
+        "UPDATE a SET v = CONCAT(LEFT(v, 9), '!') WHERE id % 2",
+        f"ALTER TABLE a ADD COLUMN {column} INT DEFAULT 7",
+        f"INSERT INTO a (v, {column}) VALUES ('new', 1)",
+        "DELETE FROM a ORDER BY id LIMIT 1",
+        "DELETE FROM b LIMIT 1",
+        "INSERT INTO b VALUES ('same'), ('more')",
+    )
+
+
+def command(mirror: Mirror, *arguments: str) -> int:
+    return cli.run([arguments[0], "--config", str(mirror.write_yaml()), *arguments[1:]])
+
+
+def expire(mirror: Mirror) -> None:
+    """As if the lease's lifetime had gone by: who is frozen doesn't renew it."""
+    assert mirror.metadata.swap("lease", "token IS NOT NULL", {"expires_us": 1})
+
+
+def state(mirror: Mirror) -> dict[str, Any]:
+    """All that a woken process could change."""
+    names = ("lease", "batches", "watermarks", "schemas", "ddl_history", "quarantine", "runs", "snapshots")
+    kept: dict[str, Any] = {name: sorted(map(str, mirror.metadata.read(name))) for name in names}
+    for table in TABLES:
+        kept[table] = mirror.version(table)
+    kept["staging"] = sorted(path.name for path in Path(mirror.config.staging_path()).iterdir())
+    return kept
+
+
+def assert_each_once(mirror: Mirror) -> None:
+    for table in TABLES:
+        notes = [json.loads(commit.get("userMetadata") or "{}") for commit in DeltaTable(mirror.path(table)).history()]
+        found = [note["binlake"] for note in notes if "step" in note.get("binlake", {})]
+        steps = [(note["life"], note["batch"], note["step"]) for note in found]
+        assert len(steps) == len(set(steps))
+
+
+def test_one_works_and_the_other_ends_saying_who_does(
+    mirror: Mirror, frozen: Frozen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work(mirror)
+    frozen.run("planned", "sync")
+    before = state(mirror)
+    for verb in ("sync", "snapshot"):
+        assert command(mirror, verb) == 3
+        said = capsys.readouterr().err
+        assert f"pid {frozen.process.pid} " in said
+        assert " works on this source since 2" in said
+        assert "wait for it to end" in said
+    assert state(mirror) == before
+    code, said = frozen.wake()
+    assert (code, said) == (0, said)
+    mirror.assert_equal(*TABLES)
+    assert lease.read(mirror.metadata).open is None
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["planned", "manifest written", "epoch committed", "within record"],
+)
+def test_a_sync_that_wakes_after_others_went_on_changes_nothing(mirror: Mirror, frozen: Frozen, point: str) -> None:
+    work(mirror)
+    frozen.run(point, "sync")
+    expire(mirror)
+    assert command(mirror, "sync") == 0
+    work(mirror)
+    assert command(mirror, "sync") == 0
+    mirror.assert_equal(*TABLES)
+    before = state(mirror)
+    code, said = frozen.wake()
+    assert (code, "lost its lease" in said) == (3, True), said
+    assert state(mirror) == before
+    assert_each_once(mirror)
+    work(mirror)
+    assert command(mirror, "sync") == 0
+    mirror.assert_equal(*TABLES)
+    assert_each_once(mirror)
+
+
+def test_a_sync_that_wakes_while_others_work_leaves_their_batch_alone(
+    mirror: Mirror, frozen: Frozen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only ended work is safe: another batch is open, staged by others, when it wakes."""
+    work(mirror)
+    frozen.run("manifest written", "sync")
+    expire(mirror)
+    assert command(mirror, "sync") == 0
+    work(mirror)
+    woken: list[tuple[int, str]] = []
+
+    def wake(point: str) -> None:
+        if point == "epoch committed" and not woken:
+            woken.append((-1, ""))
+            woken[0] = frozen.wake()
+
+    monkeypatch.setattr(pipeline, "fault", wake)
+    assert command(mirror, "sync") == 0
+    assert woken[0][0] == 3
+    assert "lost its lease" in woken[0][1]
+    mirror.assert_equal(*TABLES)
+    assert_each_once(mirror)
+
+
+@pytest.mark.parametrize("point", ["chunks written", "snapshot committed", "lives begun"])
+def test_a_snapshot_that_wakes_after_others_went_on_changes_nothing(mirror: Mirror, frozen: Frozen, point: str) -> None:
+    frozen.run(point, "snapshot", "--tables", "fenced.a")
+    expire(mirror)
+    assert command(mirror, "snapshot", "--tables", "fenced.a") == 0
+    work(mirror)
+    assert command(mirror, "sync") == 0
+    mirror.assert_equal(*TABLES)
+    before = state(mirror)
+    code, said = frozen.wake()
+    assert (code, "lost its lease" in said) == (3, True), said
+    assert state(mirror) == before
+    work(mirror)
+    assert command(mirror, "sync") == 0
+    mirror.assert_equal(*TABLES)
+
+
+def test_a_snapshot_that_wakes_just_before_its_commit_is_found(
+    mirror: Mirror, frozen: Frozen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between its last look at the lease and Delta's transaction nothing can hold it back: the next batch finds the
+    rows that it put back, and the table is snapshotted anew."""
+    frozen.run("before the snapshot's commit", "snapshot", "--tables", "fenced.a")
+    expire(mirror)
+    assert command(mirror, "snapshot", "--tables", "fenced.a") == 0
+    work(mirror)
+    assert command(mirror, "sync") == 0
+    code, said = frozen.wake()
+    assert (code, "lost its lease" in said) == (3, True), said
+    work(mirror)
+    assert command(mirror, "sync") == 0
+    assert "a snapshot was committed" in capsys.readouterr().err
+    mirror.assert_equal(*TABLES)
+    work(mirror)
+    assert command(mirror, "sync") == 0
+    mirror.assert_equal(*TABLES)
+
+
+def test_who_was_killed_is_followed_at_once(mirror: Mirror, frozen: Frozen) -> None:
+    """The last test: the process is gone."""
+    work(mirror)
+    frozen.run("manifest written", "sync")
+    held = lease.read(mirror.metadata)
+    assert held.expires_us > lease.now_us()
+    frozen.kill()
+    assert command(mirror, "sync") == 0
+    mirror.assert_equal(*TABLES)
+    assert_each_once(mirror)

@@ -1,0 +1,315 @@
+"""What others do to our Delta tables: changed rows stop the table and nothing else, upkeep disturbs nobody."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from binlake import cli
+from binlake.lake import merge, session
+from mirror import Mirror
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.parametrize("server", ["mysql"], indirect=True)  # the lake's side is the same for both
+SECONDS = 60
+
+
+@pytest.fixture
+def followed(mirror: Mirror, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """Two tables of several data files each; the command line works in this process."""
+    monkeypatch.setattr(session, "build", lambda name: spark)
+    monkeypatch.setenv("AIRFLOW_CONN_TESTS", mirror.server.uri())
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE TABLE other (id INT PRIMARY KEY, v VARCHAR(20))",
+        "INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')",
+        "INSERT INTO other VALUES (1, 'one')",
+    )
+    mirror.snapshot()
+    work(mirror)
+    mirror.sync()
+    return mirror
+
+
+def work(mirror: Mirror) -> None:
+    """Rows of both tables come and change; every data file of ``t`` holds a changed one."""
+    mirror.execute(
+        "INSERT INTO t SELECT max(id) + 1, 'new' FROM t",
+        "UPDATE t SET v = CONCAT(LEFT(v, 9), '!')",
+        "INSERT INTO other SELECT max(id) + 1, 'new' FROM other",
+    )
+
+
+def command(mirror: Mirror, *arguments: str) -> int:
+    verbs = 2 if arguments[0] == "table" else 1
+    return cli.run([*arguments[:verbs], "--config", str(mirror.write_yaml()), *arguments[verbs:]])
+
+
+def commits(mirror: Mirror) -> Counter[tuple[str, int, int]]:
+    """How often each (life, batch, step) of ``t`` was committed."""
+    notes = [json.loads(commit.get("userMetadata") or "{}") for commit in DeltaTable(mirror.path("t")).history()]
+    found = [note["binlake"] for note in notes if "step" in note.get("binlake", {})]
+    return Counter((note["life"], note["batch"], note["step"]) for note in found)
+
+
+def sql(mirror: Mirror, statement: str) -> None:
+    """As somebody else, in a session of their own."""
+    mirror.spark.newSession().sql(statement.format(t=f"delta.`{mirror.path('t')}`"))
+
+
+# changed rows --------------------------------------------------------------------------------------------------------
+
+
+def overwritten(mirror: Mirror) -> None:
+    """By a job that read the table, and put what it found back."""
+    rows = mirror.spark.read.format("delta").load(mirror.path("t")).where("id > 1")
+    rows.write.format("delta").mode("overwrite").save(mirror.path("t"))
+
+
+def repaired(mirror: Mirror) -> None:
+    """A data file was lost, and the table's log was made to agree."""
+    table = DeltaTable(mirror.path("t"))
+    Path(table.file_uris()[0].removeprefix("file://")).unlink()
+    table.repair()
+
+
+CHANGES: dict[str, Callable[[Mirror], None]] = {
+    "RESTORE": lambda mirror: sql(mirror, "RESTORE TABLE {t} TO VERSION AS OF 0"),
+    "DELETE": lambda mirror: sql(mirror, "DELETE FROM {t} WHERE id = 2"),
+    "UPDATE": lambda mirror: sql(mirror, "UPDATE {t} SET v = 'ours' WHERE id = 2"),
+    "WRITE by INSERT": lambda mirror: sql(mirror, "INSERT INTO {t} VALUES (99, 'ours')"),
+    "WRITE by OVERWRITE": overwritten,
+    "ADD COLUMNS": lambda mirror: sql(mirror, "ALTER TABLE {t} ADD COLUMNS (mine INT)"),
+    "FSCK": repaired,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_table_that_others_changed_stops_until_it_is_snapshotted(
+    followed: Mirror, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CHANGES[change](followed)
+    version = followed.version("t")
+    followed.execute("INSERT INTO other VALUES (50, 'alone')")
+    assert command(followed, "sync") == 0  # the table has no part in this batch
+    work(followed)
+    assert command(followed, "sync") == 3
+    said = capsys.readouterr().err
+    assert f"{change.partition(' by')[0]} at Delta version {version} changed what binlake wrote" in said
+    assert "snapshot the table again" in said
+    assert followed.version("t") == version
+    followed.assert_equal("other")
+    work(followed)
+    assert command(followed, "sync") == 0  # what is known stops nobody again
+    followed.assert_equal("other")
+    assert command(followed, "table", "resnapshot", "--table", f"{followed.database}.t", "--why", "restored") == 0
+    work(followed)
+    assert command(followed, "sync") == 0
+    followed.assert_equal("t", "other")
+    work(followed)
+    followed.sync()
+    followed.assert_equal("t", "other")
+
+
+@pytest.mark.parametrize("made_anew", [False, True], ids=["removed", "removed and made by others"])
+def test_a_table_whose_folder_was_removed(
+    followed: Mirror, made_anew: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(followed.path("t"))
+    if made_anew:
+        rows = followed.spark.sql("SELECT 'x' AS id, 1 AS part")
+        for _ in range(4):  # with a longer history than ours had
+            rows.write.format("delta").mode("append").partitionBy("part").save(followed.path("t"))
+    work(followed)
+    assert command(followed, "sync") == 3
+    said = capsys.readouterr().err
+    assert "isn't the table that was written" in said
+    assert "snapshot it again" in said
+    followed.assert_equal("other")
+    assert command(followed, "snapshot", "--tables", f"{followed.database}.t") == 0
+    work(followed)
+    assert command(followed, "sync") == 0
+    followed.assert_equal("t", "other")
+
+
+def test_an_older_copy_of_the_folder_is_refused(
+    followed: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has our transactions, but not all of them."""
+    shutil.copytree(followed.path("t"), tmp_path / "kept")
+    work(followed)
+    followed.sync()
+    shutil.rmtree(followed.path("t"))
+    shutil.copytree(tmp_path / "kept", followed.path("t"))
+    work(followed)
+    assert command(followed, "sync") == 3
+    assert "was recorded" in capsys.readouterr().err
+    followed.assert_equal("other")
+    assert command(followed, "snapshot", "--tables", f"{followed.database}.t") == 0
+    work(followed)
+    followed.sync()
+    followed.assert_equal("t", "other")
+
+
+# upkeep --------------------------------------------------------------------------------------------------------------
+
+
+def vacuumed(mirror: Mirror) -> None:
+    """All that the newest version doesn't need goes at once."""
+    other = mirror.spark.newSession()
+    other.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    other.sql(f"VACUUM delta.`{mirror.path('t')}` RETAIN 0 HOURS")
+
+
+def test_upkeep_between_syncs_changes_nothing(followed: Mirror) -> None:
+    upkeep: list[Callable[[Mirror], None]] = [
+        lambda mirror: sql(mirror, "OPTIMIZE {t}"),
+        vacuumed,
+        lambda mirror: sql(mirror, "ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '5')"),
+        lambda mirror: sql(mirror, "REORG TABLE {t} APPLY (PURGE)"),
+        lambda mirror: DeltaTable(mirror.path("t")).optimize.compact(),
+        lambda mirror: DeltaTable(mirror.path("t")).create_checkpoint(),
+    ]
+    for keep in upkeep:
+        keep(followed)
+        work(followed)
+        assert command(followed, "sync") == 0
+    followed.assert_equal("t", "other")
+    assert set(commits(followed).values()) == {1}
+
+
+# in the middle of a merge --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def between_read_and_commit(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, theirs: Callable[[], None]
+) -> Iterator[list[int]]:
+    """``theirs`` happens once a MERGE of ``t`` reads its rows, before it commits; gives the versions under which
+    MERGEs began.
+
+    A task that reads staged rows says so, and waits: Delta's transaction has begun by then.
+    """
+    reading, go = folder / "reading", folder / "go"
+    versions: list[int] = []
+    staged, merged = merge._staged, merge.merge_epoch
+
+    def waits(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+        from pathlib import Path
+
+        Path(reading_path).touch()
+        deadline = time.monotonic() + seconds
+        while not Path(go_path).exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield from batches
+
+    reading_path, go_path, seconds = str(reading), str(go), SECONDS
+    waits.__module__ = "__main__"  # travels to the workers by value
+
+    def slow(spark: SparkSession, life: Any, step: Any) -> DataFrame:
+        rows = staged(spark, life, step)
+        return rows.coalesce(1).mapInArrow(waits, rows.schema) if life.name.table == "t" else rows
+
+    def counted(spark: Any, table: Any, life: Any, *arguments: Any, **options: Any) -> None:
+        if life.name.table == "t":
+            versions.append(options["version"])
+        merged(spark, table, life, *arguments, **options)
+
+    def act() -> None:
+        deadline = time.monotonic() + SECONDS
+        while not reading.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        try:
+            theirs()
+        finally:
+            go.touch()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(merge, "_staged", slow)
+        patched.setattr(merge, "merge_epoch", counted)
+        thread = threading.Thread(target=act)
+        thread.start()
+        yield versions
+        thread.join()
+
+
+def test_an_optimize_in_the_middle_of_a_merge_makes_it_begin_again(
+    followed: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(followed)
+    with between_read_and_commit(monkeypatch, tmp_path, lambda: sql(followed, "OPTIMIZE {t}")) as versions:
+        assert command(followed, "sync") == 0
+    assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(followed.path("t")).history(2)]
+    assert len(versions) == 2
+    assert len(set(versions)) == 1
+    assert set(commits(followed).values()) == {1}
+    followed.assert_equal("t", "other")
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM {t} WHERE id = 2", "INSERT INTO {t} VALUES (99, 'ours')"],
+    ids=["which conflicts", "which doesn't"],
+)
+def test_a_change_in_the_middle_of_a_merge_stops_the_table(
+    followed: Mirror, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A blind append conflicts with no MERGE, and lies before our newest commit: it is seen all the same."""
+    work(followed)
+    with between_read_and_commit(monkeypatch, tmp_path, lambda: sql(followed, change)) as versions:
+        assert command(followed, "sync") == 3
+    assert len(versions) == 1
+    assert "changed what binlake wrote" in capsys.readouterr().err
+    followed.assert_equal("other")
+    assert command(followed, "table", "resume", "--table", f"{followed.database}.t", "--why", "try") in (2, 3)
+    assert followed.watermark("t")["status"] == "stopped"
+    assert command(followed, "table", "resnapshot", "--table", f"{followed.database}.t", "--why", "theirs") == 0
+    work(followed)
+    assert command(followed, "sync") == 0
+    followed.assert_equal("t", "other")
+
+
+# the session ---------------------------------------------------------------------------------------------------------
+
+
+def test_transaction_options_left_in_the_session_skip_no_commit(followed: Mirror) -> None:
+    """Delta skips what comes under a version that it has: a later commit of ours must not be taken for a repetition."""
+    newest = max(commits(followed))
+    options = {
+        "spark.databricks.delta.write.txnAppId": f"binlake:tests:{newest[0]}",
+        "spark.databricks.delta.write.txnVersion": "1",
+    }
+    for key, value in options.items():
+        followed.spark.conf.set(key, value)
+    try:
+        before = len(commits(followed))
+        work(followed)
+        followed.execute("ALTER TABLE t ADD COLUMN n INT DEFAULT 3", "TRUNCATE other")
+        work_again = "INSERT INTO t VALUES (70, 'x', 1)"
+        followed.execute(work_again)
+        followed.sync()
+        print(followed.watermark("t")["reason"])
+        print(
+            *[(c["version"], c["operation"], c.get("userMetadata")) for c in DeltaTable(followed.path("t")).history()],
+            sep="\n",
+        )
+        assert len(commits(followed)) >= before + 3
+        followed.assert_equal("t", "other")
+        followed.snapshot("*.t")
+        followed.assert_equal("t")
+    finally:
+        for key in options:
+            followed.spark.conf.unset(key)
