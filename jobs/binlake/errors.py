@@ -21,7 +21,8 @@
     │   ├── SchemaMismatch                      the log and the recorded schema disagree
     │   ├── StagedRowsLost                      staged rows of a prepared XA transaction are damaged
     │   └── LakeTableChanged                    somebody restored, replaced or removed our Delta table
-    ├── StagingError                            a staged file is missing or damaged
+    ├── StagingError          retry helps       a staged file is missing or damaged
+    │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
     └── LeaseHeld                 retry helps   another run works on this source
 
@@ -158,6 +159,12 @@ class StagingError(BinlakeError):
     """A staged file is missing, or differs from its manifest."""
 
     retryable = True
+
+
+class StagedRowsDiffer(StagingError):
+    """What is staged now isn't what was staged when a part of the batch was merged."""
+
+    retryable = False
 
 
 class LakeError(BinlakeError):
