@@ -22,7 +22,8 @@
     │   ├── StagedRowsLost                      staged rows of a prepared XA transaction are damaged
     │   ├── LakeTableChanged                    somebody restored, replaced or removed our Delta table
     │   └── SnapshotUnfinished                  a newer snapshot stands in the lake, but its life never began
-    ├── StagingError                            a staged file is missing or damaged
+    ├── StagingError          retry helps       a staged file is missing or damaged
+    │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
     └── LeaseHeld                 retry helps   another run works on this source
 
@@ -163,6 +164,12 @@ class StagingError(BinlakeError):
     """A staged file is missing, or differs from its manifest."""
 
     retryable = True
+
+
+class StagedRowsDiffer(StagingError):
+    """What is staged now isn't what was staged when a part of the batch was merged."""
+
+    retryable = False
 
 
 class LakeError(BinlakeError):

@@ -22,7 +22,7 @@ from binlake.config import PipelineConfig
 from binlake.decisions import Reason
 from binlake.errors import BinlogError, StagingError, TableError, UsageError
 from binlake.lake import epochs, files, lease, watermarks
-from binlake.lake.apply import TableOutcome, apply_batch
+from binlake.lake.apply import TableOutcome, apply_batch, refuse_begun
 from binlake.lake.epochs import Rules
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
@@ -231,7 +231,10 @@ def nothing_staged(config: PipelineConfig) -> bool:
     opened = lease.read(metadata_of(config)).open
     if opened is None or opened.state == "merged":
         return True
-    return opened.state == "staged" and _manifest(config, opened).nothing
+    try:
+        return opened.state == "staged" and _manifest(config, opened).nothing
+    except StagingError:  # which merge finds, too, and mends
+        return False
 
 
 def record(config: PipelineConfig) -> RunReport:
@@ -320,9 +323,10 @@ def _plan(
 
 
 def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report) -> StepOutcome:
-    from binlake.stage import stage_batch
+    from binlake.stage import remove_attempts, stage_batch
 
-    planned = held.control().open
+    control = held.control()
+    planned = control.open
     if planned is None or planned.state != "planned":
         return StepOutcome(planned.batch if planned else None, 0, "nothing to stage: the batch is staged already")
     began = time.monotonic()
@@ -330,6 +334,7 @@ def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: Session
         check_position(log, log.transport(config.source.replica_id()), planned.range.start)
         transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
     metadata = held.metadata
+    remove_attempts(config, planned.batch, control.since_us)
     try:
         manifest = stage_batch(session(), config, transports, planned, report, decisions.skips(metadata), fault)
     except BinlogError as error:
@@ -337,6 +342,7 @@ def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: Session
         raise
     fault("manifest written")
     staged = replace(planned, state="staged", attempt=manifest.attempt).with_phase("stage", time.monotonic() - began)
+    staged = replace(staged, content=planned.content or manifest.content)
     staged = staged.executing([part.gtid_set for part in manifest.slices], _flavour(planned.range.stop))
     held.advance(staged)
     note_batch(held.metadata, staged)
@@ -354,6 +360,10 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
     try:
         manifest = _manifest(config, staged)
         steps = _split(config, staged, manifest, held.control().position, metadata)
+        if manifest.content != staged.content:
+            refuse_begun(config, staged.batch, steps)
+            staged = replace(staged, content=manifest.content)
+            held.advance(staged)
         _stop_run(config, steps)
         outcomes = _apply(config, session, staged, steps)
     except StagingError:
@@ -373,7 +383,7 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
 
 
 def _manifest(config: PipelineConfig, batch: OpenBatch) -> Manifest:
-    return read_manifest(config.staging_path(str(batch.batch), batch.attempt))
+    return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
 
 
 def _flavour(position: Position) -> Flavour:

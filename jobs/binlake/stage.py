@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError
+from binlake.errors import BinlakeError, LakeError
+from binlake.lake import files
 from binlake.lake.lease import OpenBatch
 from binlake.lake.staging import Manifest, StagedSlice, stage_slice, write_manifest
 from binlake.position import Slice
@@ -72,18 +74,42 @@ def stage_batch(
         SliceTask(transports[number % len(transports)], part, number, folder, config, skip(part))
         for number, part in enumerate(plan.range.slices)
     ]
-    staged: list[StagedSlice] = []
+    try:
+        manifest = Manifest(plan.batch, attempt, tuple(_staged(session, tasks, len(transports), plan, report, fault)))
+        write_manifest(folder, manifest)
+    except BaseException:
+        # Attempts that nobody reads would fill the disk further with each retry.
+        with suppress(LakeError):
+            files.remove_folder(folder)
+        raise
+    return manifest
+
+
+def remove_attempts(config: PipelineConfig, batch: int, before_us: int) -> None:
+    """What earlier runs staged of a batch and nobody will read; a run that took over since has younger attempts."""
+    folder = config.staging_path(str(batch))
+    for attempt in files.subfolders(folder):
+        if int(attempt.partition("-")[0]) * 1_000_000 < before_us:
+            files.remove_folder(f"{folder}/{attempt}")
+
+
+def _staged(
+    session: SparkSession,
+    tasks: Sequence[SliceTask],
+    readers: int,
+    plan: OpenBatch,
+    report: Report,
+    fault: Callable[[str], None],
+) -> Iterator[StagedSlice]:
+    """Slices in the order of the log, as many side by side as there are readers."""
     done = 0
-    for first in range(0, len(tasks), len(transports)):
-        wave = tasks[first : first + len(transports)]
+    for first in range(0, len(tasks), readers):
+        wave = tasks[first : first + readers]
         run: Callable[[SliceTask], StagedSlice | BinlakeError] = _run
         for result in session.sparkContext.parallelize(wave, len(wave)).map(run).collect():
             if isinstance(result, BinlakeError):
                 raise result
-            staged.append(result)
+            yield result
             done += tasks[result.slice].part.size
             fault("slice staged")
         report.progress("staged", done, plan.range.size, f"{done / 1e6:,.1f} MB of log")
-    manifest = Manifest(plan.batch, attempt, tuple(staged))
-    write_manifest(folder, manifest)
-    return manifest

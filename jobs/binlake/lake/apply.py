@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LakeError, SnapshotUnfinished, StagedRowsLost, StagingError, TableError
+from binlake.errors import (
+    BinlakeError,
+    LakeError,
+    SnapshotUnfinished,
+    StagedRowsDiffer,
+    StagedRowsLost,
+    StagingError,
+    TableError,
+)
+from binlake.lake import storage
 from binlake.lake.staging import StagedFile, check_file
 from binlake.lake.steps import (
     BatchSteps,
@@ -120,6 +129,28 @@ def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
                 apart.append((other_names, others))
         found = [*apart, (names, members)]
     return [members for _, members in found]
+
+
+def refuse_begun(config: PipelineConfig, batch: int, steps: BatchSteps) -> None:
+    """The batch was staged anew and tells something else: steps that a table has already may be others now.
+
+    Raises StagedRowsDiffer.
+    """
+    from binlake.lake.table import LakeTable, transaction_version
+
+    first = transaction_version(batch, 1)
+    begun = [
+        str(table.life.name)
+        for table in steps.tables
+        for name in table.names
+        if LakeTable(config.table_path(name), application_id(config, table.life)).recorded() >= first
+    ]
+    if begun:
+        raise StagedRowsDiffer(
+            f"batch {batch} was staged anew and differs from its first staging,"
+            f" of which {', '.join(sorted(set(begun)))} have a part",
+            remedy="take back what changed in the YAML since; else begin anew: binlake snapshot --config FILE",
+        )
 
 
 def files_of(step: Step) -> tuple[StagedFile, ...]:
@@ -256,7 +287,7 @@ class _Group:
             except TableError as error:
                 self._refuse(one, error)
             except Exception as error:
-                failed = error if isinstance(error, BinlakeError) else _translate(error, one.life)
+                failed = error if isinstance(error, BinlakeError) else _translate(error, one)
                 if self._config.policies.of(one.life.name).on_commit_failure == "stop_run":
                     raise failed from error
                 one.stop(TableError(failed.message, remedy="mend it, then: " + RESUME.format(one.life.name)))
@@ -337,10 +368,6 @@ class _Group:
         return {"binlake": {**note["binlake"], **more}}
 
 
-def _translate(error: Exception, life: Life) -> LakeError:
+def _translate(error: Exception, one: _Running) -> LakeError:
     """Spark's and Delta's failures: the batch stays open, and the next run repeats it."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return LakeError(
-        f"merging {life.name} failed: {type(error).__name__}: {lines[0]}",
-        remedy="mend what the message names (space, rights, memory) and run again: nothing is lost",
-    )
+    return storage.failed(f"merging {one.life.name} into {one.target.path} failed", error)

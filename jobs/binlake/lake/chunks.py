@@ -11,11 +11,12 @@ import json
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from binlake.config import PipelineConfig
+from binlake.errors import StagingError
 from binlake.lake import files, jdbc
 from binlake.lake.metadata import Metadata, literal, now_us
 from binlake.names import mysql_quote
@@ -187,6 +188,23 @@ class Records:
         for snapshot in self._unfinished.pop(name, set()) - {but}:
             files.remove_folder(self.folder(snapshot))
             self._metadata.replace("snapshots", f"snapshot = {literal(snapshot)}", [])
+
+    def lost(self, table: TableSnapshot) -> list[Chunk]:
+        """Staged chunks whose files are missing, cut off or of another snapshot, as far as footers tell."""
+
+        def is_whole(chunk: Chunk) -> bool:
+            try:
+                return files.parquet_rows(self.folder(table.id, chunk.number)) == chunk.rows
+            except StagingError:
+                return False
+
+        return [chunk for chunk in table.chunks if chunk.staged and not is_whole(chunk)]
+
+    def copy_again(self, table: TableSnapshot, chunks: Sequence[Chunk]) -> None:
+        """What was staged of these chunks counts no more."""
+        for chunk in chunks:
+            table.put(Chunk(chunk.number, chunk.lower, chunk.upper))
+        self.save(table)
 
     def _row(self, table: TableSnapshot, chunk: Chunk, committed: bool) -> dict[str, Any]:
         positions = {"low": chunk.low.to_json(), "high": chunk.high.to_json()} if chunk.low and chunk.high else None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.config import PipelineConfig
-from binlake.errors import InvalidDate, LakeError, UnsupportedColumn
-from binlake.lake import files, functions
-from binlake.lake.chunks import Records, TableSnapshot
+from binlake.errors import BinlakeError, InvalidDate, LakeError, StagingError, UnsupportedColumn
+from binlake.lake import files, functions, storage
+from binlake.lake.chunks import Chunk, Records, TableSnapshot
 from binlake.lake.table import LakeTable, lake_columns, overtaking
 from binlake.names import spark_quote
 from binlake.position import Position
@@ -64,8 +65,35 @@ def commit(
     """Replace the Delta table by the staged chunks; repeating it after a kill gives the same table.
 
     session: of this table alone. batch: the newest number given out; commits of other lives in batches up to that one
-    come to nothing here. Raises InvalidDate, UnsupportedColumn, LakeError.
+    come to nothing here. Raises InvalidDate, UnsupportedColumn, LakeError; StagingError for damaged chunks, which are
+    copied anew by the next run.
     """
+    if lost := records.lost(table):
+        raise _damaged(table, records, lost)
+    try:
+        return _commit(session, config, table, records, batch)
+    except BinlakeError:
+        raise
+    except Exception as error:
+        told = storage.messages(error)
+        if lost := [chunk for chunk in table.chunks if f"/{table.id}/{chunk.number}/part-" in told]:
+            raise _damaged(table, records, lost) from error
+        path = config.table_path(table.name)
+        raise storage.failed(f"writing the snapshot of {table.name} to {path} failed", error) from error
+
+
+def _damaged(table: TableSnapshot, records: Records, lost: Sequence[Chunk]) -> StagingError:
+    records.copy_again(table, lost)
+    return StagingError(
+        f"{table.name}: staged chunks are missing or damaged: "
+        + ", ".join(records.folder(table.id, chunk.number) for chunk in lost),
+        remedy="run again: they are copied anew",
+    )
+
+
+def _commit(
+    session: SparkSession, config: PipelineConfig, table: TableSnapshot, records: Records, batch: int
+) -> SnapshotResult:
     functions.register(session)
     staged = _staged(session, table, records)
     _refuse_twice(table.name, config, table.schema)
@@ -128,7 +156,9 @@ def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
 def _staged(session: SparkSession, table: TableSnapshot, records: Records) -> DataFrame:
     """The chunks as they were selected, under the columns' own names."""
     folders = [records.folder(table.id, chunk.number) for chunk in table.chunks]
-    return session.read.parquet(*folders).toDF(*[column.name for column in table.schema.mirrored])
+    # Page checksums are written by default, but not looked at.
+    reader = session.read.option("parquet.page.verify-checksum.enabled", "true")
+    return reader.parquet(*folders).toDF(*[column.name for column in table.schema.mirrored])
 
 
 def _restored(config: PipelineConfig, schema: TableSchema) -> list[str]:

@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from binlake.errors import LakeError, StagingError
+from binlake.lake import storage
 
+STAGED_ANEW = "run again: the batch is staged anew"
 _CHUNK = 4 << 20
 
 
@@ -28,11 +32,24 @@ def _locate(path: str) -> tuple[fs.FileSystem, str]:
     return found
 
 
-class _Hashing:
-    """A sink that hashes what passes through it, so that a staged file need not be read again."""
+@contextmanager
+def _storage(doing: str) -> Iterator[None]:
+    """What the storage refuses is told in our tree."""
+    try:
+        yield
+    except OSError as error:
+        raise storage.failed(f"can't {doing}", error) from error
 
-    def __init__(self, sink: Any) -> None:
+
+class _Hashing:
+    """A sink that hashes what passes through it, so that a staged file need not be read again.
+
+    Who writes through it (pyarrow) gets LakeError where the storage fails.
+    """
+
+    def __init__(self, sink: Any, path: str) -> None:
         self._sink = sink
+        self._path = path
         self.size = 0
         self._digest = hashlib.blake2b(digest_size=16)
         self.closed = False
@@ -40,15 +57,18 @@ class _Hashing:
     def write(self, data: Any) -> int:
         self._digest.update(data)
         self.size += len(memoryview(data).cast("B"))
-        self._sink.write(data)
+        with _storage(f"write {self._path}"):
+            self._sink.write(data)
         return len(memoryview(data).cast("B"))
 
     def flush(self) -> None:
-        self._sink.flush()
+        with _storage(f"write {self._path}"):
+            self._sink.flush()
 
     def close(self) -> None:
         self.closed = True
-        self._sink.close()
+        with _storage(f"write {self._path}"):
+            self._sink.close()
 
     def tell(self) -> int:
         return self.size
@@ -74,15 +94,11 @@ def make_folder(path: str) -> None:
     which are their readers'.
     """
     filesystem, inner = _locate(path)
-    try:
+    with _storage(f"make the folder {path}"):
         if isinstance(filesystem, fs.LocalFileSystem):
             _make_private(Path(inner))
         else:
             filesystem.create_dir(inner, recursive=True)
-    except OSError as error:
-        raise LakeError(
-            f"can't make the folder {path}: {error}", remedy="make the lake writable, then run again"
-        ) from error
 
 
 def _make_private(path: Path) -> None:
@@ -98,21 +114,17 @@ def _make_private(path: Path) -> None:
 def hashing_sink(path: str) -> Iterator[_Hashing]:
     """Write one file; afterwards ``size`` (bytes) and ``checksum`` (BLAKE2b, 16 bytes, hexadecimal) are known."""
     filesystem, inner = _locate(path)
-    try:
+    with _storage(f"write {path}"):
         if isinstance(filesystem, fs.LocalFileSystem):
             handle: IO[bytes] = open(os.open(inner, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")  # noqa: SIM115
-            sink = _Hashing(handle)
+            sink = _Hashing(handle, path)
         else:
-            sink = _Hashing(filesystem.open_output_stream(inner))
-        try:
-            yield sink
-        finally:
-            if not sink.closed:
-                sink.close()
-    except OSError as error:
-        raise LakeError(
-            f"can't write {path}: {error}", remedy="check space and rights of the lake, then run again"
-        ) from error
+            sink = _Hashing(filesystem.open_output_stream(inner), path)
+    try:
+        yield sink
+    finally:
+        if not sink.closed:
+            sink.close()
 
 
 def write_text(path: str, text: str) -> None:
@@ -120,17 +132,13 @@ def write_text(path: str, text: str) -> None:
     filesystem, inner = _locate(path)
     data = text.encode()
     if isinstance(filesystem, fs.LocalFileSystem):
-        try:
+        with _storage(f"write {path}"):
             temporary = Path(f"{inner}.writing")
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
                 handle.write(data)
                 handle.flush()
                 os.fsync(handle.fileno())
             os.replace(temporary, inner)
-        except OSError as error:
-            raise LakeError(
-                f"can't write {path}: {error}", remedy="check space and rights of the lake, then run again"
-            ) from error
         return
     with hashing_sink(path) as sink:
         sink.write(data)
@@ -143,7 +151,7 @@ def read_text(path: str) -> str:
         with filesystem.open_input_stream(inner) as stream:
             return bytes(stream.readall()).decode()
     except OSError as error:
-        raise StagingError(f"can't read {path}: {error}", remedy="run again: the batch is staged anew") from error
+        raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
 
 
 def checksum(path: str) -> tuple[int, str]:
@@ -156,24 +164,38 @@ def checksum(path: str) -> tuple[int, str]:
                 digest.update(block)
                 size += len(block)
     except OSError as error:
-        raise StagingError(f"can't read {path}: {error}", remedy="run again: the batch is staged anew") from error
+        raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
     return size, digest.hexdigest()
 
 
 def remove_file(path: str) -> None:
     filesystem, inner = _locate(path)
-    filesystem.delete_file(inner)
+    with _storage(f"remove {path}"):
+        filesystem.delete_file(inner)
 
 
 def subfolders(path: str) -> list[str]:
     """Names of the folders in a folder; none when it isn't there."""
     filesystem, inner = _locate(path)
-    found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+    with _storage(f"list {path}"):
+        found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
     return sorted(entry.base_name for entry in found if entry.type == fs.FileType.Directory)
 
 
 def remove_folder(path: str) -> None:
     """Remove a folder with what is in it; nothing happens when it isn't there."""
     filesystem, inner = _locate(path)
-    if filesystem.get_file_info(inner).type != fs.FileType.NotFound:
-        filesystem.delete_dir(inner)
+    with _storage(f"remove {path}"):
+        if filesystem.get_file_info(inner).type != fs.FileType.NotFound:
+            filesystem.delete_dir(inner)
+
+
+def parquet_rows(folder: str) -> int:
+    """Rows of the Parquet files in a folder, by their footers; raises StagingError where one can't be read."""
+    filesystem, inner = _locate(folder)
+    try:
+        found = filesystem.get_file_info(fs.FileSelector(inner))
+        paths = [entry.path for entry in found if entry.path.endswith(".parquet")]
+        return sum(pq.read_metadata(path, filesystem=filesystem).num_rows for path in paths)
+    except (OSError, pa.ArrowException) as error:
+        raise StagingError(f"can't read {folder}: {error}", remedy="run again: it is copied anew") from error

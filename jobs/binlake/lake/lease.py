@@ -13,19 +13,21 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from binlake import gtid
-from binlake.errors import LeaseHeld
+from binlake.errors import LakeError, LeaseHeld
 from binlake.lake.metadata import Metadata, literal, now_us
 from binlake.position import Position, Range
 from binlake.schema.ddl import Flavour
 
 LIFETIME = 120
 """Seconds after which a lease that isn't renewed may be taken over."""
+_held_here: set[str] = set()
+"""Tokens of this process's leases."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class OpenBatch:
     """The frozen plan of a batch and how far it has come.
 
     state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table;
-    prepared: XA transactions that still wait then (PreparedXa as JSON). cascades: foreign keys that act below the
+    prepared: XA transactions that still wait then (PreparedXa as JSON). content: of its first staging, see Manifest;
+    a later one must tell the same where a part is merged. cascades: foreign keys that act below the
     log, when it was planned (Cascade as JSON).
     """
 
@@ -47,6 +50,7 @@ class OpenBatch:
     prepared: tuple[dict[str, Any], ...] = ()
     phases: tuple[tuple[str, float], ...] = ()
     cascades: tuple[dict[str, Any], ...] = ()
+    content: str = ""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -61,6 +65,7 @@ class OpenBatch:
                 "prepared": list(self.prepared),
                 "phases": list(self.phases),
                 "cascades": list(self.cascades),
+                "content": self.content,
             },
             ensure_ascii=False,
         )
@@ -79,6 +84,7 @@ class OpenBatch:
             tuple(value["prepared"]),
             tuple((name, seconds) for name, seconds in value["phases"]),
             tuple(value["cascades"]),
+            value.get("content", ""),
         )
 
     def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
@@ -185,13 +191,15 @@ def _lost(control: Control) -> LeaseHeld:
     )
 
 
-def _died(holder: str) -> bool:
-    """Whether the holder was a process of this machine that is gone."""
+def _died(holder: str, token: str) -> bool:
+    """Whether the holder was a process of this machine that is gone, or this one, which couldn't give it back."""
     host, _, rest = holder.partition(" ")
     pid, _, started = rest.removeprefix("pid ").partition(" ")
     if host != socket.gethostname() or not pid.isdigit():
         return False
-    return _process_start(int(pid)) != started.removeprefix("started ")
+    if _process_start(int(pid)) != started.removeprefix("started "):
+        return True
+    return int(pid) == os.getpid() and token not in _held_here
 
 
 def _process_start(pid: int) -> str:
@@ -211,7 +219,7 @@ def _acquire(metadata: Metadata) -> Lease:
     if not metadata.read("lease"):
         metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
     row = read(metadata)
-    if row.token and row.expires_us > now_us() and row.holder and not _died(row.holder):
+    if row.token and row.expires_us > now_us() and row.holder and not _died(row.holder, row.token):
         since = datetime.fromtimestamp(row.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
     before = f"token = {literal(row.token)}" if row.token else "token IS NULL"
@@ -223,6 +231,7 @@ def _acquire(metadata: Metadata) -> Lease:
     }
     if not metadata.swap("lease", before, changes):
         raise LeaseHeld("another run took this source a moment ago", remedy="wait for it to end, then run again")
+    _held_here.add(token)
     return Lease(metadata, token)
 
 
@@ -241,6 +250,8 @@ def held(metadata: Metadata) -> Iterator[Lease]:
                 lease.update()
             except LeaseHeld:
                 return
+            except LakeError:  # what is tried next may find space again; until then everybody else waits
+                continue
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()
@@ -252,4 +263,6 @@ def held(metadata: Metadata) -> Iterator[Lease]:
     finally:
         done.set()
         thread.join()
-        lease.release()
+        _held_here.discard(lease._token)
+        with suppress(LakeError):  # a full disk's own error is the one to tell; this lease is over all the same
+            lease.release()

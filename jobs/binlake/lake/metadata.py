@@ -16,6 +16,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from binlake.errors import LakeError
+from binlake.lake import storage
 
 _TEXT, _INT = pa.string(), pa.int64()
 
@@ -101,10 +102,24 @@ def query(location: str, columns: list[str] | None = None, *, version: int | Non
 
 
 def _unwritable(location: str, error: Exception) -> LakeError:
+    return storage.failed(f"can't write the metadata table {location}", error)
+
+
+def _unreadable(location: str, error: Exception) -> LakeError:
     return LakeError(
-        f"can't write the metadata table {location}: {error}",
-        remedy="make the lake's folder writable for this account, then run again",
+        f"can't read the metadata table {location}: {storage.cause_of(error)}",
+        remedy="run again; if it stays, the folder is damaged: restore the lake from a backup, or begin it anew",
     )
+
+
+def _refuse_file(location: str) -> None:
+    """A lake below something that isn't a folder is no empty lake. Raises LakeError."""
+    above = next((path for path in Path(location).parents if path.exists()), None)
+    if "://" not in location and above is not None and not above.is_dir():
+        raise LakeError(
+            f"{above} isn't a folder",
+            remedy="let lake.path in the YAML name a folder that is writable for this account",
+        )
 
 
 class Metadata:
@@ -131,6 +146,8 @@ class Metadata:
             return DeltaTable(location)
         except TableNotFoundError:
             pass
+        except (DeltaError, OSError) as error:
+            raise _unreadable(location, error) from error
         try:
             return DeltaTable.create(self._new_folder(name), SCHEMAS[name], mode="ignore")
         except (DeltaError, OSError) as error:
@@ -138,12 +155,14 @@ class Metadata:
 
     def read(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         """All rows as dictionaries; none when the table isn't there."""
-        if not DeltaTable.is_deltatable(self._location(name)):
+        location = self._location(name)
+        if not DeltaTable.is_deltatable(location):
+            _refuse_file(location)
             return []
         try:
-            rows: list[dict[str, Any]] = query(self._location(name), columns).to_pylist()
-        except (DeltaError, OSError) as error:
-            raise LakeError(f"can't read the metadata table {name}: {error}", remedy="run again") from error
+            rows: list[dict[str, Any]] = query(location, columns).to_pylist()
+        except Exception as error:  # DataFusion's have no type of their own
+            raise _unreadable(location, error) from error
         return rows
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -187,7 +206,7 @@ class Metadata:
             self.check()
             raise LakeError(f"another process wrote the metadata table {name}", remedy="run again") from error
         except (DeltaError, OSError) as error:
-            raise LakeError(f"can't write the metadata table {name}: {error}", remedy="run again") from error
+            raise _unwritable(self._location(name), error) from error
 
     def swap(self, name: str, predicate: str, updates: Mapping[str, str | int | None]) -> bool:
         """Compare and swap: change the row that meets ``predicate``.
@@ -203,5 +222,5 @@ class Metadata:
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
-            raise LakeError(f"can't write the metadata table {name}: {error}", remedy="run again") from error
+            raise _unwritable(self._location(name), error) from error
         return bool(metrics["num_updated_rows"])

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, TableError, UsageError
+from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.lake import files
 from binlake.lake.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.lake.commit import SnapshotResult, commit, committed_result
@@ -168,6 +168,8 @@ class _Snapshotter:
         resumed = self.records.unfinished(table, self._usable)
         self.records.forget(table.name, but=resumed.id if resumed else None)
         if resumed:
+            if lost := self.records.lost(resumed):
+                self.records.copy_again(resumed, lost)
             staged = len(resumed.chunks) - len(resumed.pending)
             self.report.say(f"{table.name}: goes on, {staged} of {len(resumed.chunks)} chunks are staged")
             return resumed
@@ -204,7 +206,7 @@ class _Snapshotter:
                 open_tables.remove(table)
                 self._again(open_tables, table, changed)
         except BinlakeError as error:
-            if not error.retryable:
+            if not error.retryable or isinstance(error, LakeError):  # a full disk stays full while the lock is taken
                 raise
             self.report.say(f"a wave failed and is repeated: {error.message}")
             for table in {id(member.table): member.table for member in wave}.values():

@@ -9,6 +9,7 @@ list are never read.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -132,32 +133,48 @@ class Manifest:
         """No mutation, no statement, no stopped table, no XA transaction: merge has nothing to do."""
         return not any(part.files or part.statements or part.stopped or part.xa for part in self.slices)
 
+    @property
+    def content(self) -> str:
+        """Digest of what the log told: the same however often the batch is staged, wherever its files lie."""
+        staged = [asdict(replace(file, path="", bytes=0, checksum="")) for file in self.files]
+        slices = [asdict(replace(part, files=())) for part in self.slices]
+        return _digest({"files": staged, "slices": slices})
+
     def to_json(self) -> str:
         value = {
             "batch": self.batch,
             "attempt": self.attempt,
             "slices": [asdict(part) for part in self.slices],
         }
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps({"checksum": _digest(value), **value}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
+        """Raises ValueError when it isn't what was written: key ranges and counts are as precious as rows."""
         value = json.loads(text)
+        if not isinstance(value, dict) or value.pop("checksum", None) != _digest(value):
+            raise ValueError("the checksum differs")
         return cls(value["batch"], value["attempt"], tuple(StagedSlice.from_json(part) for part in value["slices"]))
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
     files.write_text(f"{folder}/manifest.json", manifest.to_json())
 
 
-def read_manifest(folder: str) -> Manifest:
-    """Raises StagingError when it is missing or isn't a manifest."""
+def read_manifest(folder: str, batch: int, attempt: str) -> Manifest:
+    """Raises StagingError when it is missing, damaged or another's."""
+    path = f"{folder}/manifest.json"
     try:
-        return Manifest.from_json(files.read_text(f"{folder}/manifest.json"))
+        manifest = Manifest.from_json(files.read_text(path))
     except (ValueError, KeyError, TypeError) as error:
-        raise StagingError(
-            f"{folder}/manifest.json is damaged", remedy="run again: the batch is staged anew"
-        ) from error
+        raise StagingError(f"{path} is damaged: {error}", remedy=files.STAGED_ANEW) from error
+    if (manifest.batch, manifest.attempt) != (batch, attempt):
+        raise StagingError(f"{path} is of batch {manifest.batch}, attempt {manifest.attempt}", remedy=files.STAGED_ANEW)
+    return manifest
 
 
 def check_file(file: StagedFile) -> None:
@@ -166,7 +183,7 @@ def check_file(file: StagedFile) -> None:
     if (size, checksum) != (file.bytes, file.checksum):
         raise StagingError(
             f"{file.path} differs from its manifest ({size} bytes, {file.bytes} expected)",
-            remedy="run again: the batch is staged anew",
+            remedy=files.STAGED_ANEW,
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from binlake.errors import AccessDenied, ConnectionFailed, SourceError
-from binlake.lake import jdbc
+from binlake.lake import jdbc, storage
 from binlake.lake.chunks import Chunk, Records, TableSnapshot
 from binlake.position import Position
 from binlake.source.catalog import read_schemas
@@ -215,6 +215,8 @@ class _Copy:
             return TableChanged([self._member.table])
         if code in _DENIED:
             return AccessDenied(where, remedy="run binlake doctor: it names the missing grant")
+        if not text and storage.is_cause(error):
+            return storage.failed(f"copying {self._member.table.name} to {self.folder} failed", error)
         if code == 0 or not text:
             where = f"{self._copying.endpoint.address}: {self._member.table.name}: {text or type(error).__name__}"
             return ConnectionFailed(where, remedy="check that Spark's executors reach the server, then run again")
