@@ -18,9 +18,9 @@ ui: ## Airflow's UI on what the last demo left
 	@$(SETUP) demo
 	@$(PYTHON) docker/local/ui.py
 
-test: ## all tests: quick ones first, then those of each kind of server beside those of the other
+test: ## all tests, two side by side, quick ones first
 	@$(SETUP)
-	$(PYTHON) -m pytest -n 2 --dist loadgroup
+	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 lint: ## ruff, its formatter, mypy
 	@$(SETUP) python

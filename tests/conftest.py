@@ -47,16 +47,15 @@ def _place(item: pytest.Item) -> int:
 
 
 def _group(item: pytest.Item) -> str | None:
-    """Where tests run side by side, those of one kind of server share that server and one Spark session."""
+    """Where tests run side by side, those of one file and kind of server stay together: they share what they set up.
+
+    A process has one server of each kind and one Spark session, whatever it runs.
+    """
     if _place(item) == 0:
         return None
     kinds = {value for value in getattr(item, "callspec", _NoParameters).params.values() if value in KINDS}
-    fixtures = set(getattr(item, "fixturenames", ()))
-    if kinds:
-        return str(kinds.pop())
-    if "mariadb_server" in fixtures:
-        return "mariadb"
-    return "mysql" if fixtures & {"mysql_server", "spark"} else None
+    kind = kinds.pop() if kinds else "mariadb" if "mariadb_server" in getattr(item, "fixturenames", ()) else "mysql"
+    return f"{item.path.stem} {kind}"
 
 
 class _NoParameters:
