@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"not installed: {', '.join(missing)}; run make setup")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist looks for the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Quick tests first, each folder in the order of its files."""
     items.sort(key=_place)

@@ -48,6 +48,7 @@ from binlake.schema.cascades import Cascade
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName
 from binlake.source.cascades import unlogged_cascades
+from binlake.source.catalog import database_charsets
 from binlake.source.folder import Folder
 from binlake.source.log import Origin, opened, server_of
 from binlake.source.server import Source
@@ -300,6 +301,7 @@ def _plan(
     with opened(origin) as log:
         found = next_range(log, log.transport(config.source.replica_id()), control.position, until, stop_at)
         cascades = unlogged_cascades(log) if isinstance(log, Source) else ()
+        charsets = database_charsets(log) if isinstance(log, Source) else ()
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
         return PlanOutcome(control.batch, True, str(found.stop), message)
@@ -309,6 +311,7 @@ def _plan(
         until_us=int(until.timestamp() * 1e6) if until else None,
         planned_us=now_us(),
         cascades=tuple(one.to_json() for one in cascades if config.included(one.child)),
+        charsets=charsets,
     ).with_phase("plan", time.monotonic() - began)
     held.open(planned)
     note_batch(held.metadata, planned)
@@ -409,6 +412,7 @@ def _split(
         stop=stop,
         prepared=watermarks.read_prepared(metadata),
         cascades=[Cascade.from_json(one) for one in batch.cascades],
+        charsets=dict(batch.charsets),
     )
 
 

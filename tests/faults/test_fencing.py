@@ -95,7 +95,7 @@ def shared(mysql_server: Server, spark: SparkSession, tmp_path_factory: pytest.T
     mysql_server.execute("CREATE DATABASE fenced")
     mirror = Mirror(mysql_server, "fenced", tmp_path_factory.mktemp("lake"), spark)
     mirror.execute(
-        "CREATE TABLE a (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20))",
+        "CREATE TABLE a (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), u VARCHAR(20))",
         "CREATE TABLE b (v VARCHAR(20))",
         "INSERT INTO a (v) VALUES ('one'), ('two'), ('three')",
         "INSERT INTO b VALUES ('same'), ('same')",
@@ -125,11 +125,11 @@ def mirror(shared: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
 
 
 def work(mirror: Mirror) -> None:
-    """Several steps for each table."""
+    """Several steps for each table; a swap of names that is done twice would be undone."""
     column = f"c{mirror.version('a')}"
     mirror.execute(
         "UPDATE a SET v = CONCAT(LEFT(v, 9), '!') WHERE id % 2",
-        f"ALTER TABLE a ADD COLUMN {column} INT DEFAULT 7",
+        f"ALTER TABLE a ADD COLUMN {column} INT DEFAULT 7, RENAME COLUMN u TO v, RENAME COLUMN v TO u",
         f"INSERT INTO a (v, {column}) VALUES ('new', 1)",
         "DELETE FROM a ORDER BY id LIMIT 1",
         "DELETE FROM b LIMIT 1",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,12 +87,14 @@ class _Walk:
         lives: list[Life],
         stop: Position,
         prepared: PreparedTransactions,
+        charsets: Mapping[str, str],
     ) -> None:
         self.source = source
         self.flavour = flavour
         self.rules = rules
         self.stop = stop
         self.prepared = prepared
+        self.charsets = charsets
         self.tables = {life.id: TableSteps(life) for life in lives}
         self.current = {life.name: life.id for life in lives if life.status != "dropped"}
         self.history: list[dict[str, Any]] = []
@@ -172,7 +174,11 @@ class _Walk:
     def statement(self, batch: int, created: int, statement: Statement) -> None:
         self.turn += 1
         parsed = ddl.parse(
-            statement.text, database=statement.database, sql_mode=statement.sql_mode, flavour=self.flavour
+            statement.text,
+            database=statement.database,
+            sql_mode=statement.sql_mode,
+            flavour=self.flavour,
+            charsets=self.charsets,
         )
         where = Position(self.stop.server, statement.file, statement.offset, created)
         here = _At(batch, where, self.turn, statement, parsed)
@@ -472,13 +478,15 @@ def split(
     stop: Position,
     prepared: Sequence[PreparedXa] = (),
     cascades: Sequence[Cascade] = (),
+    charsets: Mapping[str, str] | None = None,
 ) -> BatchSteps:
     """Each table's steps in one batch.
 
     lives: the catalog before the batch. created: per slice, the timestamp of its file's format description event.
     prepared: XA transactions of earlier batches that wait for their outcome. cascades: what acts below the log.
+    charsets: of databases, where they aren't utf8mb4.
     """
-    walk = _Walk(source, flavour, rules, lives, stop, PreparedTransactions(manifest.batch, prepared))
+    walk = _Walk(source, flavour, rules, lives, stop, PreparedTransactions(manifest.batch, prepared), charsets or {})
     for part, file_created in zip(manifest.slices, created, strict=True):
         _walk_slice(walk, manifest.batch, file_created, part)
     walk.cascade(cascades, manifest)

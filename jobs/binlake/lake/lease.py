@@ -36,8 +36,8 @@ class OpenBatch:
 
     state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table;
     prepared: XA transactions that still wait then (PreparedXa as JSON). content: of its first staging, see Manifest;
-    a later one must tell the same where a part is merged. cascades: foreign keys that act below the
-    log, when it was planned (Cascade as JSON).
+    a later one must tell the same where a part is merged. When it was planned: cascades, the foreign keys that act
+    below the log (Cascade as JSON); charsets, (database, character set) where that isn't utf8mb4.
     """
 
     batch: int
@@ -51,6 +51,7 @@ class OpenBatch:
     phases: tuple[tuple[str, float], ...] = ()
     cascades: tuple[dict[str, Any], ...] = ()
     content: str = ""
+    charsets: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(
@@ -66,6 +67,7 @@ class OpenBatch:
                 "phases": list(self.phases),
                 "cascades": list(self.cascades),
                 "content": self.content,
+                "charsets": list(self.charsets),
             },
             ensure_ascii=False,
         )
@@ -84,7 +86,8 @@ class OpenBatch:
             tuple(value["prepared"]),
             tuple((name, seconds) for name, seconds in value["phases"]),
             tuple(value["cascades"]),
-            value.get("content", ""),
+            value["content"],
+            tuple((database, charset) for database, charset in value["charsets"]),
         )
 
     def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:

@@ -25,11 +25,13 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from deltalake import DeltaTable as DeltaLog
+from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.config import InvalidDates
 from binlake.errors import LakeTableChanged, SchemaMismatch, SnapshotUnfinished, UnfollowedStatement
+from binlake.lake import storage
 from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
@@ -111,7 +113,10 @@ class LakeTable:
     app: str
 
     def log(self) -> DeltaLog:
-        return DeltaLog(self.path)
+        try:
+            return DeltaLog(self.path)
+        except DeltaError as error:
+            raise storage.failed(f"reading the Delta table {self.path} failed", error) from error
 
     def exists(self) -> bool:
         return bool(DeltaLog.is_deltatable(self.path))

@@ -15,6 +15,7 @@ set of the session, explicit_defaults_for_timestamp=OFF, what triggers and forei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from binlake.errors import UnfollowedStatement
@@ -125,17 +126,20 @@ _ADMINISTRATION = frozenset(
 )
 
 
+_USUAL: Mapping[str, str] = {}
+
+
 def parse(
-    text: str, *, database: str, sql_mode: int, flavour: Flavour, default_charset: str = "utf8mb4"
+    text: str, *, database: str, sql_mode: int, flavour: Flavour, charsets: Mapping[str, str] = _USUAL
 ) -> ParsedStatement:
     """What a statement of the log does. Never raises: what isn't understood is said in the result.
 
     database: the session's default database ("" for none); sql_mode: the server's bits, as the query event has them.
-    default_charset: the character set of the database in which a table would be created.
+    charsets: of databases in which a table would be created, where they aren't utf8mb4.
     """
     cursor = Cursor(Lexer(text, sql_mode, flavour), database)
     try:
-        return _Reader(cursor, Dialect(sql_mode, flavour), default_charset).statement()
+        return _Reader(cursor, Dialect(sql_mode, flavour), charsets).statement()
     except UnfollowedStatement:
         found = cursor.all_tokens()
         names = dml.possible_tables(found, database)
@@ -150,10 +154,10 @@ def parse(
 class _Reader:
     """Reads one statement. Raises UnfollowedStatement only while it isn't known which tables are concerned."""
 
-    def __init__(self, cursor: Cursor, dialect: Dialect, default_charset: str) -> None:
+    def __init__(self, cursor: Cursor, dialect: Dialect, charsets: Mapping[str, str]) -> None:
         self.cursor = cursor
         self.dialect = dialect
-        self.default_charset = default_charset
+        self.charsets = charsets
 
     def statement(self) -> ParsedStatement:
         cursor = self.cursor
@@ -255,21 +259,23 @@ class _Reader:
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         name = cursor.table_name()
         try:
-            created = create_table(
-                cursor, self.dialect, name, if_not_exists=if_not_exists, default_charset=self.default_charset
-            )
+            charset = self._charset(name)
+            created = create_table(cursor, self.dialect, name, if_not_exists=if_not_exists, default_charset=charset)
         except UnfollowedStatement as error:
             created = Unfollowed(name, error.message)
         tables = (name, created.like) if isinstance(created, CreateLike) else (name,)
         changes = (DropTable(name), created) if or_replace else (created,)
         return ParsedStatement("CREATE TABLE", tables, changes)
 
+    def _charset(self, name: TableName) -> str:
+        return self.charsets.get(name.database, "utf8mb4")
+
     def _alter_table(self, *, ignore: bool) -> ParsedStatement:
         cursor = self.cursor
         cursor.accept("IF", "EXISTS")
         name = cursor.table_name()
         self._skip_wait()
-        changes = alter_table(cursor, self.dialect, name, ignore=ignore, default_charset=self.default_charset)
+        changes = alter_table(cursor, self.dialect, name, ignore=ignore, default_charset=self._charset(name))
         if any(token.kind == "broken" for token in cursor.all_tokens()):
             why = "the statement has a quote or comment that never ends"
             changes = tuple(Unfollowed(other, why) for other in _tables_of_all(name, changes))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from binlake.config import PipelineConfig
+from binlake.config import SYSTEM_DATABASES, PipelineConfig
 from binlake.errors import SchemaMismatch
 from binlake.names import mysql_quote
 from binlake.schema.definition import ZEROFILL_WIDTH, charset_of_collation
@@ -77,6 +77,15 @@ def list_tables(source: Source) -> list[Listed]:
 def included_tables(source: Source, config: PipelineConfig) -> list[TableName]:
     """Base tables the pipeline includes and the account may see, by name."""
     return [listed.name for listed in list_tables(source) if listed.kind == BASE_TABLE and config.included(listed.name)]
+
+
+def database_charsets(source: Source) -> tuple[tuple[str, str], ...]:
+    """(database, character set) of those whose new tables don't get utf8mb4, the server's own left out."""
+    rows = source.query(
+        "SELECT schema_name AS d, default_character_set_name AS c FROM information_schema.schemata"
+        " WHERE default_character_set_name <> 'utf8mb4' ORDER BY schema_name"
+    )
+    return tuple((row["d"], row["c"]) for row in rows if row["d"].lower() not in SYSTEM_DATABASES)
 
 
 def read_schema(source: Source, name: TableName) -> TableSchema:

@@ -346,10 +346,10 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
 
 def _position(subject: _Subject) -> Iterator[Check]:
     """The lake goes on from where it stands."""
-    standing = lease.read(Metadata(subject.config.metadata_path("").rstrip("/"))).position
-    if standing is None:
-        return
     try:
+        standing = lease.read(Metadata(subject.config.metadata_path("").rstrip("/"))).position
+        if standing is None:
+            return
         transport = subject.source.transport(subject.config.source.replica_id())
         yield Check("lake's position", True, lineage.prove(subject.source, transport, standing))
     except BinlakeError as error:
