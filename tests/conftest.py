@@ -10,7 +10,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -32,35 +32,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"not installed: {', '.join(missing)}; run make setup")
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist looks for the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Quick tests first, each folder in the order of its files."""
     items.sort(key=_place)
-    for item in items:
-        if group := _group(item):
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _place(item: pytest.Item) -> int:
     order = ("unit", "cases", "integration", "faults", "ui")
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     return order.index(folder) if folder in order else len(order)
-
-
-def _group(item: pytest.Item) -> str | None:
-    """Where tests run side by side, those of one file and kind of server stay together: they share what they set up.
-
-    A process has one server of each kind and one Spark session, whatever it runs.
-    """
-    if _place(item) == 0:
-        return None
-    kinds = {value for value in getattr(item, "callspec", _NoParameters).params.values() if value in KINDS}
-    kind = kinds.pop() if kinds else "mariadb" if "mariadb_server" in getattr(item, "fixturenames", ()) else "mysql"
-    return f"{item.path.stem} {kind}"
-
-
-class _NoParameters:
-    params: ClassVar[dict[str, object]] = {}
 
 
 @pytest.fixture(scope="session")
