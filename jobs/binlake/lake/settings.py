@@ -16,7 +16,7 @@ LOGGERS_THAT_QUOTE_ROWS = (
     "org.apache.spark.scheduler.TaskSetManager",
     "org.apache.spark.util.Utils",
     "org.apache.spark.sql.execution.datasources.FileFormatWriter",
-    "org.apache.spark.sql.delta.files.DeltaFileFormatWriter",
+    "org.apache.spark.sql.delta",
     "SQLQueryContextLogger",
 )
 """Of a task that failed they log the exception, which may hold a row's values; the job raises it all the same."""
