@@ -66,7 +66,7 @@ class Writer:
                     self._xa()
                 else:
                     self.walk.step()
-            time.sleep(self._random.random() * 0.2)
+            time.sleep(self._random.random() * 2)  # faster than a sync merges, batches would only grow
         with self.idle:
             while self._prepared:
                 self._end_xa()
