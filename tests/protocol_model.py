@@ -273,7 +273,12 @@ def lake_table(world: World) -> type[table.LakeTable]:
                 found.versions.append((columns, rows, note))
                 found.recorded |= recorded
 
-            yield SimpleNamespace(versions=lambda: dict(found.recorded), metadata=None, commit=commit)
+            yield SimpleNamespace(
+                version=lambda app: found.recorded.get(app, -1),
+                versions=lambda: dict(found.recorded),
+                metadata=None,
+                commit=commit,
+            )
 
         def overwrite(
             self, session: Any, rows: Any, version: int, note: dict[str, Any], *, mode: str = "overwrite"
@@ -792,10 +797,8 @@ class World:
         metadata.check()
         identity = table_id("s", name, first.position)
         target: Any = table.LakeTable(self.config.table_path(name), f"binlake:s:{identity}")
-        fence = table.overtaking(batch)
-        version = max(fence, target.recorded()) + 1
         note = {"binlake": {"snapshot": identity, "life": identity}}
-        target.begin(None, (second.content[0], rows), version, note, fence)
+        target.begin(None, (second.content[0], rows), batch, note)
         result = self._snapshots[name] = SnapshotResult(
             name, identity, schema, first.position, second.position, len(rows), 0, 0.0, 0, target.version()
         )

@@ -300,8 +300,8 @@ def _plan(
     began = time.monotonic()
     with opened(origin) as log:
         found = next_range(log, log.transport(config.source.replica_id()), control.position, until, stop_at)
-        cascades = unlogged_cascades(log) if isinstance(log, Source) else ()
-        charsets = database_charsets(log) if isinstance(log, Source) else ()
+        cascades = unlogged_cascades(log) if isinstance(log, Source) and not found.empty else ()
+        charsets = database_charsets(log) if isinstance(log, Source) and not found.empty else ()
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
         return PlanOutcome(control.batch, True, str(found.stop), message)

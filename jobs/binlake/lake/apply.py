@@ -191,7 +191,7 @@ class _Running:
         return self.life is self.table.life
 
     def refuse_others(self, lives: Collection[str]) -> None:
-        """Raises LakeTableChanged when somebody else changed rows since."""
+        """Raises LakeTableChanged or SnapshotUnfinished when somebody else changed rows since."""
         if self.since is not None:
             self.target.refuse_others(lives, self.since)
 

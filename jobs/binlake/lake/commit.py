@@ -14,7 +14,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, InvalidDate, LakeError, StagingError, UnsupportedColumn
 from binlake.lake import files, functions, storage
 from binlake.lake.chunks import Chunk, Records, TableSnapshot
-from binlake.lake.table import LakeTable, lake_columns, overtaking
+from binlake.lake.table import LakeTable, lake_columns
 from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
@@ -55,12 +55,7 @@ class SnapshotResult:
 
 
 def commit(
-    session: SparkSession,
-    config: PipelineConfig,
-    table: TableSnapshot,
-    records: Records,
-    *,
-    batch: int,
+    session: SparkSession, config: PipelineConfig, table: TableSnapshot, records: Records, *, batch: int
 ) -> SnapshotResult:
     """Replace the Delta table by the staged chunks; repeating it after a kill gives the same table.
 
@@ -100,11 +95,7 @@ def _commit(
     _refuse_invalid_dates(staged, config, table)
     table.table_id = table_id(config.source.name, table.name, table.low)
     target = _target(config, table)
-    # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
-    fence = overtaking(batch)
-    version = max(fence, target.recorded()) + 1
-    rows, note = staged.selectExpr(*_restored(config, table.schema)), _note(config, table)
-    target.begin(session, rows, version, note, fence)
+    target.begin(session, staged.selectExpr(*_restored(config, table.schema)), batch, _note(config, table))
     _prove_rows(target, table)
     records.save(table, committed=True)
     files.remove_folder(records.folder(table.id))

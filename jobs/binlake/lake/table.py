@@ -164,12 +164,16 @@ class LakeTable:
         with self.transaction(session, version, note):
             writer.save(self.path)
 
-    def begin(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any], fence: int) -> None:
-        """The whole table in one commit; whatever lives were here are done: their versions up to ``fence`` are recorded
-        in a commit before, so what a woken zombie still has to commit is left out, conflicts, or is refused.
+    def begin(self, session: SparkSession, rows: DataFrame, batch: int, note: dict[str, Any]) -> None:
+        """The whole table in one commit; whatever lives were here are done: their versions of the batches up to this
+        one are recorded in a commit before, so what a woken zombie still has to commit is left out, conflicts, or is
+        refused.
 
         A kill between the two is found by ``refuse_others``, before an old life goes on.
         """
+        fence = overtaking(batch)
+        # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
+        version = max(fence, self.recorded()) + 1
         if self.exists():
             announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
             with self._alone(session, {"binlake": announced}) as transaction:
@@ -186,9 +190,8 @@ class LakeTable:
             return
         claim = {"life": note["binlake"]["life"], "claims": version}
         with self._alone(session, {"binlake": claim}) as transaction:
-            found = transaction.versions()
-            recorded = found.get(self.app, -1)
-            if recorded < version and found.get(_FENCE, -1) >= version:
+            recorded = transaction.version(self.app)
+            if recorded < version and transaction.version(_FENCE) >= version:
                 raise SnapshotUnfinished(
                     f"{self.path}: a snapshot was committed over a batch that was begun before",
                     remedy="nothing: it is snapshotted by itself",
@@ -282,7 +285,7 @@ class LakeTable:
         """Metadata and transaction go into one commit through Delta's OptimisticTransaction: ALTER TABLE by SQL
         ignores the application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
         with self._alone(session, note) as transaction:
-            if transaction.versions().get(self.app, -1) >= version:
+            if transaction.version(self.app) >= version:
                 return
             schema = json.loads(transaction.metadata.schemaString())
             try:
@@ -311,7 +314,8 @@ class LakeTable:
         self.take(session, rows, version, note)
 
     def refuse_others(self, lives: Collection[str], since: int) -> None:
-        """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged.
+        """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged, or
+        SnapshotUnfinished where it was a snapshot of ours.
 
         RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened.
         """
@@ -379,10 +383,14 @@ class _Alone:
         self._transaction = log.startTransaction(nothing, nothing)
         self.metadata = self._transaction.metadata()
 
+    def version(self, app: str) -> int:
+        """The recorded one, -1 without; who commits under the application id meanwhile makes this one conflict."""
+        return int(self._transaction.txnVersion(app))
+
     def versions(self) -> dict[str, int]:
-        """All recorded transactions; who commits one of them meanwhile makes this one conflict."""
+        """Those of all application ids."""
         known = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._transaction.snapshot().setTransactions())
-        return {one.appId(): self._transaction.txnVersion(one.appId()) for one in known}
+        return {app: self.version(app) for app in [one.appId() for one in known]}
 
     def commit(self, recorded: Mapping[str, int], metadata: Any = None) -> None:
         if metadata is not None:
