@@ -136,21 +136,24 @@ def refuse_begun(config: PipelineConfig, batch: int, steps: BatchSteps) -> None:
 
     Raises StagedRowsDiffer.
     """
-    from binlake.lake.table import LakeTable, transaction_version
+    from binlake.lake.table import overtaking, transaction_version
 
-    first = transaction_version(batch, 1)
-    begun = [
-        str(table.life.name)
-        for table in steps.tables
-        for name in table.names
-        if LakeTable(config.table_path(name), application_id(config, table.life)).recorded() >= first
-    ]
+    first, behind = transaction_version(batch, 1), overtaking(batch)  # a snapshot stands behind the batch's steps
+    begun = [str(table.life.name) for table in steps.tables if first <= _recorded(config, table) < behind]
     if begun:
         raise StagedRowsDiffer(
             f"batch {batch} was staged anew and differs from its first staging,"
-            f" of which {', '.join(sorted(set(begun)))} have a part",
+            f" of which {', '.join(sorted(begun))} have a part",
             remedy="take back what changed in the YAML since; else begin anew: binlake snapshot --config FILE",
         )
+
+
+def _recorded(config: PipelineConfig, table: TableSteps) -> int:
+    """The newest transaction version of the table's life, wherever its steps lead; -1 without."""
+    from binlake.lake.table import LakeTable
+
+    app = application_id(config, table.life)
+    return max(LakeTable(config.table_path(name), app).recorded() for name in table.names)
 
 
 def files_of(step: Step) -> tuple[StagedFile, ...]:
@@ -171,7 +174,7 @@ class _Running:
         self.target = LakeTable(config.table_path(table.begins), self._app)
         self.since = table.life.delta_version
         """Delta version up to which all that happened at the target is known; None before the table is there."""
-        self.recorded = max(self.at(name).recorded() for name in table.names)
+        self.recorded = _recorded(config, table)
         if self.recorded < 0 and not isinstance(table.steps[0], CreateStep):
             self.life = replace(
                 table.life,
