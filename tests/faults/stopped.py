@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from binlake import cli, pipeline, record
-from binlake.lake import snapshot
+from binlake.lake.table import LakeTable
 
 at = ""
 
@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
     global at
     pipeline.fault = reached
     record.watermarks.write_prepared = stopping_before("within record", record.watermarks.write_prepared)
-    snapshot.commit = stopping_before("before the snapshot's commit", snapshot.commit)
+    LakeTable.begin = stopping_before("before the snapshot's commit", LakeTable.begin)  # type: ignore[method-assign]
     while True:
         stop()
         at, arguments = json.loads((folder / "next").read_text())
