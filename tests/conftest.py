@@ -80,10 +80,14 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One session for the whole run: its start costs seconds."""
+    """One session for the whole run: its start costs seconds.
+
+    Expressions are interpreted where production generates code for them: for a handful of rows that code costs a fifth
+    of the time. Whole stages are generated here too, and the jobs that tests start themselves run as in production.
+    """
     from binlake.lake import session
 
-    built = session.build("tests", master="local[2]")
+    built = session.build("tests", master="local[2]", more={"spark.sql.codegen.factoryMode": "NO_CODEGEN"})
     yield built
     built.stop()
 

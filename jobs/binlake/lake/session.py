@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -12,10 +13,10 @@ from binlake.errors import UsageError
 from binlake.lake import settings
 
 
-def build(name: str, *, master: str | None = None) -> SparkSession:
+def build(name: str, *, master: str | None = None, more: Mapping[str, str] | None = None) -> SparkSession:
     """A session with the project's settings; under spark-submit its master and launch settings stand.
 
-    Raises UsageError when the jars aren't there.
+    more: settings beyond the project's. Raises UsageError when the jars aren't there.
     """
     if not any(settings.JARS.glob("delta-spark*.jar")):
         raise UsageError(f"no Spark jars in {settings.JARS}", remedy="run make setup")
@@ -26,7 +27,7 @@ def build(name: str, *, master: str | None = None) -> SparkSession:
         builder = builder.master(master or os.environ.get("SPARK_MASTER", "local[*]"))
         for key, value in settings.launch_settings().items():
             builder = builder.config(key, value)
-    for key, value in settings.session_settings(os.cpu_count() or 2).items():
+    for key, value in {**settings.session_settings(os.cpu_count() or 2), **(more or {})}.items():
         if value:
             builder = builder.config(key, value)
     session = builder.getOrCreate()
