@@ -325,24 +325,27 @@ class LakeTable:
         if newest < since:
             raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
         for commit in self.log().history(newest - since):
+            if int(commit["version"]) <= since:
+                continue
             note = _note_of(commit)
             operation, life = commit.get("operation", "an unknown operation"), note.get("life")
-            if int(commit["version"]) > since and life not in lives and (life or operation not in _LEAVE_ROWS):
-                if "snapshot" in note:
-                    raise SnapshotUnfinished(
-                        f"{self.path}: a snapshot was committed at Delta version {commit['version']} by a run that "
-                        "didn't come to its end",
-                        remedy="nothing: it is snapshotted by itself",
-                    )
+            if "snapshot" in note:  # of this life, too: a woken run repeats the snapshot that another took up
+                raise SnapshotUnfinished(
+                    f"{self.path}: a snapshot was committed at Delta version {commit['version']} by a run that "
+                    "didn't come to its end",
+                    remedy="nothing: it is snapshotted by itself",
+                )
+            if life not in lives and (life or operation not in _LEAVE_ROWS):
                 raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
 
     def _changed(self, what: str) -> LakeTableChanged:
         return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
 
     def last_own_version(self, life: str) -> int:
-        """The newest Delta version that this life committed, as far as the newest commits tell."""
+        """The newest Delta version that a step of this life committed, as far as the newest commits tell."""
         for commit in self.log().history(_LOOKED_AT):
-            if _note_of(commit).get("life") == life:
+            note = _note_of(commit)
+            if note.get("life") == life and "step" in note:
                 return int(commit["version"])
         return self.version()
 
