@@ -7,7 +7,6 @@ used, and it ends by itself.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -26,7 +25,6 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "docker" / "local")]
 
 import pymysql  # noqa: E402
-from deltalake import DeltaTable  # noqa: E402
 
 import comparison  # noqa: E402
 from mirror import Mirror  # noqa: E402
@@ -159,9 +157,7 @@ class Soak:
         assert standing == {}, standing
         for table in tables:
             comparison.assert_equal(self.server, DATABASE, table, self.mirror.path(table))
-            notes = [commit.get("userMetadata") for commit in DeltaTable(self.mirror.path(table)).history()]
-            found = [json.loads(note)["binlake"] for note in notes if note]
-            commits = Counter((note["life"], note["batch"], note["step"]) for note in found if "step" in note)
+            commits = self.mirror.commits(table)
             assert set(commits.values()) <= {1}, commits.most_common(3)
         process = self.command("verify")
         said, _ = process.communicate(timeout=CALM)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -150,17 +149,6 @@ def tables_folder(mirror: Mirror) -> Path:
     return Path(mirror.path("t")).parent
 
 
-def commits(mirror: Mirror) -> Counter[tuple[str, int, int]]:
-    """How often each (life, batch, step) was committed."""
-    notes = [
-        json.loads(commit.get("userMetadata") or "{}").get("binlake", {})
-        for table in TABLES
-        if DeltaTable.is_deltatable(mirror.path(table))
-        for commit in DeltaTable(mirror.path(table)).history()
-    ]
-    return Counter((note["life"], note["batch"], note["step"]) for note in notes if "step" in note)
-
-
 def recorded(mirror: Mirror) -> list[int]:
     return sorted(row["batch"] for row in mirror.metadata.read("runs") if row["kind"] == "sync")
 
@@ -170,8 +158,8 @@ def assert_good_again(mirror: Mirror) -> None:
     assert command(mirror, "sync") == 0
     mirror.assert_equal(*TABLES)
     assert recorded(mirror) == [1]
-    assert set(commits(mirror).values()) == {1}
-    assert {batch for _, batch, _ in commits(mirror)} == {1}
+    mirror.assert_each_once(*TABLES)
+    assert {batch for _, batch, _ in mirror.commits(*TABLES)} == {1}
 
 
 class Refused:
@@ -239,7 +227,7 @@ def test_a_full_disk_while_staging(
         assert small.free >= left  # an attempt that failed takes no room
         small.make_room()
     assert recorded(followed) == []
-    assert commits(followed) == {}
+    assert followed.commits(*TABLES) == {}
     assert_good_again(followed)
 
 
@@ -249,10 +237,10 @@ def test_a_full_disk_while_merging(
     small = disk(tables_folder(followed))
     with at("epoch committed", small.fill, monkeypatch):  # a step is done, the next can't be
         failing(followed).names(f"{followed.database}.", small.folder, "No space left", FREE)
-    done = commits(followed)
+    done = followed.commits(*TABLES)
     assert done
     failing(followed).names(small.folder, FREE)
-    assert commits(followed) == done
+    assert followed.commits(*TABLES) == done
     assert recorded(followed) == []
     small.make_room()
     assert_good_again(followed)
@@ -284,7 +272,7 @@ def test_folders_that_may_not_be_written(
         failing(followed).names(folder, ALLOW)
         small.allow()
     assert recorded(followed) == []
-    assert commits(followed) == {}
+    assert followed.commits(*TABLES) == {}
     assert_good_again(followed)
 
 
@@ -463,7 +451,7 @@ def test_damaged_staging_is_found_before_a_merge_and_staged_anew(
             assert not pipeline.nothing_staged(followed.config)  # Airflow asks before it starts Spark
             failing(followed).names(path, ANEW)
     assert recorded(followed) == []
-    assert commits(followed) == {}
+    assert followed.commits(*TABLES) == {}
     assert_good_again(followed)
 
 
@@ -474,12 +462,12 @@ def test_a_batch_that_is_merged_in_part_is_staged_anew(
     for damage in ("file flipped", "manifest gone"):
         with at("epoch committed", cut_off, monkeypatch):
             assert command(followed, "sync") == 3
-        done = commits(followed)
+        done = followed.commits(*TABLES)
         assert done
         path = DAMAGES[damage](followed)
         with no_merge(monkeypatch):
             failing(followed).names(path, ANEW)
-        assert commits(followed) == done
+        assert followed.commits(*TABLES) == done
     assert_good_again(followed)
 
 
@@ -489,14 +477,14 @@ def test_a_batch_merged_in_part_that_tells_something_else_is_refused(
     """Here a table was excluded meanwhile, and staging damaged."""
     with at("table merged", cut_off, monkeypatch):
         assert command(followed, "sync") == 3
-    done = commits(followed)
+    done = followed.commits(*TABLES)
     DAMAGES["file flipped"](followed)
     failing(followed).names(ANEW)
     begun = [table for table in TABLES if DeltaTable.is_deltatable(followed.path(table))]
     followed.exclude = [f"{followed.database}.{({*TABLES} - {begun[0]}).pop()}"]
     refused = failing(followed)
     refused.names("differs from its first staging", f"{followed.database}.{begun[0]}", "binlake snapshot --config FILE")
-    assert commits(followed) == done
+    assert followed.commits(*TABLES) == done
     followed.exclude = []
     assert_good_again(followed)
 
@@ -508,7 +496,7 @@ def test_a_damaged_batch_whose_log_is_gone(followed: Mirror, failing: Callable[.
     purge(followed)
     for _ in range(2):
         failing(followed).names("purged", "binlake snapshot")
-    assert commits(followed) == {}
+    assert followed.commits(*TABLES) == {}
     assert command(followed, "snapshot") == 0
     work(followed)
     assert command(followed, "sync") == 0

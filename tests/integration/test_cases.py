@@ -11,8 +11,8 @@ line. Comments of one line say the rest:
     -- gone t             no table of this name is mirrored any more
 
 All cases of a server are mirrored together, each in a database of its own. Merges are cut off after some of their
-Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else after one of five. So
-each case proves as well that a kill between two of its epochs does no harm.
+Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else twice for each sync,
+each table after one of three. So each case proves as well that a kill between two of its epochs does no harm.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = Path(__file__).parents[1] / "cases"
-SHARE = float(os.environ.get("BINLAKE_CUT_OFF", "0.2"))
+SHARE, MOST = (1.0, 60) if os.environ.get("BINLAKE_CUT_OFF") else (0.34, 2)
+"""Which part of the Delta commits ends a run, and how many runs of a sync are ended."""
 
 
 @dataclass
@@ -111,7 +112,7 @@ def mirrored(
         mirror.snapshot()
     for part in range(1, max(len(case.parts) for case in found.values())):
         _run(server, list(found.values()), part)
-        mirror.sync_cut_off(random.Random(part), SHARE)
+        mirror.sync_cut_off(random.Random(part), SHARE, MOST)
     yield Mirrored(mirror, found)
     for case in found.values():
         server.execute(f"DROP DATABASE IF EXISTS {mysql_quote(case.database)}")
