@@ -198,7 +198,8 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
         life = _life(outcome)
         old = before.get(life.id)
         if old and not outcome["changed"] and life.status == old["status"] != "following":
-            rows[life.id] = old
+            named = {"database": life.name.database, "table": life.name.table}  # it may have been renamed meanwhile
+            rows[life.id] = {**old, **named, "reason": life.reason or None, "remedy": life.remedy or None}
             continue
         position = max(stop, life.low)
         if old and life.status == "stopped":

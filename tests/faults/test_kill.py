@@ -137,6 +137,26 @@ def test_a_snapshot_cut_off_at_one_point_after_another(mirror: Mirror) -> None:
     mirror.assert_equal("a", "b")
 
 
+@pytest.mark.parametrize("policy", ["resnapshot", "stop"])
+def test_cut_off_before_a_snapshot_and_the_table_is_renamed(mirror: Mirror, policy: str) -> None:
+    mirror.options = {"policies": {"on_unfollowable": policy}}
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    mirror.sync()
+    mirror.execute("ALTER TABLE t ADD twice INT AS (id * 2) STORED")
+    with mirror.cut_off_at("recorded"):
+        mirror.sync()
+    mirror.execute("RENAME TABLE t TO u", "INSERT INTO u (id) VALUES (2)")
+    mirror.sync()
+    if policy == "stop":
+        assert mirror.watermark("u")["status"] == "stopped"
+        assert f"{mirror.database}.u" in mirror.watermark("u")["remedy"]
+        mirror.snapshot("*.u")
+    mirror.assert_equal("u")
+    living = [row for row in mirror.metadata.read("watermarks") if row["status"] != "dropped"]
+    assert [(row["table"], row["status"]) for row in living] == [("u", "following")]
+
+
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 @pytest.mark.parametrize("point", ["planned", "within stage", "within merge", "merged"])
 def test_killed_and_run_again(followed: Mirror, point: str) -> None:
