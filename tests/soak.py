@@ -32,6 +32,8 @@ from random_walk import Walk  # noqa: E402
 from servers import KINDS, Kind, Server  # noqa: E402
 
 DATABASE = "soak"
+_ROLLED_BACK = 1402
+"""MariaDB ends a prepared transaction that changed nothing with its connection."""
 CALM = 600
 """Seconds that the syncs at the end may take."""
 
@@ -47,7 +49,8 @@ class Writer:
         self._prepared: list[str] = []
         self._random = random.Random(seed + 1)
         self._count = 0
-        self._thread = threading.Thread(target=self._run, name="writer")
+        self._thread = threading.Thread(target=self._work, name="writer")
+        self._failed: BaseException | None = None
 
     def __enter__(self) -> Writer:
         self._thread.start()
@@ -56,6 +59,14 @@ class Writer:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        if self._failed:
+            raise self._failed
+
+    def _work(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self._failed = error
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -92,7 +103,11 @@ class Writer:
     def _end_xa(self) -> None:
         xid = self._prepared.pop()
         end = self._random.choice(["COMMIT", "ROLLBACK"])
-        self._server.execute(f"XA {end} {xid}")
+        try:
+            self._server.execute(f"XA {end} {xid}")
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != _ROLLED_BACK:
+                raise
 
 
 class Soak:
