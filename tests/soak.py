@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -49,24 +50,15 @@ class Writer:
         self._prepared: list[str] = []
         self._random = random.Random(seed + 1)
         self._count = 0
-        self._thread = threading.Thread(target=self._work, name="writer")
-        self._failed: BaseException | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="writer")
 
     def __enter__(self) -> Writer:
-        self._thread.start()
+        self._work = self._pool.submit(self._run)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
-        if self._failed:
-            raise self._failed
-
-    def _work(self) -> None:
-        try:
-            self._run()
-        except BaseException as error:
-            self._failed = error
+        self._work.result()
 
     def _run(self) -> None:
         while not self._stop.is_set():

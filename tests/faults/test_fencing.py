@@ -1,7 +1,4 @@
-"""Two at once, and processes that wake up after others did their work: one works, nothing is done twice or undone.
-
-All tests work on one mirror: that it goes on well after each is what the next one begins with.
-"""
+"""Two at once, and processes that wake up after others did their work: one works, nothing is done twice or undone."""
 
 from __future__ import annotations
 
@@ -158,6 +155,13 @@ def state(mirror: Mirror) -> dict[str, Any]:
     return kept
 
 
+def assert_goes_on(mirror: Mirror) -> None:
+    work(mirror)
+    assert command(mirror, "sync") == 0
+    mirror.assert_equal(*TABLES)
+    mirror.assert_each_once(*TABLES)
+
+
 def test_one_works_and_the_other_ends_saying_who_does(
     mirror: Mirror, frozen: Frozen, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +198,7 @@ def test_a_sync_that_wakes_after_others_went_on_changes_nothing(mirror: Mirror, 
     assert (code, "lost its lease" in said) == (3, True), said
     assert state(mirror) == before
     mirror.assert_each_once(*TABLES)
+    assert_goes_on(mirror)
 
 
 def test_a_sync_that_wakes_while_others_work_leaves_their_batch_alone(
@@ -232,6 +237,7 @@ def test_a_snapshot_that_wakes_after_others_went_on_changes_nothing(mirror: Mirr
     code, said = frozen.wake()
     assert (code, "lost its lease" in said) == (3, True), said
     assert state(mirror) == before
+    assert_goes_on(mirror)
 
 
 def test_a_snapshot_that_wakes_just_before_its_commit_is_found(
@@ -250,9 +256,7 @@ def test_a_snapshot_that_wakes_just_before_its_commit_is_found(
     assert command(mirror, "sync") == 0
     assert "a snapshot was committed" in capsys.readouterr().err
     mirror.assert_equal(*TABLES)
-    work(mirror)
-    assert command(mirror, "sync") == 0
-    mirror.assert_equal(*TABLES)
+    assert_goes_on(mirror)
 
 
 def test_who_was_killed_is_followed_at_once(mirror: Mirror, frozen: Frozen) -> None:

@@ -91,7 +91,7 @@ def test_bootstrap_under_writes_then_syncs(mirror: Mirror, lock: str) -> None:
         results = mirror.snapshot(lock=lock)
     assert all(result.lock_ms < 2000 for result in results)
     tables = [table for table in TABLES if lock != "none" or table != "keyless"]
-    rounds = 5 if (lock, mirror.server.kind) == ("flush", "mysql") else 1
+    rounds = 10 if (lock, mirror.server.kind) == ("flush", "mysql") else 1
     for round_ in range(rounds):
         mutate(mirror, random.Random(SEED + round_), 30)
         mirror.sync()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = Path(__file__).parents[1] / "cases"
-SHARE, MOST = (1.0, 60) if os.environ.get("BINLAKE_CUT_OFF") else (0.34, 2)
+SHARE, MOST = (float(os.environ["BINLAKE_CUT_OFF"]), None) if "BINLAKE_CUT_OFF" in os.environ else (0.34, 2)
 """Which part of the Delta commits ends a run, and how many runs of a sync are ended."""
 
 
