@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from delta.exceptions import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -68,6 +70,12 @@ _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_DELETION_VECTORS = tuple(
+    f"spark.databricks.delta.{command}.deletionVectors.persistent" for command in ("merge", "update", "delete")
+)
+_REWRITTEN = 16 << 20
+"""Bytes of data files up to which rows that change are written anew: deletion vectors would cost more jobs than that
+saves, and every reader has to apply them."""
 
 
 def transaction_version(batch: int, step: int) -> int:
@@ -132,16 +140,26 @@ class LakeTable:
         """Delta version."""
         return int(self.log().version())
 
+    def size(self) -> int:
+        """Bytes of the data files; 0 where no table is."""
+        if not self.exists():
+            return 0
+        files = pa.table(self.log().get_add_actions())
+        return int(pc.sum(files["size_bytes"]).as_py() or 0)
+
     @contextmanager
     def transaction(self, session: SparkSession, version: int, note: dict[str, Any]) -> Iterator[None]:
         """Commits in here carry the version; proved afterwards. Raises LakeTableChanged when it isn't recorded."""
         session.conf.set(_TXN_APP, self.app)
         session.conf.set(_TXN_VERSION, str(version))
         session.conf.set(_USER_METADATA, json.dumps(note, ensure_ascii=False))
+        marked = self.size() > _REWRITTEN
+        for key in _DELETION_VECTORS:
+            session.conf.set(key, str(marked).lower())
         try:
             yield
         finally:
-            for key in (_TXN_APP, _TXN_VERSION, _USER_METADATA):
+            for key in (_TXN_APP, _TXN_VERSION, _USER_METADATA, *_DELETION_VECTORS):
                 session.conf.unset(key)
         self._prove(version)
 
