@@ -61,7 +61,8 @@ def refused_for_cascades(config: PipelineConfig, source: Source, names: list[Tab
     return {
         one.child: TableError(f"{one.child}: {cascading(one)}", remedy=CASCADE_REMEDY)
         for one in unlogged_cascades(source)
-        if one.child in names and config.policies.of(one.child).on_unlogged_cascade == "stop"
+        if one.child in names
+        and (config.policies.of(one.child).on_unlogged_cascade == "stop" or not config.included(one.parent))
     }
 
 

@@ -15,16 +15,19 @@ from binlake.config import PipelineConfig, TablesConfig
 from binlake.errors import TableError, UsageError
 from binlake.lake import epochs, files, watermarks
 from binlake.lake.apply import TableOutcome, apply_batch
-from binlake.lake.epochs import Rules
 from binlake.lake.lease import OpenBatch
 from binlake.lake.metadata import Metadata, literal
 from binlake.lake.steps import Life, TableSteps
+from binlake.lake.walk import Rules
 from binlake.lineage import check_position, rebased
 from binlake.position import Position, Range
 from binlake.report import Report
+from binlake.schema.cascades import cascading
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName, TableSchema
+from binlake.source.cascades import logs_cascades, unlogged_cascades
 from binlake.source.log import Origin, opened
+from binlake.source.server import Source
 from binlake.stage import stage_batch
 
 if TYPE_CHECKING:
@@ -96,6 +99,16 @@ def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> Non
         )
 
 
+def _refuse_cascades(source: Source, name: TableName) -> None:
+    """Its parents' mutations aren't staged again. Raises UsageError."""
+    for one in unlogged_cascades(source):
+        if one.child == name:
+            raise UsageError(
+                f"{name} can't catch up: {cascading(one)}",
+                remedy=f"snapshot it again: binlake table resnapshot --config FILE --table '{name}' --why …",
+            )
+
+
 def _alone(config: PipelineConfig, name: TableName) -> PipelineConfig:
     tables = TablesConfig(
         include=[names.pattern_of(name.database, name.table)], exclude_columns=config.tables.exclude_columns
@@ -116,6 +129,9 @@ def _one_batch(
 ) -> tuple[TableSteps, TableOutcome | None]:
     with opened(origin) as log:
         check_position(log, log.transport(config.source.replica_id()), plan.range.start)
+        unlogged = isinstance(log, Source) and not logs_cascades(log)
+        if isinstance(log, Source):
+            _refuse_cascades(log, life.name)
         transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
         flavour: Flavour = log.flavour
     manifest = stage_batch(session, config, transports, plan, report)
@@ -131,7 +147,9 @@ def _one_batch(
         ),
         lives=[life],
         created=[part.created for part in plan.range.slices],
+        start=plan.range.start,
         stop=plan.range.stop,
+        cascades=() if unlogged else None,
     )
     table = next(one for one in steps.tables if one.life.id == life.id)
     outcomes: list[TableOutcome] = []

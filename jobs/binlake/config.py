@@ -113,7 +113,8 @@ class Policy(_Strict):
     batch; or they are appended, and an update or delete stops the table.
 
     on_unlogged_cascade: a foreign key changes rows of the table without a word in the log: the table isn't mirrored, or
-    it is snapshotted anew after each batch in which rows of the parent were deleted (or updated, where that acts).
+    it is snapshotted anew after each batch in which rows of the parent were deleted (or updated, where that acts), or
+    its changes are derived from the parent's; where they can't be told for certain it is snapshotted anew, too.
 
     What happens where a table's part of the log can't be decoded or followed, where its rows can't be merged, and
     where the lake's storage fails: the table stops and the others go on, or the run ends and is repeated by the next.
@@ -125,7 +126,7 @@ class Policy(_Strict):
     on_truncate: Literal["follow", "stop"] = "follow"
     on_unfollowable: Literal["resnapshot", "stop"] = "resnapshot"
     without_key: Literal["exact", "append"] = "exact"
-    on_unlogged_cascade: Literal["stop", "resnapshot"] = "stop"
+    on_unlogged_cascade: Literal["stop", "resnapshot", "derive"] = "stop"
     on_decode_failure: Literal["stop_table", "stop_run"] = "stop_table"
     on_merge_failure: Literal["stop_table", "stop_run"] = "stop_table"
     on_commit_failure: Literal["stop_table", "stop_run"] = "stop_run"

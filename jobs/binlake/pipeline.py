@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from binlake import decisions
 from binlake.bootstrap import begin_lives, begin_with_files, names_asked, names_to_snapshot, refused_for_cascades
@@ -23,11 +23,11 @@ from binlake.decisions import Reason
 from binlake.errors import BinlogError, StagingError, TableError, UsageError
 from binlake.lake import epochs, files, lease, watermarks
 from binlake.lake.apply import TableOutcome, apply_batch, refuse_begun
-from binlake.lake.epochs import Rules
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
 from binlake.lake.staging import Manifest, read_manifest
 from binlake.lake.steps import BatchSteps
+from binlake.lake.walk import Rules
 from binlake.lineage import check_position, rebased
 from binlake.plan import next_range
 from binlake.position import Position
@@ -47,7 +47,7 @@ from binlake.report import Report
 from binlake.schema.cascades import Cascade
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName
-from binlake.source.cascades import unlogged_cascades
+from binlake.source.cascades import logs_cascades, unlogged_cascades
 from binlake.source.catalog import database_charsets
 from binlake.source.folder import Folder
 from binlake.source.log import Origin, opened, server_of
@@ -300,7 +300,7 @@ def _plan(
     began = time.monotonic()
     with opened(origin) as log:
         found = next_range(log, log.transport(config.source.replica_id()), control.position, until, stop_at)
-        cascades = unlogged_cascades(log) if isinstance(log, Source) and not found.empty else ()
+        cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
         charsets = database_charsets(log) if isinstance(log, Source) and not found.empty else ()
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
@@ -310,7 +310,7 @@ def _plan(
         found,
         until_us=int(until.timestamp() * 1e6) if until else None,
         planned_us=now_us(),
-        cascades=tuple(one.to_json() for one in cascades if config.included(one.child)),
+        cascades=cascades,
         charsets=charsets,
     ).with_phase("plan", time.monotonic() - began)
     held.open(planned)
@@ -389,6 +389,12 @@ def _manifest(config: PipelineConfig, batch: OpenBatch) -> Manifest:
     return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
 
 
+def _cascades(config: PipelineConfig, source: Source) -> tuple[dict[str, Any], ...] | None:
+    if logs_cascades(source):
+        return None
+    return tuple(one.to_json() for one in unlogged_cascades(source) if config.included(one.child))
+
+
 def _flavour(position: Position) -> Flavour:
     return "mariadb" if position.server.startswith("mariadb-") else "mysql"
 
@@ -409,9 +415,10 @@ def _split(
             for life in watermarks.read_lives(metadata, open_batch=batch.batch)
         ],
         created=[part.created for part in batch.range.slices],
+        start=batch.range.start,
         stop=stop,
         prepared=watermarks.read_prepared(metadata),
-        cascades=[Cascade.from_json(one) for one in batch.cascades],
+        cascades=None if batch.cascades is None else [Cascade.from_json(one) for one in batch.cascades],
         charsets=dict(batch.charsets),
     )
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import random
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import pymysql
 import pytest
 
+from binlake import cli
 from binlake.errors import TableError
 
 if TYPE_CHECKING:
     from mirror import Mirror
+    from servers import Server
 
+SEED = int(os.environ.get("BINLAKE_SEED", "20"))
 TABLES = (
     "CREATE TABLE grandparent (id INT PRIMARY KEY, v INT)",
     "CREATE TABLE parent (id INT PRIMARY KEY, g INT, FOREIGN KEY (g) REFERENCES grandparent (id)"
@@ -31,6 +38,20 @@ ACTING = (
     "UPDATE child SET p = 10 WHERE id = 300",
 )
 ALL = ("grandparent", "parent", "child", "own")
+RELATED = (
+    "CREATE TABLE region (id INT PRIMARY KEY, code INT NOT NULL UNIQUE)",
+    "CREATE TABLE shop (id INT PRIMARY KEY, Region INT, touched TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"
+    " ON UPDATE CURRENT_TIMESTAMP(6), FOREIGN KEY (region) REFERENCES region (code)"
+    " ON DELETE CASCADE ON UPDATE CASCADE)",
+    "CREATE TABLE staff (id INT PRIMARY KEY, shop INT, boss INT, told JSON,"
+    " FOREIGN KEY (shop) REFERENCES shop (id) ON DELETE SET NULL ON UPDATE CASCADE,"
+    " FOREIGN KEY (boss) REFERENCES staff (id) ON DELETE CASCADE)",
+    "CREATE TABLE note (id INT PRIMARY KEY, staff INT, FOREIGN KEY (staff) REFERENCES staff (id) ON DELETE CASCADE)",
+    "CREATE TABLE pair (a INT, b DECIMAL(5,2), PRIMARY KEY (a, b))",
+    "CREATE TABLE part (id INT PRIMARY KEY, b DECIMAL(5,2), a INT, FOREIGN KEY (a, b) REFERENCES pair (a, b)"
+    " ON DELETE SET NULL ON UPDATE CASCADE)",
+)
+FAMILY = ("region", "shop", "staff", "note", "pair", "part")
 
 
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
@@ -56,6 +77,160 @@ def test_where_cascades_are_not_logged_their_tables_are_refused(mirror: Mirror) 
     mirror.sync()
     assert mirror.watermark("late")["status"] == "stopped"
     assert "on_unlogged_cascade" in mirror.watermark("late")["remedy"]
+
+
+@pytest.fixture
+def deriving(mirror: Mirror) -> Mirror:
+    mirror.options = {"policies": {"on_unlogged_cascade": "derive"}}
+    return mirror
+
+
+def lives(mirror: Mirror, *tables: str) -> dict[str, str]:
+    """A new snapshot begins a new life."""
+    return {table: mirror.watermark(table)["table_id"] for table in tables}
+
+
+def assert_derived(mirror: Mirror, *tables: str) -> None:
+    """What one more sync makes of them, without a snapshot."""
+    before = lives(mirror, *tables)
+    mirror.sync()
+    mirror.assert_equal(*tables)
+    assert lives(mirror, *tables) == before
+    assert {mirror.watermark(table)["status"] for table in tables} == {"following"}
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_they_are_derived_through_all_levels(deriving: Mirror) -> None:
+    deriving.execute(*TABLES)
+    deriving.snapshot()
+    deriving.execute(*ACTING)
+    assert_derived(deriving, *ALL)
+    deriving.execute("DELETE FROM grandparent", "DELETE FROM own")
+    assert_derived(deriving, *ALL)
+
+
+class Rows:
+    """Random statements over the related tables, some of which the server refuses."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+
+    def statement(self) -> str:
+        some, few = (lambda: self._chance.randrange(12)), (lambda: self._chance.randrange(4))
+        null = self._chance.choice(["NULL", str(some())])
+        return self._chance.choice(
+            [
+                f"INSERT INTO region VALUES ({some()}, {some()})",
+                f"REPLACE INTO region VALUES ({some()}, {some()})",
+                f"UPDATE region SET code = {some()} WHERE id = {some()}",
+                f"UPDATE region SET code = code + 12 WHERE id < {few()} ORDER BY code DESC",
+                f"DELETE FROM region WHERE id = {some()}",
+                f"INSERT INTO shop (id, region) VALUES ({some()}, {null})",
+                f"UPDATE shop SET id = {some()} WHERE id = {some()}",
+                f"UPDATE shop SET region = {null} WHERE id = {some()}",
+                f"DELETE FROM shop WHERE id = {some()}",
+                f"INSERT INTO staff VALUES ({some()}, {null}, {null}, '[{some()}]')",
+                f"INSERT INTO staff VALUES ({some()}, {some()}, {some()}, NULL)",
+                f"UPDATE staff SET boss = {null}, told = '{{\"a\": {some()}}}' WHERE id = {some()}",
+                f"DELETE FROM staff WHERE id = {some()}",
+                f"INSERT INTO note VALUES ({some()}, {some()})",
+                f"DELETE staff, note FROM staff JOIN note ON note.staff = staff.id WHERE note.id = {some()}",
+                f"INSERT INTO pair VALUES ({few()}, {few()}.5)",
+                f"UPDATE pair SET a = {few()}, b = {few()}.5 WHERE a = {few()} LIMIT 1",
+                f"DELETE FROM pair WHERE a = {few()} LIMIT 1",
+                f"INSERT INTO part VALUES ({some()}, {few()}.5, {few()})",
+                f"UPDATE part SET a = {few()} WHERE id = {some()}",
+            ]
+        )
+
+    def transaction(self, server: Server, database: str) -> None:
+        with server.connect(database=database) as connection, connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            for _ in range(self._chance.randrange(1, 6)):
+                with suppress(pymysql.err.IntegrityError):
+                    cursor.execute(self.statement())
+            cursor.execute(self._chance.choice(["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"]))
+
+
+PAIR = (
+    "CREATE TABLE up (id INT PRIMARY KEY, name VARCHAR(9) UNIQUE, v INT)",
+    "CREATE TABLE down (id INT PRIMARY KEY, up INT, CONSTRAINT refers FOREIGN KEY (up) REFERENCES up (id)"
+    " ON DELETE CASCADE)",
+    "INSERT INTO up VALUES (1, 'one', 1), (2, 'two', 2), (3, 'three', 3)",
+    "INSERT INTO down VALUES (10, 1), (11, 1), (20, 2), (30, 3)",
+)
+BY_NAME = (
+    PAIR[0],
+    "CREATE TABLE down (id INT PRIMARY KEY, up VARCHAR(9), FOREIGN KEY (up) REFERENCES up (name) ON DELETE CASCADE)",
+    PAIR[2],
+    "INSERT INTO down VALUES (10, 'ONE'), (20, 'two')",
+)
+WITHOUT_KEY = (
+    PAIR[0],
+    "CREATE TABLE down (id INT, up INT, FOREIGN KEY (up) REFERENCES up (id) ON DELETE CASCADE)",
+    *PAIR[2:],
+)
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+@pytest.mark.parametrize(
+    ("tables", "acting", "why"),
+    [
+        (BY_NAME, ["DELETE FROM up WHERE id = 1"], "equality the server decides"),
+        (WITHOUT_KEY, ["DELETE FROM up WHERE id = 1"], "has no key"),
+        (PAIR, ["DELETE FROM up WHERE id = 1", "ALTER TABLE up ADD w INT"], "a statement changed"),
+        (PAIR, ["DELETE FROM up WHERE id = 1", "ALTER TABLE down DROP FOREIGN KEY refers"], "a foreign key went"),
+        (PAIR, ["SET foreign_key_checks = 0", "DELETE FROM up WHERE id = 2"], "foreign_key_checks = 0"),
+    ],
+    ids=["text", "without key", "altered", "dropped", "unchecked"],
+)
+def test_what_cannot_be_told_for_certain_is_snapshotted_anew(
+    deriving: Mirror, tables: tuple[str, ...], acting: list[str], why: str
+) -> None:
+    deriving.execute(*tables)
+    deriving.snapshot()
+    before = lives(deriving, "up", "down")
+    deriving.execute(*acting)
+    with deriving.cut_off_at("recorded"):
+        deriving.sync()
+    assert deriving.watermark("down")["status"] == "resnapshot"
+    assert why in deriving.watermark("down")["reason"]
+    deriving.sync()
+    deriving.assert_equal("up", "down")
+    after = lives(deriving, "up", "down")
+    assert after["up"] == before["up"]
+    assert after["down"] != before["down"]
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_a_paused_table_cannot_catch_up_where_they_are_not_logged(
+    deriving: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_TESTS", deriving.server.uri())
+    deriving.execute(*PAIR)
+    deriving.snapshot()
+    asked = ["--config", str(deriving.write_yaml()), "--table", f"{deriving.database}.down", "--why", "a test"]
+    assert cli.run(["table", "pause", *asked]) == 0
+    deriving.execute("DELETE FROM up WHERE id = 1")
+    deriving.sync()
+    assert cli.run(["table", "resume", *asked]) == 2
+    assert "can't catch up: foreign key 'refers' cascades" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_what_random_statements_cascade_is_derived(deriving: Mirror) -> None:
+    rows = Rows(SEED)
+    deriving.execute(*RELATED)
+    for _ in range(60):
+        rows.transaction(deriving.server, deriving.database)
+    deriving.snapshot()
+    before = lives(deriving, *FAMILY)
+    for _ in range(100):
+        rows.transaction(deriving.server, deriving.database)
+    deriving.sync_cut_off(random.Random(SEED), 0.5)
+    deriving.assert_equal(*FAMILY)
+    deriving.assert_each_once(*FAMILY)
+    assert lives(deriving, *FAMILY) == before
 
 
 @pytest.mark.parametrize("server", ["mariadb"], indirect=True)

@@ -112,9 +112,14 @@ class RolledBack:
 
 @dataclass(frozen=True)
 class Executed:
-    """The GTIDs of all transactions of a slice, as the server writes a set; empty without GTID."""
+    """Of a slice as a whole.
+
+    gtid_set: the GTIDs of all its transactions, as the server writes a set; empty without GTID. unchecked: tables of
+    which rows were changed by sessions with foreign_key_checks = 0, so that nothing cascaded from them.
+    """
 
     gtid_set: str
+    unchecked: tuple[TableName, ...] = ()
 
 
 Item = Mutations | Statement | Stopped | XaEvent | RolledBack

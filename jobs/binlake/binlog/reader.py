@@ -116,7 +116,7 @@ class _Reader:
         self._rows = np.zeros((_MOST_EVENTS, scan.ROW_EVENT), np.int64)
         self._mapped = np.zeros((64, 2), np.int64)
         self._cache = np.full((scan.CACHE_SIZE, 2), -1, np.int64)
-        self._known_table = np.zeros((64, 3), np.int64)
+        self._known_table = np.zeros((64, 4), np.int64)
         self._transactions = Transactions(self._state)
         self._transactions.open(events.Transaction(part.start, 0, None))
 
@@ -307,7 +307,7 @@ class _Reader:
             self._by_body[key] = number
             if number >= len(self._known_table):
                 self._known_table = np.vstack([self._known_table, np.zeros_like(self._known_table)])
-            self._known_table[number] = (known.body.ctypes.data, len(key), decoder is not None)
+            self._known_table[number] = (known.body.ctypes.data, len(key), decoder is not None, 0)
         self._cache[identity & (scan.CACHE_SIZE - 1)] = (identity, number)
 
     def _stop(self, name: TableName, where: int, error: Undecodable) -> Iterator[Emitted]:
@@ -445,7 +445,9 @@ class _Reader:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def executed(self) -> Executed:
-        return Executed(self._transactions.executed(mariadb=self._description.mariadb))
+        """What is known of the slice as a whole."""
+        unchecked = {known.name for known, of in zip(self._known, self._known_table, strict=False) if of[3]}
+        return Executed(self._transactions.executed(mariadb=self._description.mariadb), tuple(sorted(unchecked)))
 
     def flush(self) -> Iterator[Emitted]:
         """Everything up to here, as batches."""

@@ -44,6 +44,7 @@ _GTID, _ANONYMOUS, _MARIADB_GTID = int(EventType.GTID), int(EventType.ANONYMOUS_
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).astype(np.int64)
 _IGNORABLE_FLAG, _ARTIFICIAL_FLAG = 0x80, 0x20
 _NO_TABLE_ID = 0xFFFFFF
+_NO_FOREIGN_KEY_CHECKS = 0x02  # of a row event; Rows_event::enum_flag
 
 _OP = np.zeros(256, np.int64)
 for _first in (23, 30, 166, 169):
@@ -218,7 +219,8 @@ def scan(
 
     committed, text_ends, text: of each transaction the commit time, and the end of its GTID's text (none where it
     doesn't move). mapped[:state[MAPPED]]: table id and known map of the open transaction. cache: table id and known
-    map by the id's low bits. known: address and size of a map's bytes behind the id, and whether its rows are wanted.
+    map by the id's low bits. known: address and size of a map's bytes behind the id, whether its rows are wanted, and
+    (set here) whether some came from a session with foreign_key_checks = 0.
     Returns at DONE, or what stopped it at state[AT].
     """
     id_size = state[ID_SIZE]
@@ -260,6 +262,8 @@ def scan(
                 if found < 0:
                     return NO_TABLE_MAP
                 if known[found, 2]:
+                    if load16(body + id_size) & _NO_FOREIGN_KEY_CHECKS:
+                        known[found, 3] = 1
                     count = state[ROW_EVENTS]
                     if count >= rows.shape[0]:
                         return ROWS_FULL

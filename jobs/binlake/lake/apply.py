@@ -348,6 +348,7 @@ class _Group:
                     target,
                     one.life,
                     step,
+                    self._config.table_path,
                     version=version,
                     note=note,
                     invalid_dates=invalid_dates,

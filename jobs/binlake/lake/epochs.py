@@ -6,445 +6,24 @@ the first attempt began. Statements are walked in the order of the log; identity
 
 from __future__ import annotations
 
-import json
 import re
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from binlake.binlog.border import Statement, XaEvent
-from binlake.config import Policy
-from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
-from binlake.lake import renames
-from binlake.lake.kept import keeping
+from binlake.lake.cascading import CascadedBatch
 from binlake.lake.prepared import PreparedTransactions
-from binlake.lake.staging import Manifest, StagedFile, StagedSlice
-from binlake.lake.steps import (
-    BatchSteps,
-    CreateStep,
-    FillStep,
-    LeaveStep,
-    Life,
-    MoveStep,
-    PreparedXa,
-    ReshapeStep,
-    TableSteps,
-    TruncateStep,
-    XaCommit,
-)
+from binlake.lake.staging import Manifest, StagedSlice
+from binlake.lake.steps import BatchSteps, Life, MergeStep, PreparedXa
+from binlake.lake.walk import IGNORED, Rules, Walk
 from binlake.position import Position, file_number
-from binlake.schema import datatypes, ddl
-from binlake.schema.cascades import CASCADE_REMEDY, Cascade, cascading, touched
-from binlake.schema.table import TableName, TableSchema, table_id
+from binlake.schema import ddl
+from binlake.schema.cascades import CASCADE_REMEDY, Cascade, acts, cascading, touched
+from binlake.schema.table import TableName
 
-FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
-"""What is done about a statement, in the DDL history."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the YAML says of tables.
-
-    included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
-    adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
-    server to ask for a new snapshot.
-    """
-
-    included: Callable[[TableName], bool]
-    ghost: Callable[[TableName], bool] = lambda name: False
-    excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema
-    policy: Callable[[TableName], Policy] = lambda name: Policy()
-    can_snapshot: bool = True
-
-    def followed(self, name: TableName) -> bool:
-        return self.included(name) or self.ghost(name)
+_DECLARES_KEY = re.compile(r"\bREFERENCES\b", re.IGNORECASE)
+_DROPS_KEY = re.compile(r"\bALTER\b.*\bDROP\b.*\b(FOREIGN|CONSTRAINT)\b", re.IGNORECASE | re.DOTALL)
 
 
-@dataclass(frozen=True)
-class _At:
-    """A statement, what was understood of it, and where it stands."""
-
-    batch: int
-    position: Position
-    turn: int
-    statement: Statement
-    parsed: ddl.ParsedStatement
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return file_number(self.statement.file), self.statement.offset
-
-
-class _Walk:
-    """State of the walk through one manifest."""
-
-    def __init__(
-        self,
-        source: str,
-        flavour: ddl.Flavour,
-        rules: Rules,
-        lives: list[Life],
-        stop: Position,
-        prepared: PreparedTransactions,
-        charsets: Mapping[str, str],
-    ) -> None:
-        self.source = source
-        self.flavour = flavour
-        self.rules = rules
-        self.stop = stop
-        self.prepared = prepared
-        self.charsets = charsets
-        self.tables = {life.id: TableSteps(life) for life in lives}
-        self.current = {life.name: life.id for life in lives if life.status != "dropped"}
-        self.history: list[dict[str, Any]] = []
-        self.missing: set[TableName] = set()
-        self.asked: dict[TableName, str] = {}
-        self.turn = 0
-
-    def at(self, name: TableName) -> TableSteps | None:
-        found = self.current.get(name)
-        return self.tables[found] if found else None
-
-    def file(self, file: StagedFile) -> None:
-        table = self._working(file.name, file.last[:2])
-        if table is not None and file.inserted + file.updated + file.deleted:
-            table.add_file(file, self.turn)
-
-    def xa(self, events: list[XaEvent]) -> None:
-        """Rows of XA transactions come with their outcome: a snapshot before it doesn't have them."""
-        commits, unknown = self.prepared.follow(events)
-        by_name: dict[TableName, list[tuple[StagedFile, XaCommit]]] = defaultdict(list)
-        for file, commit in commits:
-            by_name[file.name].append((file, commit))
-        for name, rows in by_name.items():
-            table = self._working(name, max(commit.committed for _, commit in rows))
-            if table is not None:
-                low = table.life.low.order
-                table.add_xa([(file, commit) for file, commit in rows if commit.committed >= low], self.turn)
-        for event in unknown:
-            reason = (
-                f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, prepared before the log that was read here"
-            )
-            for life in self.current.values():
-                if self.tables[life].life.low.order <= (file_number(event.file), event.offset):
-                    self.ask(self.tables[life], reason)
-
-    def _working(self, name: TableName, last: tuple[int, int]) -> TableSteps | None:
-        """The table that follows mutations up to ``last``; an included one without a life is noted."""
-        table = self.at(name)
-        if table is None:
-            if self.rules.included(name) and name not in self.asked:
-                self.missing.add(name)
-            return None
-        return table if table.life.status == "following" and last >= table.life.low.order else None
-
-    def stop_table(self, table: TableSteps, reason: str, remedy: str) -> None:
-        if table.life.status == "following":
-            table.forget()
-            table.life = replace(table.life, status="stopped", reason=reason, remedy=remedy)
-
-    def ask(self, table: TableSteps, reason: str) -> str:
-        """A new snapshot, where the policy says so and there is a server to take it from; else the table stops."""
-        name = table.life.name
-        wanted = self.rules.policy(name).on_unfollowable == "resnapshot"
-        if wanted and self.rules.can_snapshot and self.rules.included(name):
-            if table.life.status == "following":
-                remedy = "nothing: it is snapshotted anew by itself"
-                table.life = replace(table.life, status="resnapshot", reason=reason, remedy=remedy)
-            return ASKED
-        self.stop_table(table, reason, _resnapshot(name))
-        return STOPPED
-
-    def cascade(self, cascades: Sequence[Cascade], manifest: Manifest) -> None:
-        """Tables whose rows may have changed without a word in the log."""
-        deleted = {file.name for file in manifest.files if file.deleted or any(n[2] for n in file.xids.values())}
-        updated = {file.name for file in manifest.files if file.updated or any(n[1] for n in file.xids.values())}
-        acted = touched(cascades, deleted, updated)
-        for one in cascades:
-            table = self.at(one.child)
-            if table is None or table.life.low.order >= self.stop.order:
-                continue
-            if self.rules.policy(one.child).on_unlogged_cascade == "stop" or not self.rules.included(one.parent):
-                self.stop_table(table, f"{self.stop.short}: {cascading(one)}", CASCADE_REMEDY)
-            elif one.child in acted:
-                self.ask(table, f"{self.stop.short}: {cascading(acted[one.child])}")
-
-    # statements ------------------------------------------------------------------------------------------------------
-    def statement(self, batch: int, created: int, statement: Statement) -> None:
-        self.turn += 1
-        parsed = ddl.parse(
-            statement.text,
-            database=statement.database,
-            sql_mode=statement.sql_mode,
-            flavour=self.flavour,
-            charsets=self.charsets,
-        )
-        where = Position(self.stop.server, statement.file, statement.offset, created)
-        here = _At(batch, where, self.turn, statement, parsed)
-        if parsed.kind == "DML" or parsed.may_concern_any:
-            self._opaque(here)
-        else:
-            self._changes(here)
-        self.turn += 1
-
-    def _changes(self, here: _At) -> None:
-        noted: set[TableName] = set()
-        for change in here.parsed.changes:
-            if isinstance(change, ddl.RenameTables):
-                noted |= self._rename(here, change)
-                continue
-            for name, one in self._concerned(change):
-                noted.add(name)
-                self._change(here, name, one)
-        for name in here.parsed.tables:
-            if name not in noted and self._ours(name):
-                self._note(here, name, self.at(name), IGNORED, "", None, None)
-
-    def _ours(self, name: TableName) -> bool:
-        return self.rules.followed(name) or name in self.current
-
-    def _concerned(self, change: ddl.Change) -> list[tuple[TableName, ddl.Change]]:
-        if isinstance(change, ddl.DropDatabase):
-            names = [name for name in self.current if name.database == change.database]
-            return [(name, ddl.DropTable(name)) for name in names]
-        assert not isinstance(change, ddl.RenameTables)  # they are done together
-        return [(change.name, change)] if self._ours(change.name) else []
-
-    def _opaque(self, here: _At) -> None:
-        """Rows that changed without row events, or a statement nobody can read."""
-        concerned = [name for name in (here.parsed.tables or tuple(self.current)) if self._ours(name)]
-        for name in concerned:
-            table = self.at(name)
-            reason = (
-                f"{here.position.short}: a statement changed rows without row events "
-                "(binlog_format isn't ROW in that session)"
-                if here.parsed.kind == "DML"
-                else f"{here.position.short}: a statement that can't be parsed may concern this table"
-            )
-            if table is not None and here.order >= table.life.low.order:
-                self.stop_table(table, reason, _resnapshot(name))
-            self._note(here, name, table, STOPPED, reason, None, None)
-
-    def _change(self, here: _At, name: TableName, change: ddl.Change) -> None:
-        table = self.at(name)
-        if table is not None and here.order < table.life.low.order:
-            self._note(here, name, table, IGNORED, "before the snapshot", None, None)
-            return
-        before = table.life.schema if table else None
-        action, reason = self._follow(here, name, change, table)
-        after_table = self.at(name)
-        told = action in (FOLLOWED, ASKED)
-        after = after_table.life.schema if after_table and told else None
-        self._note(here, name, after_table or table, action, reason, before, after)
-
-    def _follow(self, here: _At, name: TableName, change: ddl.Change, table: TableSteps | None) -> tuple[str, str]:
-        """Do what one change means for one table; gives the action and its reason."""
-        if isinstance(change, ddl.CreateTable | ddl.CreateLike):
-            return self._create(here, name, change, table)
-        if table is None:
-            return IGNORED, "this table isn't mirrored"
-        if isinstance(change, ddl.DropTable):
-            self._end(table, f"dropped at {here.position.short}")
-            return FOLLOWED, ""
-        if table.life.status != "following":
-            return IGNORED, f"this table is {table.life.status}"
-        if isinstance(change, ddl.TruncateTable):
-            return self._truncate(here, table)
-        if isinstance(change, ddl.AlterTable):
-            return self._alter(here, table, change)
-        if isinstance(change, ddl.NoShapeChange):
-            return FOLLOWED, change.why
-        assert isinstance(change, ddl.RowsChanged | ddl.Unfollowed)
-        reason = f"{here.position.short}: {change.why}"
-        if table.empty and isinstance(change, ddl.RowsChanged):
-            return FOLLOWED, "the table is empty"
-        return self.ask(table, reason), reason
-
-    def _end(self, table: TableSteps, reason: str) -> None:
-        if self.current.get(table.life.name) == table.life.id:
-            del self.current[table.life.name]
-        table.life = replace(table.life, status="dropped", reason=reason, remedy="")
-
-    def _truncate(self, here: _At, table: TableSteps) -> tuple[str, str]:
-        if self.rules.policy(table.life.name).on_truncate == "stop":
-            reason = f"{here.position.short}: TRUNCATE, at which this table is to stop (on_truncate: stop)"
-            self.stop_table(table, reason, _resnapshot(table.life.name))
-            return STOPPED, reason
-        table.add(TruncateStep(), self.turn)
-        table.empty = True
-        return FOLLOWED, ""
-
-    def _alter(self, here: _At, table: TableSteps, change: ddl.AlterTable) -> tuple[str, str]:
-        before = table.life.schema
-        try:
-            evolution = ddl.evolve(before, change, flavour=self.flavour)
-            after = self.rules.excluding(table.life.name, evolution.after)
-        except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
-            reason = f"{here.position.short}: {error.message}"
-            return self.ask(table, reason), reason
-        kept_origins = tuple(column.name for column in before.kept)
-        if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
-            after, kept_origins = keeping(before, after, evolution.origins)
-        table.life = replace(table.life, schema=after)
-        if table.empty:
-            table.add(CreateStep(after), self.turn)
-            return FOLLOWED, ""
-        if evolution.unprovable:
-            reason = f"{here.position.short}: {'; '.join(evolution.unprovable)}"
-            return self.ask(table, reason), reason
-        if _reshapes(before, after, evolution.origins):
-            table.add(ReshapeStep(before, after, evolution.origins, kept_origins), self.turn)
-        fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
-        if fills:
-            table.add(FillStep(after, fills), self.turn)
-        return FOLLOWED, ""
-
-    def _create(
-        self, here: _At, name: TableName, change: ddl.CreateTable | ddl.CreateLike, table: TableSteps | None
-    ) -> tuple[str, str]:
-        if table is not None:
-            if change.if_not_exists:
-                return IGNORED, "the table existed"
-            # CREATE OR REPLACE logs no DROP; anything else means that a DROP wasn't logged
-            self._end(table, f"replaced at {here.position.short}")
-        if not self.rules.followed(name):
-            return IGNORED, "not included"
-        if isinstance(change, ddl.CreateLike):
-            like = self.at(change.like)
-            if like is None:
-                return self._ask_name(name, f"{change.like} isn't mirrored, so its columns aren't known here")
-            schema = like.life.schema
-        else:
-            schema = change.schema
-        try:
-            schema = self.rules.excluding(name, schema)
-        except ConfigurationError as error:
-            self.missing.add(name)
-            return STOPPED, error.message
-        life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)
-        created = self.tables[life.id] = TableSteps(life, empty=True)
-        created.add(CreateStep(schema), self.turn)
-        self.current[name] = life.id
-        self.missing.discard(name)
-        self.asked.pop(name, None)
-        return FOLLOWED, ""
-
-    def _ask_name(self, name: TableName, reason: str) -> tuple[str, str]:
-        """A snapshot of a table of which nothing is known here."""
-        if not self.rules.included(name):
-            return IGNORED, reason
-        wanted = self.rules.policy(name).on_unfollowable == "resnapshot" and self.rules.can_snapshot
-        if not wanted:
-            self.missing.add(name)
-            return STOPPED, reason
-        self.asked[name] = reason
-        self.missing.discard(name)
-        return ASKED, reason
-
-    # names -----------------------------------------------------------------------------------------------------------
-    def _rename(self, here: _At, change: ddl.RenameTables) -> set[TableName]:
-        """All pairs of a statement at once, so that swaps and chains come out right; gives the names noted."""
-        later = {
-            name for name, life in self.current.items() if self.tables[life].life.low.order > here.order
-        }  # snapshotted after the statement, under the names they have
-        outcome = renames.outcome(
-            change.pairs, {name: life for name, life in self.current.items() if name not in later}
-        )
-        noted: set[TableName] = set()
-        for life_id, old, _ in outcome.moved:
-            if self.current.get(old) == life_id:
-                del self.current[old]
-        for life_id, old, new in outcome.moved:
-            noted |= {old, new}
-            self._move(here, self.tables[life_id], old, new, stays=old in outcome.taken, superseded=new in later)
-        for old, new in outcome.unknown:
-            if self.rules.included(new) and new not in self.current:
-                noted.add(new)
-                action, reason = self._ask_name(new, f"{here.position.short}: renamed from {old}, which isn't mirrored")
-                self._note(here, new, None, action, reason, None, None)
-        return noted
-
-    def _move(
-        self, here: _At, table: TableSteps, old: TableName, new: TableName, *, stays: bool, superseded: bool
-    ) -> None:
-        """One table gets its new name. stays: another table has the old name now."""
-        schema = table.life.schema
-        if superseded or not self.rules.followed(new):
-            self._end(table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included"))
-            self._note(here, old, table, FOLLOWED, table.life.reason, schema, None)
-            return
-        self.missing.discard(new)
-        self.asked.pop(new, None)
-        table.life = replace(table.life, name=new)
-        self.current[new] = table.life.id
-        action, reason = FOLLOWED, f"renamed from {old}"
-        if table.life.status == "following":
-            table.add(MoveStep(old, new), self.turn)
-            if not stays:
-                table.add(LeaveStep(old, new), self.turn)
-        elif self.rules.included(new):
-            table.life = replace(table.life, status="following")
-            action = self.ask(table, f"{here.position.short}: renamed from {old}, which was stopped")
-        self._note(here, new, table, action, reason, schema, schema)
-
-    def _note(
-        self,
-        here: _At,
-        name: TableName,
-        table: TableSteps | None,
-        action: str,
-        reason: str,
-        before: TableSchema | None,
-        after: TableSchema | None,
-    ) -> None:
-        statement = here.statement
-        self.history.append(
-            {
-                "batch": here.batch,
-                "file": statement.file,
-                "offset": statement.offset,
-                "position": str(here.position),
-                "gtid": statement.gtid,
-                "committed_us": statement.committed_us,
-                "database": name.database,
-                "default_database": statement.database,
-                "sql_mode": statement.sql_mode,
-                "statement": _told(here),
-                "kind": here.parsed.kind,
-                "table": name.table,
-                "table_id": table.life.id if table else None,
-                "action": action,
-                "reason": reason or None,
-                "before": json.dumps(before.to_json(), ensure_ascii=False) if before else None,
-                "after": json.dumps(after.to_json(), ensure_ascii=False) if after else None,
-            }
-        )
-
-
-def _told(here: _At) -> str:
-    """The statement as written; of one that changes rows no more than its verb, because it holds their values."""
-    if here.parsed.kind != "DML":
-        return here.statement.text
-    verb = re.match(r"[A-Za-z]+", here.statement.text)
-    return f"{verb[0].upper() if verb else 'DML'} …"
-
-
-def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
-    """Whether the lake's table looks another way: names, order or types, not lengths and defaults."""
-
-    def looks(schema: TableSchema) -> list[tuple[str, str, int]]:
-        return [(column.name, datatypes.delta_type(column), column.fraction) for column in schema.mirrored]
-
-    moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
-    return moved or looks(before) != looks(after)
-
-
-def _resnapshot(name: TableName) -> str:
-    return f"snapshot this table again: binlake snapshot --config FILE --tables '{name}'"
-
-
-def _walk_slice(walk: _Walk, batch: int, created: int, part: StagedSlice) -> None:
+def _walk_slice(walk: Walk, batch: int, created: int, part: StagedSlice) -> None:
     files = sorted(part.files, key=lambda file: (file.statements_before, file.first))
     stopped = sorted(part.stopped, key=lambda item: item.offset)
     xa = sorted(part.xa, key=lambda event: event.offset)  # stable: a commit in one phase stands behind its prepare
@@ -467,6 +46,61 @@ def _walk_slice(walk: _Walk, batch: int, created: int, part: StagedSlice) -> Non
             walk.statement(batch, created, part.statements[ordinal])
 
 
+def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest) -> None:
+    """Tables whose rows may have changed without a word in the log."""
+    _forgotten_keys(walk)
+    deleted, updated = (_changed(walk, manifest, which) for which in (2, 1))
+    acted = touched(cascades, deleted, updated)
+    for one in cascades:
+        table = walk.at(one.child)
+        if table is None or table.life.low.order >= walk.stop.order:
+            continue
+        policy = walk.rules.policy(one.child).on_unlogged_cascade
+        if policy == "stop" or not walk.rules.included(one.parent):
+            walk.stop_table(table, f"{walk.stop.short}: {cascading(one)}", CASCADE_REMEDY)
+        elif one.child in acted and policy == "resnapshot":
+            walk.ask(table, f"{walk.stop.short}: {cascading(acted[one.child])}")
+    acting = tuple(one for one in cascades if acts(one, {*acted}, deleted, updated))
+    altered = {TableName(row["database"], row["table"]) for row in walk.history}
+    unchecked = {name for part in manifest.slices for name in part.unchecked}
+    tables = {name: walk.tables[life] for name, life in walk.current.items()}
+    _derive(walk, CascadedBatch(acting, tables, walk.start, altered, unchecked))
+
+
+def _changed(walk: Walk, manifest: Manifest, which: int) -> set[TableName]:
+    """Tables of which rows were updated (1) or deleted (2), those of XA transactions that end in this batch too."""
+    plain = {file.name for file in manifest.files if (file.inserted, file.updated, file.deleted)[which]}
+    held = {file.name for file in manifest.files if any(counts[which] for counts in file.xids.values())}
+    merges = [(table, step) for table in walk.tables.values() for step in table.steps if isinstance(step, MergeStep)]
+    return plain | held | {table.life.name for table, step in merges if step.counts[which]}
+
+
+def _derive(walk: Walk, batch: CascadedBatch) -> None:
+    """What cascaded is added to the tables' merges, parents first."""
+    for child in batch.in_order():
+        table = walk.at(child)
+        if table is None or table.life.status != "following" or table.life.low.order >= walk.stop.order:
+            continue
+        if why := batch.refusal(child):
+            walk.ask(table, f"{walk.stop.short}: {cascading(batch.of(child)[0])}; not derived: {why}")
+        elif parents := batch.parents(child):
+            table.add_parents(parents)
+
+
+def _forgotten_keys(walk: Walk) -> None:
+    """A foreign key that went in this batch acted until then, and the server knows it no more."""
+    for row in walk.history:
+        name = TableName(row["database"], row["table"])
+        table = walk.at(name)
+        if table is None or row["action"] == IGNORED or not _DROPS_KEY.search(row["statement"]):
+            continue
+        reason = f"{row['file']}:{row['offset']}: a foreign key went that may have changed rows below the log"
+        if walk.rules.policy(name).on_unlogged_cascade != "stop":
+            walk.ask(table, reason)
+        elif any(_DECLARES_KEY.search(told["statement"]) for told in walk.history if told["table_id"] == table.life.id):
+            walk.stop_table(table, reason, CASCADE_REMEDY)  # an older one has stopped it before
+
+
 def split(
     manifest: Manifest,
     *,
@@ -475,21 +109,24 @@ def split(
     rules: Rules,
     lives: list[Life],
     created: list[int],
+    start: Position,
     stop: Position,
     prepared: Sequence[PreparedXa] = (),
-    cascades: Sequence[Cascade] = (),
+    cascades: Sequence[Cascade] | None = None,
     charsets: Mapping[str, str] | None = None,
 ) -> BatchSteps:
     """Each table's steps in one batch.
 
     lives: the catalog before the batch. created: per slice, the timestamp of its file's format description event.
-    prepared: XA transactions of earlier batches that wait for their outcome. cascades: what acts below the log.
-    charsets: of databases, where they aren't utf8mb4.
+    prepared: XA transactions of earlier batches that wait for their outcome. cascades: what acts below the log, None
+    where nothing can. charsets: of databases, where they aren't utf8mb4.
     """
-    walk = _Walk(source, flavour, rules, lives, stop, PreparedTransactions(manifest.batch, prepared), charsets or {})
+    waiting = PreparedTransactions(manifest.batch, prepared)
+    walk = Walk(source, flavour, rules, lives, start, stop, waiting, charsets or {})
     for part, file_created in zip(manifest.slices, created, strict=True):
         _walk_slice(walk, manifest.batch, file_created, part)
-    walk.cascade(cascades, manifest)
+    if cascades is not None:
+        _cascade(walk, cascades, manifest)
     return BatchSteps(
         tuple(walk.tables.values()),
         tuple(walk.history),

@@ -37,7 +37,8 @@ class OpenBatch:
     state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table;
     prepared: XA transactions that still wait then (PreparedXa as JSON). content: of its first staging, see Manifest;
     a later one must tell the same where a part is merged. When it was planned: cascades, the foreign keys that act
-    below the log (Cascade as JSON); charsets, (database, character set) where that isn't utf8mb4.
+    below the log (Cascade as JSON), None where the log has what they do; charsets, (database, character set) where
+    that isn't utf8mb4.
     """
 
     batch: int
@@ -49,7 +50,7 @@ class OpenBatch:
     outcome: tuple[dict[str, Any], ...] = ()
     prepared: tuple[dict[str, Any], ...] = ()
     phases: tuple[tuple[str, float], ...] = ()
-    cascades: tuple[dict[str, Any], ...] = ()
+    cascades: tuple[dict[str, Any], ...] | None = None
     content: str = ""
     charsets: tuple[tuple[str, str], ...] = ()
 
@@ -65,7 +66,7 @@ class OpenBatch:
                 "outcome": list(self.outcome),
                 "prepared": list(self.prepared),
                 "phases": list(self.phases),
-                "cascades": list(self.cascades),
+                "cascades": None if self.cascades is None else list(self.cascades),
                 "content": self.content,
                 "charsets": list(self.charsets),
             },
@@ -85,7 +86,7 @@ class OpenBatch:
             tuple(value["outcome"]),
             tuple(value["prepared"]),
             tuple((name, seconds) for name, seconds in value["phases"]),
-            tuple(value["cascades"]),
+            None if value["cascades"] is None else tuple(value["cascades"]),
             value["content"],
             tuple((database, charset) for database, charset in value["charsets"]),
         )

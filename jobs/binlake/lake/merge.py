@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -11,13 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import InvalidDates
 from binlake.errors import InvalidDate, SchemaMismatch, UnfollowedStatement
+from binlake.lake import derived
+from binlake.lake.mutations import lake_image, staged_rows
 from binlake.lake.staging import StagedFile
 from binlake.lake.steps import Life, MergeStep
 from binlake.lake.table import LakeTable, lake_columns
 from binlake.names import spark_quote
 from binlake.schema import datatypes
 from binlake.schema.render import RENDERERS
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.table import TableName, TableSchema
 
 _SNAPSHOT = "binlake snapshot --config FILE --tables '{}'"
 
@@ -46,6 +48,7 @@ def merge_epoch(
     table: LakeTable,
     life: Life,
     step: MergeStep,
+    path_of: Callable[[TableName], str],
     *,
     version: int,
     note: dict[str, Any],
@@ -54,16 +57,23 @@ def merge_epoch(
 ) -> None:
     """One epoch in one commit. Repeating it changes nothing.
 
-    appends: a table without a key only grows; raises UnfollowedStatement where its rows changed.
+    path_of: where a table of the lake lies. appends: a table without a key only grows; raises UnfollowedStatement where
+    its rows changed.
     """
     for file in step.staged:
         check_shape(life.name, step.schema, file)
-    staged = _staged(session, life, step)
-    if invalid_dates == "keep_text":
+    staged = staged_rows(session, life, step)
+    if invalid_dates == "keep_text" and staged is not None:
         _refuse_invalid_keys(life.name, step.schema, staged)
+    if step.parents:
+        newest = derived.newest(session, life, step, path_of, invalid_dates)
+        with table.transaction(session, version, note):
+            _merge_newest(session, table, step, newest, invalid_dates)
+        return
+    assert staged is not None
     if appends and not step.schema.key:
         _refuse_changes(life.name, step)
-        rows = staged.selectExpr("after").selectExpr(*_image(step.schema, "after", invalid_dates))
+        rows = staged.selectExpr("after").selectExpr(*lake_image(step.schema, "after", invalid_dates))
         with table.transaction(session, version, note):
             rows.write.format("delta").mode("append").save(table.path)
         return
@@ -72,53 +82,6 @@ def merge_epoch(
             _merge_by_key(session, table, step, staged, invalid_dates)
         else:
             _merge_by_row(session, table, step, staged, invalid_dates)
-
-
-def _staged(session: SparkSession, life: Life, step: MergeStep) -> DataFrame:
-    """The epoch's mutations after the snapshot. Those of an XA transaction stand where it was committed, in their own
-    order there: ``place``, which is 0 for the others."""
-    parts = []
-    if step.files:
-        staged = _read(session, step.files)
-        if any(file.xids for file in step.files):
-            staged = staged.where("xid IS NULL")
-        number, offset = life.low.order
-        if min(file.first[:2] for file in step.files) < (number, offset):
-            staged = staged.where(f"file > {number} OR (file = {number} AND offset >= {offset})")
-        parts.append(staged.selectExpr("*", "0L AS place"))
-    if step.xa:
-        parts.append(_committed(session, step))
-    return reduce(DataFrame.unionByName, parts)
-
-
-def _read(session: SparkSession, files: tuple[StagedFile, ...]) -> DataFrame:
-    """The rows of staged files that weren't rolled back."""
-    staged = session.read.parquet(*[file.path for file in files])
-    void = sorted({(file.first[0], *bounds) for file in files for bounds in file.void})
-    if not void:
-        return staged
-    columns = "number bigint, first bigint, first_row bigint, last bigint, last_row bigint"
-    session.createDataFrame(void, columns).createOrReplaceTempView("void")
-    staged.createOrReplaceTempView("everything")
-    return session.sql("""
-        SELECT * FROM everything LEFT ANTI JOIN void
-        ON file = number AND (offset > first OR (offset = first AND row >= first_row))
-           AND (offset < last OR (offset = last AND row < last_row))
-    """)
-
-
-def _committed(session: SparkSession, step: MergeStep) -> DataFrame:
-    """Rows of the XA transactions that ended."""
-    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()))
-    rows = sorted({(one.xid, one.file, one.after, one.prepared, *one.committed) for _, one in step.xa})
-    columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
-    session.createDataFrame(rows, columns).createOrReplaceTempView("ended")
-    staged.createOrReplaceTempView("held")
-    own = ", ".join(name for name in staged.columns if name not in ("file", "offset"))
-    return session.sql(f"""
-        SELECT /*+ BROADCAST(ended) */ ended_file AS file, ended_offset AS offset, {own}, offset AS place
-        FROM held JOIN ended ON xid = xa AND file = number AND offset > behind AND offset < prepared
-    """)
 
 
 def _refuse_invalid_keys(name: TableName, schema: TableSchema, staged: DataFrame) -> None:
@@ -136,19 +99,6 @@ def _refuse_invalid_keys(name: TableName, schema: TableSchema, staged: DataFrame
                 f"{name}: file {number} of the log, offset {offset}: an invalid date in column {column!r} of the key",
                 remedy=f"mend the rows, then snapshot this table again: {_SNAPSHOT.format(name)}",
             )
-
-
-def _image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> list[str]:
-    """The lake's columns from a staged image, as expressions."""
-    selected: list[str] = []
-    known = {column.name: column for column in schema.mirrored}
-    for name, _ in lake_columns(schema, invalid_dates):
-        value = f"{image}.{spark_quote(name)}"
-        column: Column | None = known.get(name)
-        if column is not None and column.type in RENDERERS:
-            value = f"binlake_{column.type}({value})"
-        selected.append(f"{value} AS {spark_quote(name)}")
-    return selected
 
 
 def _refuse_changes(name: TableName, step: MergeStep) -> None:
@@ -170,11 +120,10 @@ def _merge_by_key(
     An update that changes the key is a delete of the old one and an upsert of the new one.
     """
     schema = step.schema
-    names = [name for name, _ in lake_columns(schema, invalid_dates)]
     key = [spark_quote(name) for name in schema.key]
     key_list = ", ".join(key)
     changed = " OR ".join(f"NOT before.{name} <=> after.{name}" for name in key)
-    image = _image(schema, "__change.__image", invalid_dates)
+    image = lake_image(schema, "__change.__image", invalid_dates)
     staged.createOrReplaceTempView("staged")
     compacted = session.sql(f"""
         WITH changes AS (
@@ -190,12 +139,21 @@ def _merge_by_key(
         )
         SELECT __change.__gone AS __gone, {", ".join(image)} FROM newest
     """)
+    _merge_newest(session, table, step, compacted, invalid_dates)
+
+
+def _merge_newest(
+    session: SparkSession, table: LakeTable, step: MergeStep, newest: DataFrame, invalid_dates: InvalidDates
+) -> None:
+    """``newest``: of each key the lake's columns as they are at last, and ``__gone``."""
+    key = [spark_quote(name) for name in step.schema.key]
+    names = [name for name, _ in lake_columns(step.schema, invalid_dates)]
     condition = " AND ".join([f"t.{name} = s.{name}" for name in key] + _key_ranges(step))
     values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
     (
         DeltaTable.forPath(session, table.path)
         .alias("t")
-        .merge(compacted.alias("s"), condition)
+        .merge(newest.alias("s"), condition)
         .whenMatchedDelete("s.__gone")
         .whenMatchedUpdate(set=values)  # type: ignore[arg-type]
         .whenNotMatchedInsert("NOT s.__gone", values=values)  # type: ignore[arg-type]
@@ -209,6 +167,8 @@ def _key_of(schema: TableSchema, image: str) -> str:
 
 def _key_ranges(step: MergeStep) -> list[str]:
     """The staged rows' key range on the target's side, so that files outside it are skipped."""
+    if step.parents:
+        return []
     conditions: list[str] = []
     for name in step.schema.key:
         ranges = [file.ranges.get(name) for file in step.staged]
@@ -228,7 +188,7 @@ def _merge_by_row(
     """
     names = [name for name, _ in lake_columns(step.schema, invalid_dates)]
     columns = ", ".join(spark_quote(name) for name in names)
-    before, after = (_image(step.schema, image, invalid_dates) for image in ("before", "after"))
+    before, after = (lake_image(step.schema, image, invalid_dates) for image in ("before", "after"))
     staged.createOrReplaceTempView("staged")
     DeltaTable.forPath(session, table.path).toDF().createOrReplaceTempView("target")
     session.sql(f"""

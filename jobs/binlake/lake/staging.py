@@ -91,7 +91,7 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class StagedSlice:
-    """What one slice held for us. gtid_set: of all its transactions."""
+    """What one slice held for us. gtid_set and unchecked: see border.Executed."""
 
     slice: int
     files: tuple[StagedFile, ...]
@@ -99,6 +99,7 @@ class StagedSlice:
     stopped: tuple[Stopped, ...]
     xa: tuple[XaEvent, ...] = ()
     gtid_set: str = ""
+    unchecked: tuple[TableName, ...] = ()
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StagedSlice:
@@ -109,6 +110,7 @@ class StagedSlice:
             tuple(Stopped(**{**item, "name": TableName(**item["name"])}) for item in value["stopped"]),
             tuple(XaEvent(**item) for item in value["xa"]),
             value["gtid_set"],
+            tuple(TableName(**name) for name in value["unchecked"]),
         )
 
 
@@ -346,4 +348,5 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, *, keep_tex
             sort[type(item)](item)
     assert all(file_number(statement.file) == file_number(part.file) for statement in statements)
     staged = tuple(without(file, rolled_back) for file in writer.finish())
-    return StagedSlice(number, staged, tuple(statements), tuple(stopped), tuple(xa), executed[0].gtid_set)
+    whole = executed[0]
+    return StagedSlice(number, staged, tuple(statements), tuple(stopped), tuple(xa), whole.gtid_set, whole.unchecked)

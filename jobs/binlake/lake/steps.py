@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from binlake.lake.staging import StagedFile
 from binlake.position import Position
+from binlake.schema.cascades import Cascade
 from binlake.schema.table import Column, TableName, TableSchema
 
 Status = Literal["following", "stopped", "paused", "resnapshot", "dropped", "missing"]
@@ -74,15 +75,29 @@ class PreparedXa:
 
 
 @dataclass(frozen=True)
+class ParentMutations:
+    """A foreign key that acted below the log, and the parent's mutations that made it act.
+
+    parent: as it was before the batch; None where the table refers to itself.
+    """
+
+    cascade: Cascade
+    parent: Life | None = None
+    step: MergeStep | None = None
+
+
+@dataclass(frozen=True)
 class MergeStep:
     """Mutations of one epoch, all in ``schema``'s shape.
 
     files: of their rows, those outside XA transactions. xa: of a file, the rows of one XA transaction that ends here.
+    parents: what the rows' own foreign keys changed beside them without a word in the log.
     """
 
     schema: TableSchema
     files: tuple[StagedFile, ...]
     xa: tuple[tuple[StagedFile, XaCommit], ...] = ()
+    parents: tuple[ParentMutations, ...] = ()
 
     @property
     def staged(self) -> tuple[StagedFile, ...]:
@@ -198,6 +213,14 @@ class TableSteps:
             self.turns[-1] = turn
         else:
             self.add(MergeStep(self.life.schema, files, xa), turn)
+
+    def add_parents(self, parents: tuple[ParentMutations, ...]) -> None:
+        """To the table's only step, a merge; it is made where the log has nothing of the table."""
+        if not self.steps:
+            self._merge(0)
+        (step,) = self.steps
+        assert isinstance(step, MergeStep)
+        self.steps[0] = replace(step, parents=parents)
 
     @property
     def newly_stopped(self) -> bool:

@@ -4,31 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from binlake.schema.table import TableName
 
 CASCADE_REMEDY = (
-    "replace the cascade by a trigger or the application, exclude the table, or set on_unlogged_cascade: resnapshot"
+    "set on_unlogged_cascade: derive (or resnapshot) for the table, exclude it, or replace the cascade by a trigger or "
+    "the application"
 )
+Action = Literal["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT", "NO ACTION"]
+_PASSIVE = frozenset({"RESTRICT", "NO ACTION"})
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """Rows of ``child`` go or change, unlogged, where rows of ``parent`` do."""
+    """Rows of ``child`` go or change, unlogged, where rows of ``parent`` do.
+
+    columns: of the child, which hold the values of ``referenced`` of the parent, in this order.
+    """
 
     child: TableName
     parent: TableName
     key: str
-    on_delete: bool
-    on_update: bool
+    columns: tuple[str, ...]
+    referenced: tuple[str, ...]
+    delete: Action
+    update: Action
+
+    @property
+    def on_delete(self) -> bool:
+        return self.delete not in _PASSIVE
+
+    @property
+    def on_update(self) -> bool:
+        return self.update not in _PASSIVE
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Cascade:
-        return cls(**{**value, "child": TableName(**value["child"]), "parent": TableName(**value["parent"])})
+        names = {end: TableName(**value[end]) for end in ("child", "parent")}
+        columns = {end: tuple(value[end]) for end in ("columns", "referenced")}
+        return cls(**{**value, **names, **columns})
 
 
 def touched(
@@ -39,19 +57,19 @@ def touched(
     pending = list(cascades)
     changed: dict[TableName, Cascade] = {}
     while True:
-        acting = [
-            one
-            for one in pending
-            if one.child not in changed
-            and (
-                (one.on_delete and one.parent in deleted)
-                or (one.on_update and one.parent in updated)
-                or one.parent in changed
-            )
-        ]
+        acting = [one for one in pending if one.child not in changed and acts(one, changed, deleted, updated)]
         if not acting:
             return changed
         changed |= {one.child: one for one in acting}
+
+
+def acts(
+    one: Cascade, changed: Collection[TableName], deleted: Collection[TableName], updated: Collection[TableName]
+) -> bool:
+    """Whether it may have, where ``changed`` are the tables whose rows changed unlogged."""
+    return (
+        (one.on_delete and one.parent in deleted) or (one.on_update and one.parent in updated) or one.parent in changed
+    )
 
 
 def cascading(one: Cascade) -> str:

@@ -25,6 +25,7 @@ from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError, SourceError
 from binlake.lake import files, lease, settings
+from binlake.lake.cascading import untold
 from binlake.lake.metadata import Metadata
 from binlake.names import mysql_quote
 from binlake.position import file_number
@@ -337,11 +338,17 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
     if not acting:
         yield Check("foreign keys", True, "no included table changes below the log")
     for one in acting:
-        if subject.config.policies.of(one.child).on_unlogged_cascade == "resnapshot":
-            again = f"{cascading(one)}; it is snapshotted anew where rows of {one.parent} go"
+        policy = subject.config.policies.of(one.child).on_unlogged_cascade
+        child, parent = subject.tables[str(one.child)], subject.tables.get(str(one.parent))
+        if policy == "stop" or parent is None:
+            yield Check(f"table {one.child}", False, cascading(one), CASCADE_REMEDY)
+            continue
+        why = untold(one, child.schema, parent.schema) if policy == "derive" else f"by {policy!r}"
+        if why:
+            again = f"{cascading(one)}; it is snapshotted anew where rows of {one.parent} go: {why}"
             yield Check(f"table {one.child}", "warn", again, CASCADE_REMEDY)
         else:
-            yield Check(f"table {one.child}", False, cascading(one), CASCADE_REMEDY)
+            yield Check(f"table {one.child}", True, f"{cascading(one)}; they are derived from the parent's")
 
 
 def _position(subject: _Subject) -> Iterator[Check]:

@@ -6,7 +6,7 @@ import pytest
 
 from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
-from binlake.lake.epochs import Rules, split
+from binlake.lake.epochs import split
 from binlake.lake.staging import Manifest, StagedFile, StagedSlice
 from binlake.lake.steps import (
     BatchSteps,
@@ -21,6 +21,7 @@ from binlake.lake.steps import (
     TableSteps,
     TruncateStep,
 )
+from binlake.lake.walk import Rules
 from binlake.position import Position
 from binlake.schema.table import Column, TableName, TableSchema
 
@@ -61,6 +62,7 @@ def steps_of(*slices: StagedSlice, lives: Sequence[Life] = (life(),), policy: Po
         ),
         lives=list(lives),
         created=[1 for _ in slices],
+        start=at(4),
         stop=at(10_000),
     )
 

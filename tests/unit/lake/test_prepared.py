@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Literal
 
 from binlake.binlog.border import Statement, XaEvent
-from binlake.lake.epochs import Rules, split
+from binlake.lake.epochs import split
 from binlake.lake.staging import Manifest, StagedFile, StagedSlice
 from binlake.lake.steps import BatchSteps, Life, MergeStep, PreparedXa, ReshapeStep
+from binlake.lake.walk import Rules
 from binlake.position import Position
 from binlake.schema.table import Column, TableName, TableSchema
 
@@ -49,6 +50,7 @@ def steps_of(
         rules=Rules(included=lambda name: True),
         lives=[Life("life", T, SCHEMA, at(low), at(low))],
         created=[1],
+        start=at(4),
         stop=at(10_000),
         prepared=before.prepared if before else (),
     )

@@ -5,9 +5,9 @@ from binlake.schema.table import TableName
 
 GRANDPARENT, PARENT, CHILD, OTHER = (TableName("d", name) for name in ("grandparent", "parent", "child", "other"))
 CASCADES = [
-    Cascade(CHILD, PARENT, "c", on_delete=True, on_update=False),
-    Cascade(PARENT, GRANDPARENT, "p", on_delete=False, on_update=True),
-    Cascade(OTHER, OTHER, "o", on_delete=True, on_update=True),
+    Cascade(CHILD, PARENT, "c", ("p",), ("id",), "SET NULL", "RESTRICT"),
+    Cascade(PARENT, GRANDPARENT, "p", ("g",), ("id",), "NO ACTION", "CASCADE"),
+    Cascade(OTHER, OTHER, "o", ("up",), ("id",), "CASCADE", "CASCADE"),
 ]
 
 

@@ -1,0 +1,78 @@
+"""A table's staged mutations as Spark reads them, and their images as the lake has them."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+
+from binlake.config import InvalidDates
+from binlake.lake.staging import StagedFile
+from binlake.lake.steps import Life, MergeStep
+from binlake.lake.table import lake_columns
+from binlake.names import spark_quote
+from binlake.schema.render import RENDERERS
+from binlake.schema.table import Column, TableSchema
+
+
+def staged_rows(session: SparkSession, life: Life, step: MergeStep) -> DataFrame | None:
+    """The epoch's mutations after the snapshot, None where nothing was staged.
+
+    Those of an XA transaction stand where it was committed, in their own order there: ``place``, which is 0 for the
+    others.
+    """
+    parts = []
+    if step.files:
+        staged = _read(session, step.files)
+        if any(file.xids for file in step.files):
+            staged = staged.where("xid IS NULL")
+        number, offset = life.low.order
+        if min(file.first[:2] for file in step.files) < (number, offset):
+            staged = staged.where(f"file > {number} OR (file = {number} AND offset >= {offset})")
+        parts.append(staged.selectExpr("*", "0L AS place"))
+    if step.xa:
+        parts.append(_committed(session, step))
+    return reduce(DataFrame.unionByName, parts) if parts else None
+
+
+def _read(session: SparkSession, files: tuple[StagedFile, ...]) -> DataFrame:
+    """The rows of staged files that weren't rolled back."""
+    staged = session.read.parquet(*[file.path for file in files])
+    void = sorted({(file.first[0], *bounds) for file in files for bounds in file.void})
+    if not void:
+        return staged
+    columns = "number bigint, first bigint, first_row bigint, last bigint, last_row bigint"
+    session.createDataFrame(void, columns).createOrReplaceTempView("void")
+    staged.createOrReplaceTempView("everything")
+    return session.sql("""
+        SELECT * FROM everything LEFT ANTI JOIN void
+        ON file = number AND (offset > first OR (offset = first AND row >= first_row))
+           AND (offset < last OR (offset = last AND row < last_row))
+    """)
+
+
+def _committed(session: SparkSession, step: MergeStep) -> DataFrame:
+    """Rows of the XA transactions that ended."""
+    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()))
+    rows = sorted({(one.xid, one.file, one.after, one.prepared, *one.committed) for _, one in step.xa})
+    columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
+    session.createDataFrame(rows, columns).createOrReplaceTempView("ended")
+    staged.createOrReplaceTempView("held")
+    own = ", ".join(name for name in staged.columns if name not in ("file", "offset"))
+    return session.sql(f"""
+        SELECT /*+ BROADCAST(ended) */ ended_file AS file, ended_offset AS offset, {own}, offset AS place
+        FROM held JOIN ended ON xid = xa AND file = number AND offset > behind AND offset < prepared
+    """)
+
+
+def lake_image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> list[str]:
+    """The lake's columns from a staged image, as expressions."""
+    selected: list[str] = []
+    known = {column.name: column for column in schema.mirrored}
+    for name, _ in lake_columns(schema, invalid_dates):
+        value = f"{image}.{spark_quote(name)}"
+        column: Column | None = known.get(name)
+        if column is not None and column.type in RENDERERS:
+            value = f"binlake_{column.type}({value})"
+        selected.append(f"{value} AS {spark_quote(name)}")
+    return selected

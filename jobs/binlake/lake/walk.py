@@ -1,0 +1,424 @@
+"""The walk through a batch's log: what each mutation and each statement means for the tables' steps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from binlake.binlog.border import Statement, XaEvent
+from binlake.config import Policy
+from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
+from binlake.lake import renames
+from binlake.lake.kept import keeping
+from binlake.lake.prepared import PreparedTransactions
+from binlake.lake.staging import StagedFile
+from binlake.lake.steps import (
+    CreateStep,
+    FillStep,
+    LeaveStep,
+    Life,
+    MoveStep,
+    ReshapeStep,
+    TableSteps,
+    TruncateStep,
+    XaCommit,
+)
+from binlake.position import Position, file_number
+from binlake.schema import datatypes, ddl
+from binlake.schema.table import TableName, TableSchema, table_id
+
+FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
+"""What is done about a statement, in the DDL history."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the YAML says of tables.
+
+    included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
+    adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
+    server to ask for a new snapshot.
+    """
+
+    included: Callable[[TableName], bool]
+    ghost: Callable[[TableName], bool] = lambda name: False
+    excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema
+    policy: Callable[[TableName], Policy] = lambda name: Policy()
+    can_snapshot: bool = True
+
+    def followed(self, name: TableName) -> bool:
+        return self.included(name) or self.ghost(name)
+
+
+@dataclass(frozen=True)
+class _At:
+    """A statement, what was understood of it, and where it stands."""
+
+    batch: int
+    position: Position
+    turn: int
+    statement: Statement
+    parsed: ddl.ParsedStatement
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return file_number(self.statement.file), self.statement.offset
+
+
+class Walk:
+    """The tables, and what becomes of them as the log is walked through."""
+
+    def __init__(
+        self,
+        source: str,
+        flavour: ddl.Flavour,
+        rules: Rules,
+        lives: list[Life],
+        start: Position,
+        stop: Position,
+        prepared: PreparedTransactions,
+        charsets: Mapping[str, str],
+    ) -> None:
+        self.source = source
+        self.flavour = flavour
+        self.rules = rules
+        self.start, self.stop = start, stop
+        self.prepared = prepared
+        self.charsets = charsets
+        self.tables = {life.id: TableSteps(life) for life in lives}
+        self.current = {life.name: life.id for life in lives if life.status != "dropped"}
+        self.history: list[dict[str, Any]] = []
+        self.missing: set[TableName] = set()
+        self.asked: dict[TableName, str] = {}
+        self.turn = 0
+
+    def at(self, name: TableName) -> TableSteps | None:
+        found = self.current.get(name)
+        return self.tables[found] if found else None
+
+    def file(self, file: StagedFile) -> None:
+        table = self._working(file.name, file.last[:2])
+        if table is not None and file.inserted + file.updated + file.deleted:
+            table.add_file(file, self.turn)
+
+    def xa(self, events: list[XaEvent]) -> None:
+        """Rows of XA transactions come with their outcome: a snapshot before it doesn't have them."""
+        commits, unknown = self.prepared.follow(events)
+        by_name: dict[TableName, list[tuple[StagedFile, XaCommit]]] = defaultdict(list)
+        for file, commit in commits:
+            by_name[file.name].append((file, commit))
+        for name, rows in by_name.items():
+            table = self._working(name, max(commit.committed for _, commit in rows))
+            if table is not None:
+                low = table.life.low.order
+                table.add_xa([(file, commit) for file, commit in rows if commit.committed >= low], self.turn)
+        for event in unknown:
+            reason = (
+                f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, prepared before the log that was read here"
+            )
+            for life in self.current.values():
+                if self.tables[life].life.low.order <= (file_number(event.file), event.offset):
+                    self.ask(self.tables[life], reason)
+
+    def _working(self, name: TableName, last: tuple[int, int]) -> TableSteps | None:
+        """The table that follows mutations up to ``last``; an included one without a life is noted."""
+        table = self.at(name)
+        if table is None:
+            if self.rules.included(name) and name not in self.asked:
+                self.missing.add(name)
+            return None
+        return table if table.life.status == "following" and last >= table.life.low.order else None
+
+    def stop_table(self, table: TableSteps, reason: str, remedy: str) -> None:
+        if table.life.status == "following":
+            table.forget()
+            table.life = replace(table.life, status="stopped", reason=reason, remedy=remedy)
+
+    def ask(self, table: TableSteps, reason: str) -> str:
+        """A new snapshot, where the policy says so and there is a server to take it from; else the table stops."""
+        name = table.life.name
+        wanted = self.rules.policy(name).on_unfollowable == "resnapshot"
+        if wanted and self.rules.can_snapshot and self.rules.included(name):
+            if table.life.status == "following":
+                remedy = "nothing: it is snapshotted anew by itself"
+                table.life = replace(table.life, status="resnapshot", reason=reason, remedy=remedy)
+            return ASKED
+        self.stop_table(table, reason, _resnapshot(name))
+        return STOPPED
+
+    # statements ------------------------------------------------------------------------------------------------------
+    def statement(self, batch: int, created: int, statement: Statement) -> None:
+        self.turn += 1
+        parsed = ddl.parse(
+            statement.text,
+            database=statement.database,
+            sql_mode=statement.sql_mode,
+            flavour=self.flavour,
+            charsets=self.charsets,
+        )
+        where = Position(self.stop.server, statement.file, statement.offset, created)
+        here = _At(batch, where, self.turn, statement, parsed)
+        if parsed.kind == "DML" or parsed.may_concern_any:
+            self._opaque(here)
+        else:
+            self._changes(here)
+        self.turn += 1
+
+    def _changes(self, here: _At) -> None:
+        noted: set[TableName] = set()
+        for change in here.parsed.changes:
+            if isinstance(change, ddl.RenameTables):
+                noted |= self._rename(here, change)
+                continue
+            for name, one in self._concerned(change):
+                noted.add(name)
+                self._change(here, name, one)
+        for name in here.parsed.tables:
+            if name not in noted and self._ours(name):
+                self._note(here, name, self.at(name), IGNORED, "", None, None)
+
+    def _ours(self, name: TableName) -> bool:
+        return self.rules.followed(name) or name in self.current
+
+    def _concerned(self, change: ddl.Change) -> list[tuple[TableName, ddl.Change]]:
+        if isinstance(change, ddl.DropDatabase):
+            names = [name for name in self.current if name.database == change.database]
+            return [(name, ddl.DropTable(name)) for name in names]
+        assert not isinstance(change, ddl.RenameTables)  # they are done together
+        return [(change.name, change)] if self._ours(change.name) else []
+
+    def _opaque(self, here: _At) -> None:
+        """Rows that changed without row events, or a statement nobody can read."""
+        concerned = [name for name in (here.parsed.tables or tuple(self.current)) if self._ours(name)]
+        for name in concerned:
+            table = self.at(name)
+            reason = (
+                f"{here.position.short}: a statement changed rows without row events "
+                "(binlog_format isn't ROW in that session)"
+                if here.parsed.kind == "DML"
+                else f"{here.position.short}: a statement that can't be parsed may concern this table"
+            )
+            if table is not None and here.order >= table.life.low.order:
+                self.stop_table(table, reason, _resnapshot(name))
+            self._note(here, name, table, STOPPED, reason, None, None)
+
+    def _change(self, here: _At, name: TableName, change: ddl.Change) -> None:
+        table = self.at(name)
+        if table is not None and here.order < table.life.low.order:
+            self._note(here, name, table, IGNORED, "before the snapshot", None, None)
+            return
+        before = table.life.schema if table else None
+        action, reason = self._follow(here, name, change, table)
+        after_table = self.at(name)
+        told = action in (FOLLOWED, ASKED)
+        after = after_table.life.schema if after_table and told else None
+        self._note(here, name, after_table or table, action, reason, before, after)
+
+    def _follow(self, here: _At, name: TableName, change: ddl.Change, table: TableSteps | None) -> tuple[str, str]:
+        """Do what one change means for one table; gives the action and its reason."""
+        if isinstance(change, ddl.CreateTable | ddl.CreateLike):
+            return self._create(here, name, change, table)
+        if table is None:
+            return IGNORED, "this table isn't mirrored"
+        if isinstance(change, ddl.DropTable):
+            self._end(table, f"dropped at {here.position.short}")
+            return FOLLOWED, ""
+        if table.life.status != "following":
+            return IGNORED, f"this table is {table.life.status}"
+        if isinstance(change, ddl.TruncateTable):
+            return self._truncate(here, table)
+        if isinstance(change, ddl.AlterTable):
+            return self._alter(here, table, change)
+        if isinstance(change, ddl.NoShapeChange):
+            return FOLLOWED, change.why
+        assert isinstance(change, ddl.RowsChanged | ddl.Unfollowed)
+        reason = f"{here.position.short}: {change.why}"
+        if table.empty and isinstance(change, ddl.RowsChanged):
+            return FOLLOWED, "the table is empty"
+        return self.ask(table, reason), reason
+
+    def _end(self, table: TableSteps, reason: str) -> None:
+        if self.current.get(table.life.name) == table.life.id:
+            del self.current[table.life.name]
+        table.life = replace(table.life, status="dropped", reason=reason, remedy="")
+
+    def _truncate(self, here: _At, table: TableSteps) -> tuple[str, str]:
+        if self.rules.policy(table.life.name).on_truncate == "stop":
+            reason = f"{here.position.short}: TRUNCATE, at which this table is to stop (on_truncate: stop)"
+            self.stop_table(table, reason, _resnapshot(table.life.name))
+            return STOPPED, reason
+        table.add(TruncateStep(), self.turn)
+        table.empty = True
+        return FOLLOWED, ""
+
+    def _alter(self, here: _At, table: TableSteps, change: ddl.AlterTable) -> tuple[str, str]:
+        before = table.life.schema
+        try:
+            evolution = ddl.evolve(before, change, flavour=self.flavour)
+            after = self.rules.excluding(table.life.name, evolution.after)
+        except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
+            reason = f"{here.position.short}: {error.message}"
+            return self.ask(table, reason), reason
+        kept_origins = tuple(column.name for column in before.kept)
+        if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
+            after, kept_origins = keeping(before, after, evolution.origins)
+        table.life = replace(table.life, schema=after)
+        if table.empty:
+            table.add(CreateStep(after), self.turn)
+            return FOLLOWED, ""
+        if evolution.unprovable:
+            reason = f"{here.position.short}: {'; '.join(evolution.unprovable)}"
+            return self.ask(table, reason), reason
+        if _reshapes(before, after, evolution.origins):
+            table.add(ReshapeStep(before, after, evolution.origins, kept_origins), self.turn)
+        fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
+        if fills:
+            table.add(FillStep(after, fills), self.turn)
+        return FOLLOWED, ""
+
+    def _create(
+        self, here: _At, name: TableName, change: ddl.CreateTable | ddl.CreateLike, table: TableSteps | None
+    ) -> tuple[str, str]:
+        if table is not None:
+            if change.if_not_exists:
+                return IGNORED, "the table existed"
+            # CREATE OR REPLACE logs no DROP; anything else means that a DROP wasn't logged
+            self._end(table, f"replaced at {here.position.short}")
+        if not self.rules.followed(name):
+            return IGNORED, "not included"
+        if isinstance(change, ddl.CreateLike):
+            like = self.at(change.like)
+            if like is None:
+                return self._ask_name(name, f"{change.like} isn't mirrored, so its columns aren't known here")
+            schema = like.life.schema
+        else:
+            schema = change.schema
+        try:
+            schema = self.rules.excluding(name, schema)
+        except ConfigurationError as error:
+            self.missing.add(name)
+            return STOPPED, error.message
+        life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)
+        created = self.tables[life.id] = TableSteps(life, empty=True)
+        created.add(CreateStep(schema), self.turn)
+        self.current[name] = life.id
+        self.missing.discard(name)
+        self.asked.pop(name, None)
+        return FOLLOWED, ""
+
+    def _ask_name(self, name: TableName, reason: str) -> tuple[str, str]:
+        """A snapshot of a table of which nothing is known here."""
+        if not self.rules.included(name):
+            return IGNORED, reason
+        wanted = self.rules.policy(name).on_unfollowable == "resnapshot" and self.rules.can_snapshot
+        if not wanted:
+            self.missing.add(name)
+            return STOPPED, reason
+        self.asked[name] = reason
+        self.missing.discard(name)
+        return ASKED, reason
+
+    # names -----------------------------------------------------------------------------------------------------------
+    def _rename(self, here: _At, change: ddl.RenameTables) -> set[TableName]:
+        """All pairs of a statement at once, so that swaps and chains come out right; gives the names noted."""
+        later = {
+            name for name, life in self.current.items() if self.tables[life].life.low.order > here.order
+        }  # snapshotted after the statement, under the names they have
+        outcome = renames.outcome(
+            change.pairs, {name: life for name, life in self.current.items() if name not in later}
+        )
+        noted: set[TableName] = set()
+        for life_id, old, _ in outcome.moved:
+            if self.current.get(old) == life_id:
+                del self.current[old]
+        for life_id, old, new in outcome.moved:
+            noted |= {old, new}
+            self._move(here, self.tables[life_id], old, new, stays=old in outcome.taken, superseded=new in later)
+        for old, new in outcome.unknown:
+            if self.rules.included(new) and new not in self.current:
+                noted.add(new)
+                action, reason = self._ask_name(new, f"{here.position.short}: renamed from {old}, which isn't mirrored")
+                self._note(here, new, None, action, reason, None, None)
+        return noted
+
+    def _move(
+        self, here: _At, table: TableSteps, old: TableName, new: TableName, *, stays: bool, superseded: bool
+    ) -> None:
+        """One table gets its new name. stays: another table has the old name now."""
+        schema = table.life.schema
+        if superseded or not self.rules.followed(new):
+            self._end(table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included"))
+            self._note(here, old, table, FOLLOWED, table.life.reason, schema, None)
+            return
+        self.missing.discard(new)
+        self.asked.pop(new, None)
+        table.life = replace(table.life, name=new)
+        self.current[new] = table.life.id
+        action, reason = FOLLOWED, f"renamed from {old}"
+        if table.life.status == "following":
+            table.add(MoveStep(old, new), self.turn)
+            if not stays:
+                table.add(LeaveStep(old, new), self.turn)
+        elif self.rules.included(new):
+            table.life = replace(table.life, status="following")
+            action = self.ask(table, f"{here.position.short}: renamed from {old}, which was stopped")
+        self._note(here, new, table, action, reason, schema, schema)
+
+    def _note(
+        self,
+        here: _At,
+        name: TableName,
+        table: TableSteps | None,
+        action: str,
+        reason: str,
+        before: TableSchema | None,
+        after: TableSchema | None,
+    ) -> None:
+        statement = here.statement
+        self.history.append(
+            {
+                "batch": here.batch,
+                "file": statement.file,
+                "offset": statement.offset,
+                "position": str(here.position),
+                "gtid": statement.gtid,
+                "committed_us": statement.committed_us,
+                "database": name.database,
+                "default_database": statement.database,
+                "sql_mode": statement.sql_mode,
+                "statement": _told(here),
+                "kind": here.parsed.kind,
+                "table": name.table,
+                "table_id": table.life.id if table else None,
+                "action": action,
+                "reason": reason or None,
+                "before": json.dumps(before.to_json(), ensure_ascii=False) if before else None,
+                "after": json.dumps(after.to_json(), ensure_ascii=False) if after else None,
+            }
+        )
+
+
+def _told(here: _At) -> str:
+    """The statement as written; of one that changes rows no more than its verb, because it holds their values."""
+    if here.parsed.kind != "DML":
+        return here.statement.text
+    verb = re.match(r"[A-Za-z]+", here.statement.text)
+    return f"{verb[0].upper() if verb else 'DML'} …"
+
+
+def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
+    """Whether the lake's table looks another way: names, order or types, not lengths and defaults."""
+
+    def looks(schema: TableSchema) -> list[tuple[str, str, int]]:
+        return [(column.name, datatypes.delta_type(column), column.fraction) for column in schema.mirrored]
+
+    moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
+    return moved or looks(before) != looks(after)
+
+
+def _resnapshot(name: TableName) -> str:
+    return f"snapshot this table again: binlake snapshot --config FILE --tables '{name}'"
