@@ -91,8 +91,9 @@ setup_python() {
     $VENV/bin/python -m pip install -q "uv==$UV" || fail python "pip couldn't install uv"
     uv=$VENV/bin/uv
   fi
+  # Compiled here, once: with PYTHONDONTWRITEBYTECODE in the environment every process would do it for itself.
   say python "installing $(grep -c '^[a-z0-9].*==' docker/requirements.lock) locked packages into $VENV, hashes checked"
-  "$uv" pip install -q --python $VENV/bin/python --require-hashes --no-deps -r docker/requirements.lock
+  "$uv" pip install -q --python $VENV/bin/python --compile-bytecode --require-hashes --no-deps -r docker/requirements.lock
   say python "installing binlake itself, editable"
   "$uv" pip install -q --python $VENV/bin/python --no-deps -e .
   echo "$wanted" > $stamp
