@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from binlake.config import PipelineConfig, load
 from binlake.source.connection import Endpoint
@@ -48,6 +49,9 @@ class AirflowHome:
         pipelines.mkdir(parents=True)
         (self.folder / "output").mkdir()
         shutil.copy(ROOT / "dags" / "binlake_dags.py", self.folder / "dags")
+        config = self.folder / "home" / "config"  # Airflow imports from it
+        config.mkdir(parents=True)
+        shutil.copy(ROOT / "tests" / "waiting_sqlite.py", config)
         self.yaml = pipelines / "shop.yaml"
         self.yaml.write_text(
             YAML.format(
@@ -85,6 +89,8 @@ class AirflowHome:
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__WORKERS": "1",
+            # Our one file doesn't change; it is parsed again now and then.
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
             "AIRFLOW__API_AUTH__JWT_SECRET": "of the tests " * 8,
         }
 
@@ -96,18 +102,22 @@ class AirflowHome:
     def endpoint(self) -> Endpoint:
         return Endpoint("127.0.0.1", self.server.port, self.user, self.password)
 
-    def run(self, *arguments: str, timeout: float = 900) -> str:
+    def run(self, *arguments: str, timeout: float = 900, **environment: str) -> str:
         """One airflow command; both its streams. Raises AssertionError with their end."""
         name = "_".join(argument.strip("-") for argument in arguments[:3] if "/" not in argument)
         path = self.folder / "output" / f"{name}_{time.time_ns()}.log"
         with path.open("wb") as output:
             done = subprocess.run(
-                [str(BIN / "airflow"), *arguments], cwd=self.folder, env=self.env, timeout=timeout,
+                [str(BIN / "airflow"), *arguments], cwd=self.folder, env=self.env | environment, timeout=timeout,
                 stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
         said = path.read_text(errors="replace")
         assert done.returncode == 0, said[-6000:]
         return said
+
+    def run_beside_services(self, *arguments: str) -> str:
+        """One that writes to the database while the services do."""
+        return self.run(*arguments, AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS="waiting_sqlite.CONNECT_ARGS")
 
     def test_dag(self, dag: str, **conf: Any) -> str:
         """`airflow dags test`."""
@@ -134,17 +144,17 @@ class AirflowHome:
 
     @contextmanager
     def services(self) -> Iterator[None]:
-        """API server, scheduler and DAG processor, as in production; ended with all they started."""
+        """API server, scheduler and DAG processor, as in production; ended with all they started.
+
+        The scheduler is last: a task that finds no API server fails, and is tried again after half a minute only.
+        It serves no logs: nobody reads them here, and the port would be the same for every Airflow of a machine.
+        """
         running: list[subprocess.Popen[bytes]] = []
         try:
-            for service in ("api-server", "scheduler", "dag-processor"):
-                with open(self.folder / "output" / f"{service}.log", "wb") as output:
-                    running.append(
-                        subprocess.Popen(
-                            [str(BIN / "airflow"), service], cwd=self.folder, env=self.env,
-                            stdout=output, stderr=subprocess.STDOUT,
-                        )
-                    )  # fmt: skip
+            running.append(self._start("api-server"))
+            running.append(self._start("dag-processor"))
+            wait_for("the start of the API server", 300, self._answers)
+            running.append(self._start("scheduler", "--skip-serve-logs"))
             yield
         finally:
             for process in running:
@@ -154,6 +164,20 @@ class AirflowHome:
                     process.wait(60)
                 except subprocess.TimeoutExpired:
                     process.kill()
+
+    def _start(self, service: str, *options: str) -> subprocess.Popen[bytes]:
+        with open(self.folder / "output" / f"{service}.log", "wb") as output:
+            return subprocess.Popen(
+                [str(BIN / "airflow"), service, *options], cwd=self.folder, env=self.env,
+                stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def _answers(self) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}/execution/health", timeout=10) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
 
     def files_with(self, secret: str) -> list[Path]:
         """Files below the folder that hold it."""

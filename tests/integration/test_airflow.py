@@ -127,12 +127,9 @@ def daily(tmp_path: Path, mariadb_server: Server) -> Iterator[AirflowHome]:
 
 
 def backfill(home: AirflowHome, first: datetime, last: datetime, *options: str) -> dict[str, str]:
-    """Create a backfill, let the services run it; the states of its runs by logical date.
-
-    It is created while nothing runs: SQLite, which only tests use for Airflow, has one writer at a time.
-    """
+    """Create a backfill, let the running services run it; the states of its runs by logical date."""
     known = {row[0] for row in home.query("SELECT id FROM backfill")}
-    home.run(
+    home.run_beside_services(
         "backfill", "create", "--dag-id", SYNC, "--from-date", first.isoformat(), "--to-date", last.isoformat(),
         *options,
     )  # fmt: skip
@@ -141,8 +138,7 @@ def backfill(home: AirflowHome, first: datetime, last: datetime, *options: str) 
     def done() -> bool:
         return bool(home.query("SELECT 1 FROM backfill WHERE id = ? AND completed_at IS NOT NULL", number))
 
-    with home.services():
-        wait_for("the backfill", 900, done)
+    wait_for("the backfill", 900, done)
     return dict(
         home.query(
             "SELECT r.logical_date, r.state FROM dag_run r JOIN backfill_dag_run b ON b.dag_run_id = r.id"
@@ -157,13 +153,12 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
     server = daily.server
     server.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)", database="backfilled")
     daily.test_dag(BOOTSTRAP)
-    with ProcessWatch(PASSWORD) as watch:
-        with daily.services():
-            wait_for(
-                "the run of yesterday",
-                300,
-                lambda: daily.query(f"SELECT 1 FROM dag_run WHERE dag_id = '{SYNC}' AND state = 'success'"),
-            )
+    with ProcessWatch(PASSWORD) as watch, daily.services():
+        wait_for(
+            "the run of yesterday",
+            300,
+            lambda: daily.query(f"SELECT 1 FROM dag_run WHERE dag_id = '{SYNC}' AND state = 'success'"),
+        )
         for days in (4, 3):  # MariaDB's commits carry the session's timestamp
             noon = (today - timedelta(days=days)).timestamp() + 12 * 3600
             server.execute(
