@@ -30,6 +30,15 @@ lake: {{path: "{lake}"}}
 schedule: "{schedule}"
 """
 
+COMMANDS = """
+import json, sys
+from airflow.__main__ import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["airflow", *arguments]
+    main()
+"""
+"""Several airflow commands in one process: to import Airflow takes longer than most of them."""
+
 
 @dataclass
 class AirflowHome:
@@ -58,10 +67,10 @@ class AirflowHome:
                 server_id=self.server_id, database=self.database, lake=self.folder / "lake", schedule=self.schedule
             )
         )
-        self.run("db", "migrate")
-        self._import_connection()
+        self._set_up()
 
-    def _import_connection(self) -> None:
+    def _set_up(self) -> None:
+        """The database and its connection."""
         fields = {
             "conn_type": "mysql",
             "host": "127.0.0.1",
@@ -71,7 +80,8 @@ class AirflowHome:
         }
         path = self.folder / "connections.json"
         path.write_text(json.dumps({"shop_mysql": fields}))
-        self.run("connections", "import", str(path))
+        commands = [["db", "migrate"], ["connections", "import", str(path)]]
+        self._await("set_up", [sys.executable, "-c", COMMANDS, json.dumps(commands)])
         path.unlink()
 
     @property
@@ -105,19 +115,22 @@ class AirflowHome:
     def run(self, *arguments: str, timeout: float = 900, **environment: str) -> str:
         """One airflow command; both its streams. Raises AssertionError with their end."""
         name = "_".join(argument.strip("-") for argument in arguments[:3] if "/" not in argument)
+        return self._await(name, [str(BIN / "airflow"), *arguments], timeout, **environment)
+
+    def run_beside_services(self, *arguments: str) -> str:
+        """One that writes to the database while the services do."""
+        return self.run(*arguments, AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS="waiting_sqlite.CONNECT_ARGS")
+
+    def _await(self, name: str, command: list[str], timeout: float = 900, **environment: str) -> str:
         path = self.folder / "output" / f"{name}_{time.time_ns()}.log"
         with path.open("wb") as output:
             done = subprocess.run(
-                [str(BIN / "airflow"), *arguments], cwd=self.folder, env=self.env | environment, timeout=timeout,
+                command, cwd=self.folder, env=self.env | environment, timeout=timeout,
                 stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
         said = path.read_text(errors="replace")
         assert done.returncode == 0, said[-6000:]
         return said
-
-    def run_beside_services(self, *arguments: str) -> str:
-        """One that writes to the database while the services do."""
-        return self.run(*arguments, AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS="waiting_sqlite.CONNECT_ARGS")
 
     def test_dag(self, dag: str, **conf: Any) -> str:
         """`airflow dags test`."""
