@@ -102,6 +102,8 @@ class AirflowHome:
             # Our one file doesn't change; it is parsed again now and then.
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
             "AIRFLOW__API_AUTH__JWT_SECRET": "of the tests " * 8,
+            # For jobs that end after seconds: to optimise their code costs more than it gives back.
+            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
         }
 
     @property
