@@ -19,6 +19,7 @@ from urllib.request import urlopen
 
 from binlake.config import PipelineConfig, load
 from binlake.source.connection import Endpoint
+from mirror import SHORT_LIVED
 from servers import Server, free_port
 
 ROOT = Path(__file__).parents[1]
@@ -102,8 +103,7 @@ class AirflowHome:
             # Our one file doesn't change; it is parsed again now and then.
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
             "AIRFLOW__API_AUTH__JWT_SECRET": "of the tests " * 8,
-            # For jobs that end after seconds: to optimise their code costs more than it gives back.
-            "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
+            **SHORT_LIVED,
         }
 
     @property

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 MOST_RUNS = 60
+SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+"""For processes whose JVM lives for seconds: to optimise their code costs more than it gives back."""
 
 
 class CutOff(Exception):

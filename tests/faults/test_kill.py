@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mirror import SHORT_LIVED
+
 if TYPE_CHECKING:
     from mirror import Mirror
 
@@ -25,7 +27,7 @@ POINTS = (
 
 def killed_sync(mirror: Mirror, point: str, count: int) -> None:
     command = [sys.executable, str(KILLED), point, str(count), "sync", "--config", str(mirror.write_yaml())]
-    environment = {**os.environ, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
+    environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
     died = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr
 

@@ -23,7 +23,7 @@ from binlake.lake.staging import Manifest, stage_slice, write_manifest
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlog_slices import SERVER_ID, from_server, written
-from mirror import Mirror
+from mirror import SHORT_LIVED, Mirror
 from servers import Server, free_port
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def test_runs_that_fail_tell_neither_password_nor_rows(mirror: Mirror, keeper: s
         "SET SESSION binlog_format = 'ROW'",
         f"INSERT INTO dated VALUES (1, '{VALUE}', '2024-02-30')",
     )
-    environment = {**os.environ, "AIRFLOW_CONN_TESTS": keeper}
+    environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": keeper}
     with (
         ProcessWatch(PASSWORD) as watch,
         subprocess.Popen(

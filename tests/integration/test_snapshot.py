@@ -32,7 +32,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.locks import Busy, Gate, Gates, read_lock
 from binlake.source.server import Source
 from comparison import assert_equal
-from mirror import Mirror
+from mirror import SHORT_LIVED, Mirror
 from servers import Server
 
 ROWS = 600
@@ -206,7 +206,9 @@ def test_killed_and_run_again(mirror: Mirror) -> None:
         database=mirror.database,
         lake=str(mirror.folder),
     )
-    with subprocess.Popen([sys.executable, "-c", script], start_new_session=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env={**os.environ, **SHORT_LIVED}, start_new_session=True
+    ) as process:
         try:  # its JVM belongs to its process group
             deadline = time.monotonic() + 240
             while len(staged_chunks(mirror)) < 4 and time.monotonic() < deadline and process.poll() is None:
