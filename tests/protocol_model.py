@@ -326,7 +326,15 @@ def _number(expression: str) -> int:
 
 
 def merge_epoch(
-    session: Any, target: Any, life: Life, step: MergeStep, *, version: int, note: dict[str, Any], **options: Any
+    session: Any,
+    target: Any,
+    life: Life,
+    step: MergeStep,
+    path_of: Any,
+    *,
+    version: int,
+    note: dict[str, Any],
+    **options: Any,
 ) -> None:
     """The mutations after the snapshot, one after the other."""
     for file in step.files:

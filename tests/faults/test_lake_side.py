@@ -195,7 +195,7 @@ def between_read_and_commit(
     """
     reading, go = folder / "reading", folder / "go"
     versions: list[int] = []
-    staged, merged = merge._staged, merge.merge_epoch
+    staged, merged = merge.staged_rows, merge.merge_epoch
 
     def waits(batches: Iterator[Any]) -> Iterator[Any]:
         import time
@@ -229,7 +229,7 @@ def between_read_and_commit(
             go.touch()
 
     with monkeypatch.context() as patched:
-        patched.setattr(merge, "_staged", slow)
+        patched.setattr(merge, "staged_rows", slow)
         patched.setattr(merge, "merge_epoch", counted)
         thread = threading.Thread(target=act)
         thread.start()

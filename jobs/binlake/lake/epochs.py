@@ -19,7 +19,7 @@ from binlake.schema import ddl
 from binlake.schema.cascades import CASCADE_REMEDY, Cascade, acts, cascading, touched
 from binlake.schema.table import TableName
 
-_DECLARES_KEY = re.compile(r"\bREFERENCES\b", re.IGNORECASE)
+_DECLARES_KEY = re.compile(r"\bREFERENCES\b.*\bON\s+(DELETE|UPDATE)\s+(CASCADE|SET)\b", re.IGNORECASE | re.DOTALL)
 _DROPS_KEY = re.compile(r"\bALTER\b.*\bDROP\b.*\b(FOREIGN|CONSTRAINT)\b", re.IGNORECASE | re.DOTALL)
 
 
