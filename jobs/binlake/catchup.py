@@ -7,7 +7,7 @@ itself, so a kill repeats nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
@@ -22,10 +22,10 @@ from binlake.lake.walk import Rules
 from binlake.lineage import check_position, rebased
 from binlake.position import Position, Range
 from binlake.report import Report
-from binlake.schema.cascades import cascading
+from binlake.schema.cascades import Cascade, cascading
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName, TableSchema
-from binlake.source.cascades import logs_cascades, unlogged_cascades
+from binlake.source.cascades import unlogged_cascades
 from binlake.source.log import Origin, opened
 from binlake.source.server import Source
 from binlake.stage import stage_batch
@@ -99,9 +99,9 @@ def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> Non
         )
 
 
-def _refuse_cascades(source: Source, name: TableName) -> None:
+def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
     """Its parents' mutations aren't staged again. Raises UsageError."""
-    for one in unlogged_cascades(source):
+    for one in cascades:
         if one.child == name:
             raise UsageError(
                 f"{name} can't catch up: {cascading(one)}",
@@ -129,9 +129,8 @@ def _one_batch(
 ) -> tuple[TableSteps, TableOutcome | None]:
     with opened(origin) as log:
         check_position(log, log.transport(config.source.replica_id()), plan.range.start)
-        unlogged = isinstance(log, Source) and not logs_cascades(log)
-        if isinstance(log, Source):
-            _refuse_cascades(log, life.name)
+        cascades = unlogged_cascades(log) if isinstance(log, Source) else None
+        _refuse_cascades(cascades or (), life.name)
         transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
         flavour: Flavour = log.flavour
     manifest = stage_batch(session, config, transports, plan, report)
@@ -149,7 +148,7 @@ def _one_batch(
         created=[part.created for part in plan.range.slices],
         start=plan.range.start,
         stop=plan.range.stop,
-        cascades=() if unlogged else None,
+        cascades=None if cascades is None else (),
     )
     table = next(one for one in steps.tables if one.life.id == life.id)
     outcomes: list[TableOutcome] = []

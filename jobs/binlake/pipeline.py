@@ -47,7 +47,7 @@ from binlake.report import Report
 from binlake.schema.cascades import Cascade
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName
-from binlake.source.cascades import logs_cascades, unlogged_cascades
+from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets
 from binlake.source.folder import Folder
 from binlake.source.log import Origin, opened, server_of
@@ -390,9 +390,8 @@ def _manifest(config: PipelineConfig, batch: OpenBatch) -> Manifest:
 
 
 def _cascades(config: PipelineConfig, source: Source) -> tuple[dict[str, Any], ...] | None:
-    if logs_cascades(source):
-        return None
-    return tuple(one.to_json() for one in unlogged_cascades(source) if config.included(one.child))
+    found = unlogged_cascades(source)
+    return None if found is None else tuple(one.to_json() for one in found if config.included(one.child))
 
 
 def _flavour(position: Position) -> Flavour:

@@ -8,14 +8,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from mirror import SHORT_LIVED
-
-if TYPE_CHECKING:
-    from mirror import Mirror
+from mirror import SHORT_LIVED, Mirror
 
 SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
 KILLED = Path(__file__).parent / "killed.py"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -66,16 +66,16 @@ class _Table:
     def schema(self) -> TableSchema:
         return self.step.schema
 
-    @property
+    @cached_property
     def types(self) -> dict[str, str]:
         """The lake's columns."""
         return dict(lake_columns(self.schema, self.invalid_dates))
 
-    @property
+    @cached_property
     def staged(self) -> DataFrame | None:
         return staged_rows(self.session, self.life, self.step)
 
-    @property
+    @cached_property
     def logged(self) -> DataFrame | None:
         staged = self.staged
         if staged is None:

@@ -46,7 +46,7 @@ def _walk_slice(walk: Walk, batch: int, created: int, part: StagedSlice) -> None
             walk.statement(batch, created, part.statements[ordinal])
 
 
-def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest) -> None:
+def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start: Position) -> None:
     """Tables whose rows may have changed without a word in the log."""
     _forgotten_keys(walk)
     deleted, updated = (_changed(walk, manifest, which) for which in (2, 1))
@@ -64,7 +64,7 @@ def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest) -> Non
     altered = {TableName(row["database"], row["table"]) for row in walk.history}
     unchecked = {name for part in manifest.slices for name in part.unchecked}
     tables = {name: walk.tables[life] for name, life in walk.current.items()}
-    _derive(walk, CascadedBatch(acting, tables, walk.start, altered, unchecked))
+    _derive(walk, CascadedBatch(acting, tables, start, altered, unchecked))
 
 
 def _changed(walk: Walk, manifest: Manifest, which: int) -> set[TableName]:
@@ -122,11 +122,11 @@ def split(
     where nothing can. charsets: of databases, where they aren't utf8mb4.
     """
     waiting = PreparedTransactions(manifest.batch, prepared)
-    walk = Walk(source, flavour, rules, lives, start, stop, waiting, charsets or {})
+    walk = Walk(source, flavour, rules, lives, stop, waiting, charsets or {})
     for part, file_created in zip(manifest.slices, created, strict=True):
         _walk_slice(walk, manifest.batch, file_created, part)
     if cascades is not None:
-        _cascade(walk, cascades, manifest)
+        _cascade(walk, cascades, manifest, start)
     return BatchSteps(
         tuple(walk.tables.values()),
         tuple(walk.history),

@@ -78,7 +78,6 @@ class Walk:
         flavour: ddl.Flavour,
         rules: Rules,
         lives: list[Life],
-        start: Position,
         stop: Position,
         prepared: PreparedTransactions,
         charsets: Mapping[str, str],
@@ -86,7 +85,7 @@ class Walk:
         self.source = source
         self.flavour = flavour
         self.rules = rules
-        self.start, self.stop = start, stop
+        self.stop = stop
         self.prepared = prepared
         self.charsets = charsets
         self.tables = {life.id: TableSteps(life) for life in lives}

@@ -14,7 +14,7 @@ from binlake.schema.table import TableName
 from binlake.source.server import Source
 
 
-def logs_cascades(source: Source) -> bool:
+def _logs_cascades(source: Source) -> bool:
     """Whether the server writes the rows that its foreign keys change into its log."""
     if source.is_mariadb or source.version < (9, 6):
         return False
@@ -22,10 +22,10 @@ def logs_cascades(source: Source) -> bool:
     return native in ("OFF", "0")
 
 
-def unlogged_cascades(source: Source) -> tuple[Cascade, ...]:
-    """Of all tables that the account may see; none where the server logs what cascades change."""
-    if logs_cascades(source):
-        return ()
+def unlogged_cascades(source: Source) -> tuple[Cascade, ...] | None:
+    """Of all tables that the account may see; None where the server logs what cascades change."""
+    if _logs_cascades(source):
+        return None
     rows = source.query(
         "SELECT r.constraint_schema AS d, r.table_name AS t, r.constraint_name AS c, r.unique_constraint_schema AS pd,"
         " r.referenced_table_name AS pt, r.delete_rule AS del, r.update_rule AS upd, k.column_name AS col,"

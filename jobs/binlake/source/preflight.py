@@ -334,7 +334,7 @@ def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check
 
 def _cascades(subject: _Subject) -> Iterator[Check]:
     """Changes by foreign keys that the server makes below its log."""
-    acting = [one for one in unlogged_cascades(subject.source) if str(one.child) in subject.tables]
+    acting = [one for one in unlogged_cascades(subject.source) or () if str(one.child) in subject.tables]
     if not acting:
         yield Check("foreign keys", True, "no included table changes below the log")
     for one in acting:
