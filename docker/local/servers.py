@@ -263,7 +263,7 @@ class Server:
 
     def connect(self, **options: Any) -> pymysql.Connection[Cursor]:
         """As root through the socket, autocommit; keywords as pymysql's."""
-        defaults: dict[str, Any] = {"user": "root", "charset": "utf8mb4", "autocommit": True}
+        defaults: dict[str, Any] = {"user": "root", "charset": "utf8mb4", "autocommit": True, "ssl_disabled": True}
         return pymysql.connect(unix_socket=self.socket, **{**defaults, **options})
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ import json
 import os
 import ssl
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -206,13 +207,28 @@ def _from_file(path: str) -> Endpoint:
     return parse_airflow_connection(text, name=CONNECTION_FILE)
 
 
+@cache
+def _unverified() -> ssl.SSLContext:
+    """For TLS where the server offers it, as nobody asked to verify whose it is."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class _Connection(pymysql.Connection):
+    def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, Any]) -> ssl.SSLContext:
+        """pymysql's loads the system's authorities for each connection, though it verifies nothing by them then."""
+        return sslp if isinstance(sslp, ssl.SSLContext) else _unverified()
+
+
 def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:
     """A control connection: utf8mb4, UTC, autocommit; nothing on it waits without a deadline.
 
     Raises ConnectionFailed, AccessDenied, and SourceError where TLS is asked for and can't be trusted.
     """
     try:
-        session = pymysql.connect(
+        session = _Connection(
             host=where.host,
             port=where.port,
             user=where.user,
