@@ -79,6 +79,11 @@ SCHEMAS: dict[str, pa.Schema] = {
 """Arrow schemas of the metadata tables. ``_us`` is microseconds since 1970 UTC; positions are text."""
 
 
+_PROPERTIES = {"delta.checkpointInterval": "10"}
+"""A sync opens these tables some thirty times, and each commit since the last checkpoint is read again: of the
+default's hundred that is 40 ms for each time, of ten it is 9."""
+
+
 def now_us() -> int:
     return time.time_ns() // 1000
 
@@ -149,7 +154,7 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unreadable(location, error) from error
         try:
-            return DeltaTable.create(self._new_folder(name), SCHEMAS[name], mode="ignore")
+            return DeltaTable.create(self._new_folder(name), SCHEMAS[name], mode="ignore", configuration=_PROPERTIES)
         except (DeltaError, OSError) as error:
             raise _unwritable(location, error) from error
 
@@ -177,7 +182,7 @@ class Metadata:
     def create_with(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Make the table together with its first rows; of two callers at once one wins, the other changes nothing."""
         try:
-            write_deltalake(self._new_folder(name), self._rows(name, rows), mode="error")
+            write_deltalake(self._new_folder(name), self._rows(name, rows), mode="error", configuration=_PROPERTIES)
         except (DeltaError, OSError) as error:
             if not DeltaTable.is_deltatable(self._location(name)):
                 raise _unwritable(self._location(name), error) from error

@@ -1,5 +1,6 @@
 """Compare and swap decides; appends never do."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def test_replace_is_repeatable(metadata: Metadata) -> None:
     assert sorted(row["statement"] for row in metadata.read("ddl_history")) == ["a", "b"]
     metadata.replace("ddl_history", "batch = 2", [])
     assert [row["statement"] for row in metadata.read("ddl_history")] == ["a"]
+
+
+def test_no_more_than_ten_commits_are_read_to_open_a_table(metadata: Metadata) -> None:
+    metadata.create_with("lease", [{"batch": 0}])
+    for batch in range(12):
+        assert metadata.swap("lease", f"batch = {batch}", {"batch": batch + 1})
+    log = Path(metadata.table("lease").table_uri.removeprefix("file://").replace("%20", " ")) / "_delta_log"
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 9
 
 
 def test_an_unwritable_lake_says_what_to_do(tmp_path: Path) -> None:
