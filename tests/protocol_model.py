@@ -292,19 +292,14 @@ def lake_table(world: World) -> type[table.LakeTable]:
         def truncate(self, session: Any, version: int, note: dict[str, Any]) -> None:
             self.commit(version, note, lambda columns, _: (columns, []))
 
-        def fill(self, session: Any, values: dict[str, str], version: int, note: dict[str, Any]) -> None:
-            def filled(columns: tuple[str, ...], rows: list[Row]) -> tuple[tuple[str, ...], list[Row]]:
-                constants = {columns.index(name): _number(text) for name, text in values.items()}
-                return columns, [tuple(constants.get(at, value) for at, value in enumerate(row)) for row in rows]
-
-            self.commit(version, note, filled)
-
         def reshape(
             self, session: Any, columns: list[LakeColumn], version: int, note: dict[str, Any], **options: Any
         ) -> None:
             def reshaped(before: tuple[str, ...], rows: list[Row]) -> tuple[tuple[str, ...], list[Row]]:
-                places = [before.index(column.origin) if column.origin else None for column in columns]
-                moved = [tuple(None if at is None else row[at] for at in places) for row in rows]
+                def value(row: Row, column: LakeColumn) -> Any:
+                    return row[before.index(column.origin)] if column.origin else _number(column.value)
+
+                moved = [tuple(value(row, column) for column in columns) for row in rows]
                 return tuple(column.name for column in columns), moved
 
             self.commit(version, note, reshaped)
@@ -319,7 +314,9 @@ def lake_table(world: World) -> type[table.LakeTable]:
     return InMemory
 
 
-def _number(expression: str) -> int:
+def _number(expression: str) -> int | None:
+    if expression == "NULL":
+        return None
     found = re.search(r"-?\d+", expression)
     assert found, expression
     return int(found[0])

@@ -23,7 +23,6 @@ from binlake.lake.staging import StagedFile, check_file
 from binlake.lake.steps import (
     BatchSteps,
     CreateStep,
-    FillStep,
     LeaveStep,
     Life,
     MergeStep,
@@ -322,7 +321,7 @@ class _Group:
     def _run_step(self, one: _Running, step: Step, version: int, number: int) -> None:
         from binlake.lake.merge import merge_epoch
         from binlake.lake.reshape import lake_columns_after
-        from binlake.lake.table import default_expression, lake_columns
+        from binlake.lake.table import lake_columns
 
         session, target, invalid_dates = self._session, one.target, self._config.invalid_dates
         note = self._note(one.life, number)
@@ -332,9 +331,6 @@ class _Group:
             case ReshapeStep():
                 columns = lake_columns_after(step, invalid_dates)
                 target.reshape(session, columns, version, note, widen=self._config.type_widening)
-            case FillStep(_, defaults):
-                values = {column.name: default_expression(column, text) for column, text in defaults}
-                target.fill(session, values, version, note)
             case TruncateStep():
                 target.truncate(session, version, note)
             case MoveStep(old, new):

@@ -73,7 +73,7 @@ class _Table:
 
     @cached_property
     def staged(self) -> DataFrame | None:
-        return staged_rows(self.session, self.life, self.step)
+        return staged_rows(self.session, self.life, self.step, self.invalid_dates)
 
     @cached_property
     def logged(self) -> DataFrame | None:

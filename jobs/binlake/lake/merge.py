@@ -62,7 +62,7 @@ def merge_epoch(
     """
     for file in step.staged:
         check_shape(life.name, step.schema, file)
-    staged = staged_rows(session, life, step)
+    staged = staged_rows(session, life, step, invalid_dates)
     if invalid_dates == "keep_text" and staged is not None:
         _refuse_invalid_keys(life.name, step.schema, staged)
     if step.parents:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from binlake.binlog.border import staged_schema
 from binlake.config import InvalidDates
 from binlake.lake.staging import StagedFile
 from binlake.lake.steps import Life, MergeStep
@@ -15,7 +17,7 @@ from binlake.schema.render import RENDERERS
 from binlake.schema.table import Column, TableSchema
 
 
-def staged_rows(session: SparkSession, life: Life, step: MergeStep) -> DataFrame | None:
+def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid_dates: InvalidDates) -> DataFrame | None:
     """The epoch's mutations after the snapshot, None where nothing was staged.
 
     Those of an XA transaction stand where it was committed, in their own order there: ``place``, which is 0 for the
@@ -23,7 +25,7 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep) -> DataFrame
     """
     parts = []
     if step.files:
-        staged = _read(session, step.files)
+        staged = _read(session, step.files, invalid_dates)
         if any(file.xids for file in step.files):
             staged = staged.where("xid IS NULL")
         number, offset = life.low.order
@@ -31,13 +33,14 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep) -> DataFrame
             staged = staged.where(f"file > {number} OR (file = {number} AND offset >= {offset})")
         parts.append(staged.selectExpr("*", "0L AS place"))
     if step.xa:
-        parts.append(_committed(session, step))
+        parts.append(_committed(session, step, invalid_dates))
     return reduce(DataFrame.unionByName, parts) if parts else None
 
 
-def _read(session: SparkSession, files: tuple[StagedFile, ...]) -> DataFrame:
+def _read(session: SparkSession, files: tuple[StagedFile, ...], invalid_dates: InvalidDates) -> DataFrame:
     """The rows of staged files that weren't rolled back."""
-    staged = session.read.parquet(*[file.path for file in files])
+    schema = staged_schema(files[0].columns, keep_text=invalid_dates == "keep_text")
+    staged = session.read.schema(from_arrow_schema(schema)).parquet(*[file.path for file in files])
     void = sorted({(file.first[0], *bounds) for file in files for bounds in file.void})
     if not void:
         return staged
@@ -51,9 +54,9 @@ def _read(session: SparkSession, files: tuple[StagedFile, ...]) -> DataFrame:
     """)
 
 
-def _committed(session: SparkSession, step: MergeStep) -> DataFrame:
+def _committed(session: SparkSession, step: MergeStep, invalid_dates: InvalidDates) -> DataFrame:
     """Rows of the XA transactions that ended."""
-    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()))
+    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), invalid_dates)
     rows = sorted({(one.xid, one.file, one.after, one.prepared, *one.committed) for _, one in step.xa})
     columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
     session.createDataFrame(rows, columns).createOrReplaceTempView("ended")

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from binlake.config import InvalidDates
+from binlake.errors import UnfollowedStatement
 from binlake.lake.steps import ReshapeStep
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
@@ -20,7 +21,8 @@ from binlake.schema.table import Column
 class LakeColumn:
     """A column as it stands afterwards. origin: the column that holds its values until then; None for a new one.
 
-    suffix: what kept texts of invalid dates have behind them now.
+    suffix: what kept texts of invalid dates have behind them now. value: what all rows have in a new column, in Spark
+    SQL.
     """
 
     name: str
@@ -28,16 +30,19 @@ class LakeColumn:
     origin: str | None
     kind_before: str | None
     suffix: str = ""
+    value: str = "NULL"
 
     @property
-    def is_changed(self) -> bool:
-        """Whether values that are there become others."""
-        return self.kind_before is not None and (self.kind_before != self.kind or bool(self.suffix))
+    def is_written(self) -> bool:
+        """Whether rows that are there need other values, so that they are written anew."""
+        if self.origin is None:
+            return self.value != "NULL"
+        return self.kind_before != self.kind or bool(self.suffix)
 
     @property
     def expression(self) -> str:
         """Spark SQL over the old columns."""
-        value = "NULL" if self.origin is None else spark_quote(self.origin)
+        value = self.value if self.origin is None else spark_quote(self.origin)
         if self.suffix:
             value = f"CONCAT({value}, {spark_string(self.suffix)})"
         return f"CAST({value} AS {self.kind}) AS {spark_quote(self.name)}"
@@ -47,12 +52,13 @@ def lake_columns_after(step: ReshapeStep, invalid_dates: InvalidDates) -> list[L
     """The Delta table's columns after the step, side columns of invalid dates included."""
     mirrored = {column.name: column for column in step.before.mirrored}
     kept = {column.name for column in step.after.mirrored}
+    fills = {column.name: default_expression(column, text) for column, text in step.fills}
     columns: list[LakeColumn] = []
     for column, origin in zip(step.after.columns, step.origins, strict=True):
         if column.name not in kept:
             continue
         old = mirrored.get(origin) if origin else None
-        columns.append(_lake_column(column, old))
+        columns.append(_lake_column(column, old, fills.get(column.name, "NULL")))
         if invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
             columns.append(_side_column(column, old))
     for column, origin in zip(step.after.kept, step.kept_origins, strict=True):
@@ -70,9 +76,9 @@ def _side_column(column: Column, old: Column | None) -> LakeColumn:
     return LakeColumn(name, "STRING", datatypes.text_column(old), "STRING", suffix)
 
 
-def _lake_column(column: Column, old: Column | None) -> LakeColumn:
+def _lake_column(column: Column, old: Column | None, value: str) -> LakeColumn:
     before = datatypes.delta_type(old) if old else None
-    return LakeColumn(column.name, datatypes.delta_type(column), old.name if old else None, before)
+    return LakeColumn(column.name, datatypes.delta_type(column), old.name if old else None, before, value=value)
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -84,7 +90,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)\Z")
 def widens(column: LakeColumn) -> bool:
     """Whether Delta's type widening takes the old values as they stand ("Supported type changes", Delta's manual)."""
     before, after = column.kind_before or "", column.kind
-    if column.suffix:
+    if column.suffix or column.origin is None:
         return False
     if before in _INTEGERS and after in _INTEGERS:
         return _INTEGERS.index(before) < _INTEGERS.index(after)
@@ -123,3 +129,33 @@ def _new_field(column: LakeColumn) -> dict[str, Any]:
     parsed = StructType.fromDDL(f"c {column.kind}")
     assert isinstance(parsed, StructType)
     return {**parsed.fields[0].jsonValue(), "name": column.name, "nullable": True, "metadata": {}}
+
+
+def default_expression(column: Column, text: str) -> str:
+    """A server's constant as a Spark SQL expression of the column's Delta type; raises UnfollowedStatement."""
+    kind = datatypes.delta_type(column)
+    if column.type == "timestamp":
+        raise UnfollowedStatement(
+            f"the default of the new TIMESTAMP column {column.name!r} depends on a session's time zone",
+            remedy="snapshot this table again",
+        )
+    if column.type == "bit":
+        number = int(text.strip("b'") or "0", 2) if text.startswith("b'") else int(text)
+        if kind == "BOOLEAN":
+            return "true" if number else "false"
+        return f"X'{number:0{2 * (((column.length or 1) + 7) // 8)}X}'"
+    if column.type == "time":
+        return f"{_microseconds(text)}L"
+    if kind == "BINARY":
+        data = bytes.fromhex(text[2:]) if text[:2].lower() == "0x" else text.encode()
+        return f"X'{(data.ljust(column.length or 0, bytes(1)) if column.type == 'binary' else data).hex()}'"
+    return f"CAST({spark_string(text)} AS {kind})"
+
+
+def _microseconds(text: str) -> int:
+    """``[-]H:MM:SS[.ffffff]`` as signed microseconds."""
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    hours, minutes, seconds = digits.split(":")
+    whole, _, fraction = seconds.partition(".")
+    total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000
+    return sign * (total + int(fraction.ljust(6, "0")[:6] or 0))

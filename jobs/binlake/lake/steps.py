@@ -124,22 +124,16 @@ class CreateStep:
 class ReshapeStep:
     """The rows stay, under other columns. ``origins``: for each column of ``after`` that of ``before``; None is new.
 
-    kept_origins: for each of ``after.kept`` the lake's column that has its values. Without a changed Delta type it
-    writes no data file; with one, every row is cast and written anew.
+    kept_origins: for each of ``after.kept`` the lake's column that has its values. fills: of new columns, the constant
+    that old rows got, as the server writes it. Without fills and changed Delta types it writes no data file; with one
+    of them every row is written anew.
     """
 
     before: TableSchema
     after: TableSchema
     origins: tuple[str | None, ...]
     kept_origins: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class FillStep:
-    """Rows from before an ADD COLUMN get its default: (column, constant as the server writes it)."""
-
-    schema: TableSchema
-    defaults: tuple[tuple[Column, str], ...]
+    fills: tuple[tuple[Column, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,7 +157,7 @@ class LeaveStep:
     new: TableName
 
 
-Step = MergeStep | CreateStep | ReshapeStep | FillStep | TruncateStep | MoveStep | LeaveStep
+Step = MergeStep | CreateStep | ReshapeStep | TruncateStep | MoveStep | LeaveStep
 
 
 @dataclass

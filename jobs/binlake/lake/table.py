@@ -237,18 +237,9 @@ class LakeTable:
 
     def truncate(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
         """All rows go, in a commit without data files."""
-        self._change_rows(session, f"DELETE FROM {self.sql_name}", version, note)
-
-    def fill(self, session: SparkSession, values: dict[str, str], version: int, note: dict[str, Any]) -> None:
-        """Set columns (name → Spark SQL expression) of all rows."""
-        assignments = ", ".join(f"{spark_quote(name)} = {value}" for name, value in values.items())
-        self._change_rows(session, f"UPDATE {self.sql_name} SET {assignments}", version, note)
-
-    def _change_rows(self, session: SparkSession, statement: str, version: int, note: dict[str, Any]) -> None:
-        """DELETE and UPDATE commit nothing where there is no row: then the transaction is recorded alone."""
         with self.transaction(session, version, note):
-            session.sql(statement)
-            if self.recorded() < version:
+            session.sql(f"DELETE FROM {self.sql_name}")
+            if self.recorded() < version:  # DELETE commits nothing where there is no row
                 self._commit_fields(session, lambda fields: fields, version, note)
 
     @property
@@ -258,19 +249,20 @@ class LakeTable:
     def reshape(
         self, session: SparkSession, columns: list[LakeColumn], version: int, note: dict[str, Any], *, widen: bool
     ) -> None:
-        """Other columns over the rows that are there: without a cast by metadata alone, else every row anew.
+        """Other columns over the rows that are there: by metadata alone where no value becomes another, else every row
+        anew.
 
         widen: use Delta's type widening where it can stand for the casts. Raises LakeTableChanged where a column isn't
         there, SchemaMismatch where a value can't be cast.
         """
-        changed = [column for column in columns if column.is_changed]
-        if changed and not (widen and all(widens(column) for column in changed)):
+        written = [column for column in columns if column.is_written]
+        if written and not (widen and all(widens(column) for column in written)):
             self._rewrite(session, columns, version, note)
             return
         if self.recorded() >= version:  # what ALTER TABLE does below isn't part of the transaction
             return
         self._support(session, [(column.name, column.kind) for column in columns])
-        self._widen(session, changed)
+        self._widen(session, written)
         if renames_or_drops(json.loads(self.log().schema().to_json())["fields"], columns):
             self._map_columns(session)
         self._commit_fields(session, lambda found: reshaped_fields(found, columns), version, note)
@@ -402,16 +394,23 @@ class _Alone:
         nothing = jvm.scala.Option.apply(None)
         log = self._delta.DeltaLog.forTable(session._jsparkSession, path)
         self._transaction = log.startTransaction(nothing, nothing)
+        self._path = path
         self.metadata = self._transaction.metadata()
 
     def version(self, app: str) -> int:
-        """The recorded one, -1 without; who commits under the application id meanwhile makes this one conflict."""
-        return int(self._transaction.txnVersion(app))
+        """The recorded one, -1 without; who commits under the application id meanwhile makes this one conflict.
+
+        That is what ``txnVersion`` does, at the price of two Spark jobs that read the table's whole state.
+        """
+        self._transaction.readTxn().addOne(app)
+        log = DeltaLog(self._path, version=int(self._transaction.snapshot().version()))
+        recorded = log.transaction_version(app)
+        return -1 if recorded is None else int(recorded)
 
     def versions(self) -> dict[str, int]:
         """Those of all application ids."""
         known = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._transaction.snapshot().setTransactions())
-        return {app: self.version(app) for app in [one.appId() for one in known]}
+        return {one.appId(): int(self._transaction.txnVersion(one.appId())) for one in known}
 
     def commit(self, recorded: Mapping[str, int], metadata: Any = None) -> None:
         if metadata is not None:
@@ -432,33 +431,3 @@ def _note_of(commit: dict[str, Any]) -> dict[str, Any]:
         return {}
     note = found.get("binlake") if isinstance(found, dict) else None
     return note if isinstance(note, dict) else {}
-
-
-def default_expression(column: Column, text: str) -> str:
-    """A server's constant as a Spark SQL expression of the column's Delta type; raises UnfollowedStatement."""
-    kind = datatypes.delta_type(column)
-    if column.type == "timestamp":
-        raise UnfollowedStatement(
-            f"the default of the new TIMESTAMP column {column.name!r} depends on a session's time zone",
-            remedy="snapshot this table again",
-        )
-    if column.type == "bit":
-        number = int(text.strip("b'") or "0", 2) if text.startswith("b'") else int(text)
-        if kind == "BOOLEAN":
-            return "true" if number else "false"
-        return f"X'{number:0{2 * (((column.length or 1) + 7) // 8)}X}'"
-    if column.type == "time":
-        return f"{_microseconds(text)}L"
-    if kind == "BINARY":
-        data = bytes.fromhex(text[2:]) if text[:2].lower() == "0x" else text.encode()
-        return f"X'{(data.ljust(column.length or 0, bytes(1)) if column.type == 'binary' else data).hex()}'"
-    return f"CAST({spark_string(text)} AS {kind})"
-
-
-def _microseconds(text: str) -> int:
-    """``[-]H:MM:SS[.ffffff]`` as signed microseconds."""
-    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
-    hours, minutes, seconds = digits.split(":")
-    whole, _, fraction = seconds.partition(".")
-    total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000
-    return sign * (total + int(fraction.ljust(6, "0")[:6] or 0))

@@ -18,7 +18,6 @@ from binlake.lake.prepared import PreparedTransactions
 from binlake.lake.staging import StagedFile
 from binlake.lake.steps import (
     CreateStep,
-    FillStep,
     LeaveStep,
     Life,
     MoveStep,
@@ -273,10 +272,8 @@ class Walk:
             reason = f"{here.position.short}: {'; '.join(evolution.unprovable)}"
             return self.ask(table, reason), reason
         if _reshapes(before, after, evolution.origins):
-            table.add(ReshapeStep(before, after, evolution.origins, kept_origins), self.turn)
-        fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
-        if fills:
-            table.add(FillStep(after, fills), self.turn)
+            fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
+            table.add(ReshapeStep(before, after, evolution.origins, kept_origins, fills), self.turn)
         return FOLLOWED, ""
 
     def _create(

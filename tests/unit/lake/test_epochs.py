@@ -11,7 +11,6 @@ from binlake.lake.staging import Manifest, StagedFile, StagedSlice
 from binlake.lake.steps import (
     BatchSteps,
     CreateStep,
-    FillStep,
     LeaveStep,
     Life,
     MergeStep,
@@ -90,13 +89,18 @@ def test_mutations_of_several_slices_are_one_epoch() -> None:
 def test_add_column_cuts_epochs_in_order() -> None:
     ddl = statement(50, 0, "ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 7 AFTER id")
     table = one(steps_of(a_slice(mutations(10), ddl, mutations(60, before=1))))
-    assert [type(step) for step in table.steps] == [MergeStep, ReshapeStep, FillStep, MergeStep]
+    _, reshape, _ = table.steps
+    assert [type(step) for step in table.steps] == [MergeStep, ReshapeStep, MergeStep]
+    assert isinstance(reshape, ReshapeStep)
+    assert [(column.name, text) for column, text in reshape.fills] == [("n", "7")]
     assert [column.name for column in table.life.schema.columns] == ["id", "n", "v"]
 
 
 def test_a_nullable_column_needs_no_fill() -> None:
     table = one(steps_of(a_slice(statement(50, 0, "ALTER TABLE shop.t ADD n INT"))))
-    assert [type(step) for step in table.steps] == [ReshapeStep]
+    (reshape,) = table.steps
+    assert isinstance(reshape, ReshapeStep)
+    assert reshape.fills == ()
 
 
 def test_truncate_stands_between_epochs() -> None:
