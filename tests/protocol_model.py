@@ -12,7 +12,7 @@ import re
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -240,6 +240,9 @@ def lake_table(world: World) -> type[table.LakeTable]:
 
         def exists(self) -> bool:
             return self.path in world.lake
+
+        def is_at(self, version: int) -> bool:
+            return self.exists() and version == self.version()
 
         def commit(self, version: int, note: dict[str, Any], change: Change, *, new: bool = False) -> None:
             world.reach("begin commit")
@@ -569,6 +572,9 @@ class _Pool:
         except Exception as error:
             future.set_exception(error)
         return future
+
+    def map(self, work: Callable[[Any], Any], given: Iterable[Any]) -> Iterator[Any]:
+        return map(work, given)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from binlake.config import PipelineConfig
 from binlake.decisions import Reason
 from binlake.errors import BinlogError, StagingError, TableError, UsageError
 from binlake.lake import epochs, files, lease, watermarks
-from binlake.lake.apply import TableOutcome, apply_batch, refuse_begun
+from binlake.lake.apply import TableOutcome, apply_batch, changed_by_others, refuse_begun
 from binlake.lake.lease import Lease, OpenBatch
 from binlake.lake.metadata import Metadata, now_us
 from binlake.lake.staging import Manifest, read_manifest
@@ -368,7 +368,7 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
             staged = replace(staged, content=manifest.content)
             held.advance(staged)
         _stop_run(config, steps)
-        outcomes = _apply(config, session, staged, steps)
+        outcomes = _apply(config, session, staged, steps) + changed_by_others(config, steps)
     except StagingError:
         held.advance(replace(staged, state="planned", attempt=""))
         raise

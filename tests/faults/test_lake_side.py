@@ -55,60 +55,99 @@ def command(mirror: Mirror, *arguments: str) -> int:
     return cli.run([*arguments[:verbs], "--config", str(mirror.write_yaml()), *arguments[verbs:]])
 
 
-def sql(mirror: Mirror, statement: str) -> None:
+def sql(mirror: Mirror, statement: str, table: str = "t") -> None:
     """As somebody else, in a session of their own."""
-    mirror.spark.newSession().sql(statement.format(t=f"delta.`{mirror.path('t')}`"))
+    mirror.spark.newSession().sql(statement.format(t=f"delta.`{mirror.path(table)}`"))
 
 
 # changed rows --------------------------------------------------------------------------------------------------------
 
 
-def overwritten(mirror: Mirror) -> None:
+def overwritten(mirror: Mirror, table: str) -> None:
     """By a job that read the table, and put what it found back."""
-    rows = mirror.spark.read.format("delta").load(mirror.path("t")).where("id > 1")
-    rows.write.format("delta").mode("overwrite").save(mirror.path("t"))
+    rows = mirror.spark.read.format("delta").load(mirror.path(table)).where("id > 1")
+    rows.write.format("delta").mode("overwrite").save(mirror.path(table))
 
 
-def repaired(mirror: Mirror) -> None:
+def repaired(mirror: Mirror, table: str) -> None:
     """A data file was lost, and the table's log was made to agree."""
-    table = DeltaTable(mirror.path("t"))
-    Path(table.file_uris()[0].removeprefix("file://")).unlink()
-    table.repair()
+    lake = DeltaTable(mirror.path(table))
+    Path(lake.file_uris()[0].removeprefix("file://")).unlink()
+    lake.repair()
 
 
-CHANGES: dict[str, Callable[[Mirror], None]] = {
-    "RESTORE": lambda mirror: sql(mirror, "RESTORE TABLE {t} TO VERSION AS OF 0"),
-    "DELETE": lambda mirror: sql(mirror, "DELETE FROM {t} WHERE id = 2"),
-    "UPDATE": lambda mirror: sql(mirror, "UPDATE {t} SET v = 'ours' WHERE id = 2"),
-    "WRITE by INSERT": lambda mirror: sql(mirror, "INSERT INTO {t} VALUES (99, 'ours')"),
-    "WRITE by OVERWRITE": overwritten,
-    "ADD COLUMNS": lambda mirror: sql(mirror, "ALTER TABLE {t} ADD COLUMNS (mine INT)"),
-    "FSCK": repaired,
+def by_sql(statement: str) -> Callable[[Mirror, str], None]:
+    return lambda mirror, table: sql(mirror, statement, table)
+
+
+CHANGES: dict[str, tuple[str, Callable[[Mirror, str], None]]] = {
+    "restored": ("RESTORE", by_sql("RESTORE TABLE {t} TO VERSION AS OF 1")),
+    "deleted": ("DELETE", by_sql("DELETE FROM {t} WHERE id = 2")),
+    "updated": ("UPDATE", by_sql("UPDATE {t} SET v = 'ours' WHERE id = 2")),
+    "inserted": ("WRITE", by_sql("INSERT INTO {t} VALUES (99, 'ours')")),
+    "overwritten": ("WRITE", overwritten),
+    "altered": ("ADD COLUMNS", by_sql("ALTER TABLE {t} ADD COLUMNS (mine INT)")),
+    "repaired": ("FSCK", repaired),
 }
+"""Of each table the operation in Delta's history, and what is done to it."""
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_table_that_others_changed_stops_until_it_is_snapshotted(
-    followed: Mirror, change: str, capsys: pytest.CaptureFixture[str]
+def work_on_all(mirror: Mirror) -> None:
+    work(mirror)
+    for table in CHANGES:
+        mirror.execute(
+            f"INSERT INTO {table} SELECT max(id) + 1, 'new' FROM {table}",
+            f"UPDATE {table} SET v = CONCAT(LEFT(v, 9), '!')",
+        )
+
+
+def test_tables_that_others_changed_stop_until_they_are_snapshotted(
+    followed: Mirror, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    CHANGES[change](followed)
-    version = followed.version("t")
-    followed.execute("INSERT INTO other VALUES (50, 'alone')")
-    assert command(followed, "sync") == 0  # the table has no part in this batch
-    work(followed)
+    for table in CHANGES:
+        followed.execute(f"CREATE TABLE {table} LIKE t", f"INSERT INTO {table} SELECT * FROM t")
+    followed.sync()
+    work_on_all(followed)
+    followed.sync()
+    for table, (_, change) in CHANGES.items():
+        change(followed, table)
+    versions = {table: followed.version(table) for table in CHANGES}
+    work_on_all(followed)
     assert command(followed, "sync") == 3
     said = capsys.readouterr().err
-    assert f"{change.partition(' by')[0]} at Delta version {version} changed what binlake wrote" in said
+    for table, (operation, _) in CHANGES.items():
+        changed = f"{operation} at Delta version {versions[table]} changed what binlake wrote"
+        assert f"{followed.path(table)}: {changed}" in said
     assert "snapshot the table again" in said
-    assert followed.version("t") == version
-    followed.assert_equal("other")
-    work(followed)
+    assert {table: followed.version(table) for table in CHANGES} == versions
+    followed.assert_equal("t", "other")
+    work_on_all(followed)
     assert command(followed, "sync") == 0  # what is known stops nobody again
+    followed.assert_equal("t", "other")
+    for table in CHANGES:
+        asked = ("--table", f"{followed.database}.{table}", "--why", "restored")
+        assert command(followed, "table", "resnapshot", *asked) == 0
+    work_on_all(followed)
+    assert command(followed, "sync") == 0
+    followed.assert_equal("t", "other", *CHANGES)
+    work_on_all(followed)
+    followed.sync()
+    followed.assert_equal("t", "other", *CHANGES)
+
+
+def test_a_table_that_others_changed_is_found_though_the_log_says_nothing_of_it(
+    followed: Mirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql(followed, "OPTIMIZE {t}")
+    followed.execute("INSERT INTO other VALUES (50, 'alone')")
+    assert command(followed, "sync") == 0
+    sql(followed, "DELETE FROM {t} WHERE id = 2")
+    version = followed.version("t")
+    followed.execute("DELETE FROM other WHERE id = 50")
+    assert command(followed, "sync") == 3
+    assert f"DELETE at Delta version {version} changed what binlake wrote" in capsys.readouterr().err
     followed.assert_equal("other")
     assert command(followed, "table", "resnapshot", "--table", f"{followed.database}.t", "--why", "restored") == 0
-    work(followed)
-    assert command(followed, "sync") == 0
-    followed.assert_equal("t", "other")
     work(followed)
     followed.sync()
     followed.assert_equal("t", "other")
@@ -210,8 +249,8 @@ def between_read_and_commit(
     reading_path, go_path, seconds = str(reading), str(go), SECONDS
     waits.__module__ = "__main__"  # travels to the workers by value
 
-    def slow(spark: SparkSession, life: Any, step: Any) -> DataFrame:
-        rows = staged(spark, life, step)
+    def slow(spark: SparkSession, life: Any, step: Any, invalid_dates: Any) -> DataFrame:
+        rows = staged(spark, life, step, invalid_dates)
         return rows.coalesce(1).mapInArrow(waits, rows.schema) if life.name.table == "t" else rows
 
     def counted(spark: Any, table: Any, life: Any, *arguments: Any, **options: Any) -> None:

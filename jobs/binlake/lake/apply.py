@@ -44,6 +44,8 @@ RESUME = "binlake table resume --config FILE --table '{}' --why …"
 SIDE_BY_SIDE = 4
 """Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays."""
 
+_LOOKS = 16
+"""Tables looked at at once: storage behind a URL answers slowly."""
 _TRIES, _PAUSE = 5, 1.0
 """Of a step that conflicts with somebody's commit: how often, and seconds."""
 
@@ -155,6 +157,29 @@ def _recorded(config: PipelineConfig, table: TableSteps) -> int:
     return max(LakeTable(config.table_path(name), app).recorded() for name in table.names)
 
 
+def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOutcome]:
+    """Tables that the batch leaves alone, but somebody else didn't: each stops. Needs no Spark."""
+
+    def look(table: TableSteps) -> TableOutcome | None:
+        if _stands(config, table.life):
+            return None
+        one = _Running(config, table)
+        one.look_back({table.life.id})
+        return None if one.works else one.outcome()
+
+    following = [table for table in steps.tables if not table.steps and table.life.status == "following"]
+    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
+        return [outcome for outcome in pool.map(look, following) if outcome]
+
+
+def _stands(config: PipelineConfig, life: Life) -> bool:
+    """Whether nobody committed to the table since the version that was recorded."""
+    from binlake.lake.table import LakeTable
+
+    target = LakeTable(config.table_path(life.name), application_id(config, life))
+    return life.delta_version is not None and target.is_at(life.delta_version)
+
+
 def files_of(step: Step) -> tuple[StagedFile, ...]:
     return step.staged if isinstance(step, MergeStep) else ()
 
@@ -174,7 +199,7 @@ class _Running:
         self.since = table.life.delta_version
         """Delta version up to which all that happened at the target is known; None before the table is there."""
         self.recorded = _recorded(config, table)
-        if self.recorded < 0 and not isinstance(table.steps[0], CreateStep):
+        if self.recorded < 0 and not isinstance(next(iter(table.steps), None), CreateStep):
             self.life = replace(
                 table.life,
                 status="stopped",
@@ -201,6 +226,21 @@ class _Running:
         """The table has its own rows at ``target`` from its newest commit on."""
         self.target = target
         self.since = target.last_own_version(self.life.id)
+
+    def look_back(self, lives: Collection[str]) -> None:
+        """A blind append conflicts with nothing: what came between the look before a step and its commit shows now."""
+        if self.works:
+            try:
+                self.refuse_others(lives)
+            except TableError as error:
+                self.refuse(error)
+
+    def refuse(self, error: TableError) -> None:
+        """The table stops, or by its policy the run."""
+        stops_run = self._config.policies.of(self.life.name).on_merge_failure == "stop_run"
+        if stops_run and not isinstance(error, SnapshotUnfinished):
+            raise error
+        self.stop(error)
 
     def stop(self, error: TableError) -> None:
         self.life = self.table.life
@@ -262,22 +302,8 @@ class _Group:
             self._step(one, number, one.table.steps[number - 1])
             one.seconds += time.monotonic() - began
         for one in self._running:
-            self._look_back(one)
+            one.look_back(self._lives)
         return [one.outcome() for one in self._running]
-
-    def _look_back(self, one: _Running) -> None:
-        """A blind append conflicts with nothing: what came between the look before a step and its commit shows now."""
-        if one.works:
-            try:
-                one.refuse_others(self._lives)
-            except TableError as error:
-                self._refuse(one, error)
-
-    def _refuse(self, one: _Running, error: TableError) -> None:
-        stops_run = self._config.policies.of(one.life.name).on_merge_failure == "stop_run"
-        if stops_run and not isinstance(error, SnapshotUnfinished):
-            raise error
-        one.stop(error)
 
     def _step(self, one: _Running, number: int, step: Step) -> None:
         from binlake.lake.table import transaction_version
@@ -287,7 +313,7 @@ class _Group:
             try:
                 self._run_alone(one, step, version, number)
             except TableError as error:
-                self._refuse(one, error)
+                one.refuse(error)
             except Exception as error:
                 failed = error if isinstance(error, BinlakeError) else _translate(error, one)
                 if self._config.policies.of(one.life.name).on_commit_failure == "stop_run":

@@ -168,6 +168,12 @@ def checksum(path: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
+def exists(path: str) -> bool:
+    filesystem, inner = _locate(path)
+    with _storage(f"look for {path}"):
+        return bool(filesystem.get_file_info(inner).type != fs.FileType.NotFound)
+
+
 def remove_file(path: str) -> None:
     filesystem, inner = _locate(path)
     with _storage(f"remove {path}"):

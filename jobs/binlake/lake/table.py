@@ -32,12 +32,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.config import InvalidDates
-from binlake.errors import LakeTableChanged, SchemaMismatch, SnapshotUnfinished, UnfollowedStatement
-from binlake.lake import storage
+from binlake.errors import LakeTableChanged, SchemaMismatch, SnapshotUnfinished
+from binlake.lake import files, storage
 from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields, widens
-from binlake.names import spark_quote, spark_string
+from binlake.names import spark_quote
 from binlake.schema import datatypes
-from binlake.schema.table import Column, TableSchema
+from binlake.schema.table import TableSchema
 
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Delta's schema fields before → after."""
@@ -140,12 +140,19 @@ class LakeTable:
         """Delta version."""
         return int(self.log().version())
 
+    def is_at(self, version: int) -> bool:
+        """Whether this is its newest Delta version, by a look for two files of its log: none is read."""
+        there, next_one = (
+            files.exists(f"{self.path}/_delta_log/{number:020}.json") for number in (version, version + 1)
+        )
+        return there and not next_one
+
     def size(self) -> int:
         """Bytes of the data files; 0 where no table is."""
         if not self.exists():
             return 0
-        files = pa.table(self.log().get_add_actions())
-        return int(pc.sum(files["size_bytes"]).as_py() or 0)
+        added = pa.table(self.log().get_add_actions())
+        return int(pc.sum(added["size_bytes"]).as_py() or 0)
 
     @contextmanager
     def transaction(self, session: SparkSession, version: int, note: dict[str, Any]) -> Iterator[None]:
