@@ -12,10 +12,12 @@ import pytest
 
 from binlake import cli
 from binlake.errors import TableError
+from servers import Server
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mirror import Mirror
-    from servers import Server
 
 SEED = int(os.environ.get("BINLAKE_SEED", "20"))
 TABLES = (
@@ -79,6 +81,13 @@ def test_where_cascades_are_not_logged_their_tables_are_refused(mirror: Mirror) 
     assert "on_unlogged_cascade" in mirror.watermark("late")["remedy"]
 
 
+@pytest.fixture(scope="session")
+def native_server() -> Iterator[Server]:
+    """MySQL whose foreign keys act within InnoDB, below its log, as they did up to 9.5."""
+    with Server("mysql", innodb_native_foreign_keys=True) as running:
+        yield running
+
+
 @pytest.fixture
 def deriving(mirror: Mirror) -> Mirror:
     mirror.options = {"policies": {"on_unlogged_cascade": "derive"}}
@@ -99,7 +108,7 @@ def assert_derived(mirror: Mirror, *tables: str) -> None:
     assert {mirror.watermark(table)["status"] for table in tables} == {"following"}
 
 
-@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+@pytest.mark.parametrize("server", ["mariadb", "native"], indirect=True)
 def test_they_are_derived_through_all_levels(deriving: Mirror) -> None:
     deriving.execute(*TABLES)
     deriving.snapshot()
