@@ -42,7 +42,7 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction
 	@$(SETUP)
 	$(PYTHON) tests/soak.py both $(or $(MINUTES),10)
 	$(PYTHON) tests/big_transaction.py mysql 3
-	BINLAKE_CUT_OFF=1 BINLAKE_WALK_SECONDS=1200 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 5400 \
+	BINLAKE_CUT_OFF=1 BINLAKE_WALK_STATEMENTS=2000 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 5400 -rP \
 	  tests/integration/test_cases.py tests/integration/test_random_walk.py
 
 lock: ## docker/requirements.lock anew from pyproject.toml

@@ -1,6 +1,7 @@
 """Random rows and schema changes, synced at random points and cut off between commits: the mirror is equal after.
 
-``BINLAKE_WALK_SECONDS`` a server (default 90) and ``BINLAKE_WALK_SEED`` say how far and which way.
+``BINLAKE_WALK_SECONDS`` a server (default 90) or, if more, ``BINLAKE_WALK_STATEMENTS`` say how far,
+``BINLAKE_WALK_SEED`` which way.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from mirror import Mirror
 
 SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "90"))
+STATEMENTS = int(os.environ.get("BINLAKE_WALK_STATEMENTS", "0"))
 SEED = int(os.environ.get("BINLAKE_WALK_SEED", "20261"))
 
 
@@ -25,7 +27,7 @@ def test_a_random_walk_ends_equal(mirror: Mirror) -> None:
     synced = 0
     print(f"seed {SEED}")
     try:
-        while time.monotonic() < end or not synced:
+        while time.monotonic() < end or len(walk.log) < STATEMENTS or not synced:
             for _ in range(walk.random.randint(5, 60)):
                 walk.step()
             mirror.sync_cut_off(walk.random, 0.1)
