@@ -16,6 +16,10 @@ from binlake.schema.table import TableName
 if TYPE_CHECKING:
     from mirror import Mirror
 
+on_mysql, on_mariadb = (
+    pytest.mark.parametrize("server", [kind], indirect=True) for kind in ("mysql", "mariadb")
+)  # what is the same for both
+
 
 def fields(mirror: Mirror, table: str) -> list[str]:
     return [field.name for field in DeltaTable(mirror.path(table)).schema().fields]
@@ -45,6 +49,7 @@ def test_a_dropped_column_can_be_kept(mirror: Mirror) -> None:
     assert mirror.verify().equal
 
 
+@on_mariadb
 @pytest.mark.parametrize("policy", ["keep", "drop"])
 def test_a_dropped_table_is_kept_and_marked_or_goes(mirror: Mirror, policy: str) -> None:
     mirror.options = {"policies": {"on_drop_table": policy}}
@@ -59,6 +64,7 @@ def test_a_dropped_table_is_kept_and_marked_or_goes(mirror: Mirror, policy: str)
     mirror.assert_equal("t")
 
 
+@on_mysql
 def test_a_ghost_table_leaves_nothing_behind(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     mirror.snapshot()
@@ -71,6 +77,7 @@ def test_a_ghost_table_leaves_nothing_behind(mirror: Mirror) -> None:
     assert not ghost.exists()
 
 
+@on_mariadb
 def test_a_renamed_tables_old_path_says_where_it_went(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     mirror.snapshot()
@@ -82,7 +89,7 @@ def test_a_renamed_tables_old_path_says_where_it_went(mirror: Mirror) -> None:
     mirror.assert_equal("u")
 
 
-@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+@on_mysql
 def test_a_rename_or_drop_writes_no_data_file(mirror: Mirror) -> None:
     mirror.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
@@ -102,7 +109,7 @@ def test_a_rename_or_drop_writes_no_data_file(mirror: Mirror) -> None:
     assert mirror.spark.read.format("delta").load(mirror.path("t")).where("aa = id").count() == 1_000_000
 
 
-@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+@on_mysql
 def test_types_can_be_widened_without_a_rewrite(mirror: Mirror) -> None:
     mirror.options = {"type_widening": True}
     mirror.execute(
@@ -122,6 +129,7 @@ def test_types_can_be_widened_without_a_rewrite(mirror: Mirror) -> None:
     assert fields(mirror, "t") == ["id", "n", "u", "d", "f", "moment"]
 
 
+@on_mysql
 def test_the_shape_of_a_table_at_any_place(
     mirror: Mirror, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
