@@ -44,6 +44,8 @@ RESUME = "binlake table resume --config FILE --table '{}' --why …"
 SIDE_BY_SIDE = 4
 """Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays."""
 
+_READ_HERE = 16 << 20
+"""Bytes of staged files that the driver checks sooner than a Spark job would begin."""
 _LOOKS = 16
 """Tables looked at at once: storage behind a URL answers slowly."""
 _TRIES, _PAUSE = 5, 1.0
@@ -79,10 +81,11 @@ def damaged(session: SparkSession, staged: Sequence[StagedFile]) -> dict[str, St
             return file.path, error
         return file.path, None
 
-    if not staged:
-        return {}
-    partitions = min(len(staged), session.sparkContext.defaultParallelism)
-    checked = session.sparkContext.parallelize(list(staged), partitions).map(check).collect()
+    if sum(file.bytes for file in staged) < _READ_HERE:
+        checked = [check(file) for file in staged]
+    else:
+        partitions = min(len(staged), session.sparkContext.defaultParallelism)
+        checked = session.sparkContext.parallelize(list(staged), partitions).map(check).collect()
     return {path: error for path, error in checked if error is not None}
 
 

@@ -336,8 +336,7 @@ class LakeTable:
 
         RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened.
         """
-        newest = self.version()
-        if newest == since:
+        if self.is_at(since) or (newest := self.version()) == since:
             return
         if newest < since:
             raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
