@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,7 @@ class Disk:
 
     def fill(self, *, but: int = 0) -> None:
         """Nothing more has room, or next to nothing: ``but`` bytes."""
-        with self._ballast.open("wb") as file:
+        with self._ballast.open("wb", buffering=0) as file, suppress(OSError):  # full sooner: other threads write, too
             file.write(bytes(max(0, self.free - but)))
 
     def make_room(self) -> None:
