@@ -40,6 +40,9 @@ MOST_RUNS = 60
 SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
 """For processes whose JVM lives for seconds: to optimise their code costs more than it gives back."""
 
+on_mysql, on_mariadb = (pytest.mark.parametrize("server", [kind], indirect=True) for kind in ("mysql", "mariadb"))
+"""For a test of what is the same on both: the corpus of cases tells what isn't."""
+
 
 class CutOff(Exception):
     """As if the process had been killed here."""

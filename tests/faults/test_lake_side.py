@@ -212,8 +212,9 @@ def test_upkeep_between_syncs_changes_nothing(followed: Mirror) -> None:
         lambda mirror: DeltaTable(mirror.path("t")).optimize.compact(),
         lambda mirror: DeltaTable(mirror.path("t")).create_checkpoint(),
     ]
-    for keep in upkeep:
+    for keep, also in zip(upkeep[::2], upkeep[1::2], strict=True):
         keep(followed)
+        also(followed)
         work(followed)
         assert command(followed, "sync") == 0
     followed.assert_equal("t", "other")

@@ -10,7 +10,7 @@ import pytest
 
 from binlake import cli, pipeline
 from binlake.lake import session
-from mirror import Mirror
+from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +52,7 @@ def work(mirror: Mirror) -> None:
     mirror.sync()
 
 
+@on_mariadb
 def test_a_paused_table_catches_up(ready: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     assert decide(ready, "pause") == 0
     work(ready)
@@ -75,6 +76,7 @@ def test_a_paused_table_catches_up(ready: Mirror, monkeypatch: pytest.MonkeyPatc
     assert [(row["action"], row["who"]) for row in decided] == [("pause", "ann"), ("resume", "ann"), ("resume", "ann")]
 
 
+@on_mysql
 def test_a_table_that_stopped_goes_on_under_another_policy(ready: Mirror) -> None:
     ready.options["policies"] = {"on_truncate": "stop"}
     ready.execute("INSERT INTO t VALUES (3, 'before')", "TRUNCATE t", "INSERT INTO t VALUES (4, 'after')")
@@ -87,6 +89,7 @@ def test_a_table_that_stopped_goes_on_under_another_policy(ready: Mirror) -> Non
     ready.assert_equal("t", "u")
 
 
+@on_mysql
 def test_an_asked_for_snapshot(ready: Mirror) -> None:
     assert decide(ready, "resnapshot", table="u") == 0
     assert ready.watermark("u")["status"] == "resnapshot"
@@ -131,6 +134,7 @@ def test_a_table_ends_the_run_where_the_policy_says_so(ready: Mirror) -> None:
     ready.assert_equal("t", "u")
 
 
+@on_mysql
 @pytest.mark.parametrize("policy", ["stop_table", "stop_run"])
 def test_a_commit_that_fails(ready: Mirror, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One table's folder can't be written: by policy it stops alone, or the run is repeated."""

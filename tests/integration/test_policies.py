@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from binlake import cli, history
 from binlake.schema.table import TableName
-
-if TYPE_CHECKING:
-    from mirror import Mirror
-
-on_mysql, on_mariadb = (
-    pytest.mark.parametrize("server", [kind], indirect=True) for kind in ("mysql", "mariadb")
-)  # what is the same for both
+from mirror import Mirror, on_mariadb, on_mysql
 
 
 def fields(mirror: Mirror, table: str) -> list[str]:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from binlake import pipeline
+from mirror import Mirror, on_mariadb
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-
-    from mirror import Mirror
 
 
 def ready(mirror: Mirror) -> None:
@@ -96,6 +95,7 @@ def test_a_batch_with_a_commit_of_xa_is_cut_off_and_repeated(mirror: Mirror, mon
     assert staged_batches(mirror) == []
 
 
+@on_mariadb
 def test_rows_that_waited_are_damaged(mirror: Mirror) -> None:
     ready(mirror)
     prepare(mirror, "'x'", "INSERT INTO a VALUES (10, 'x')")
