@@ -47,7 +47,7 @@ SIDE_BY_SIDE = 4
 _READ_HERE = 16 << 20
 """Bytes of staged files that the driver checks sooner than a Spark job would begin."""
 _LOOKS = 16
-"""Tables looked at at once: storage behind a URL answers slowly."""
+"""Tables, or small files, looked at at once: storage behind a URL answers slowly."""
 _TRIES, _PAUSE = 5, 1.0
 """Of a step that conflicts with somebody's commit: how often, and seconds."""
 
@@ -82,7 +82,8 @@ def damaged(session: SparkSession, staged: Sequence[StagedFile]) -> dict[str, St
         return file.path, None
 
     if sum(file.bytes for file in staged) < _READ_HERE:
-        checked = [check(file) for file in staged]
+        with ThreadPoolExecutor(_LOOKS, thread_name_prefix="check") as pool:
+            checked = list(pool.map(check, staged))
     else:
         partitions = min(len(staged), session.sparkContext.defaultParallelism)
         checked = session.sparkContext.parallelize(list(staged), partitions).map(check).collect()
