@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -409,9 +410,13 @@ class _Alone:
         That is what ``txnVersion`` does, at the price of two Spark jobs that read the table's whole state.
         """
         self._transaction.readTxn().addOne(app)
-        log = DeltaLog(self._path, version=int(self._transaction.snapshot().version()))
-        recorded = log.transaction_version(app)
+        recorded = self._log.transaction_version(app)
         return -1 if recorded is None else int(recorded)
+
+    @cached_property
+    def _log(self) -> DeltaLog:
+        """As the transaction sees it."""
+        return DeltaLog(self._path, version=int(self._transaction.snapshot().version()))
 
     def versions(self) -> dict[str, int]:
         """Those of all application ids."""
