@@ -300,7 +300,9 @@ def lake_table(world: World) -> type[table.LakeTable]:
         ) -> None:
             def reshaped(before: tuple[str, ...], rows: list[Row]) -> tuple[tuple[str, ...], list[Row]]:
                 def value(row: Row, column: LakeColumn) -> Any:
-                    return row[before.index(column.origin)] if column.origin else _number(column.value)
+                    if column.origin:
+                        return row[before.index(column.origin)]
+                    return _number(column.value) if column.value else None
 
                 moved = [tuple(value(row, column) for column in columns) for row in rows]
                 return tuple(column.name for column in columns), moved
@@ -317,9 +319,7 @@ def lake_table(world: World) -> type[table.LakeTable]:
     return InMemory
 
 
-def _number(expression: str) -> int | None:
-    if expression == "NULL":
-        return None
+def _number(expression: str) -> int:
     found = re.search(r"-?\d+", expression)
     assert found, expression
     return int(found[0])

@@ -30,19 +30,19 @@ class LakeColumn:
     origin: str | None
     kind_before: str | None
     suffix: str = ""
-    value: str = "NULL"
+    value: str | None = None
 
     @property
     def is_written(self) -> bool:
         """Whether rows that are there need other values, so that they are written anew."""
         if self.origin is None:
-            return self.value != "NULL"
+            return self.value is not None
         return self.kind_before != self.kind or bool(self.suffix)
 
     @property
     def expression(self) -> str:
         """Spark SQL over the old columns."""
-        value = self.value if self.origin is None else spark_quote(self.origin)
+        value = spark_quote(self.origin) if self.origin else self.value or "NULL"
         if self.suffix:
             value = f"CONCAT({value}, {spark_string(self.suffix)})"
         return f"CAST({value} AS {self.kind}) AS {spark_quote(self.name)}"
@@ -58,7 +58,7 @@ def lake_columns_after(step: ReshapeStep, invalid_dates: InvalidDates) -> list[L
         if column.name not in kept:
             continue
         old = mirrored.get(origin) if origin else None
-        columns.append(_lake_column(column, old, fills.get(column.name, "NULL")))
+        columns.append(_lake_column(column, old, fills.get(column.name)))
         if invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
             columns.append(_side_column(column, old))
     for column, origin in zip(step.after.kept, step.kept_origins, strict=True):
@@ -76,7 +76,7 @@ def _side_column(column: Column, old: Column | None) -> LakeColumn:
     return LakeColumn(name, "STRING", datatypes.text_column(old), "STRING", suffix)
 
 
-def _lake_column(column: Column, old: Column | None, value: str) -> LakeColumn:
+def _lake_column(column: Column, old: Column | None, value: str | None) -> LakeColumn:
     before = datatypes.delta_type(old) if old else None
     return LakeColumn(column.name, datatypes.delta_type(column), old.name if old else None, before, value=value)
 
