@@ -114,6 +114,11 @@ class Server:
     def transport(self, server_id: int) -> Server:
         return self
 
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        """Asked for the databases' character sets, of which this server has none."""
+        assert "schemata" in sql
+        return []
+
     def close(self) -> None:
         pass
 

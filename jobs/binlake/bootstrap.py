@@ -18,7 +18,7 @@ from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.table import TableName
 from binlake.source.cascades import unlogged_cascades
-from binlake.source.catalog import included_tables
+from binlake.source.catalog import database_charsets, included_tables
 from binlake.source.log import Log
 from binlake.source.server import Source
 
@@ -102,6 +102,8 @@ def begin_lives(
     here = source.server_identity
     standing = control.position
     fresh = all(low.server == here and (standing is None or _lost(standing, low) or standing < low) for low in lows)
+    if fresh or not watermarks.read_charsets(metadata):
+        watermarks.write_charsets(metadata, database_charsets(source))
     if lows and fresh:
         held.update(plan=None, position=json.dumps(min(lows).to_json()))
 

@@ -301,7 +301,8 @@ def _plan(
     with opened(origin) as log:
         found = next_range(log, log.transport(config.source.replica_id()), control.position, until, stop_at)
         cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
-        charsets = database_charsets(log) if isinstance(log, Source) and not found.empty else ()
+        if isinstance(log, Source) and not found.empty and not watermarks.read_charsets(held.metadata):
+            watermarks.write_charsets(held.metadata, database_charsets(log))
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
         return PlanOutcome(control.batch, True, str(found.stop), message)
@@ -311,7 +312,6 @@ def _plan(
         until_us=int(until.timestamp() * 1e6) if until else None,
         planned_us=now_us(),
         cascades=cascades,
-        charsets=charsets,
     ).with_phase("plan", time.monotonic() - began)
     held.open(planned)
     note_batch(held.metadata, planned)
@@ -375,7 +375,8 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
     note_schemas(metadata, staged, steps)
     prepared = tuple(waiting.to_json() for waiting in steps.prepared)
     rows = outcome_rows(steps, outcomes, manifest)
-    merged = replace(staged, state="merged", outcome=rows, prepared=prepared)
+    charsets = None if steps.charsets is None else tuple(steps.charsets.items())
+    merged = replace(staged, state="merged", outcome=rows, prepared=prepared, charsets=charsets)
     merged = merged.with_phase("merge", time.monotonic() - began)
     held.advance(merged)
     note_batch(metadata, merged)
@@ -418,7 +419,8 @@ def _split(
         stop=stop,
         prepared=watermarks.read_prepared(metadata),
         cascades=None if batch.cascades is None else [Cascade.from_json(one) for one in batch.cascades],
-        charsets=dict(batch.charsets),
+        lifeless=watermarks.lifeless(metadata),
+        charsets=watermarks.read_charsets(metadata),
     )
 
 

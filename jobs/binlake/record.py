@@ -123,6 +123,7 @@ def outcome_rows(steps: BatchSteps, outcomes: list[TableOutcome], manifest: Mani
                 "raw": raw.get((life.name, *_place(life.reason)), ""),
             }
         )
+    rows += [_lifeless(name, "dropped", "") for name in steps.gone]
     rows += [_lifeless(name, "missing", watermarks.NEVER) for name in steps.missing]
     rows += [_lifeless(name, "resnapshot", why) for name, why in steps.asked]
     return tuple(rows)
@@ -135,7 +136,7 @@ def _place(reason: str) -> tuple[str, int]:
 
 
 def _lifeless(name: TableName, status: Status, reason: str) -> dict[str, Any]:
-    """An included table that has no life here yet."""
+    """An included table that has no life here yet, or a name that none has any more."""
     return {"lifeless": True, "database": name.database, "table": name.table, "status": status, "reason": reason}
 
 
@@ -171,6 +172,8 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
         plan.phases,
     )
     watermarks.write_prepared(metadata, plan.prepared)
+    if plan.charsets is not None:
+        watermarks.write_charsets(metadata, dict(plan.charsets))
     metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NOT NULL", _quarantine_rows(plan, before))
     metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan)])
     note_batch(metadata, plan, state="recorded")
@@ -192,6 +195,9 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
     for outcome in plan.outcome:
         if outcome.get("lifeless"):
             name = TableName(outcome["database"], outcome["table"])
+            if outcome["status"] == "dropped":
+                before = {key: row for key, row in before.items() if key != watermarks.lifeless_id(name)}
+                continue
             row = watermarks.lifeless_row(name, outcome["status"], outcome["reason"], batch=plan.batch, position=stop)
             rows[row["table_id"]] = row
             continue
@@ -291,6 +297,8 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
     runs: list[TableRun] = []
     for row in plan.outcome:
         name = TableName(row["database"], row["table"])
+        if row.get("lifeless") and row["status"] == "dropped":
+            continue
         if row.get("lifeless"):
             remedy = watermarks.remedy_of(name, row["status"])
             runs.append(TableRun(str(name), row["status"], 0, 0, 0, None, "", 0.0, row["reason"], remedy))

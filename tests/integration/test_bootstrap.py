@@ -106,20 +106,27 @@ def test_empty_late_and_again(mirror: Mirror) -> None:
         "CREATE TABLE bare (id INT PRIMARY KEY)",
         "CREATE TABLE early (id INT PRIMARY KEY)",
         "CREATE TABLE late (id INT PRIMARY KEY)",
+        "CREATE TABLE brief (id INT PRIMARY KEY)",
         "INSERT INTO early VALUES (1)",
         "INSERT INTO late VALUES (1)",
     )
     mirror.options = {"policies": {"on_unfollowable": "stop"}}
-    mirror.exclude = [f"{mirror.database}.late"]
+    mirror.exclude = [f"{mirror.database}.late", f"{mirror.database}.brief"]
     mirror.snapshot()
     mirror.execute("INSERT INTO late VALUES (2)", "INSERT INTO bare VALUES (1)")
     mirror.sync()
     mirror.assert_equal("bare", "early")
     before = mirror.watermark("early")
     mirror.exclude = []
-    mirror.execute("INSERT INTO late VALUES (3)")
+    mirror.execute("INSERT INTO late VALUES (3)", "INSERT INTO brief VALUES (1)")
     report = mirror.sync()
-    assert [table.status for table in report.tables] == ["missing"]
+    assert {table.table: table.status for table in report.tables} == {
+        f"{mirror.database}.brief": "missing",
+        f"{mirror.database}.late": "missing",
+    }
+    mirror.execute("DROP TABLE brief")
+    assert not mirror.sync().tables
+    assert "brief" not in {row["table"] for row in mirror.metadata.read("watermarks")}
     assert [str(result.name) for result in mirror.snapshot()] == [f"{mirror.database}.late"]
     mirror.execute("INSERT INTO late VALUES (4)", "INSERT INTO early VALUES (2)")
     mirror.sync()

@@ -62,7 +62,7 @@ class Statement:
     """A query event that isn't BEGIN, COMMIT or the like: DDL, or DML in statement format.
 
     offset: of the event; ordinal: its number among the statements of the slice, from 0.
-    database: the session's default database; sql_mode: the server's bits.
+    database: the session's default database; sql_mode: the server's bits. server_charset: of a new database.
     """
 
     file: str
@@ -73,6 +73,7 @@ class Statement:
     database: str
     sql_mode: int
     text: str
+    server_charset: str = "utf8mb4"
 
 
 @dataclass(frozen=True)

@@ -292,11 +292,15 @@ class XaPrepare:
 
 @dataclass(frozen=True)
 class Query:
-    """QUERY_EVENT: text as bytes of the client's character set (a collation number of the server, 0 if not told)."""
+    """QUERY_EVENT: text as bytes of the client's character set.
+
+    client_collation: collation number; server_collation: which a new database gets; 0 if not told.
+    """
 
     database: str
     sql_mode: int
     client_collation: int
+    server_collation: int
     text: bytes = field(repr=False)
 
     @classmethod
@@ -309,7 +313,7 @@ class Query:
         status = Cursor(cursor.take(cursor.uint(2)))
         database = cursor.take(database_size).decode("utf-8", "replace")
         cursor.skip(1)
-        sql_mode, collation = 0, 0
+        sql_mode, client_collation, server_collation = 0, 0, 0
         while status.left:
             code = status.uint(1)
             if code == 0:
@@ -321,13 +325,13 @@ class Query:
             elif code == 3:
                 status.skip(4)
             elif code == 4:
-                collation = status.uint(2)
+                client_collation, _, server_collation = (status.uint(2) for _ in range(3))
                 break
             elif code == 6:
                 status.skip(status.uint(1))
             else:
                 break  # the variables are written in this order; what is wanted comes first
-        return cls(database, sql_mode, collation, cursor.rest())
+        return cls(database, sql_mode, client_collation, server_collation, cursor.rest())
 
 
 def rotate_target(body: bytes) -> tuple[str, int]:

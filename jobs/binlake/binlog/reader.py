@@ -24,7 +24,7 @@ from binlake.binlog.columns import Decoded, TableDecoder
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.kernels import Numbers
 from binlake.binlog.proof import corrupt, describe
-from binlake.binlog.statements import normal_xid, statement_text
+from binlake.binlog.statements import charset_of, normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transactions import Transactions
 from binlake.binlog.transport import Chunk, Transport, padded
@@ -250,6 +250,7 @@ class _Reader:
             database=query.database,
             sql_mode=query.sql_mode,
             text=statement_text(raw, query.client_collation),
+            server_charset=charset_of(query.server_collation),
         )
         self._batches.statements += 1
 

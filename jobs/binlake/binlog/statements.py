@@ -15,6 +15,11 @@ def statement_text(raw: bytes, collation: int) -> str:
         return raw.decode("utf-8", "backslashreplace")
 
 
+def charset_of(collation: int) -> str:
+    """The character set of a collation number; utf8mb4 where it isn't told."""
+    return str(charsets.charset(collation) or "utf8mb4") if collation else "utf8mb4"
+
+
 def normal_xid(text: str) -> str:
     """``X'6162',X'',1`` from the servers' spelling, in lower-case hex."""
     pieces = [piece.strip() for piece in text.split(",")]

@@ -7,7 +7,7 @@ the first attempt began. Statements are walked in the order of the log; identity
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from binlake.lake.cascading import CascadedBatch
 from binlake.lake.prepared import PreparedTransactions
@@ -113,16 +113,18 @@ def split(
     stop: Position,
     prepared: Sequence[PreparedXa] = (),
     cascades: Sequence[Cascade] | None = None,
+    lifeless: Collection[TableName] = (),
     charsets: Mapping[str, str] | None = None,
 ) -> BatchSteps:
     """Each table's steps in one batch.
 
     lives: the catalog before the batch. created: per slice, the timestamp of its file's format description event.
     prepared: XA transactions of earlier batches that wait for their outcome. cascades: what acts below the log, None
-    where nothing can. charsets: of databases, where they aren't utf8mb4.
+    where nothing can. lifeless: included tables without a life, that are missing or to be snapshotted. charsets: the
+    databases' default character sets at the start; utf8mb4 where they aren't told.
     """
     waiting = PreparedTransactions(manifest.batch, prepared)
-    walk = Walk(source, flavour, rules, lives, stop, waiting, charsets or {})
+    walk = Walk(source, flavour, rules, lives, stop, waiting, lifeless, charsets or {})
     for part, file_created in zip(manifest.slices, created, strict=True):
         _walk_slice(walk, manifest.batch, file_created, part)
     if cascades is not None:
@@ -133,4 +135,6 @@ def split(
         tuple(sorted(walk.missing)),
         tuple(sorted(walk.asked.items())),
         walk.prepared.waiting,
+        tuple(sorted(walk.gone)),
+        walk.charsets if walk.charsets != (charsets or {}) else None,
     )

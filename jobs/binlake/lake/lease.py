@@ -36,9 +36,9 @@ class OpenBatch:
 
     state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table;
     prepared: XA transactions that still wait then (PreparedXa as JSON). content: of its first staging, see Manifest;
-    a later one must tell the same where a part is merged. When it was planned: cascades, the foreign keys that act
-    below the log (Cascade as JSON), None where the log has what they do; charsets, (database, character set) where
-    that isn't utf8mb4.
+    a later one must tell the same where a part is merged. cascades: when it was planned, the foreign keys that act
+    below the log (Cascade as JSON), None where the log has what they do. charsets: (database, default character set)
+    at the stop, once merged, where statements changed them.
     """
 
     batch: int
@@ -52,7 +52,7 @@ class OpenBatch:
     phases: tuple[tuple[str, float], ...] = ()
     cascades: tuple[dict[str, Any], ...] | None = None
     content: str = ""
-    charsets: tuple[tuple[str, str], ...] = ()
+    charsets: tuple[tuple[str, str], ...] | None = None
 
     def to_json(self) -> str:
         return json.dumps(
@@ -68,7 +68,7 @@ class OpenBatch:
                 "phases": list(self.phases),
                 "cascades": None if self.cascades is None else list(self.cascades),
                 "content": self.content,
-                "charsets": list(self.charsets),
+                "charsets": None if self.charsets is None else list(self.charsets),
             },
             ensure_ascii=False,
         )
@@ -88,7 +88,7 @@ class OpenBatch:
             tuple((name, seconds) for name, seconds in value["phases"]),
             None if value["cascades"] is None else tuple(value["cascades"]),
             value["content"],
-            tuple((database, charset) for database, charset in value["charsets"]),
+            _pairs(value["charsets"]),
         )
 
     def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
@@ -104,6 +104,10 @@ class OpenBatch:
 
     def with_phase(self, name: str, seconds: float) -> OpenBatch:
         return replace(self, phases=(*self.phases, (name, round(seconds, 2))))
+
+
+def _pairs(value: list[list[str]] | None) -> tuple[tuple[str, str], ...] | None:
+    return None if value is None else tuple((first, second) for first, second in value)
 
 
 @dataclass(frozen=True)

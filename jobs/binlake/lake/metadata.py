@@ -49,6 +49,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         default_database=_TEXT, sql_mode=_INT, statement=_TEXT, kind=_TEXT, table=_TEXT, table_id=_TEXT, action=_TEXT,
         reason=_TEXT, before=_TEXT, after=_TEXT,
     ),
+    # Default character sets at the recorded position; of databases that aren't here, utf8mb4.
+    "databases": _schema(database=_TEXT, charset=_TEXT),
     # XA transactions without an outcome yet, whose staged rows are kept. files: JSON of lake.staging.StagedFile.
     "prepared": _schema(batch=_INT, xid=_TEXT, file=_INT, after=_INT, prepared=_INT, files=_TEXT),
     # The shape of a table from a position on.

@@ -5,7 +5,7 @@ Steps are numbered within a life from 1; each is one idempotent Delta commit und
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -237,7 +237,9 @@ class BatchSteps:
     """Everything a batch does.
 
     missing: included tables with mutations that were never snapshotted. asked: names without a life that are to be
-    snapshotted, and why. prepared: XA transactions that wait for their outcome when it is done.
+    snapshotted, and why. prepared: XA transactions that wait for their outcome when it is done. gone: names without a
+    life that no table has any more. charsets: the databases' default character sets at its stop, None where they are
+    what they were at its start.
     """
 
     tables: tuple[TableSteps, ...]
@@ -245,3 +247,5 @@ class BatchSteps:
     missing: tuple[TableName, ...]
     asked: tuple[tuple[TableName, str], ...]
     prepared: tuple[PreparedXa, ...] = ()
+    gone: tuple[TableName, ...] = ()
+    charsets: Mapping[str, str] | None = None

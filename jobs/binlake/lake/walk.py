@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,6 +79,7 @@ class Walk:
         lives: list[Life],
         stop: Position,
         prepared: PreparedTransactions,
+        lifeless: Collection[TableName],
         charsets: Mapping[str, str],
     ) -> None:
         self.source = source
@@ -86,12 +87,14 @@ class Walk:
         self.rules = rules
         self.stop = stop
         self.prepared = prepared
-        self.charsets = charsets
+        self.charsets = dict(charsets)
+        self.lifeless = set(lifeless)
         self.tables = {life.id: TableSteps(life) for life in lives}
         self.current = {life.name: life.id for life in lives if life.status != "dropped"}
         self.history: list[dict[str, Any]] = []
         self.missing: set[TableName] = set()
         self.asked: dict[TableName, str] = {}
+        self.gone: set[TableName] = set()
         self.turn = 0
 
     def at(self, name: TableName) -> TableSteps | None:
@@ -164,7 +167,13 @@ class Walk:
             self._opaque(here)
         else:
             self._changes(here)
+        if parsed.database_charset is not None:
+            self._database_charset(parsed.database_charset, statement.server_charset)
         self.turn += 1
+
+    def _database_charset(self, told: ddl.DatabaseCharset, server_charset: str) -> None:
+        if not (told.if_not_exists and told.database in self.charsets):
+            self.charsets[told.database] = told.charset or server_charset
 
     def _changes(self, here: _At) -> None:
         noted: set[TableName] = set()
@@ -172,6 +181,8 @@ class Walk:
             if isinstance(change, ddl.RenameTables):
                 noted |= self._rename(here, change)
                 continue
+            if isinstance(change, ddl.DropDatabase):
+                self.charsets.pop(change.database, None)
             for name, one in self._concerned(change):
                 noted.add(name)
                 self._change(here, name, one)
@@ -184,8 +195,8 @@ class Walk:
 
     def _concerned(self, change: ddl.Change) -> list[tuple[TableName, ddl.Change]]:
         if isinstance(change, ddl.DropDatabase):
-            names = [name for name in self.current if name.database == change.database]
-            return [(name, ddl.DropTable(name)) for name in names]
+            known = (*self.current, *self.lifeless, *self.missing, *self.asked)
+            return [(name, ddl.DropTable(name)) for name in dict.fromkeys(known) if name.database == change.database]
         assert not isinstance(change, ddl.RenameTables)  # they are done together
         return [(change.name, change)] if self._ours(change.name) else []
 
@@ -220,6 +231,10 @@ class Walk:
         """Do what one change means for one table; gives the action and its reason."""
         if isinstance(change, ddl.CreateTable | ddl.CreateLike):
             return self._create(here, name, change, table)
+        if isinstance(change, ddl.DropTable):
+            self._forget(name)
+        if table is None and here.parsed.kind == "CREATE TABLE" and isinstance(change, ddl.Unfollowed):
+            return self._ask_name(name, f"{here.position.short}: {change.why}")
         if table is None:
             return IGNORED, "this table isn't mirrored"
         if isinstance(change, ddl.DropTable):
@@ -238,6 +253,14 @@ class Walk:
         if table.empty and isinstance(change, ddl.RowsChanged):
             return FOLLOWED, "the table is empty"
         return self.ask(table, reason), reason
+
+    def _forget(self, name: TableName) -> None:
+        """No table without a life has this name any more."""
+        self.missing.discard(name)
+        self.asked.pop(name, None)
+        if name in self.lifeless:
+            self.lifeless.discard(name)
+            self.gone.add(name)
 
     def _end(self, table: TableSteps, reason: str) -> None:
         if self.current.get(table.life.name) == table.life.id:
@@ -302,8 +325,7 @@ class Walk:
         created = self.tables[life.id] = TableSteps(life, empty=True)
         created.add(CreateStep(schema), self.turn)
         self.current[name] = life.id
-        self.missing.discard(name)
-        self.asked.pop(name, None)
+        self._forget(name)
         return FOLLOWED, ""
 
     def _ask_name(self, name: TableName, reason: str) -> tuple[str, str]:
@@ -334,6 +356,8 @@ class Walk:
         for life_id, old, new in outcome.moved:
             noted |= {old, new}
             self._move(here, self.tables[life_id], old, new, stays=old in outcome.taken, superseded=new in later)
+        for old, _ in outcome.unknown:
+            self._forget(old)
         for old, new in outcome.unknown:
             if self.rules.included(new) and new not in self.current:
                 noted.add(new)
@@ -350,8 +374,7 @@ class Walk:
             self._end(table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included"))
             self._note(here, old, table, FOLLOWED, table.life.reason, schema, None)
             return
-        self.missing.discard(new)
-        self.asked.pop(new, None)
+        self._forget(new)
         table.life = replace(table.life, name=new)
         self.current[new] = table.life.id
         action, reason = FOLLOWED, f"renamed from {old}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from binlake.lake.metadata import Metadata, literal, now_us
@@ -110,6 +110,23 @@ def asked(metadata: Metadata) -> list[TableName]:
     """Tables that are to be snapshotted anew, by name."""
     rows = metadata.read("watermarks", ["database", "table", "status"])
     return sorted({TableName(row["database"], row["table"]) for row in rows if row["status"] == "resnapshot"})
+
+
+def lifeless(metadata: Metadata) -> frozenset[TableName]:
+    """Included tables that have no life here: missing, or to be snapshotted for the first time."""
+    rows = metadata.read("watermarks", ["table_id", "database", "table"])
+    names = ((row["table_id"], TableName(row["database"], row["table"])) for row in rows)
+    return frozenset(name for key, name in names if key == lifeless_id(name))
+
+
+def read_charsets(metadata: Metadata) -> dict[str, str]:
+    """The databases' default character sets at the recorded position; empty before the first bootstrap."""
+    return {row["database"]: row["charset"] for row in metadata.read("databases")}
+
+
+def write_charsets(metadata: Metadata, charsets: Mapping[str, str]) -> None:
+    rows = [{"database": database, "charset": charset} for database, charset in charsets.items()]
+    metadata.replace("databases", "true", rows)
 
 
 def read_prepared(metadata: Metadata) -> list[PreparedXa]:

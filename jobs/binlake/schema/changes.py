@@ -95,10 +95,14 @@ class NoShapeChange:
 
 @dataclass(frozen=True)
 class DatabaseCharset:
-    """The default character set of tables created in the database later; None: the server's default."""
+    """The default character set of tables created in the database later; None: the server's default.
+
+    if_not_exists: a database that is there keeps its own.
+    """
 
     database: str
     charset: str | None
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ class _Reader:
                 cursor.accept("IF", "EXISTS")
                 return ParsedStatement(kind, (), (DropDatabase(cursor.name()),))
             case "CREATE DATABASE" | "ALTER DATABASE":
-                return self._database(kind)
+                return self._database(kind, replaces="REPLACE" in modifiers)
         return ParsedStatement(kind)
 
     def _modifiers(self) -> set[str]:
@@ -346,10 +346,10 @@ class _Reader:
         kind = f"{verb} TABLE"
         return ParsedStatement(kind, names, tuple(NoShapeChange(name, kind) for name in names))
 
-    def _database(self, kind: str) -> ParsedStatement:
-        """The database's name may be left out of ALTER DATABASE."""
+    def _database(self, kind: str, *, replaces: bool) -> ParsedStatement:
+        """The database's name may be left out of ALTER DATABASE. replaces: MariaDB's CREATE OR REPLACE."""
         cursor = self.cursor
-        cursor.accept("IF", "NOT", "EXISTS")
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         options = ("DEFAULT", "CHARSET", "CHARACTER", "COLLATE", "ENCRYPTION", "READ", "COMMENT", "UPGRADE")
         name = cursor.database if cursor.at_any(*options) else cursor.name()
         charset: str | None = None
@@ -361,7 +361,11 @@ class _Reader:
                 charset, told = collation_clause(cursor) or charset, True
             else:
                 cursor.next()
-        return ParsedStatement(kind, database_charset=DatabaseCharset(name, charset) if told else None)
+        return ParsedStatement(
+            kind,
+            changes=(DropDatabase(name),) if replaces else (),
+            database_charset=DatabaseCharset(name, charset, if_not_exists) if told else None,
+        )
 
 
 def tables_of(change: Change) -> tuple[TableName, ...]:

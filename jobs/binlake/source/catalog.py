@@ -15,7 +15,7 @@ from typing import Any
 from binlake.config import SYSTEM_DATABASES, PipelineConfig
 from binlake.errors import SchemaMismatch
 from binlake.names import mysql_quote
-from binlake.schema.definition import ZEROFILL_WIDTH, charset_of_collation
+from binlake.schema.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.schema.keys import with_key
 from binlake.schema.table import Column, Index, TableName, TableSchema
 from binlake.source.server import Source
@@ -79,13 +79,10 @@ def included_tables(source: Source, config: PipelineConfig) -> list[TableName]:
     return [listed.name for listed in list_tables(source) if listed.kind == BASE_TABLE and config.included(listed.name)]
 
 
-def database_charsets(source: Source) -> tuple[tuple[str, str], ...]:
-    """(database, character set) of those whose new tables don't get utf8mb4, the server's own left out."""
-    rows = source.query(
-        "SELECT schema_name AS d, default_character_set_name AS c FROM information_schema.schemata"
-        " WHERE default_character_set_name <> 'utf8mb4' ORDER BY schema_name"
-    )
-    return tuple((row["d"], row["c"]) for row in rows if row["d"].lower() not in SYSTEM_DATABASES)
+def database_charsets(source: Source) -> dict[str, str]:
+    """The character set that new tables of each database get, the server's own databases left out."""
+    rows = source.query("SELECT schema_name AS d, default_character_set_name AS c FROM information_schema.schemata")
+    return {row["d"]: canonical_charset(row["c"]) for row in rows if row["d"].lower() not in SYSTEM_DATABASES}
 
 
 def read_schema(source: Source, name: TableName) -> TableSchema:

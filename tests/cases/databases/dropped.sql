@@ -4,6 +4,6 @@ CREATE TABLE u (id INT PRIMARY KEY);
 DROP DATABASE case_databases_dropped;
 CREATE DATABASE case_databases_dropped;
 USE case_databases_dropped;
-CREATE TABLE u (id INT PRIMARY KEY, n INT);
-INSERT INTO u VALUES (2, 2);
+CREATE TABLE u (id INT PRIMARY KEY, n INT, v VARCHAR(9));
+INSERT INTO u VALUES (2, 2, 'ü');
 -- gone t

@@ -49,7 +49,12 @@ def statement(offset: int, ordinal: int, text: str, file: str = FILE) -> Stateme
     return Statement(file, offset, ordinal, 0, None, "shop", 0, text)
 
 
-def steps_of(*slices: StagedSlice, lives: Sequence[Life] = (life(),), policy: Policy | None = None) -> BatchSteps:
+def steps_of(
+    *slices: StagedSlice,
+    lives: Sequence[Life] = (life(),),
+    lifeless: Sequence[TableName] = (),
+    policy: Policy | None = None,
+) -> BatchSteps:
     return split(
         Manifest(7, "a", slices),
         source="s",
@@ -63,6 +68,7 @@ def steps_of(*slices: StagedSlice, lives: Sequence[Life] = (life(),), policy: Po
         created=[1 for _ in slices],
         start=at(4),
         stop=at(10_000),
+        lifeless=lifeless,
     )
 
 
@@ -235,6 +241,36 @@ def test_a_table_that_cannot_be_decoded_stops() -> None:
 def test_an_included_table_without_snapshot_is_said() -> None:
     found = steps_of(a_slice(mutations(10, name=TableName("shop", "late"))))
     assert found.missing == (TableName("shop", "late"),)
+
+
+LATE = TableName("shop", "late")
+
+
+@pytest.mark.parametrize(
+    "text", ["DROP TABLE late", "DROP DATABASE shop", "RENAME TABLE late TO _late", "CREATE TABLE late (id INT)"]
+)
+def test_a_name_without_a_life_is_forgotten_when_its_table_goes(text: str) -> None:
+    found = steps_of(a_slice(statement(50, 0, text)), lifeless=[LATE])
+    assert (found.gone, found.missing) == ((LATE,), ())
+
+
+def test_it_is_missed_again_when_it_comes_back() -> None:
+    found = steps_of(
+        a_slice(statement(50, 0, "RENAME TABLE late TO _late"), mutations(60, before=1, name=LATE)), lifeless=[LATE]
+    )
+    assert (found.gone, found.missing) == ((LATE,), (LATE,))
+
+
+def test_names_without_a_life_that_are_swapped_are_asked_for() -> None:
+    swap = statement(50, 0, "RENAME TABLE late TO tmp, later TO late, tmp TO later")
+    found = steps_of(a_slice(swap), lifeless=[LATE, TableName("shop", "later")])
+    assert {name.table for name, _ in found.asked} == {"late", "later"}
+
+
+def test_a_new_table_whose_columns_are_not_told_is_asked_for() -> None:
+    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late AS SELECT * FROM _other")))
+    assert found.asked == ((LATE, f"{FILE}:50: its columns come from a query, logged in statement format"),)
+    assert [row["action"] for row in found.history] == ["resnapshot asked"]
 
 
 def test_history_has_every_statement_with_what_was_done() -> None:

@@ -129,8 +129,11 @@ def test_life_of_tables() -> None:
 
 def test_databases_set_what_tables_inherit() -> None:
     assert parse("CREATE DATABASE IF NOT EXISTS d CHARACTER SET = latin1").database_charset == ddl.DatabaseCharset(
-        "d", "latin1"
+        "d", "latin1", if_not_exists=True
     )
+    replaced = parse("CREATE OR REPLACE DATABASE d CHARSET latin1", flavour="mariadb")
+    assert replaced.changes == (ddl.DropDatabase("d"),)
+    assert replaced.database_charset == ddl.DatabaseCharset("d", "latin1")
     assert parse("CREATE DATABASE d").database_charset == ddl.DatabaseCharset("d", None)
     assert parse("ALTER SCHEMA DEFAULT COLLATE utf8_bin").database_charset == ddl.DatabaseCharset("shop", "utf8mb3")
     assert parse("ALTER DATABASE d READ ONLY = 1").database_charset is None
