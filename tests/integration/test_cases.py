@@ -6,6 +6,7 @@ line. Comments of one line say the rest:
     -- snapshot           what stands above is in the bootstrap's snapshot, what follows comes by the log
     -- sync               the lake is brought to here, then the case goes on
     -- only mysql         or mariadb
+    -- fails              the next statement does
     -- resnapshot t       at the end a new snapshot of t has been asked and taken
     -- stopped t          or the table stopped
     -- gone t             no table of this name is mirrored any more
@@ -53,6 +54,7 @@ class Case:
     parts: list[list[str]] = field(default_factory=lambda: [[]])
     has_snapshot: bool = False
     only: str = ""
+    failing: set[str] = field(default_factory=set)
     expected: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -62,7 +64,7 @@ class Case:
 
 def read_case(path: Path) -> Case:
     case = Case(f"{path.parent.name}/{path.stem}")
-    statement = ""
+    statement, fails = "", False
     for line in path.read_text(encoding="utf-8").splitlines():
         word, _, rest = (
             line.removeprefix("-- ").partition(" ") if line.startswith("-- ") and not statement else ("", "", "")
@@ -72,13 +74,16 @@ def read_case(path: Path) -> Case:
             case.parts.append([])
         elif word == "only":
             case.only = rest
+        elif word == "fails":
+            fails = True
         elif word in ("resnapshot", "stopped", "gone"):
             case.expected |= dict.fromkeys(rest.split(), word)
         elif not word and line.strip():
             statement += line + "\n"
             if line.endswith(";"):
                 case.parts[-1].append(statement.rstrip().removesuffix(";"))
-                statement = ""
+                case.failing |= {case.parts[-1][-1]} if fails else set()
+                statement, fails = "", False
     assert not statement, f"{path}: a statement without end"
     if not case.has_snapshot:
         case.parts.insert(0, [])
@@ -131,7 +136,10 @@ def _run(server: Server, chosen: list[Case], part: int) -> None:
                 try:
                     cursor.execute(statement)
                 except Exception as error:
-                    raise AssertionError(f"{case.name}: {statement}\n{error}") from error
+                    if statement not in case.failing:
+                        raise AssertionError(f"{case.name}: {statement}\n{error}") from error
+                else:
+                    assert statement not in case.failing, f"{case.name}: {statement} doesn't fail"
 
 
 def _case_ids() -> list[str]:

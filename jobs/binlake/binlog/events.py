@@ -186,7 +186,8 @@ class Transaction:
     """What the GTID event says of the transaction it opens.
 
     committed_us: microseconds since 1970 UTC. gtid: None for anonymous ones.
-    xid: of a MariaDB transaction that ends prepared, or of the one whose outcome this is.
+    xid: of a MariaDB transaction that ends prepared, or of the one whose outcome this is. is_void: its statement didn't
+    do what it says: an ALTER TABLE that only starts, or is taken back (MariaDB's binlog_alter_two_phase).
     """
 
     offset: int
@@ -194,6 +195,7 @@ class Transaction:
     gtid: str | None
     xid: str | None = None
     prepares: bool = False
+    is_void: bool = False
 
 
 def gtid_transaction(body: bytes, *, kind: int, timestamp: int, offset: int) -> Transaction:
@@ -254,7 +256,8 @@ def _byte(cursor: Cursor) -> int:
 def mariadb_transaction(body: bytes, *, timestamp: int, server_id: int, offset: int) -> Transaction:
     """GTID_EVENT of MariaDB (knowledge base, GTID_EVENT). Raises Malformed.
 
-    The event is written at the commit, with the same second as the XID or COMMIT event that ends the group.
+    The event is written at the commit, with the same second as the XID or COMMIT event that ends the group. Optional
+    fields follow the flags, then zeros up to 19 bytes.
     """
     cursor = Cursor(body)
     number, domain, flags = cursor.uint(8), cursor.uint(4), cursor.uint(1)
@@ -262,13 +265,14 @@ def mariadb_transaction(body: bytes, *, timestamp: int, server_id: int, offset: 
         raise Malformed(f"a transaction of the number {number}")
     if flags & 2:  # FL_GROUP_COMMIT_ID
         cursor.skip(8)
-    elif cursor.left >= 6:
-        pass  # padding up to 19 bytes, unless an XA id follows
     xid = None
     if flags & 0xC0:  # FL_PREPARED_XA, FL_COMPLETED_XA
         form, global_size, branch_size = cursor.uint(4), cursor.uint(1), cursor.uint(1)
         xid = xa_id(cursor.take(global_size), cursor.take(branch_size), form)
-    return Transaction(offset, timestamp * 1_000_000, f"{domain}-{server_id}-{number}", xid, bool(flags & 0x40))
+    extra = cursor.uint(1) if cursor.left else 0
+    is_void = bool(extra & 0x0A)  # FL_START_ALTER_E1, FL_ROLLBACK_ALTER_E1
+    gtid = f"{domain}-{server_id}-{number}"
+    return Transaction(offset, timestamp * 1_000_000, gtid, xid, bool(flags & 0x40), is_void)
 
 
 def xa_id(gtrid: bytes, bqual: bytes, form: int) -> str:
@@ -294,10 +298,12 @@ class XaPrepare:
 class Query:
     """QUERY_EVENT: text as bytes of the client's character set.
 
-    client_collation: collation number; server_collation: which a new database gets; 0 if not told.
+    error: the server's number of what the statement failed with half way, 0 if it didn't. client_collation: collation
+    number; server_collation: which a new database gets; 0 if not told.
     """
 
     database: str
+    error: int
     sql_mode: int
     client_collation: int
     server_collation: int
@@ -309,7 +315,7 @@ class Query:
         cursor = Cursor(body)
         cursor.skip(8)  # thread, seconds it took
         database_size = cursor.uint(1)
-        cursor.skip(2)  # error code
+        error = cursor.uint(2)
         status = Cursor(cursor.take(cursor.uint(2)))
         database = cursor.take(database_size).decode("utf-8", "replace")
         cursor.skip(1)
@@ -331,7 +337,7 @@ class Query:
                 status.skip(status.uint(1))
             else:
                 break  # the variables are written in this order; what is wanted comes first
-        return cls(database, sql_mode, client_collation, server_collation, cursor.rest())
+        return cls(database, error, sql_mode, client_collation, server_collation, cursor.rest())
 
 
 def rotate_target(body: bytes) -> tuple[str, int]:

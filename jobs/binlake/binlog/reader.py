@@ -176,9 +176,9 @@ class _Reader:
             if kind == EventType.GTID_TAGGED:
                 self._transactions.open(events.tagged_transaction(body, timestamp=timestamp, offset=where))
             elif kind == EventType.MARIADB_GTID:
-                self._transactions.open(
-                    events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=where)
-                )
+                begun = events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=where)
+                self._void = where if begun.is_void else self._void
+                self._transactions.open(begun)
             elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY):
                 yield from self._query(kind, body, where)
             elif kind == EventType.XA_PREPARE:
@@ -220,6 +220,8 @@ class _Reader:
 
     _ordinal = 0
     """Rows counted so far in the payload."""
+    _void = -1
+    """Where the last transaction began whose statement didn't do what it says."""
     _savepoints: tuple[int, dict[bytes, tuple[int, int]]] = (-1, {})
     """Of the transaction that began there: (offset, row) of each by its name as the server quotes it."""
 
@@ -237,7 +239,7 @@ class _Reader:
         if word in (b"SAVEPOINT", b"ROLLBACK"):
             yield from self._take_back(word, raw, where)
             return
-        if word in _CONTROL or upper.startswith(b"START TRANSACTION"):
+        if word in _CONTROL or upper.startswith(b"START TRANSACTION") or self._void == self._state[scan.BEGAN]:
             return
         yield from self.flush()
         committed, gtid = self._transactions.current()
@@ -251,6 +253,7 @@ class _Reader:
             sql_mode=query.sql_mode,
             text=statement_text(raw, query.client_collation),
             server_charset=charset_of(query.server_collation),
+            error=query.error,
         )
         self._batches.statements += 1
 

@@ -300,8 +300,8 @@ def scan(
             if kind == _MARIADB_GTID:
                 if room < 13 or load64(body) <= 0:
                     return BAD_BODY
-                if load8(body + 12) & 0xC0:
-                    return ASK  # XA
+                if load8(body + 12) & 0xE0:
+                    return ASK  # XA, DDL
                 to = _digits(text + used, load32(body + 8))
                 store8(to, 45)
                 to = _digits(to + 1, load32(event + 5))

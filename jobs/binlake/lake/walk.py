@@ -161,6 +161,8 @@ class Walk:
             flavour=self.flavour,
             charsets=self.charsets,
         )
+        if statement.error:
+            parsed = parsed.failed()
         where = Position(self.stop.server, statement.file, statement.offset, created)
         here = _At(batch, where, self.turn, statement, parsed)
         if parsed.kind == "DML" or parsed.may_concern_any:

@@ -9,7 +9,7 @@ Change = CreateTable | CreateLike | DropTable | DropDatabase | TruncateTable    
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binlake.schema.alterations import Alteration
 from binlake.schema.table import TableName, TableSchema
@@ -145,3 +145,10 @@ class ParsedStatement:
     changes: tuple[Change, ...] = ()
     database_charset: DatabaseCharset | None = None
     may_concern_any: bool = False
+
+    def failed(self) -> ParsedStatement:
+        """What is left of a CREATE that failed: MariaDB's OR REPLACE had dropped what was there before by then."""
+        if not self.kind.startswith("CREATE"):
+            return self  # of a DROP the server names what went
+        dropped = tuple(change for change in self.changes if isinstance(change, DropTable | DropDatabase))
+        return replace(self, changes=dropped, database_charset=None)

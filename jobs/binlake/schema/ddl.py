@@ -225,6 +225,9 @@ class _Reader:
             case "DROP DATABASE":
                 cursor.accept("IF", "EXISTS")
                 return ParsedStatement(kind, (), (DropDatabase(cursor.name()),))
+            case "CREATE SEQUENCE" if "REPLACE" in modifiers and "TEMPORARY" not in modifiers:
+                name = cursor.table_name()  # MariaDB lets it take the place of a table
+                return ParsedStatement(kind, (name,), (DropTable(name),))
             case "CREATE DATABASE" | "ALTER DATABASE":
                 return self._database(kind, replaces="REPLACE" in modifiers)
         return ParsedStatement(kind)

@@ -125,6 +125,15 @@ def test_life_of_tables() -> None:
     [dropped, created] = parse("CREATE OR REPLACE TABLE t (a INT)", flavour="mariadb").changes
     assert dropped == ddl.DropTable(T)
     assert created == ddl.CreateTable(T, TableSchema((Column("a", "int"),)))
+    assert parse("CREATE OR REPLACE SEQUENCE t", flavour="mariadb").changes == (ddl.DropTable(T),)
+    assert parse("CREATE OR REPLACE TEMPORARY SEQUENCE t", flavour="mariadb").changes == ()
+
+
+def test_a_statement_that_failed() -> None:
+    created = parse("CREATE OR REPLACE TABLE t (a INT, PRIMARY KEY (b))", flavour="mariadb")
+    assert created.failed().changes == (ddl.DropTable(T),)
+    dropped = parse("DROP TABLE t, u")
+    assert dropped.failed() == dropped
 
 
 def test_databases_set_what_tables_inherit() -> None:
