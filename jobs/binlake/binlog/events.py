@@ -299,7 +299,8 @@ class Query:
     """QUERY_EVENT: text as bytes of the client's character set.
 
     error: the server's number of what the statement failed with half way, 0 if it didn't. client_collation: collation
-    number; server_collation: which a new database gets; 0 if not told.
+    number; server_collation: which a new database gets; 0 if not told. has_xid: it is DDL that changed something, told
+    by MySQL 8 and later of engines with transactions.
     """
 
     database: str
@@ -307,6 +308,7 @@ class Query:
     sql_mode: int
     client_collation: int
     server_collation: int
+    has_xid: bool
     text: bytes = field(repr=False)
 
     @classmethod
@@ -319,25 +321,36 @@ class Query:
         status = Cursor(cursor.take(cursor.uint(2)))
         database = cursor.take(database_size).decode("utf-8", "replace")
         cursor.skip(1)
-        sql_mode, client_collation, server_collation = 0, 0, 0
+        sql_mode, client_collation, server_collation, has_xid = 0, 0, 0, False
         while status.left:
             code = status.uint(1)
-            if code == 0:
-                status.skip(4)
-            elif code == 1:
+            if code == 1:
                 sql_mode = status.uint(8)
-            elif code == 2:
-                status.skip(status.uint(1) + 1)
-            elif code == 3:
-                status.skip(4)
             elif code == 4:
                 client_collation, _, server_collation = (status.uint(2) for _ in range(3))
-                break
-            elif code == 6:
+            elif code == 17:
+                has_xid = True
+                break  # nothing is wanted behind it
+            elif code in _STATUS_SIZES:
+                status.skip(_STATUS_SIZES[code])
+            elif code in (5, 6):  # time zone, catalog
                 status.skip(status.uint(1))
+            elif code == 2:  # catalog, with a zero at its end
+                status.skip(status.uint(1) + 1)
+            elif code == 11:  # user and host
+                status.skip(status.uint(1))
+                status.skip(status.uint(1))
+            elif code == 12:  # databases that it changes, or that there are too many to tell
+                for _ in range(status.uint(1) % 254):
+                    while status.uint(1):
+                        pass
             else:
-                break  # the variables are written in this order; what is wanted comes first
-        return cls(database, error, sql_mode, client_collation, server_collation, cursor.rest())
+                break
+        return cls(database, error, sql_mode, client_collation, server_collation, has_xid, cursor.rest())
+
+
+_STATUS_SIZES = {0: 4, 3: 4, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1}
+"""Bytes of the status variables that aren't wanted ("Query_event::Query_event_status_vars", statement_events.h)."""
 
 
 def rotate_target(body: bytes) -> tuple[str, int]:

@@ -254,6 +254,7 @@ class _Reader:
             text=statement_text(raw, query.client_collation),
             server_charset=charset_of(query.server_collation),
             error=query.error,
+            has_xid=query.has_xid,
         )
         self._batches.statements += 1
 

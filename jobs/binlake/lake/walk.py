@@ -304,8 +304,13 @@ class Walk:
     def _create(
         self, here: _At, name: TableName, change: ddl.CreateTable | ddl.CreateLike, table: TableSteps | None
     ) -> tuple[str, str]:
+        existed = change.if_not_exists and not here.statement.has_xid
+        # MariaDB doesn't log it where the table was there.
+        if existed and table is None and self.flavour == "mysql" and self.rules.included(name):
+            why = "CREATE TABLE IF NOT EXISTS doesn't tell whether it made the table"
+            return self._ask_name(name, f"{here.position.short}: {why}")
         if table is not None:
-            if change.if_not_exists:
+            if existed:
                 return IGNORED, "the table existed"
             # CREATE OR REPLACE logs no DROP; anything else means that a DROP wasn't logged
             self._end(table, f"replaced at {here.position.short}")
@@ -313,9 +318,9 @@ class Walk:
             return IGNORED, "not included"
         if isinstance(change, ddl.CreateLike):
             like = self.at(change.like)
-            if like is None:
-                return self._ask_name(name, f"{change.like} isn't mirrored, so its columns aren't known here")
-            schema = like.life.schema
+            if like is None or like.life.status != "following" or here.order < like.life.low.order:
+                return self._ask_name(name, f"{here.position.short}: the columns of {change.like} aren't known here")
+            schema = replace(like.life.schema, kept=())
         else:
             schema = change.schema
         try:

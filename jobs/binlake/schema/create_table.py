@@ -30,9 +30,10 @@ def create_table(
     if not cursor.at("(") or (cursor.peek().key in _QUERY):
         raise _from_query()
     definitions, indexes = table_elements(cursor, dialect)
-    charset = _table_options(cursor) or canonical_charset(default_charset)
+    told, with_rows = _table_options(cursor)
+    charset = told or canonical_charset(default_charset)
     columns = tuple(definition.column(charset) for definition in definitions)
-    return CreateTable(name, _schema(columns, charset, indexes), if_not_exists)
+    return CreateTable(name, _schema(columns, charset, indexes), if_not_exists and not with_rows)
 
 
 def _schema(columns: tuple[Column, ...], charset: str, constraints: Iterable[Constraint]) -> TableSchema:
@@ -87,9 +88,11 @@ def own_keys(definition: ColumnDefinition) -> tuple[Constraint, ...]:
     return (*own, AddForeignKey(None, names)) if definition.references else own
 
 
-def _table_options(cursor: Cursor) -> str | None:
-    """Reads to the end; returns the table's default character set where one is given."""
+def _table_options(cursor: Cursor) -> tuple[str | None, bool]:
+    """Reads to the end; gives the table's default character set where it is told, and whether rows come with it: then
+    it is in MySQL's log only if it made the table."""
     charset: str | None = None
+    with_rows = False
     while not cursor.at_end:
         if cursor.token.kind == "broken":
             raise cursor.not_understood("a quote or comment that never ends")
@@ -106,5 +109,6 @@ def _table_options(cursor: Cursor) -> str | None:
         elif cursor.at("("):
             cursor.skip_parentheses()
         else:
+            with_rows = with_rows or cursor.at("START", "TRANSACTION")
             cursor.next()
-    return charset
+    return charset, with_rows

@@ -1,6 +1,7 @@
 """Statements cut a table's mutations into epochs; identity is a life, not a name."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -271,6 +272,18 @@ def test_a_new_table_whose_columns_are_not_told_is_asked_for() -> None:
     found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late AS SELECT * FROM _other")))
     assert found.asked == ((LATE, f"{FILE}:50: its columns come from a query, logged in statement format"),)
     assert [row["action"] for row in found.history] == ["resnapshot asked"]
+
+
+@pytest.mark.parametrize("like", [life(status="paused"), life(low=60)])
+def test_a_table_like_one_whose_columns_are_not_known_then_is_asked_for(like: Life) -> None:
+    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late LIKE t")), lives=[like])
+    assert found.asked == ((LATE, f"{FILE}:50: the columns of shop.t aren't known here"),)
+
+
+def test_a_table_like_one_has_not_the_columns_that_the_lake_keeps_of_it() -> None:
+    kept = replace(SCHEMA, kept=(Column("old", "int"),))
+    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late LIKE t")), lives=[replace(life(), schema=kept)])
+    assert [table.life.schema.kept for table in found.tables if table.life.name == LATE] == [()]
 
 
 def test_history_has_every_statement_with_what_was_done() -> None:
