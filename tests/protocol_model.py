@@ -93,6 +93,7 @@ class Server:
 
     flavour: Flavour = "mysql"
     server_identity = SERVER
+    lower_case_names = False
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.now = clock

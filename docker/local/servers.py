@@ -175,7 +175,7 @@ class Server:
         if self.process is not None:
             return self
         if not (self.datadir / "mysql").exists():
-            _copy_template(self.kind, self.datadir)
+            _copy_template(self.kind, self.datadir, lower_case="lower_case_table_names" in self.settings)
         for _ in range(3):
             chosen = self.port or free_port()
             if self._start_on(chosen):
@@ -315,23 +315,23 @@ def _sweep() -> None:
 # -- templates: a fresh data folder takes seconds to make and a moment to copy ---------------------------
 
 
-def _copy_template(kind: Kind, datadir: Path) -> None:
-    template = _template(kind)
+def _copy_template(kind: Kind, datadir: Path, *, lower_case: bool) -> None:
+    template = _template(kind, lower_case and kind == "mysql")  # MariaDB takes any data folder
     datadir.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", "--reflink=auto", f"{template}/.", str(datadir)], check=True)
 
 
-def _template(kind: Kind) -> Path:
-    """The initialised data folder of this version, made once."""
+def _template(kind: Kind, lower_case: bool) -> Path:
+    """The initialised data folder of this version, made once. lower_case: with lower_case_table_names=1."""
     folder = PRIVATE / "templates"
     folder.mkdir(parents=True, exist_ok=True)
-    template = folder / f"{kind}-{version(kind)}"
+    template = folder / (f"{kind}-{version(kind)}" + ("-lower" if lower_case else ""))
     with _locked(folder / f".{kind}.lock"):
         if not template.exists():
             fresh = folder / f".{template.name}.fresh"
             shutil.rmtree(fresh, ignore_errors=True)
             try:
-                _initialise(kind, fresh)
+                _initialise(kind, fresh, {"lower_case_table_names": 1} if lower_case else {})
                 fresh.rename(template)  # whole or not at all
             finally:
                 shutil.rmtree(fresh, ignore_errors=True)
@@ -345,14 +345,15 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _initialise(kind: Kind, datadir: Path) -> None:
+def _initialise(kind: Kind, datadir: Path, forever: dict[str, Setting]) -> None:
+    """forever: settings that a data folder keeps."""
     datadir.mkdir(parents=True)
     # The template's own statements stay out of the log: a new server's log is empty.
     without_log: dict[str, Setting] = {"log_bin": None, "skip_log_bin": ""}
     if kind == "mysql":
         sizes = _options({"innodb_redo_log_capacity": OF_KIND[kind]["innodb_redo_log_capacity"]})
         command = [*_daemon(kind), "--no-defaults", f"--datadir={datadir}", "--initialize-insecure"]
-        command += [*_as_root(), *sizes, *_options(without_log)]
+        command += [*_as_root(), *sizes, *_options(without_log | forever)]
     else:
         command = [*program(kind, "mariadb-install-db"), "--no-defaults", f"--datadir={datadir}"]
         command += [f"--user={getpass.getuser()}", "--auth-root-authentication-method=normal", "--skip-test-db"]
@@ -364,7 +365,7 @@ def _initialise(kind: Kind, datadir: Path) -> None:
     if kind == "mysql":
         without_log["gtid_mode"] = without_log["enforce_gtid_consistency"] = False
     server = Server(kind, datadir)
-    server.settings.update(without_log)
+    server.settings.update(without_log | forever)
     try:
         server.start()
         server.execute(

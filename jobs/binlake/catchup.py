@@ -133,6 +133,7 @@ def _one_batch(
         _refuse_cascades(cascades or (), life.name)
         transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
         flavour: Flavour = log.flavour
+        lower_case_names = log.lower_case_names
     manifest = stage_batch(session, config, transports, plan, report)
     steps = epochs.split(
         manifest,
@@ -149,6 +150,7 @@ def _one_batch(
         start=plan.range.start,
         stop=plan.range.stop,
         cascades=None if cascades is None else (),
+        lower_case_names=lower_case_names,
     )
     table = next(one for one in steps.tables if one.life.id == life.id)
     outcomes: list[TableOutcome] = []

@@ -303,6 +303,7 @@ def _plan(
         cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
         if isinstance(log, Source) and not found.empty and not watermarks.read_charsets(held.metadata):
             watermarks.write_charsets(held.metadata, database_charsets(log))
+        lower_case_names = log.lower_case_names
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
         return PlanOutcome(control.batch, True, str(found.stop), message)
@@ -312,6 +313,7 @@ def _plan(
         until_us=int(until.timestamp() * 1e6) if until else None,
         planned_us=now_us(),
         cascades=cascades,
+        lower_case_names=lower_case_names,
     ).with_phase("plan", time.monotonic() - began)
     held.open(planned)
     note_batch(held.metadata, planned)
@@ -421,6 +423,7 @@ def _split(
         cascades=None if batch.cascades is None else [Cascade.from_json(one) for one in batch.cascades],
         lifeless=watermarks.lifeless(metadata),
         charsets=watermarks.read_charsets(metadata),
+        lower_case_names=batch.lower_case_names,
     )
 
 

@@ -115,16 +115,18 @@ def split(
     cascades: Sequence[Cascade] | None = None,
     lifeless: Collection[TableName] = (),
     charsets: Mapping[str, str] | None = None,
+    lower_case_names: bool = False,
 ) -> BatchSteps:
     """Each table's steps in one batch.
 
     lives: the catalog before the batch. created: per slice, the timestamp of its file's format description event.
     prepared: XA transactions of earlier batches that wait for their outcome. cascades: what acts below the log, None
     where nothing can. lifeless: included tables without a life, that are missing or to be snapshotted. charsets: the
-    databases' default character sets at the start; utf8mb4 where they aren't told.
+    databases' default character sets at the start; utf8mb4 where they aren't told. lower_case_names: as the server
+    stores them, however a statement writes them.
     """
     waiting = PreparedTransactions(manifest.batch, prepared)
-    walk = Walk(source, flavour, rules, lives, stop, waiting, lifeless, charsets or {})
+    walk = Walk(source, flavour, rules, lives, stop, waiting, lifeless, charsets or {}, lower_case_names)
     for part, file_created in zip(manifest.slices, created, strict=True):
         _walk_slice(walk, manifest.batch, file_created, part)
     if cascades is not None:

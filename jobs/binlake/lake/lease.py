@@ -38,7 +38,7 @@ class OpenBatch:
     prepared: XA transactions that still wait then (PreparedXa as JSON). content: of its first staging, see Manifest;
     a later one must tell the same where a part is merged. cascades: when it was planned, the foreign keys that act
     below the log (Cascade as JSON), None where the log has what they do. charsets: (database, default character set)
-    at the stop, once merged, where statements changed them.
+    at the stop, once merged, where statements changed them. lower_case_names: the server has lower_case_table_names=1.
     """
 
     batch: int
@@ -53,6 +53,7 @@ class OpenBatch:
     cascades: tuple[dict[str, Any], ...] | None = None
     content: str = ""
     charsets: tuple[tuple[str, str], ...] | None = None
+    lower_case_names: bool = False
 
     def to_json(self) -> str:
         return json.dumps(
@@ -69,6 +70,7 @@ class OpenBatch:
                 "cascades": None if self.cascades is None else list(self.cascades),
                 "content": self.content,
                 "charsets": None if self.charsets is None else list(self.charsets),
+                "lower_case_names": self.lower_case_names,
             },
             ensure_ascii=False,
         )
@@ -89,6 +91,7 @@ class OpenBatch:
             None if value["cascades"] is None else tuple(value["cascades"]),
             value["content"],
             _pairs(value["charsets"]),
+            value.get("lower_case_names", False),
         )
 
     def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:

@@ -81,6 +81,7 @@ class Walk:
         prepared: PreparedTransactions,
         lifeless: Collection[TableName],
         charsets: Mapping[str, str],
+        lower_case_names: bool,
     ) -> None:
         self.source = source
         self.flavour = flavour
@@ -88,6 +89,7 @@ class Walk:
         self.stop = stop
         self.prepared = prepared
         self.charsets = dict(charsets)
+        self.lower_case_names = lower_case_names
         self.lifeless = set(lifeless)
         self.tables = {life.id: TableSteps(life) for life in lives}
         self.current = {life.name: life.id for life in lives if life.status != "dropped"}
@@ -160,6 +162,7 @@ class Walk:
             sql_mode=statement.sql_mode,
             flavour=self.flavour,
             charsets=self.charsets,
+            lower_case_names=self.lower_case_names,
         )
         if statement.error:
             parsed = parsed.failed()
@@ -382,6 +385,8 @@ class Walk:
             self._note(here, old, table, FOLLOWED, table.life.reason, schema, None)
             return
         self._forget(new)
+        if (stale := self.at(new)) is not None:  # its DROP wasn't logged
+            self._end(stale, f"replaced at {here.position.short}")
         table.life = replace(table.life, name=new)
         self.current[new] = table.life.id
         action, reason = FOLLOWED, f"renamed from {old}"

@@ -130,24 +130,30 @@ _USUAL: Mapping[str, str] = {}
 
 
 def parse(
-    text: str, *, database: str, sql_mode: int, flavour: Flavour, charsets: Mapping[str, str] = _USUAL
+    text: str,
+    *,
+    database: str,
+    sql_mode: int,
+    flavour: Flavour,
+    charsets: Mapping[str, str] = _USUAL,
+    lower_case_names: bool = False,
 ) -> ParsedStatement:
     """What a statement of the log does. Never raises: what isn't understood is said in the result.
 
     database: the session's default database ("" for none); sql_mode: the server's bits, as the query event has them.
-    charsets: of databases in which a table would be created, where they aren't utf8mb4.
+    charsets: of databases in which a table would be created, where they aren't utf8mb4. lower_case_names: the server
+    has lower_case_table_names=1, and means the table that is stored in lower case however a name is written.
     """
-    cursor = Cursor(Lexer(text, sql_mode, flavour), database)
+    cursor = Cursor(Lexer(text, sql_mode, flavour), database, lower_case_names=lower_case_names)
     try:
         return _Reader(cursor, Dialect(sql_mode, flavour), charsets).statement()
     except UnfollowedStatement:
-        found = cursor.all_tokens()
-        names = dml.possible_tables(found, database)
+        names = cursor.possible_tables()
         return ParsedStatement(
             "UNPARSED",
             names,
             tuple(Unfollowed(name, "a statement that isn't understood may concern it") for name in names),
-            may_concern_any=any(token.kind == "broken" for token in found),
+            may_concern_any=any(token.kind == "broken" for token in cursor.all_tokens()),
         )
 
 
@@ -224,7 +230,7 @@ class _Reader:
                 return self._drop_index()
             case "DROP DATABASE":
                 cursor.accept("IF", "EXISTS")
-                return ParsedStatement(kind, (), (DropDatabase(cursor.name()),))
+                return ParsedStatement(kind, (), (DropDatabase(cursor.database_name()),))
             case "CREATE SEQUENCE" if "REPLACE" in modifiers and "TEMPORARY" not in modifiers:
                 name = cursor.table_name()  # MariaDB lets it take the place of a table
                 return ParsedStatement(kind, (name,), (DropTable(name),))
@@ -354,7 +360,7 @@ class _Reader:
         cursor = self.cursor
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         options = ("DEFAULT", "CHARSET", "CHARACTER", "COLLATE", "ENCRYPTION", "READ", "COMMENT", "UPGRADE")
-        name = cursor.database if cursor.at_any(*options) else cursor.name()
+        name = cursor.database if cursor.at_any(*options) else cursor.database_name()
         charset: str | None = None
         told = kind == "CREATE DATABASE"
         while not cursor.at_end:

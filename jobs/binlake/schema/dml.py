@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from binlake.schema.lexer import Cursor, Token
+from binlake.schema.lexer import Cursor
 from binlake.schema.table import TableName
 
 
@@ -87,16 +87,3 @@ def _table_references(cursor: Cursor, ends: tuple[str, ...]) -> tuple[TableName,
     if not names:
         raise cursor.not_understood("a table expected")
     return tuple(dict.fromkeys(names))
-
-
-def possible_tables(found: list[Token], database: str) -> tuple[TableName, ...]:
-    """Every name in a statement that could be a table's: all words, and pairs of them around a dot."""
-    names: dict[TableName, None] = {}
-    for index, token in enumerate(found):
-        if not token.is_name:
-            continue
-        if database:
-            names[TableName(database, token.text)] = None
-        if found[index + 1].key == "." and found[index + 2].is_name:
-            names[TableName(token.text, found[index + 2].text)] = None
-    return tuple(names)

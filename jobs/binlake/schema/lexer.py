@@ -181,11 +181,13 @@ class Cursor:
     """Walks over the tokens of one statement. What doesn't fit raises UnfollowedStatement.
 
     Tokens are read when they are asked for: an INSERT logged as text may have megabytes after its table.
+    lower_case_names: databases and tables are named in lower case, however the statement writes them.
     """
 
-    def __init__(self, lexer: Lexer, database: str) -> None:
+    def __init__(self, lexer: Lexer, database: str, *, lower_case_names: bool = False) -> None:
         self.lexer = lexer
-        self.database = database
+        self.lower_case_names = lower_case_names
+        self.database = self._stored(database)
         self.index = 0
 
     def all_tokens(self) -> list[Token]:
@@ -256,7 +258,29 @@ class Cursor:
         database, table = self.qualified_name()
         if not (database or self.database):
             raise self.not_understood("a table without a database")
-        return TableName(database or self.database, table)
+        return TableName(self._stored(database or self.database), self._stored(table))
+
+    def database_name(self) -> str:
+        return self._stored(self.name())
+
+    def possible_tables(self) -> tuple[TableName, ...]:
+        """Every name in the statement that could be a table's: all words, and pairs of them around a dot."""
+        names: dict[TableName, None] = {}
+        found = self.all_tokens()
+        for index, token in enumerate(found):
+            if not token.is_name:
+                continue
+            if self.database:
+                names[TableName(self.database, self._stored(token.text))] = None
+            if found[index + 1].key == "." and found[index + 2].is_name:
+                names[TableName(self._stored(token.text), self._stored(found[index + 2].text))] = None
+        return tuple(names)
+
+    def _stored(self, name: str) -> str:
+        """As the server stores it. Letter by letter, as the server does: Python knows final letters and pairs."""
+        if not self.lower_case_names:
+            return name
+        return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in name)
 
     def table_names(self) -> tuple[TableName, ...]:
         names = [self.table_name()]

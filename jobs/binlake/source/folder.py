@@ -19,9 +19,13 @@ from binlake.schema.ddl import Flavour
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the files are: a folder, with or without the server's index file, or one file."""
+    """Where the files are: a folder, with or without the server's index file, or one file.
+
+    lower_case_names: their server has lower_case_table_names=1.
+    """
 
     path: Path
+    lower_case_names: bool = False
 
     @property
     def address(self) -> str:
@@ -55,6 +59,11 @@ class FolderLog:
     def server_identity(self) -> str:
         """Of a lake that begins with this folder."""
         return f"{self.flavour}-{self._description.server_id}-files"
+
+    @property
+    def lower_case_names(self) -> bool:
+        """Whether databases and tables are stored in lower case, however statements write them."""
+        return self._folder.lower_case_names
 
     @property
     def version_text(self) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from binlake.binlog.transport import Transport
-from binlake.errors import UsageError
+from binlake.errors import ConfigurationError, UsageError
 from binlake.schema.ddl import Flavour
 from binlake.source.connection import Endpoint, from_environment
 from binlake.source.folder import Folder, FolderLog
@@ -28,6 +28,11 @@ class Log(Protocol):
     @property
     def server_identity(self) -> str:
         """The ``server`` of positions in this log."""
+        ...
+
+    @property
+    def lower_case_names(self) -> bool:
+        """Whether databases and tables are stored in lower case, however statements write them."""
         ...
 
     def is_of(self, server: str) -> bool:
@@ -81,6 +86,13 @@ def origin(connection: str) -> Origin:
 
 
 def folder_of(connection: str) -> Folder | None:
-    """The folder or file that a ``file://`` URI names; None for anything else."""
+    """The folder or file that a ``file://`` URI names; None for anything else. Raises ConfigurationError."""
     parts = urlsplit(connection)
-    return Folder(Path(unquote(parts.path))) if parts.scheme == "file" else None
+    if parts.scheme != "file":
+        return None
+    if parts.query not in ("", "lower_case_table_names=0", "lower_case_table_names=1"):
+        raise ConfigurationError(
+            f"?{parts.query} says nothing of a folder",
+            remedy="write ?lower_case_table_names=1 for files of a server that has this setting, or take it away",
+        )
+    return Folder(Path(unquote(parts.path)), lower_case_names=parts.query.endswith("=1"))

@@ -45,6 +45,7 @@ _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
     "binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days", "server_id", "binlog_checksum",
     "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog", "wsrep_on",
+    "lower_case_table_names",
 )  # fmt: skip
 _CRASH_SAFE = "InnoDB"
 
@@ -145,6 +146,22 @@ def _settings(subject: _Subject) -> Iterator[Check]:
     zone = found.get("time_zone", "SYSTEM")
     zone = f"SYSTEM ({found.get('system_time_zone', '')})" if zone == "SYSTEM" else zone
     yield Check("time zone", True, f"{zone}; our sessions use +00:00")
+    yield _case_of_names(subject)
+
+
+def _case_of_names(subject: _Subject) -> Check:
+    value = subject.variables.get("lower_case_table_names", "0")
+    if value == "2":
+        remedy = "mirror a server on a file system that tells upper from lower case"
+        return Check("lower_case_table_names", False, "2: names in the log aren't those of the tables", remedy)
+    tables = subject.config.tables
+    patterns = [*tables.include, *tables.exclude, *subject.config.policies.tables]
+    patterns += [pattern.rpartition(".")[0] for pattern in tables.exclude_columns]
+    upper = [pattern for pattern in patterns if pattern != pattern.lower()]
+    if value == "1" and upper:
+        found = f"1: names are stored in lower case, which {', '.join(upper)} can't match"
+        return Check("lower_case_table_names", False, found, "write the patterns of the YAML in lower case")
+    return Check("lower_case_table_names", True, value)
 
 
 def retention_hours(variables: dict[str, str]) -> float | None:

@@ -65,6 +65,11 @@ class Source:
         """Whether a position's server is this one."""
         return server == self.server_identity
 
+    @property
+    def lower_case_names(self) -> bool:
+        """Whether databases and tables are stored in lower case, however statements write them."""
+        return self.variables(["lower_case_table_names"]).get("lower_case_table_names") == "1"
+
     def transport(self, server_id: int) -> ServerTransport:
         """A reader of the log, as a replica with that server_id."""
         return ServerTransport(self.endpoint, server_id, self.flavour)
