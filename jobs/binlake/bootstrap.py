@@ -9,7 +9,7 @@ from binlake import names
 from binlake.binlog.boundaries import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
-from binlake.errors import LakeError, TableError, UsageError
+from binlake.errors import LakeError, ServerSettingError, TableError, UsageError
 from binlake.lake import watermarks
 from binlake.lake.lease import Lease
 from binlake.lake.metadata import Metadata
@@ -19,6 +19,7 @@ from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.table import TableName
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets, included_tables
+from binlake.source.gaps import log_gaps
 from binlake.source.log import Log
 from binlake.source.server import Source
 
@@ -64,6 +65,18 @@ def refused_for_cascades(config: PipelineConfig, source: Source, names: list[Tab
         if one.child in names
         and (config.policies.of(one.child).on_unlogged_cascade == "stop" or not config.included(one.parent))
     }
+
+
+def refused_for_gaps(source: Source, names: list[TableName]) -> dict[TableName, TableError]:
+    """Tables of databases that the server's log leaves out. Raises ServerSettingError where it may be any."""
+    refused: dict[TableName, TableError] = {}
+    for gap in log_gaps(source, {name.database for name in names}):
+        if gap.databases is None:
+            raise ServerSettingError(gap.found, remedy=gap.remedy)
+        for name in names:
+            if name.database in gap.databases:
+                refused[name] = TableError(f"{name}: {gap.found}", remedy=gap.remedy)
+    return refused
 
 
 def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:

@@ -17,7 +17,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from binlake import decisions
-from binlake.bootstrap import begin_lives, begin_with_files, names_asked, names_to_snapshot, refused_for_cascades
+from binlake.bootstrap import (
+    begin_lives,
+    begin_with_files,
+    names_asked,
+    names_to_snapshot,
+    refused_for_cascades,
+    refused_for_gaps,
+)
 from binlake.config import PipelineConfig
 from binlake.decisions import Reason
 from binlake.errors import BinlogError, StagingError, TableError, UsageError
@@ -121,7 +128,7 @@ def bootstrap(
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata = held.metadata
         names = names_asked(config, source, metadata) if asked else names_to_snapshot(config, source, metadata, tables)
-        failures = refused_for_cascades(config, source, names)
+        failures = refused_for_gaps(source, names) | refused_for_cascades(config, source, names)
         names = [name for name in names if name not in failures]
         if not names:
             if failures:

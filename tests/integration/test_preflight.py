@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from binlake.config import PipelineConfig
+from binlake.errors import ServerSettingError, TableError
 from binlake.source.connection import Endpoint
 from binlake.source.preflight import Check, preflight
+from mirror import Mirror
 from servers import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def pipeline_config(lake: Path, database: str, **options: Any) -> PipelineConfig:
@@ -80,6 +85,31 @@ def test_a_server_without_a_log(kind: Any, lake: Path) -> None:
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
         found = failing(examine(server, lake, "d"))
     assert "restart" in found["log_bin"]
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_log_that_leaves_something_out(kind: Any, lake: Path, spark: SparkSession, tmp_path: Path) -> None:
+    updates = "log_replica_updates" if kind == "mysql" else "log_slave_updates"
+    with Server(kind, binlog_ignore_db="hidden", **{updates: False}) as server:
+        for database in ("seen", "hidden"):
+            server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+        checks = {check.name: check for check in examine(server, lake, "seen")}
+        assert checks["whole log"].ok == "warn"
+        assert checks["sync_binlog"].ok == "warn"
+        assert "restart" in failing(examine(server, lake, "hidden"))["whole log"]
+        mirror = Mirror(server, "hidden", tmp_path, spark)
+        with pytest.raises(TableError, match="leave out hidden"):
+            mirror.snapshot()
+        replica = (
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1'"
+            if kind == "mysql"
+            else "CHANGE MASTER TO MASTER_HOST = '127.0.0.1'"
+        )
+        server.execute(replica)
+        assert f"{updates}=ON" in failing(examine(server, lake, "seen"))["whole log"]
+        mirror.database = "seen"
+        with pytest.raises(ServerSettingError, match="replicates from others"):
+            mirror.snapshot()
 
 
 def test_a_wrong_password_is_one_clear_line(server: Server, lake: Path) -> None:

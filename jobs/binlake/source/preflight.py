@@ -35,6 +35,7 @@ from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
+from binlake.source.gaps import log_filters, log_gaps
 from binlake.source.log import Origin, opened
 from binlake.source.server import Source, denied, error_code
 
@@ -44,8 +45,8 @@ JAVA = 17
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
     "binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days", "server_id", "binlog_checksum",
-    "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog", "wsrep_on",
-    "lower_case_table_names",
+    "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog",
+    "lower_case_table_names", "binlog_error_action", "sync_binlog",
 )  # fmt: skip
 _CRASH_SAFE = "InnoDB"
 
@@ -147,6 +148,29 @@ def _settings(subject: _Subject) -> Iterator[Check]:
     zone = f"SYSTEM ({found.get('system_time_zone', '')})" if zone == "SYSTEM" else zone
     yield Check("time zone", True, f"{zone}; our sessions use +00:00")
     yield _case_of_names(subject)
+
+
+def _whole_log(subject: _Subject) -> Iterator[Check]:
+    """Nothing changes that the log doesn't tell."""
+    try:
+        gaps = log_gaps(subject.source, {table.name.database for table in subject.tables.values()})
+        filters = log_filters(subject.source)
+    except SourceError as error:
+        yield Check("whole log", False, error.message, error.remedy)
+        return
+    for gap in gaps:
+        yield Check("whole log", False, gap.found, gap.remedy)
+    if not gaps and (filters.only or filters.never):
+        found = "binlog_do_db or binlog_ignore_db: DDL typed in a session of another database isn't logged"
+        yield Check("whole log", "warn", found, "take the filter from the server's option file and restart it")
+    elif not gaps:
+        yield Check("whole log", True, "no filter, and what is replicated is logged")
+    if subject.variables.get("binlog_error_action") == "IGNORE_ERROR":
+        found = "IGNORE_ERROR: where the log can't be written the server goes on without it"
+        yield Check("binlog_error_action", "warn", found, _set_global(subject, "binlog_error_action", "ABORT_SERVER"))
+    if (synced := subject.variables.get("sync_binlog", "1")) != "1":
+        found = f"{synced}: after a loss of power the tables may hold what the log lost; then verify, or snapshot anew"
+        yield Check("sync_binlog", "warn", found, _set_global(subject, "sync_binlog", "1"))
 
 
 def _case_of_names(subject: _Subject) -> Check:
@@ -382,6 +406,7 @@ def _position(subject: _Subject) -> Iterator[Check]:
 
 _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
     _settings,
+    _whole_log,
     _retention,
     _server_ids,
     _snapshot_grants,
