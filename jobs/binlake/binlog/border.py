@@ -63,7 +63,7 @@ class Statement:
 
     offset: of the event; ordinal: its number among the statements of the slice, from 0.
     database: the session's default database; sql_mode: the server's bits. server_charset: of a new database.
-    error: the server's number of what it failed with half way, 0 if it didn't. has_xid: see events.Query.
+    error: the server's number of what it failed with half way, 0 if it didn't. has_xid, thread: see events.Query.
     """
 
     file: str
@@ -77,6 +77,7 @@ class Statement:
     server_charset: str = "utf8mb4"
     error: int = 0
     has_xid: bool = False
+    thread: int = 0
 
 
 @dataclass(frozen=True)

@@ -298,11 +298,12 @@ class XaPrepare:
 class Query:
     """QUERY_EVENT: text as bytes of the client's character set.
 
-    error: the server's number of what the statement failed with half way, 0 if it didn't. client_collation: collation
-    number; server_collation: which a new database gets; 0 if not told. has_xid: it is DDL that changed something, told
-    by MySQL 8 and later of engines with transactions.
+    thread: the server's number of the session. error: the server's number of what the statement failed with half way, 0
+    if it didn't. client_collation: collation number; server_collation: which a new database gets; 0 if not told.
+    has_xid: it is DDL that changed something, told by MySQL 8 and later of engines with transactions.
     """
 
+    thread: int
     database: str
     error: int
     sql_mode: int
@@ -315,7 +316,8 @@ class Query:
     def parse(cls, body: bytes) -> Query:
         """Raises Malformed."""
         cursor = Cursor(body)
-        cursor.skip(8)  # thread, seconds it took
+        thread = cursor.uint(4)
+        cursor.skip(4)  # seconds it took
         database_size = cursor.uint(1)
         error = cursor.uint(2)
         status = Cursor(cursor.take(cursor.uint(2)))
@@ -346,7 +348,7 @@ class Query:
                         pass
             else:
                 break
-        return cls(database, error, sql_mode, client_collation, server_collation, has_xid, cursor.rest())
+        return cls(thread, database, error, sql_mode, client_collation, server_collation, has_xid, cursor.rest())
 
 
 _STATUS_SIZES = {0: 4, 3: 4, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1}

@@ -255,6 +255,7 @@ class _Reader:
             server_charset=charset_of(query.server_collation),
             error=query.error,
             has_xid=query.has_xid,
+            thread=query.thread,
         )
         self._batches.statements += 1
 

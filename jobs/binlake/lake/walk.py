@@ -29,6 +29,7 @@ from binlake.lake.steps import (
 from binlake.position import Position, file_number
 from binlake.schema import datatypes, ddl
 from binlake.schema.table import TableName, TableSchema, table_id
+from binlake.schema.temporary import TemporaryTables
 
 FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
 """What is done about a statement, in the DDL history."""
@@ -90,6 +91,7 @@ class Walk:
         self.prepared = prepared
         self.charsets = dict(charsets)
         self.lower_case_names = lower_case_names
+        self.temporary = TemporaryTables(flavour)
         self.lifeless = set(lifeless)
         self.tables = {life.id: TableSteps(life) for life in lives}
         self.current = {life.name: life.id for life in lives if life.status != "dropped"}
@@ -166,6 +168,7 @@ class Walk:
         )
         if statement.error:
             parsed = parsed.failed()
+        parsed = self.temporary.hidden(parsed, statement.thread)
         where = Position(self.stop.server, statement.file, statement.offset, created)
         here = _At(batch, where, self.turn, statement, parsed)
         if parsed.kind == "DML" or parsed.may_concern_any:

@@ -138,6 +138,7 @@ class ParsedStatement:
     changes: what it does, in order. Those of one table belong together: all or none.
     database_charset: what CREATE and ALTER DATABASE set.
     may_concern_any: it may concern tables it doesn't name (a call of a routine, a quote that never ends).
+    temporary: tables of its session alone that it makes or drops.
     """
 
     kind: str
@@ -145,6 +146,7 @@ class ParsedStatement:
     changes: tuple[Change, ...] = ()
     database_charset: DatabaseCharset | None = None
     may_concern_any: bool = False
+    temporary: tuple[TableName, ...] = ()
 
     def failed(self) -> ParsedStatement:
         """What is left of a CREATE that failed: MariaDB's OR REPLACE had dropped what was there before by then."""

@@ -215,7 +215,7 @@ class _Reader:
             raise cursor.not_understood("an unknown statement")
         object_ = _OBJECTS[cursor.next().key]
         if object_ == "TABLE" and "TEMPORARY" in modifiers:
-            return ParsedStatement(f"{verb} TEMPORARY TABLE")
+            return self._temporary(verb)
         kind = f"{verb} {object_}"
         match kind:
             case "CREATE TABLE":
@@ -237,6 +237,15 @@ class _Reader:
             case "CREATE DATABASE" | "ALTER DATABASE":
                 return self._database(kind, replaces="REPLACE" in modifiers)
         return ParsedStatement(kind)
+
+    def _temporary(self, verb: str) -> ParsedStatement:
+        cursor = self.cursor
+        kind = f"{verb} TEMPORARY TABLE"
+        if verb == "CREATE":
+            cursor.accept("IF", "NOT", "EXISTS")
+            return ParsedStatement(kind, temporary=(cursor.table_name(),))
+        cursor.accept("IF", "EXISTS")
+        return ParsedStatement(kind, temporary=cursor.table_names())
 
     def _modifiers(self) -> set[str]:
         """Words between the verb and what it is about."""

@@ -1,4 +1,5 @@
 -- only mysql
+SET lc_time_names = 'de_DE', auto_increment_increment = 3, time_zone = '+03:00';
 CREATE TABLE IF NOT EXISTS made (id INT PRIMARY KEY, v VARCHAR(9));
 INSERT INTO made VALUES (1, 'one');
 CREATE TABLE IF NOT EXISTS filled (PRIMARY KEY (id)) SELECT * FROM made;
@@ -13,6 +14,7 @@ INSERT INTO unseen VALUES (3);
 CREATE TABLE IF NOT EXISTS swapped LIKE made;
 CREATE VIEW seen AS SELECT 1;
 CREATE TABLE IF NOT EXISTS seen (id INT);
+SET lc_time_names = 'en_US', auto_increment_increment = 1, time_zone = '+00:00';
 -- sync
 CREATE TABLE IF NOT EXISTS made (other INT);
 INSERT INTO made VALUES (2, 'two');
