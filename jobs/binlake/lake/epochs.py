@@ -28,6 +28,7 @@ def _walk_slice(walk: Walk, batch: int, created: int, part: StagedSlice) -> None
     stopped = sorted(part.stopped, key=lambda item: item.offset)
     xa = sorted(part.xa, key=lambda event: event.offset)  # stable: a commit in one phase stands behind its prepare
     walk.prepared.enter(part)
+    walk.temporary.forget()
     for ordinal in range(len(part.statements) + 1):
         for file in files:
             if file.statements_before == ordinal:

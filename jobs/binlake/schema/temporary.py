@@ -17,11 +17,18 @@ _OF_OTHER_TABLES = ("CREATE TABLE", "DROP TABLE", "DROP DATABASE")
 
 
 class TemporaryTables:
-    """Those of all sessions, as the log goes by; of sessions that began before it nothing is known."""
+    """Those of all sessions, as one file of the log goes by.
+
+    Of those made before nothing is known: a server that starts begins a file, and counts its sessions from one again.
+    """
 
     def __init__(self, flavour: Flavour) -> None:
         self._flavour = flavour
         self._open: set[tuple[int, TableName]] = set()
+
+    def forget(self) -> None:
+        """At the start of a file."""
+        self._open.clear()
 
     def hidden(self, parsed: ParsedStatement, thread: int) -> ParsedStatement:
         """What is left of a session's statement without what it did to its temporary tables."""

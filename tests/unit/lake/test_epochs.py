@@ -286,6 +286,13 @@ def test_a_table_like_one_has_not_the_columns_that_the_lake_keeps_of_it() -> Non
     assert [table.life.schema.kept for table in found.tables if table.life.name == LATE] == [()]
 
 
+def test_sessions_of_another_file_are_others() -> None:
+    made, emptied = statement(50, 0, "CREATE TEMPORARY TABLE t (a INT)"), statement(60, 1, "TRUNCATE t")
+    assert one(steps_of(a_slice(made, emptied))).steps == []
+    later = statement(4, 0, "TRUNCATE t", file="binlog.000002")
+    assert [type(step) for step in one(steps_of(a_slice(made), a_slice(later, number=1))).steps] == [TruncateStep]
+
+
 def test_history_has_every_statement_with_what_was_done() -> None:
     found = steps_of(
         a_slice(
