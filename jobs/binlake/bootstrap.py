@@ -71,6 +71,8 @@ def refused_for_gaps(source: Source, names: list[TableName]) -> dict[TableName, 
     """Tables of databases that the server's log leaves out. Raises ServerSettingError where it may be any."""
     refused: dict[TableName, TableError] = {}
     for gap in log_gaps(source, {name.database for name in names}):
+        if not gap.is_certain:
+            continue
         if gap.databases is None:
             raise ServerSettingError(gap.found, remedy=gap.remedy)
         for name in names:

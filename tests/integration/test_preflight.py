@@ -105,6 +105,11 @@ def test_a_log_that_leaves_something_out(kind: Any, lake: Path, spark: SparkSess
             if kind == "mysql"
             else "CHANGE MASTER TO MASTER_HOST = '127.0.0.1'"
         )
+        if kind == "mariadb":
+            server.execute("SET GLOBAL gtid_slave_pos = '0-9-1'")
+            server.create_account("seeing", "s3cret", [f"{', '.join(GRANTS[kind])} ON *.*", "SELECT ON seen.*"])
+            checks = {check.name: check for check in examine(server, lake, "seen", user="seeing")}
+            assert (checks["whole log"].ok, "REPLICA MONITOR" in checks["whole log"].remedy) == ("warn", True)
         server.execute(replica)
         assert f"{updates}=ON" in failing(examine(server, lake, "seen"))["whole log"]
         mirror.database = "seen"

@@ -15,11 +15,12 @@ from binlake.source.server import Source, denied
 
 @dataclass(frozen=True)
 class LogGap:
-    """databases: whose changes are left out; None for those of any."""
+    """databases: whose changes are left out; None for those of any. is_certain: else the account can't see it."""
 
     found: str
     remedy: str
     databases: frozenset[str] | None = None
+    is_certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,24 @@ def log_gaps(source: Source, databases: Collection[str]) -> list[LogGap]:
         gaps.append(LogGap(found, remedy, left_out))
     variables = source.variables(["log_replica_updates", "log_slave_updates", "wsrep_on"])
     off = "OFF" in (variables.get("log_replica_updates"), variables.get("log_slave_updates"))
-    if off and (variables.get("wsrep_on") == "ON" or _is_replica(source)):
+    replicates = off and (variables.get("wsrep_on") == "ON" or _is_replica(source))
+    if replicates is None:
+        found = "log_slave_updates is OFF, and whether this server replicates from another isn't visible to the account"
+        gaps.append(LogGap(found, "GRANT REPLICA MONITOR ON *.* to the account, so that doctor can tell", None, False))
+    if replicates:
         name = "log_slave_updates" if source.is_mariadb else "log_replica_updates"
         remedy = f"set {name}=ON in the server's option file and restart it, or mirror the server it replicates from"
         gaps.append(LogGap(f"{name} is OFF: what this server replicates from others isn't in its log", remedy))
     return gaps
 
 
-def _is_replica(source: Source) -> bool:
-    """MariaDB tells by a grant that a mirror needn't have; its threads, while they run, tell everybody with PROCESS."""
+def _is_replica(source: Source) -> bool | None:
+    """None where MariaDB doesn't tell: it wants a grant that a mirror needn't have. A server that never replicated has
+    no position of a replica."""
     mysql = "SHOW REPLICA STATUS" if source.version >= (8, 0, 22) else "SHOW SLAVE STATUS"
     try:
         return bool(source.query("SHOW ALL SLAVES STATUS" if source.is_mariadb else mysql))
     except SourceError as error:
         if not denied(error):
             raise
-    return bool(source.query("SELECT id AS id FROM information_schema.processlist WHERE command LIKE 'Slave%%'"))
+    return None if source.query("SELECT @@GLOBAL.gtid_slave_pos AS gtids")[0]["gtids"] else False
