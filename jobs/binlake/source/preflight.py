@@ -122,8 +122,14 @@ def _server(config: PipelineConfig, endpoint: Endpoint) -> list[Check]:
 
 
 def _set_global(subject: _Subject, variable: str, value: str) -> str:
+    """Without quotes, which variables that are numbers don't take."""
     verb = "SET GLOBAL" if subject.source.is_mariadb else "SET PERSIST"
-    return f"{verb} {variable} = '{value}'; and reconnect sessions that are open"
+    return f"{verb} {variable} = {value}"
+
+
+def _set_sessions(subject: _Subject, variable: str, value: str) -> str:
+    """Of a variable that sessions copy when they begin."""
+    return f"{_set_global(subject, variable, value)}; and reconnect sessions that are open"
 
 
 def _settings(subject: _Subject) -> Iterator[Check]:
@@ -134,7 +140,7 @@ def _settings(subject: _Subject) -> Iterator[Check]:
     for variable, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
         value = found.get(variable, "not known to this server")
         good = value.upper() == wanted
-        yield Check(variable, good, value, "" if good else _set_global(subject, variable, wanted))
+        yield Check(variable, good, value, "" if good else _set_sessions(subject, variable, wanted))
     if options := found.get("binlog_row_value_options", ""):
         yield Check("binlog_row_value_options", True, f"{options}: differences are applied to the row before them")
     yield Check("binlog_checksum", True, found.get("binlog_checksum", "NONE"))
@@ -156,8 +162,9 @@ def _whole_log(subject: _Subject) -> Iterator[Check]:
         gaps = log_gaps(subject.source, {table.name.database for table in subject.tables.values()})
         filters = log_filters(subject.source)
     except SourceError as error:
-        yield Check("whole log", False, error.message, error.remedy)
-        return
+        if not denied(error):
+            raise
+        return  # which grant is missing is told by the grants' own checks
     for gap in gaps:
         yield Check("whole log", False if gap.is_certain else "warn", gap.found, gap.remedy)
     if not gaps and (filters.only or filters.never):
