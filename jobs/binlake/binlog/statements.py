@@ -7,9 +7,9 @@ from binlake.binlog import charsets
 
 def statement_text(raw: bytes, collation: int) -> str:
     """By the client's collation number (0: not told)."""
-    name = charsets.charset(collation) if collation else "utf8mb4"
+    name = charset_of(collation)
     try:
-        return charsets.decoder("utf8mb4" if name in (None, "binary") else str(name))(raw)
+        return charsets.decoder("utf8mb4" if name == "binary" else name)(raw)
     except UnicodeDecodeError:
         # A statement may hold literals of another character set (_latin1'…'); its keywords and names still count.
         return raw.decode("utf-8", "backslashreplace")

@@ -6,16 +6,18 @@ Knowledge Base, Replication and Binary Log System Variables, and Galera's requir
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from binlake.errors import SourceError
 from binlake.source.server import Source, denied
 
+_FILTERS = ("Binlog_Do_DB", "Binlog_Ignore_DB")
+
 
 @dataclass(frozen=True)
 class LogGap:
-    """databases: whose changes are left out; None for those of any. is_certain: else the account can't see it."""
+    """databases: whose changes are left out; None for those of any. is_certain: else they may be."""
 
     found: str
     remedy: str
@@ -23,43 +25,36 @@ class LogGap:
     is_certain: bool = True
 
 
-@dataclass(frozen=True)
-class LogFilters:
-    """binlog_do_db and binlog_ignore_db, which rows are filtered by; statements by the session's default database."""
-
-    only: frozenset[str]
-    never: frozenset[str]
-
-    def left_out(self, databases: Collection[str]) -> frozenset[str]:
-        return frozenset(one for one in databases if (self.only and one not in self.only) or one in self.never)
-
-
-def log_filters(source: Source) -> LogFilters:
-    """Raises SourceError."""
-    modern = not source.is_mariadb and source.version >= (8, 4)
-    rows = source.query("SHOW BINARY LOG STATUS" if modern else "SHOW MASTER STATUS")
-    only, never = (rows[0][f"Binlog_{which}_DB"] if rows else "" for which in ("Do", "Ignore"))
-    return LogFilters(*(frozenset(filter(None, (names or "").split(","))) for names in (only, never)))
-
-
 def log_gaps(source: Source, databases: Collection[str]) -> list[LogGap]:
     """Why changes of these databases may not be in the log. Raises SourceError."""
-    gaps: list[LogGap] = []
-    if left_out := log_filters(source).left_out(databases):
-        found = f"binlog_do_db or binlog_ignore_db leave out {', '.join(sorted(left_out))}"
-        remedy = "take the filter from the server's option file and restart it"
-        gaps.append(LogGap(found, remedy, left_out))
+    return [*_filtered(source, databases), *_replicated(source)]
+
+
+def _filtered(source: Source, databases: Collection[str]) -> Iterator[LogGap]:
+    """By binlog_do_db and binlog_ignore_db: rows by their database, statements by the session's default database."""
+    status = source.log_status()
+    only, never = (set(filter(None, (status[0][name] or "").split(","))) if status else set() for name in _FILTERS)
+    remedy = "take the filter from the server's option file and restart it"
+    if left_out := frozenset(one for one in databases if (only and one not in only) or one in never):
+        yield LogGap(f"binlog_do_db or binlog_ignore_db leave out {', '.join(sorted(left_out))}", remedy, left_out)
+    elif only or never:
+        found = "binlog_do_db or binlog_ignore_db: DDL typed in a session of another database isn't logged"
+        yield LogGap(found, remedy, is_certain=False)
+
+
+def _replicated(source: Source) -> Iterator[LogGap]:
     variables = source.variables(["log_replica_updates", "log_slave_updates", "wsrep_on"])
-    off = "OFF" in (variables.get("log_replica_updates"), variables.get("log_slave_updates"))
-    replicates = off and (variables.get("wsrep_on") == "ON" or _is_replica(source))
+    if "OFF" not in (variables.get("log_replica_updates"), variables.get("log_slave_updates")):
+        return
+    name = "log_slave_updates" if source.is_mariadb else "log_replica_updates"
+    replicates = variables.get("wsrep_on") == "ON" or _is_replica(source)
     if replicates is None:
-        found = "log_slave_updates is OFF, and whether this server replicates from another isn't visible to the account"
-        gaps.append(LogGap(found, "GRANT REPLICA MONITOR ON *.* to the account, so that doctor can tell", None, False))
-    if replicates:
-        name = "log_slave_updates" if source.is_mariadb else "log_replica_updates"
+        found = f"{name} is OFF, and whether this server replicates from another isn't visible to the account"
+        remedy = "GRANT REPLICA MONITOR ON *.* to the account, so that doctor can tell"
+        yield LogGap(found, remedy, is_certain=False)
+    elif replicates:
         remedy = f"set {name}=ON in the server's option file and restart it, or mirror the server it replicates from"
-        gaps.append(LogGap(f"{name} is OFF: what this server replicates from others isn't in its log", remedy))
-    return gaps
+        yield LogGap(f"{name} is OFF: what this server replicates from others isn't in its log", remedy)
 
 
 def _is_replica(source: Source) -> bool | None:

@@ -35,7 +35,7 @@ from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
-from binlake.source.gaps import log_filters, log_gaps
+from binlake.source.gaps import log_gaps
 from binlake.source.log import Origin, opened
 from binlake.source.server import Source, denied, error_code
 
@@ -160,17 +160,13 @@ def _whole_log(subject: _Subject) -> Iterator[Check]:
     """Nothing changes that the log doesn't tell."""
     try:
         gaps = log_gaps(subject.source, {table.name.database for table in subject.tables.values()})
-        filters = log_filters(subject.source)
     except SourceError as error:
         if not denied(error):
             raise
         return  # which grant is missing is told by the grants' own checks
     for gap in gaps:
         yield Check("whole log", False if gap.is_certain else "warn", gap.found, gap.remedy)
-    if not gaps and (filters.only or filters.never):
-        found = "binlog_do_db or binlog_ignore_db: DDL typed in a session of another database isn't logged"
-        yield Check("whole log", "warn", found, "take the filter from the server's option file and restart it")
-    elif not gaps:
+    if not gaps:
         yield Check("whole log", True, "no filter, and what is replicated is logged")
     if subject.variables.get("binlog_error_action") == "IGNORE_ERROR":
         found = "IGNORE_ERROR: where the log can't be written the server goes on without it"

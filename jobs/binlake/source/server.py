@@ -114,15 +114,19 @@ class Source:
         """
         for _ in range(_HEAD_TRIES):
             before = self._mariadb_gtids()
-            file, offset, gtid_set = self._log_status()
+            file, offset, gtid_set = self._head()
             if before == self._mariadb_gtids():
                 break
         # Where writes go on, the set read first holds nothing that comes after the position.
         return file, offset, before if self.is_mariadb else gtid_set
 
-    def _log_status(self) -> tuple[str, int, str]:
+    def log_status(self) -> list[dict[str, Any]]:
+        """The server's row about its log: File, Position, Binlog_Do_DB, Binlog_Ignore_DB …; none without a log."""
         modern = self.flavour == "mysql" and self.version >= (8, 4)
-        rows = self.query("SHOW BINARY LOG STATUS" if modern else "SHOW MASTER STATUS")
+        return self.query("SHOW BINARY LOG STATUS" if modern else "SHOW MASTER STATUS")
+
+    def _head(self) -> tuple[str, int, str]:
+        rows = self.log_status()
         if not rows:
             raise ServerSettingError(
                 f"{self.endpoint.address} writes no binlog",
