@@ -36,7 +36,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True)
 class Declared:
-    """A column as information_schema declares it; ``precision`` is that of DECIMAL or the bits of BIT."""
+    """A column as information_schema declares it; ``precision``: of DECIMAL, the bits of BIT, the digits of YEAR."""
 
     name: str
     type: str
@@ -77,7 +77,7 @@ def _declared(connection: pymysql.Connection[Any], database: str, table: str) ->
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT column_name, data_type, column_type,"
-            " COALESCE(numeric_precision, 0), COALESCE(numeric_scale, 0) FROM information_schema.columns"
+            " COALESCE(numeric_precision, IF(column_type = 'year(2)', 2, 0)), COALESCE(numeric_scale, 0) FROM information_schema.columns"
             " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             (database, table),
         )
@@ -100,10 +100,15 @@ def _selected(column: Declared) -> str:
     # pymysql takes a VECTOR for ASCII.
     if column.type == "vector":
         return f"HEX({_quoted(column.name)})"
+    # MariaDB's YEAR(2) shows two digits of its year.
+    if column.type == "year" and column.precision == 2:
+        return f"YEAR({_quoted(column.name)})"
     return _quoted(column.name)
 
 
 def _server_reader(column: Declared) -> Callable[[Any], Any]:
+    if column.type == "year" and column.precision == 2:
+        return lambda text: 0 if text == "1900" else int(text)  # no year, which YEAR(4) shows as 0000
     if column.type in ("tinyint", "smallint", "mediumint", "int", "bigint", "year"):
         return int
     if column.type == "decimal":

@@ -47,7 +47,7 @@ TYPES = (
     *("BINARY(4)", "BINARY(8)", "VARBINARY(4)", "VARBINARY(9)", "VARBINARY(40)", "TINYBLOB", "BLOB", "LONGBLOB"),
     *("POINT", "GEOMETRY"),
 )
-OF_KIND = {"mysql": ("JSON", "VECTOR(3)", "VECTOR(4)"), "mariadb": ("UUID", "INET4", "INET6")}
+OF_KIND = {"mysql": ("JSON", "VECTOR(3)", "VECTOR(4)"), "mariadb": ("UUID", "INET4", "INET6", "YEAR(2)")}
 
 NUMBERS = (
     *("0", "1", "-1", "5", "99", "100", "127", "128", "-128", "255", "-129", "999", "1000", "32767", "-32768", "65535"),

@@ -95,7 +95,7 @@ def _provable(before: Column, after: Column, strict: bool) -> str | None:
     elif old in _LONGEST_TEXT and new in TEXTS:
         proved = new != "tinytext" and (after.length or 255) >= _LONGEST_TEXT[old]
     elif old == "year" and new in INTEGERS:
-        proved = _BITS[new] >= 16
+        proved = _BITS[new] >= 16 and before.length != 2  # a YEAR(2) becomes a number of two digits
     elif old == new:
         proved = old in ("date", "year", "json", "uuid", "inet4", "inet6")
         proved = proved or (old == "time" and after.fraction >= before.fraction)

@@ -215,12 +215,22 @@ _TIME = DataType(
     orderable_key=True,
 )
 
+
+def _server_year(column: Column) -> str:
+    if column.length != 2:
+        return f"{_server(column)} + 0"
+    # MariaDB's YEAR(2) is a number of two digits, over the full year that YEAR() and the log tell; what isn't a year
+    # is 0 in the log, and 1900, which no year is, to YEAR().
+    year = f"YEAR({_server(column)})"
+    return f"IF({year} = 1900, 0, {year})"
+
+
 _YEAR = DataType(
     arrow=lambda column: pa.int32(),
     delta=lambda column: "INT",
-    select=lambda column: f"{_server(column)} + 0",
+    select=_server_year,
     restore=_cast_to_delta,
-    server_text=lambda column: f"CAST({_server(column)} + 0 AS CHAR)",
+    server_text=lambda column: f"CAST({_server_year(column)} AS CHAR)",
     lake_text=_lake_string,
     orderable_key=True,
 )

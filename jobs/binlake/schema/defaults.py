@@ -55,6 +55,8 @@ def old_row_default(column: Column) -> str | None:
         raise NotConstant(f"the default of column {column.name!r} (TIMESTAMP) depends on the time zone")
     if column.type in _ZERO_DATES and "-00" in column.default:
         raise NotConstant(f"the default of column {column.name!r} is an invalid date")
+    if column.type == "year" and column.length == 2:
+        return _year(Literal("string", column.default))
     return column.default
 
 
@@ -134,7 +136,8 @@ def _convert(column: Column, literal: Literal, flavour: Flavour) -> str | None:
     if type_ == "bit":
         return f"b'{_bits(literal):b}'"
     if type_ == "year":
-        return _year(literal)
+        year = _year(literal)
+        return year[2:] if year and column.length == 2 else year
     if type_ == "time":
         return _time(_plain(literal), column.fraction)
     if type_ in _ZERO_DATES:

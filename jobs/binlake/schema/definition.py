@@ -189,6 +189,8 @@ class ColumnDefinition:
             return written or 1
         if type_ == "vector":
             return written or 2048
+        if type_ == "year":
+            return 2 if written == 2 else None
         # Display widths are noise, except that TINYINT(1) is how MySQL says boolean.
         is_boolean = type_ == "tinyint" and written == 1 and not (self.unsigned or self.zerofill)
         return 1 if is_boolean else None

@@ -20,7 +20,7 @@ class Column:
 
     type: the lower-case DATA_TYPE of information_schema.columns (``int``, ``varchar``, ``enum`` …).
     length: characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, dimensions of VECTOR,
-        display width of an integer where declared.
+        display width of an integer where declared; 2 of MariaDB's YEAR(2).
     precision, scale: of DECIMAL; of FLOAT and DOUBLE where declared.
     fraction: digits after the second of TIME, DATETIME, TIMESTAMP.
     charset: of text, ENUM and SET; None for everything else.

@@ -250,8 +250,8 @@ def _length(type_: str, declared: str, row: dict[str, Any]) -> int | None:
         return int(row["digits"])
     if type_ == "vector":
         return int(declared.partition("(")[2].rstrip(")"))
-    # Display widths are noise, except that TINYINT(1) is how MySQL says boolean.
-    return 1 if type_ == "tinyint" and declared == "tinyint(1)" else None
+    # Display widths are noise, except that TINYINT(1) is how MySQL says boolean, and YEAR(2) has two digits.
+    return {"tinyint(1)": 1, "year(2)": 2}.get(declared)
 
 
 _STRING = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.S)
