@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from binlake.errors import SchemaMismatch
+from binlake.schema import ddl
 from binlake.schema.table import Index, TableName, TableSchema
 from binlake.source.catalog import list_tables, read_schema, read_schemas, read_tables
 from binlake.source.connection import Endpoint
@@ -35,6 +36,29 @@ def schema_of(server: Server, database: str, definition: str) -> TableSchema:
 def test_key(server: Server, database: str, definition: str, key: tuple[str, ...], kind: str) -> None:
     schema = schema_of(server, database, definition)
     assert (schema.key, schema.key_kind) == (key, kind)
+
+
+@pytest.mark.parametrize(
+    ("definition", "key"),
+    [
+        ("a TEXT NOT NULL UNIQUE, b INT NOT NULL UNIQUE", ("b",)),
+        ("a TEXT NOT NULL UNIQUE", ()),
+        ("a VARCHAR(768) NOT NULL UNIQUE", ("a",)),
+        ("a VARCHAR(769) NOT NULL UNIQUE", ()),
+        ("a VARBINARY(2000) NOT NULL, b VARBINARY(2000) NOT NULL, UNIQUE (a, b)", ()),
+        ("a VARCHAR(9) NOT NULL, UNIQUE (a) USING HASH", ()),
+        ("a VARCHAR(9) NOT NULL, UNIQUE u USING HASH (a)", ()),
+    ],
+)
+def test_a_unique_key_that_mariadb_keeps_by_a_hash_is_none(
+    mariadb_server: Server, definition: str, key: tuple[str, ...]
+) -> None:
+    mariadb_server.execute("CREATE OR REPLACE DATABASE hashed")
+    schema = schema_of(mariadb_server, "hashed", definition)
+    assert schema.key == key
+    parsed = ddl.parse(f"CREATE TABLE t ({definition})", database="hashed", sql_mode=0, flavour="mariadb")
+    assert parsed.changes == (ddl.CreateTable(TableName("hashed", "t"), schema),)
+    mariadb_server.execute("DROP DATABASE hashed")
 
 
 def test_columns(server: Server, database: str) -> None:

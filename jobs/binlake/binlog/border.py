@@ -20,7 +20,7 @@ may come before mutations that wait for company, and those that it concerns may 
 | after        | struct of the table's columns | null for deletes |
 
 The struct's fields are the table map's columns by name, without those that ``wanted`` excludes, with the registry's
-Arrow types, all nullable; under the
+Arrow types, all nullable. MariaDB's maps have columns too that it shows nobody: see schema.hidden. Under the
 policy ``keep_text`` each DATE, DATETIME and TIMESTAMP column is followed by ``{column}__text`` (string, null unless
 the date is invalid).
 """

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from binlake.lake.staging import StagedFile
 from binlake.position import Position
 from binlake.schema.cascades import Cascade
+from binlake.schema.hidden import without_hashes
 from binlake.schema.table import Column, TableName, TableSchema
 
 Status = Literal["following", "stopped", "paused", "resnapshot", "dropped", "missing"]
@@ -192,10 +193,14 @@ class TableSteps:
         self.turns.append(turn)
 
     def add_file(self, file: StagedFile, turn: int) -> None:
-        self._merge(turn, files=(file,))
+        self._merge(turn, files=(self._shown(file),))
 
     def add_xa(self, rows: Sequence[tuple[StagedFile, XaCommit]], turn: int) -> None:
-        self._merge(turn, xa=tuple(rows))
+        self._merge(turn, xa=tuple((self._shown(file), commit) for file, commit in rows))
+
+    def _shown(self, file: StagedFile) -> StagedFile:
+        """The file without columns that the server shows nobody."""
+        return replace(file, columns=without_hashes(file.columns, self.life.schema))
 
     def _merge(
         self, turn: int, files: tuple[StagedFile, ...] = (), xa: tuple[tuple[StagedFile, XaCommit], ...] = ()

@@ -6,6 +6,7 @@ Spatial; MariaDB Knowledge Base, CREATE TABLE. Synonyms were tried on MySQL 9.7 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 from typing import Literal as OneOf
@@ -372,6 +373,7 @@ def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
     if cursor.accept("CHECK"):
         cursor.skip_to(",", ")")
         return IndexDefinition("none", (), ())
+    start = cursor.index
     kind = _index_kind(cursor)
     if kind is None:
         if named:
@@ -385,7 +387,14 @@ def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
     cursor.skip_to(",", ")")
     if kind == "foreign":
         return AddForeignKey(symbol or name, tuple(column for column in index.columns if column))
-    return replace(index, name=name or symbol, if_not_exists=if_not_exists)
+    return replace(index, name=name or symbol, if_not_exists=if_not_exists, by_hash=using_hash(cursor, start))
+
+
+def using_hash(cursor: Cursor, start: int) -> bool:
+    """Whether MariaDB is told so between the token ``start`` and here; MySQL's InnoDB doesn't heed it."""
+    words = [token.key for token in cursor.lexer.tokens[start : cursor.index]]
+    told = any(pair in (("USING", "HASH"), ("TYPE", "HASH")) for pair in itertools.pairwise(words))
+    return told and cursor.lexer.flavour == "mariadb"
 
 
 def _index_kind(cursor: Cursor) -> OneOf["primary", "unique", "none", "foreign"] | None:

@@ -52,7 +52,7 @@ from binlake.schema.changes import (
     TruncateTable,
     Unfollowed,
 )
-from binlake.schema.columns import Dialect, charset_clause, collation_clause, index_parts
+from binlake.schema.columns import Dialect, charset_clause, collation_clause, index_parts, using_hash
 from binlake.schema.conversion import Conversion, conversion
 from binlake.schema.create_table import create_table
 from binlake.schema.defaults import NotConstant, old_row_default
@@ -307,15 +307,17 @@ class _Reader:
     def _create_index(self, modifiers: set[str]) -> ParsedStatement:
         cursor = self.cursor
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-        index = cursor.name()
+        start, index = cursor.index, cursor.name()
         cursor.skip_to("ON")
         cursor.expect("ON")
         name = cursor.table_name()
         try:
             parts = index_parts(cursor, "unique" if "UNIQUE" in modifiers else "none")
+            cursor.skip_to()
         except UnfollowedStatement as error:
             return ParsedStatement("CREATE INDEX", (name,), (Unfollowed(name, error.message),))
-        key = AddKey(replace(parts, name=index, if_not_exists=if_not_exists))
+        by_hash = using_hash(cursor, start)
+        key = AddKey(replace(parts, name=index, if_not_exists=if_not_exists, by_hash=by_hash))
         clauses = (DropKey(index, if_exists=True), key) if "REPLACE" in modifiers else (key,)
         change = altered(self.dialect, name, clauses, ignore="IGNORE" in modifiers)
         return ParsedStatement("CREATE INDEX", (name,), (change,))

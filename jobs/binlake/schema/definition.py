@@ -202,7 +202,7 @@ class IndexDefinition:
 
     kind: ``none`` for an index that isn't unique. columns: its columns in order, None for a part that is an expression.
     prefixes: characters or bytes of each part that are indexed, None for all of it.
-    name: None where the server finds one.
+    name: None where the server finds one. by_hash: see table.Index.
     """
 
     kind: KeyKind
@@ -210,6 +210,7 @@ class IndexDefinition:
     prefixes: tuple[int | None, ...]
     name: str | None = None
     if_not_exists: bool = False
+    by_hash: bool = False
 
 
 def converted(column: Column, charset: str, flavour: Flavour) -> Column:

@@ -57,17 +57,19 @@ class Index:
     """One index other than the primary key.
 
     columns: None for a part that is an expression. prefixes: characters or bytes of each part that are indexed, None
-    for all of it.
+    for all of it. by_hash: MariaDB was told to keep it by a hash of its values (USING HASH).
     """
 
     name: str
     columns: tuple[str | None, ...]
     prefixes: tuple[int | None, ...]
     unique: bool = False
+    by_hash: bool = False
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Index:
-        return cls(value["name"], tuple(value["columns"]), tuple(value["prefixes"]), value["unique"])
+        columns, prefixes = tuple(value["columns"]), tuple(value["prefixes"])
+        return cls(value["name"], columns, prefixes, value["unique"], value["by_hash"])
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ def _indexes(source: Source, names: set[TableName]) -> dict[TableName, dict[str,
     parts: dict[TableName, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     found = _select(
         source,
-        "index_name AS i, column_name AS c, sub_part AS part, non_unique AS plain",
+        "index_name AS i, column_name AS c, sub_part AS part, non_unique AS plain, index_type AS kind",
         "statistics WHERE",
         "table_schema, table_name, index_name, seq_in_index",
         names,
@@ -304,7 +304,8 @@ def _indexes(source: Source, names: set[TableName]) -> dict[TableName, dict[str,
     for table, by_name in parts.items():
         for name, rows in by_name.items():
             columns, prefixes = tuple(row["c"] for row in rows), tuple(row["part"] for row in rows)
-            indexes[table][name] = Index(name, columns, prefixes, not int(rows[0]["plain"]))
+            by_hash = source.is_mariadb and rows[0]["kind"] == "HASH"
+            indexes[table][name] = Index(name, columns, prefixes, not int(rows[0]["plain"]), by_hash)
     return indexes
 
 
