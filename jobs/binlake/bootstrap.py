@@ -17,8 +17,9 @@ from binlake.lake.steps import Life
 from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.table import TableName
+from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.source.cascades import unlogged_cascades
-from binlake.source.catalog import database_charsets, included_tables
+from binlake.source.catalog import database_charsets, included_tables, read_tables
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Log
 from binlake.source.server import Source
@@ -64,6 +65,19 @@ def refused_for_cascades(config: PipelineConfig, source: Source, names: list[Tab
         for one in unlogged_cascades(source) or ()
         if one.child in names
         and (config.policies.of(one.child).on_unlogged_cascade == "stop" or not config.included(one.parent))
+    }
+
+
+def refused_for_untold_columns(
+    config: PipelineConfig, source: Source, names: list[TableName]
+) -> dict[TableName, TableError]:
+    """Tables with columns whose values the log doesn't tell, where the policy wants all columns or none."""
+    strict = [name for name in names if config.policies.of(name).on_untold_column == "stop"]
+    schemas = read_tables(source, strict, config.excluding) if strict else {}
+    return {
+        name: TableError(f"{name}: {'; '.join(judged(table.schema).untold.values())}", remedy=UNTOLD_REMEDY)
+        for name, table in schemas.items()
+        if table.schema.untold
     }
 
 

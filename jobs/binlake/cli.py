@@ -356,10 +356,17 @@ def _show_shape(name: TableName, shape: Shape, as_json: bool) -> None:
         print(f"there is no {name} from {shape.position} on")
         return
     rows = [
-        (column.name, column.type, "" if column.nullable else "NOT NULL", column.charset, column.default)
+        (
+            column.name,
+            column.type,
+            "" if column.nullable else "NOT NULL",
+            column.charset,
+            column.default,
+            "" if column in schema.mirrored else "left out",
+        )
         for column in schema.columns
     ]
-    _print_table(f"{name} from {shape.position} on", ("column", "type", "null", "charset", "default"), rows)
+    _print_table(f"{name} from {shape.position} on", ("column", "type", "null", "charset", "default", "lake"), rows)
     print(f"key ({schema.key_kind}): {', '.join(schema.key) or 'none'}")
 
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from binlake import names
 from binlake.errors import ConfigurationError
 from binlake.schema.table import TableName, TableSchema
+from binlake.schema.virtual import leaving_out
 
 InvalidDates = Literal["fail", "keep_text"]
 _TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
@@ -116,6 +117,9 @@ class Policy(_Strict):
     it is snapshotted anew after each batch in which rows of the parent were deleted (or updated, where that acts), or
     its changes are derived from the parent's; where they can't be told for certain it is snapshotted anew, too.
 
+    on_untold_column: the log doesn't hold what the server shows of a VIRTUAL column (see schema.virtual): the lake goes
+    without the column, or the table isn't mirrored.
+
     What happens where a table's part of the log can't be decoded or followed, where its rows can't be merged, and
     where the lake's storage fails: the table stops and the others go on, or the run ends and is repeated by the next.
     Nothing is skipped either way.
@@ -127,6 +131,7 @@ class Policy(_Strict):
     on_unfollowable: Literal["resnapshot", "stop"] = "resnapshot"
     without_key: Literal["exact", "append"] = "exact"
     on_unlogged_cascade: Literal["stop", "resnapshot", "derive"] = "stop"
+    on_untold_column: Literal["leave_out", "stop"] = "leave_out"
     on_decode_failure: Literal["stop_table", "stop_run"] = "stop_table"
     on_merge_failure: Literal["stop_table", "stop_run"] = "stop_table"
     on_commit_failure: Literal["stop_table", "stop_run"] = "stop_run"
@@ -183,7 +188,7 @@ class PipelineConfig(_Strict):
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
         """A table's shape with the columns that aren't mirrored. Raises ConfigurationError for one of the key."""
         base = self.tables.ghost_of(name.database, name.table) or name.table
-        return schema.excluding(self.tables.excluded_columns(name.database, base))
+        return leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
 
     @property
     def root(self) -> str:

@@ -24,6 +24,7 @@ from binlake.bootstrap import (
     names_to_snapshot,
     refused_for_cascades,
     refused_for_gaps,
+    refused_for_untold_columns,
 )
 from binlake.config import PipelineConfig
 from binlake.decisions import Reason
@@ -129,6 +130,7 @@ def bootstrap(
         metadata = held.metadata
         names = names_asked(config, source, metadata) if asked else names_to_snapshot(config, source, metadata, tables)
         failures = refused_for_gaps(source, names) | refused_for_cascades(config, source, names)
+        failures |= refused_for_untold_columns(config, source, names)
         names = [name for name in names if name not in failures]
         if not names:
             if failures:

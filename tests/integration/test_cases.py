@@ -10,6 +10,7 @@ line. Comments of one line say the rest:
     -- resnapshot t       at the end a new snapshot of t has been asked and taken
     -- stopped t          or the table stopped
     -- gone t             no table of this name is mirrored any more
+    -- without t.c        the lake goes without this column
 
 All cases of a server are mirrored together, each in a database of its own. Merges are cut off after some of their
 Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else twice for each sync,
@@ -56,6 +57,7 @@ class Case:
     only: str = ""
     failing: set[str] = field(default_factory=set)
     expected: dict[str, str] = field(default_factory=dict)
+    without: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def database(self) -> str:
@@ -78,6 +80,8 @@ def read_case(path: Path) -> Case:
             fails = True
         elif word in ("resnapshot", "stopped", "gone"):
             case.expected |= dict.fromkeys(rest.split(), word)
+        elif word == "without":
+            case.without |= {(table, column) for table, _, column in (one.partition(".") for one in rest.split())}
         elif not word and line.strip():
             statement += line + "\n"
             if line.endswith(";"):
@@ -165,7 +169,8 @@ def test_the_lake_is_what_the_server_is(mirrored: Mirrored, name: str) -> None:
         assert names == living.keys(), "tables on the server, and those followed"
         for table in sorted(names - expected.keys()):
             path = mirror.config.table_path(TableName(case.database, table))
-            comparison.assert_equal(mirror.server, case.database, table, path)
+            without = {column for of, column in case.without if of == table}
+            comparison.assert_equal(mirror.server, case.database, table, path, without=without)
             _assert_shape(mirror, source, TableName(case.database, table))
             _assert_old_versions_can_be_read(path)
     _assert_history(mirror, case)

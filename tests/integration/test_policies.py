@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake import cli, history
+from binlake.errors import TableError
 from binlake.schema.table import TableName
 from mirror import Mirror, on_mariadb, on_mysql
 
@@ -41,6 +42,47 @@ def test_a_dropped_column_can_be_kept(mirror: Mirror) -> None:
     assert fields(mirror, "t") == ["id", "b", "a", "a__dropped"]
     assert rows(mirror, "t") == [(2, 201, "new", 20), (3, 300, "new", None)]
     assert mirror.verify().equal
+
+
+UNTOLD = "v DATETIME AS (FROM_UNIXTIME(n)) VIRTUAL"
+"""The log has it in the time zone of whoever wrote the row."""
+
+
+@on_mysql
+def test_the_lake_goes_without_a_column_that_the_log_does_not_tell(
+    mirror: Mirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mirror.execute(f"CREATE TABLE t (id INT PRIMARY KEY, n INT, {UNTOLD})", "INSERT INTO t (id, n) VALUES (1, 1)")
+    mirror.snapshot()
+    assert "VIRTUAL column 'v' isn't mirrored: its expression calls FROM_UNIXTIME" in capsys.readouterr().err
+    mirror.execute(
+        f"CREATE TABLE u (id INT PRIMARY KEY, n INT, {UNTOLD})",
+        "SET time_zone = '-03:00'",
+        "INSERT INTO t (id, n) VALUES (2, 2)",
+        "INSERT INTO u (id, n) VALUES (2, 2)",
+    )
+    mirror.sync()
+    assert fields(mirror, "t") == fields(mirror, "u") == ["id", "n"]
+    assert mirror.verify().equal
+    (created,) = mirror.history()
+    assert "VIRTUAL column 'v' isn't mirrored" in created["reason"]
+
+
+@on_mariadb
+def test_or_the_table_is_not_mirrored(mirror: Mirror) -> None:
+    mirror.options = {"policies": {"on_untold_column": "stop"}}
+    mirror.execute(
+        f"CREATE TABLE t (id INT PRIMARY KEY, n INT, {UNTOLD})",
+        "CREATE TABLE u (id INT PRIMARY KEY, n INT)",
+    )
+    with pytest.raises(TableError, match="VIRTUAL column 'v'"):
+        mirror.snapshot()
+    mirror.execute(f"ALTER TABLE u ADD {UNTOLD}", f"CREATE TABLE w (id INT PRIMARY KEY, n INT, {UNTOLD})")
+    mirror.sync()
+    assert mirror.watermark("u")["status"] == "stopped"
+    assert "(on_untold_column: stop)" in mirror.watermark("u")["reason"]
+    assert mirror.watermark("w")["status"] == "missing"
+    assert {row["action"] for row in mirror.history()} == {"stopped"}
 
 
 @on_mariadb

@@ -183,6 +183,14 @@ def test_sequences_and_versioned_tables_are_refused(mariadb_server: Server, lake
     mariadb_server.execute("DROP DATABASE odd")
 
 
+def test_columns_that_the_log_does_not_tell(server: Server, tables: str, lake: Path) -> None:
+    server.execute("ALTER TABLE t ADD ts TIMESTAMP NULL, ADD v DATE AS (DATE(ts)) VIRTUAL", database=tables)
+    warned = {check.name: check.found for check in examine(server, lake, tables) if check.ok == "warn"}
+    assert "'v' isn't mirrored: its expression shows the TIMESTAMP 'ts'" in warned[f"table {tables}.t"]
+    found = failing(examine(server, lake, tables, policies={"on_untold_column": "stop"}))
+    assert "STORED" in found[f"table {tables}.t"]
+
+
 def test_cascades_that_are_not_logged(server: Server, database: str, lake: Path) -> None:
     server.execute(
         "CREATE TABLE p (id INT PRIMARY KEY)",

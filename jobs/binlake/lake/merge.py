@@ -26,9 +26,9 @@ _SNAPSHOT = "binlake snapshot --config FILE --tables '{}'"
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     """The table map must agree with the schema we carry; raises SchemaMismatch."""
-    if [column.name for column in file.columns] != [column.name for column in schema.mirrored]:
+    if [column.name for column in file.columns] != [column.name for column in schema.logged]:
         raise _mismatch(name, file, "its columns are others")
-    for logged, known in zip(file.columns, schema.mirrored, strict=True):
+    for logged, known in zip(file.columns, schema.logged, strict=True):
         if known.type not in RENDERERS and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
             raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
     if file.key and schema.key_kind == "primary" and file.key != schema.key:

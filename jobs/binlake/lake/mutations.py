@@ -15,6 +15,7 @@ from binlake.lake.table import lake_columns
 from binlake.names import spark_quote
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import Column, TableSchema
+from binlake.schema.virtual import arithmetic, judged
 
 
 def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid_dates: InvalidDates) -> DataFrame | None:
@@ -72,10 +73,13 @@ def lake_image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> 
     """The lake's columns from a staged image, as expressions."""
     selected: list[str] = []
     known = {column.name: column for column in schema.mirrored}
+    computed = judged(schema).computed
     for name, _ in lake_columns(schema, invalid_dates):
         value = f"{image}.{spark_quote(name)}"
         column: Column | None = known.get(name)
         if column is not None and column.type in RENDERERS:
             value = f"binlake_{column.type}({value})"
+        elif column is not None and column.name in computed:
+            value = arithmetic(column, schema, image)
         selected.append(f"{value} AS {spark_quote(name)}")
     return selected

@@ -32,6 +32,7 @@ from binlake.lake.wave import Copying, Member, TableChanged, run_wave
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.schema.virtual import judged
 from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.locks import LockMode
@@ -173,6 +174,8 @@ class _Snapshotter:
             staged = len(resumed.chunks) - len(resumed.pending)
             self.report.say(f"{table.name}: goes on, {staged} of {len(resumed.chunks)} chunks are staged")
             return resumed
+        for why in judged(table.schema).untold.values():
+            self.report.say(f"{table.name}: {why}")
         planned = plan(self.source, table, chunk_rows=self.chunk_rows)
         self.records.save(planned)
         return planned

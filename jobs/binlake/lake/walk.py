@@ -30,6 +30,7 @@ from binlake.position import Position, file_number
 from binlake.schema import datatypes, ddl
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.temporary import TemporaryTables
+from binlake.schema.virtual import UNTOLD_REMEDY, judged
 
 FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
 """What is done about a statement, in the DDL history."""
@@ -292,20 +293,28 @@ class Walk:
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             reason = f"{here.position.short}: {error.message}"
             return self.ask(table, reason), reason
+        if why := self._refused_for_untold(table.life.name, after):
+            self.stop_table(table, f"{here.position.short}: {why}", UNTOLD_REMEDY)
+            return STOPPED, f"{here.position.short}: {why}"
         kept_origins = tuple(column.name for column in before.kept)
         if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
             after, kept_origins = keeping(before, after, evolution.origins)
         table.life = replace(table.life, schema=after)
         if table.empty:
             table.add(CreateStep(after), self.turn)
-            return FOLLOWED, ""
+            return FOLLOWED, _left_out(before, after)
         if evolution.unprovable:
             reason = f"{here.position.short}: {'; '.join(evolution.unprovable)}"
             return self.ask(table, reason), reason
         if _reshapes(before, after, evolution.origins):
             fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
             table.add(ReshapeStep(before, after, evolution.origins, kept_origins, fills), self.turn)
-        return FOLLOWED, ""
+        return FOLLOWED, _left_out(before, after)
+
+    def _refused_for_untold(self, name: TableName, schema: TableSchema) -> str:
+        """Why a table isn't mirrored that has columns which the log doesn't tell; empty where it is."""
+        refused = schema.untold and self.rules.policy(name).on_untold_column == "stop"
+        return f"{'; '.join(judged(schema).untold.values())} (on_untold_column: stop)" if refused else ""
 
     def _create(
         self, here: _At, name: TableName, change: ddl.CreateTable | ddl.CreateLike, table: TableSteps | None
@@ -334,12 +343,15 @@ class Walk:
         except ConfigurationError as error:
             self.missing.add(name)
             return STOPPED, error.message
+        if why := self._refused_for_untold(name, schema):
+            self.missing.add(name)
+            return STOPPED, f"{here.position.short}: {why}"
         life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)
         created = self.tables[life.id] = TableSteps(life, empty=True)
         created.add(CreateStep(schema), self.turn)
         self.current[name] = life.id
         self._forget(name)
-        return FOLLOWED, ""
+        return FOLLOWED, _left_out(None, schema)
 
     def _ask_name(self, name: TableName, reason: str) -> tuple[str, str]:
         """A snapshot of a table of which nothing is known here."""
@@ -452,6 +464,12 @@ def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | N
 
     moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
     return moved or looks(before) != looks(after)
+
+
+def _left_out(before: TableSchema | None, after: TableSchema) -> str:
+    """What is told of columns that the lake goes without from here on."""
+    known = before.untold if before else ()
+    return "; ".join(why for column, why in judged(after).untold.items() if column not in known)
 
 
 def _resnapshot(name: TableName) -> str:

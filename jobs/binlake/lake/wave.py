@@ -17,6 +17,8 @@ from binlake.errors import AccessDenied, ConnectionFailed, SourceError
 from binlake.lake import jdbc, storage
 from binlake.lake.chunks import Chunk, Records, TableSnapshot
 from binlake.position import Position
+from binlake.schema.table import TableSchema
+from binlake.schema.virtual import leaving_out
 from binlake.source.catalog import read_schemas
 from binlake.source.connection import Endpoint
 from binlake.source.locks import (
@@ -139,9 +141,18 @@ def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
     """The tables' metadata locks are held by now: what is read here stays until the chunks are copied."""
     tables = {member.table.name: member.table for member in wave}
     found = read_schemas(source, tables)
-    changed = [table for name, table in tables.items() if found.get(name) != table.schema.excluding(frozenset())]
+    changed = [table for name, table in tables.items() if not _is_same(found.get(name), table.schema)]
     if changed:
         raise TableChanged(changed)
+
+
+def _is_same(found: TableSchema | None, planned: TableSchema) -> bool:
+    if found is None or found != leaving_out(planned.excluding(frozenset())):
+        return False
+    # Both are the catalog's, so that expressions are written alike.
+    return [c.virtual and c.virtual.expression for c in found.columns] == [
+        c.virtual and c.virtual.expression for c in planned.columns
+    ]
 
 
 def _wait(copying: Copying, copies: Sequence[_Copy], futures: Sequence[Future[Chunk]]) -> None:

@@ -24,6 +24,7 @@ from binlake.schema.definition import (
 )
 from binlake.schema.lexer import Cursor, Flavour
 from binlake.schema.table import KeyKind
+from binlake.schema.virtual import canonical
 
 _SYNONYMS = {
     **{name: name.lower() for name in ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "FLOAT", "DOUBLE")},
@@ -262,8 +263,9 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
         if not cursor.at("("):
             raise UnfollowedStatement("system-versioned tables aren't mirrored")
-        cursor.skip_parentheses()
-        return {"generated": True}
+        return {"generated": True, "expression": _expression(cursor)}
+    if cursor.accept_any("STORED", "PERSISTENT"):
+        return {"stored": True}
     if cursor.accept("INVISIBLE"):
         return {"invisible": True}
     if cursor.at("COMPRESSED"):
@@ -273,9 +275,16 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     raise cursor.not_understood(f"an attribute of column {definition.name!r}")
 
 
+def _expression(cursor: Cursor) -> str:
+    """What stands in parentheses, canonical."""
+    start = cursor.index + 1
+    cursor.skip_parentheses()
+    return canonical(cursor.lexer.tokens[start : cursor.index - 1])
+
+
 def _skip_plain_attribute(cursor: Cursor) -> bool:
     """Steps over an attribute that says nothing about shape or values."""
-    if cursor.accept_any("VISIBLE", "VIRTUAL", "STORED", "PERSISTENT", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
+    if cursor.accept_any("VISIBLE", "VIRTUAL", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
         return True
     if cursor.accept("COMMENT"):
         word_or_string(cursor)

@@ -16,7 +16,7 @@ from binlake.errors import UnfollowedStatement
 from binlake.schema import defaults
 from binlake.schema.defaults import Literal, NotConstant
 from binlake.schema.lexer import Flavour
-from binlake.schema.table import Column, KeyKind
+from binlake.schema.table import Column, KeyKind, Virtual
 
 TEXT_TO_BYTES = {
     "char": "binary",
@@ -78,6 +78,7 @@ class ColumnDefinition:
     arguments: the numbers in parentheses after the type. charset: None where the table's default counts.
     strict: whether sql_mode makes too long a VARCHAR an error instead of a TEXT.
     default: None where no DEFAULT is written; default_is_expression: it isn't a constant.
+    expression: of a generated column, canonical (see virtual.py); stored: it is computed when the row is written.
     key: the column's own PRIMARY KEY or UNIQUE; references: it is a foreign key by itself.
     """
 
@@ -92,6 +93,8 @@ class ColumnDefinition:
     default: Literal | None = None
     default_is_expression: bool = False
     generated: bool = False
+    expression: str = ""
+    stored: bool = False
     invisible: bool = False
     auto_increment: bool = False
     key: KeyKind = "none"
@@ -147,6 +150,7 @@ class ColumnDefinition:
             invisible=self.invisible,
             auto_increment=self.auto_increment,
             zerofill=self._zerofill_width(type_),
+            virtual=Virtual(self.expression, self.flavour) if self.generated and not self.stored else None,
         )
 
     def _digits(self, type_: str) -> tuple[int | None, int | None]:

@@ -36,6 +36,7 @@ from binlake.schema.definition import ColumnDefinition, converted, converted_def
 from binlake.schema.keys import Constraint, is_there, new_keys, with_key
 from binlake.schema.lexer import Flavour
 from binlake.schema.table import Column, Index, TableSchema
+from binlake.schema.virtual import renamed
 
 _RESNAPSHOT = "take a new snapshot of the table: binlake snapshot --config FILE --tables '{}'"
 
@@ -103,6 +104,7 @@ class _Evolving:
         moved = self._columns_that_stay()
         self._columns_that_come(moved)
         self._check_twice()
+        self._rename_within_expressions()
         if self._all(ConvertCharset):
             self._convert()
         schema = replace(self.before, columns=tuple(entry.column for entry in self.entries), charset=self.charset)
@@ -209,6 +211,14 @@ class _Evolving:
                 entry.column = converted(entry.column, self.charset, self.flavour)
             else:
                 entry.definition, entry.column = converted_definition(entry.definition, entry.origin, self.charset)
+
+    def _rename_within_expressions(self) -> None:
+        """MariaDB renames a column where virtual ones are computed from it, too; MySQL refuses to rename it."""
+        pairs = [(entry.origin.name, entry.column.name) for entry in self.entries if entry.origin]
+        names = {old.lower(): new for old, new in pairs if old != new}
+        for entry in self.entries:
+            if names and entry.column.virtual is not None and entry.definition is None:
+                entry.column = replace(entry.column, virtual=renamed(entry.column.virtual, names))
 
     def _check_twice(self) -> None:
         seen: set[str] = set()

@@ -12,6 +12,7 @@ from binlake.errors import SchemaMismatch
 from binlake.schema.alterations import AddForeignKey
 from binlake.schema.definition import IndexDefinition, bytes_per_character
 from binlake.schema.table import Column, Index, KeyKind, TableSchema
+from binlake.schema.virtual import judged
 
 Constraint = IndexDefinition | AddForeignKey
 _LONGEST_INDEX = 3072
@@ -24,14 +25,16 @@ def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Inde
     """The shape with these keys: the primary key, else the first unique one of whole columns that are all NOT NULL.
 
     primary: columns of the primary key, empty for none; they become NOT NULL. indexes: the others, in the order in
-    which the server meets them. Raises SchemaMismatch for a column that isn't there.
+    which the server meets them. Virtual columns whose values the log doesn't tell are found, and are no key. Raises
+    SchemaMismatch for a column that isn't there.
     """
     spelled = tuple(_find(schema, name).name for name in primary)
     columns = tuple(replace(c, nullable=False) if c.name in spelled else c for c in schema.columns)
     schema = replace(schema, columns=columns)
     ordered = in_server_order(schema, [_spelled(schema, index) for index in indexes])
-    key, kind = key_of(columns, spelled, ordered)
-    return replace(schema, key=key, key_kind=kind, indexes=ordered)
+    told = judged(schema)
+    key, kind = key_of([c for c in columns if c.name not in {*told.untold, *told.computed}], spelled, ordered)
+    return replace(schema, key=key, key_kind=kind, indexes=ordered, untold=tuple(told.untold))
 
 
 def key_of(

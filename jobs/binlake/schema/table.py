@@ -15,6 +15,15 @@ KeyKind = Literal["primary", "unique", "none"]
 
 
 @dataclass(frozen=True)
+class Virtual:
+    """How a VIRTUAL column is computed. expression: as the default sql_mode of the flavour reads it; the catalog and a
+    statement write one expression differently, so that it doesn't count where shapes are compared."""
+
+    expression: str = field(compare=False)
+    flavour: Literal["mysql", "mariadb"]
+
+
+@dataclass(frozen=True)
 class Column:
     """One column, as the server declares it.
 
@@ -28,6 +37,7 @@ class Column:
     default: the constant a row gets that doesn't name the column, as the server's text; None is NULL.
     default_is_expression: the default isn't a constant (CURRENT_TIMESTAMP, an expression).
     zerofill: digits to which the server's text is filled with zeros; 0 where it isn't ZEROFILL.
+    virtual: of a generated column that isn't stored, how it is computed.
     """
 
     name: str
@@ -46,10 +56,13 @@ class Column:
     invisible: bool = False
     auto_increment: bool = False
     zerofill: int = 0
+    virtual: Virtual | None = None
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Column:
-        return cls(**{**value, "values": tuple(value["values"])})
+        virtual = value.get("virtual")
+        computed = Virtual(**virtual) if virtual else None
+        return cls(**{**value, "values": tuple(value["values"]), "virtual": computed})
 
 
 @dataclass(frozen=True)
@@ -82,6 +95,7 @@ class TableSchema:
     indexes: those besides the primary key, unique ones first and in the server's order. They decide which key follows
         when one goes; as long as they don't, two shapes are equal whatever their indexes.
     kept: columns that the server dropped and the lake keeps, under the names that they have there.
+    untold: names of virtual columns whose values the log doesn't tell (see virtual.py); the lake leaves them out.
     """
 
     columns: tuple[Column, ...]
@@ -91,10 +105,16 @@ class TableSchema:
     charset: str = "utf8mb4"
     indexes: tuple[Index, ...] = field(default=(), compare=False)
     kept: tuple[Column, ...] = field(default=(), compare=False)
+    untold: tuple[str, ...] = ()
 
     @property
     def mirrored(self) -> tuple[Column, ...]:
         """The columns that the lake has."""
+        return tuple(column for column in self.logged if column.name not in self.untold)
+
+    @property
+    def logged(self) -> tuple[Column, ...]:
+        """The columns that are staged from the log."""
         return tuple(column for column in self.columns if column.name.lower() not in self.excluded)
 
     def excluding(self, names: frozenset[str]) -> TableSchema:
@@ -128,6 +148,7 @@ class TableSchema:
             "charset": self.charset,
             "indexes": [asdict(index) for index in self.indexes],
             "kept": [asdict(column) for column in self.kept],
+            "untold": list(self.untold),
         }
 
     @classmethod
@@ -140,6 +161,7 @@ class TableSchema:
             value["charset"],
             tuple(Index.from_json(index) for index in value["indexes"]),
             tuple(Column.from_json(column) for column in value["kept"]),
+            tuple(value.get("untold", ())),
         )
 
     @property

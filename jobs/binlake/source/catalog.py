@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from binlake.errors import SchemaMismatch
 from binlake.names import mysql_quote
 from binlake.schema.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.schema.keys import with_key
-from binlake.schema.table import Column, Index, TableName, TableSchema
+from binlake.schema.table import Column, Index, TableName, TableSchema, Virtual
 from binlake.source.server import Source
 
 BASE_TABLE = "BASE TABLE"
@@ -181,7 +182,8 @@ def _columns(source: Source, names: set[TableName]) -> tuple[dict[TableName, lis
         source,
         "column_name AS name, data_type AS type, column_type AS declared, column_default AS value, extra AS extra,"
         " is_nullable AS nullable, character_set_name AS charset, character_maximum_length AS length,"
-        " numeric_precision AS digits, numeric_scale AS scale, datetime_precision AS fraction",
+        " numeric_precision AS digits, numeric_scale AS scale, datetime_precision AS fraction,"
+        " generation_expression AS expression",
         "columns WHERE",
         "table_schema, table_name, ordinal_position",
         names,
@@ -196,7 +198,8 @@ def _columns(source: Source, names: set[TableName]) -> tuple[dict[TableName, lis
 
 def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
     type_, declared, extra = row["type"].lower(), _as_text(row["declared"]), (row["extra"] or "").upper()
-    generated = "VIRTUAL GENERATED" in extra or "STORED GENERATED" in extra or extra.startswith("PERSISTENT")
+    virtual = "VIRTUAL GENERATED" in extra
+    generated = virtual or "STORED GENERATED" in extra or extra.startswith("PERSISTENT")
     is_expression, default = False, row["value"] if row["value"] is None else _as_text(row["value"])
     if not generated and default is not None:
         is_expression, default = (_mariadb_default if mariadb else _mysql_default)(type_, default, extra)
@@ -218,7 +221,26 @@ def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
         invisible="INVISIBLE" in extra,
         auto_increment="AUTO_INCREMENT" in extra,
         zerofill=_zerofill(type_, declared),
+        virtual=_virtual(_as_text(row["expression"] or ""), mariadb=mariadb) if virtual else None,
     )
+
+
+def _virtual(expression: str, *, mariadb: bool) -> Virtual:
+    if mariadb:
+        return Virtual(expression, "mariadb")
+    # MySQL's information_schema escapes the text once more, and takes its bytes for latin1.
+    expression = re.sub(r"\\(.)", r"\1", expression, flags=re.S)
+    with suppress(UnicodeError):
+        expression = b"".join(_latin1(letter) for letter in expression).decode()
+    return Virtual(expression, "mysql")
+
+
+def _latin1(letter: str) -> bytes:
+    """A byte of MySQL's latin1, which is cp1252 with its gaps filled."""
+    try:
+        return letter.encode("cp1252")
+    except UnicodeEncodeError:
+        return letter.encode("latin1")
 
 
 def _zerofill(type_: str, declared: str) -> int:

@@ -31,6 +31,7 @@ from binlake.names import mysql_quote
 from binlake.position import file_number
 from binlake.schema import datatypes
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
+from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
@@ -359,6 +360,9 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
 
 def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check]:
     keep_text = subject.config.invalid_dates == "keep_text"
+    strict = subject.config.policies.of(table.name).on_untold_column == "stop"
+    for why in judged(table.schema).untold.values():
+        yield Check(line, False if strict else "warn", why, UNTOLD_REMEDY)
     for column in table.schema.mirrored:
         try:
             entry = datatypes.entry(column)

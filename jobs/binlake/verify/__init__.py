@@ -136,10 +136,13 @@ class _Chosen:
         # Stopped tables aren't compared: the server needn't hash them.
         marks = self.watermarks()
         wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]
-        kept = {life.name: life.schema.kept for life in read_lives(self._metadata) if life.status == "following"}
+        recorded = {life.name: life.schema for life in read_lives(self._metadata) if life.status == "following"}
 
         def as_mirrored(name: TableName, schema: TableSchema) -> TableSchema:
-            return replace(self._config.excluding(name, schema), kept=kept.get(name, ()))
+            mirrored = self._config.excluding(name, schema)
+            if (known := recorded.get(name)) is None:
+                return mirrored
+            return replace(mirrored, kept=known.kept, untold=known.untold)
 
         return read_tables(source, wanted, as_mirrored)
 

@@ -1,0 +1,396 @@
+"""VIRTUAL columns: whether the log's value of one is the value that the server shows.
+
+A virtual column isn't stored: the server computes it for whoever reads, and for the row image in the session that
+writes. The lake promises what the server shows in UTC. Where the session's time zone, language, account or clock can
+decide, the log's value is another, so such a column is left out of the lake, by name; so is one over MariaDB's
+AUTO_INCREMENT, whose image is computed before the number is given, unless it is plain arithmetic that the lake does
+itself. STORED columns are as logged.
+
+An expression is judged by its words: what isn't known to be free of the session isn't trusted. Sources: MySQL manual
+15.1.24.8 and 14 (functions), MariaDB Knowledge Base, Generated Columns; tried on MySQL 9.7 and MariaDB 10.11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from binlake.names import spark_quote
+from binlake.schema import datatypes
+from binlake.schema.lexer import Flavour, Lexer, Token
+from binlake.schema.table import Column, TableSchema, Virtual
+
+UNTOLD_REMEDY = "make the column STORED, or let the lake go without it: on_untold_column: leave_out"
+
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_NOT_TEXT = frozenset({*_INTEGER_BITS, "decimal", "float", "double", "bit", "year", "date", "datetime", "time"})
+_DATES = frozenset({"date", "datetime"})
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_KEYWORDS = _words(
+    """
+    AND AS ASC BETWEEN BINARY BOTH BY CASE DESC DIV ELSE ELSEIF EMPTY END ERROR ESCAPE FALSE FOR FROM IN INTERVAL IS
+    LEADING LIKE MEMBER MOD NOT NULL OF ON OR REGEXP RETURNING RLIKE SOUNDS THEN TRAILING TRUE UNKNOWN WHEN XOR
+    MICROSECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR SECOND_MICROSECOND MINUTE_MICROSECOND MINUTE_SECOND
+    HOUR_MICROSECOND HOUR_SECOND HOUR_MINUTE DAY_MICROSECOND DAY_SECOND DAY_MINUTE DAY_HOUR YEAR_MONTH
+    SIGNED UNSIGNED INTEGER INT CHAR NCHAR CHARACTER VARCHAR DECIMAL DOUBLE FLOAT REAL JSON DATE DATETIME TIME
+    """
+)
+_NAMES_FOLLOW = _words("CHARSET COLLATE USING SET")
+"""Words before the name of a character set or collation."""
+_BEFORE_PARENTHESES = _words("AND AS BETWEEN BINARY CASE DIV ELSE IN IS LIKE NOT OF OR REGEXP RLIKE THEN WHEN XOR")
+_NUMBERS = _words(
+    """
+    ABS ACOS ASCII ASIN ATAN ATAN2 BIT_COUNT BIT_LENGTH CEIL CEILING CHARACTER_LENGTH CHAR_LENGTH COS COT CRC32
+    DEGREES EXP FIELD FIND_IN_SET FLOOR INET_ATON INSTR ISNULL IS_IPV4 IS_IPV6 IS_UUID JSON_CONTAINS
+    JSON_CONTAINS_PATH JSON_DEPTH JSON_LENGTH JSON_OVERLAPS JSON_SCHEMA_VALID JSON_VALID LENGTH LN LOCATE LOG LOG10
+    LOG2 MOD OCTET_LENGTH ORD PI POSITION POW POWER RADIANS REGEXP_INSTR REGEXP_LIKE ROUND SIGN SIN SQRT STRCMP TAN
+    TRUNCATE
+    """
+)
+"""Functions of a number, whatever they are given."""
+_ANY = _words(
+    """
+    BIN BIN_TO_UUID CHAR COALESCE COMPRESS CONCAT CONCAT_WS CONV ELT EXPORT_SET FROM_BASE64 GREATEST HEX IF IFNULL
+    INET6_ATON INET6_NTOA INET_NTOA INSERT JSON_ARRAY JSON_ARRAY_APPEND JSON_ARRAY_INSERT JSON_EXISTS JSON_EXTRACT
+    JSON_INSERT JSON_KEYS JSON_MERGE JSON_MERGE_PATCH JSON_MERGE_PRESERVE JSON_OBJECT JSON_PRETTY JSON_QUERY
+    JSON_QUOTE JSON_REMOVE JSON_REPLACE JSON_SEARCH JSON_SET JSON_TYPE JSON_UNQUOTE JSON_VALUE LCASE LEAST LEFT LOWER
+    LPAD LTRIM MAKE_SET MD5 MID NULLIF NVL NVL2 OCT QUOTE REGEXP_REPLACE REGEXP_SUBSTR REPEAT REPLACE REVERSE RIGHT
+    RPAD RTRIM SHA SHA1 SHA2 SOUNDEX SPACE SUBSTR SUBSTRING SUBSTRING_INDEX TO_BASE64 TRIM UCASE UNCOMPRESS
+    UNCOMPRESSED_LENGTH UNHEX UPPER UUID_TO_BIN WEIGHT_STRING
+    """
+)
+_OF_DATES = _words(
+    """
+    ADDDATE CONVERT_TZ DATE DATEDIFF DATE_ADD DATE_FORMAT DATE_SUB DAY DAYOFMONTH DAYOFWEEK DAYOFYEAR EXTRACT
+    FROM_DAYS LAST_DAY MAKEDATE MONTH PERIOD_ADD PERIOD_DIFF QUARTER STR_TO_DATE SUBDATE TIMESTAMP TIMESTAMPADD
+    TIMESTAMPDIFF TO_DAYS TO_SECONDS WEEK WEEKDAY WEEKOFYEAR YEAR YEARWEEK
+    """
+)
+_OF_TIMES = _words(
+    "ADDTIME HOUR MAKETIME MICROSECOND MINUTE SECOND SEC_TO_TIME SUBTIME TIME TIMEDIFF TIME_FORMAT TIME_TO_SEC"
+)
+_GIVE_TIMES = _words("MAKETIME SEC_TO_TIME TIME TIMEDIFF")
+_SECOND_IS_A_SPAN = _words("ADDTIME SUBTIME TIMESTAMP")
+_CASTS = _words("CAST CONVERT")
+_OFFSET = re.compile(r"\d[+-]\d\d:\d\d$")
+_LANGUAGE = re.compile(r"%[abMW]")
+_BEFORE_THE_NUMBER = "its image is computed before AUTO_INCREMENT gives the row its number"
+
+
+class _NotTold(Exception):
+    """The log's value may be another than the server's, for this reason."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """untold: columns that the lake leaves out, each with why. computed: those that the lake computes from others."""
+
+    untold: Mapping[str, str]
+    computed: frozenset[str]
+
+
+def judged(schema: TableSchema) -> Judged:
+    """What of a table's virtual columns is in the lake."""
+    untold: dict[str, str] = {}
+    computed: set[str] = set()
+    for column in schema.logged:
+        if column.virtual is None:
+            continue
+        try:
+            if _is_free(column, schema.columns):
+                continue
+            arithmetic(column, schema, "image")
+            computed.add(column.name)
+        except _NotTold as why:
+            untold[column.name] = f"VIRTUAL column {column.name!r} isn't mirrored: {why}"
+    return Judged(untold, frozenset(computed))
+
+
+def leaving_out(schema: TableSchema) -> TableSchema:
+    """The shape without the columns that the log doesn't tell, which are no key either."""
+    return replace(schema, untold=tuple(judged(schema).untold))
+
+
+def canonical(tokens: Iterable[Token]) -> str:
+    """An expression's text as the default sql_mode reads it, whatever the mode of the session that wrote it."""
+    return " ".join(_written(token) for token in tokens)
+
+
+def _written(token: Token) -> str:
+    match token.kind:
+        case "quoted":
+            return "`" + token.text.replace("`", "``") + "`"
+        case "string":
+            return "'" + token.text.replace("\\", "\\\\").replace("'", "''") + "'"
+        case "bytes":
+            return f"x'{token.text}'"
+    return token.text
+
+
+def renamed(virtual: Virtual, names: Mapping[str, str]) -> Virtual:
+    """With other names of columns, by their old ones in lower case."""
+    tokens = _tokens(virtual)
+    written = [
+        replace(token, kind="quoted", text=names[token.text.lower()])
+        if token.is_name and token.text.lower() in names and following.key != "("
+        else token
+        for token, following in zip(tokens, (*tokens[1:], _END), strict=True)
+    ]
+    return replace(virtual, expression=canonical(written))
+
+
+_END = Token("end", "", "", 0, 0)
+
+
+def _tokens(virtual: Virtual) -> list[Token]:
+    lexer = Lexer(virtual.expression, 0, virtual.flavour)
+    while lexer.step():
+        pass
+    return [token for token in lexer.tokens if token.kind != "end"]
+
+
+def _column(columns: Sequence[Column], token: Token) -> Column | None:
+    """The column that a name means."""
+    if not token.is_name:
+        return None
+    return next((column for column in columns if column.name.lower() == token.text.lower()), None)
+
+
+# -- whether a value is free of the session ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a part of an expression may give. text: of the row, in which MySQL may find a date with an offset.
+    span: a TIME, to which the servers add the day of the clock where they want a date. date: it handles dates."""
+
+    text: bool = False
+    span: bool = False
+    date: bool = False
+
+    def __or__(self, other: _Facts) -> _Facts:
+        return _Facts(self.text or other.text, self.span or other.span, self.date or other.date)
+
+
+def _is_free(column: Column, columns: Sequence[Column]) -> bool:
+    """True where the log's value is the server's; False over AUTO_INCREMENT. Raises _NotTold."""
+    assert column.virtual is not None
+    if column.type == "timestamp":
+        raise _NotTold("a TIMESTAMP is computed in the session's time zone")
+    judge = _Judge(column.virtual.flavour, columns, {column.name})
+    facts = judge.expression(_tokens(column.virtual))
+    if column.type in (*_DATES, "time", "year"):
+        judge.as_date(facts, day=column.type in _DATES)
+    return not judge.counts
+
+
+class _Judge:
+    """Walks through an expression. counts: whether it met an AUTO_INCREMENT column."""
+
+    def __init__(self, flavour: Flavour, columns: Sequence[Column], within: set[str]) -> None:
+        self.flavour = flavour
+        self.columns = columns
+        self.within = within
+        self.counts = False
+
+    def expression(self, tokens: list[Token]) -> _Facts:
+        """Raises _NotTold."""
+        facts = _Facts()
+        at = 0
+        intervals = False
+        while at < len(tokens):
+            token, following = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else _END
+            intervals = intervals or (token.key == "INTERVAL" and following.key != "(")
+            if token.key == "(":
+                end = _closing(tokens, at)
+                facts |= self.expression(tokens[at + 1 : end])
+            elif token.kind == "word" and following.key == "(" and token.key not in _BEFORE_PARENTHESES:
+                end = _closing(tokens, at + 1)
+                facts |= self._function(token.key, tokens[at + 2 : end])
+            elif token.key in _NAMES_FOLLOW and following.is_name:
+                end = at + 1
+            else:
+                facts |= self._word(token, following)
+                end = at
+            at = end + 1
+        if intervals:
+            self.as_date(facts, day=True)
+            facts |= _Facts(date=True)
+        if facts.span and facts.date:
+            raise _NotTold("a TIME becomes a date of the day on which it is read")
+        return facts
+
+    def _word(self, token: Token, following: Token) -> _Facts:
+        if token.kind in ("broken", "end") or token.key in ("@", "?"):
+            raise _NotTold("its expression isn't understood, or has variables")
+        if token.kind == "string":
+            return _Facts(text=bool(_OFFSET.search(token.text)))
+        if not token.is_name:
+            return _Facts()
+        if token.kind == "word" and token.text.startswith("_") and following.kind in ("string", "bytes", "number"):
+            return _Facts()
+        if (column := _column(self.columns, token)) is not None:
+            return self._reference(column)
+        if token.kind == "word" and token.key in _KEYWORDS:
+            return _Facts()
+        raise _NotTold(f"its expression has {token.text}, which may be another for each session")
+
+    def _reference(self, column: Column) -> _Facts:
+        if column.type == "timestamp":
+            raise _NotTold(f"its expression shows the TIMESTAMP {column.name!r} in the session's time zone")
+        self.counts = self.counts or column.auto_increment
+        if column.virtual is not None and column.name not in self.within:
+            inner = _Judge(column.virtual.flavour, self.columns, self.within | {column.name})
+            inner.expression(_tokens(column.virtual))
+            self.counts = self.counts or inner.counts
+        return _Facts(column.type not in _NOT_TEXT, column.type == "time", column.type in _DATES)
+
+    def _function(self, name: str, inside: list[Token]) -> _Facts:
+        if name == "UNIX_TIMESTAMP" and len(inside) == 1 and _is_timestamp(_column(self.columns, inside[0])):
+            return _Facts()
+        if name in _CASTS:
+            return self._cast(inside)
+        if name in _SECOND_IS_A_SPAN:
+            first, *others = _arguments(inside)
+            facts = self.expression(first)
+            for other in others:
+                facts |= replace(self.expression(other), span=False)
+        else:
+            facts = self.expression(inside)
+        if name in _OF_DATES or name in _OF_TIMES:
+            return self._temporal(name, inside, facts)
+        if name in _NUMBERS:
+            return _Facts()
+        if name in _ANY:
+            return facts
+        raise _NotTold(f"its expression calls {name}, which may give each session another value")
+
+    def _temporal(self, name: str, inside: list[Token], facts: _Facts) -> _Facts:
+        # MySQL writes the creating session's mode into the definition.
+        if name == "WEEK" and len(_arguments(inside)) < 2 and self.flavour == "mariadb":
+            raise _NotTold("WEEK without a mode takes the session's default_week_format")
+        if name == "DATE_FORMAT":
+            shown = _arguments(inside)[-1]
+            if shown[-1].kind != "string" or _LANGUAGE.search(shown[-1].text):
+                raise _NotTold("DATE_FORMAT writes names in the session's language")
+        if name == "STR_TO_DATE":  # by its format, which knows no offset
+            return _Facts(date=True)
+        self.as_date(facts, day=name in _OF_DATES)
+        return _Facts(span=name in _GIVE_TIMES, date=name in _OF_DATES and not name.startswith("TIMESTAMPDIFF"))
+
+    def _cast(self, inside: list[Token]) -> _Facts:
+        facts = self.expression(inside)
+        last = next((token.key for token in reversed(inside) if token.kind == "word"), "")
+        if last in ("DATE", "DATETIME", "TIME", "YEAR"):
+            self.as_date(facts, day=last in ("DATE", "DATETIME"))
+            return _Facts(span=last == "TIME", date=last in ("DATE", "DATETIME"))
+        return facts
+
+    def as_date(self, facts: _Facts, *, day: bool) -> None:
+        """The part is taken for a date or time; MySQL turns a text with an offset into the session's time zone."""
+        if facts.text and self.flavour == "mysql":
+            raise _NotTold("a text that it takes for a date may have an offset, from which the session's zone follows")
+        if facts.span and day:
+            raise _NotTold("a TIME becomes a date of the day on which it is read")
+
+
+def _is_timestamp(column: Column | None) -> bool:
+    return column is not None and column.type == "timestamp"
+
+
+def _closing(tokens: list[Token], opening: int) -> int:
+    """Index of the parenthesis that closes the one at ``opening``. Raises _NotTold."""
+    depth = 0
+    for at in range(opening, len(tokens)):
+        depth += (tokens[at].key == "(") - (tokens[at].key == ")")
+        if not depth:
+            return at
+    raise _NotTold("its expression isn't understood")
+
+
+def _arguments(tokens: list[Token]) -> list[list[Token]]:
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token.key == "(") - (token.key == ")")
+        if token.key == "," and not depth:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+# -- arithmetic that the lake does itself ------------------------------------------------------------------
+
+
+def arithmetic(column: Column, schema: TableSchema, image: str) -> str:
+    """Spark SQL over the row ``image``: sums, differences and products of whole numbers, as the column holds them.
+
+    The server computes in 64 bits and refuses what is larger, so that 38 digits are exact; what doesn't fit the column
+    becomes the nearest that does. Raises _NotTold for anything else.
+    """
+    return _Arithmetic(schema, image).column(column)
+
+
+class _Arithmetic:
+    def __init__(self, schema: TableSchema, image: str) -> None:
+        self.schema = schema
+        self.image = image
+
+    def column(self, column: Column) -> str:
+        if column not in self.schema.logged or column.type not in _INTEGER_BITS:
+            raise _NotTold(_BEFORE_THE_NUMBER)
+        kind = datatypes.delta_type(column)
+        if column.virtual is None:
+            return f"{self.image}.{spark_quote(column.name)}"
+        tokens = _tokens(column.virtual)
+        value, end = self._sum(tokens, 0)
+        if end != len(tokens):
+            raise _NotTold(_BEFORE_THE_NUMBER)
+        bits = _INTEGER_BITS[column.type]
+        low, high = (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        # LEAST and GREATEST pass over NULL.
+        clipped = f"IF({value} IS NULL, NULL, GREATEST(LEAST({value}, {high}BD), {low}BD))"
+        return f"CAST({clipped} AS {kind})"
+
+    def _sum(self, tokens: list[Token], at: int) -> tuple[str, int]:
+        return self._chain(tokens, at, ("+", "-"), self._product)
+
+    def _product(self, tokens: list[Token], at: int) -> tuple[str, int]:
+        return self._chain(tokens, at, ("*",), self._operand)
+
+    def _chain(
+        self,
+        tokens: list[Token],
+        at: int,
+        operators: tuple[str, ...],
+        operand: Callable[[list[Token], int], tuple[str, int]],
+    ) -> tuple[str, int]:
+        value, at = operand(tokens, at)
+        while at < len(tokens) and tokens[at].key in operators:
+            operator = tokens[at].key
+            other, at = operand(tokens, at + 1)
+            value = f"CAST({value} {operator} {other} AS DECIMAL(38,0))"
+        return value, at
+
+    def _operand(self, tokens: list[Token], at: int) -> tuple[str, int]:
+        token = tokens[at] if at < len(tokens) else _END
+        if token.key == "(":
+            end = _closing(tokens, at)
+            value, stopped = self._sum(tokens[at + 1 : end], 0)
+            if stopped == end - at - 1:
+                return value, end + 1
+        elif token.key == "-":
+            value, end = self._operand(tokens, at + 1)
+            return f"(-{value})", end
+        elif token.kind == "number" and re.fullmatch("[0-9]{1,18}", token.text):
+            return f"CAST({token.text} AS DECIMAL(38,0))", at + 1
+        elif (column := _column(self.schema.columns, token)) is not None:
+            return f"CAST({self.column(column)} AS DECIMAL(38,0))", at + 1
+        raise _NotTold(_BEFORE_THE_NUMBER)

@@ -1,0 +1,118 @@
+"""Which virtual columns the log tells, by their expressions."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlake.schema import ddl
+from binlake.schema.lexer import Flavour
+from binlake.schema.table import TableSchema, Virtual
+from binlake.schema.virtual import arithmetic, judged, leaving_out, renamed
+from virtual_columns import COLUMNS, OFFSETS, TOLD, UNTOLD
+
+
+def shape(declared: str, flavour: Flavour = "mariadb", columns: str = COLUMNS) -> TableSchema:
+    parsed = ddl.parse(f"CREATE TABLE t ({columns}, v {declared})", database="d", sql_mode=0, flavour=flavour)
+    (created,) = parsed.changes
+    assert isinstance(created, ddl.CreateTable)
+    return created.schema
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+@pytest.mark.parametrize("declared", TOLD)
+def test_told(declared: str, flavour: Flavour) -> None:
+    found = shape(declared, flavour)
+    assert found.untold == ()
+    assert found.mirrored[-1].name == "v"
+    assert not judged(found).computed
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+@pytest.mark.parametrize(("declared", "why"), UNTOLD)
+def test_untold(declared: str, why: str, flavour: Flavour) -> None:
+    found = shape(declared, flavour)
+    assert found.untold == ("v",)
+    assert found.logged[-1].name == "v"
+    assert found.mirrored[-1].name != "v"
+    assert why in judged(found).untold["v"]
+
+
+@pytest.mark.parametrize("declared", OFFSETS)
+def test_only_mysql_reads_offsets_out_of_texts(declared: str) -> None:
+    assert shape(declared, "mysql").untold == ("v",)
+    assert shape(declared, "mariadb").untold == ()
+
+
+def test_mysql_keeps_the_mode_of_week_in_the_definition() -> None:
+    assert shape("INT AS (WEEK(dt))", "mysql").untold == ()
+    assert "default_week_format" in judged(shape("INT AS (WEEK(dt))", "mariadb")).untold["v"]
+
+
+@pytest.mark.parametrize("declared", ["DATETIME AS (FROM_UNIXTIME(n)) STORED", "DATETIME AS (NOW()) PERSISTENT"])
+def test_what_is_stored_is_as_logged(declared: str) -> None:
+    assert shape(declared).untold == ()
+
+
+def test_a_column_over_one_that_is_not_told_is_not_told() -> None:
+    found = shape("INT AS (YEAR(w) + 1)", columns=f"{COLUMNS}, w DATETIME AS (FROM_UNIXTIME(n))")
+    assert found.untold == ("w", "v")
+
+
+def test_columns_that_are_not_told_are_no_key() -> None:
+    found = shape(
+        "BIGINT AS (UNIX_TIMESTAMP(dt)) NOT NULL UNIQUE, UNIQUE KEY (n)", "mysql", "n INT NOT NULL, dt DATETIME"
+    )
+    assert found.key == ("n",)
+
+
+def test_columns_the_lake_computes_are_no_key() -> None:
+    found = shape("INT AS (pk + 1) NOT NULL UNIQUE", columns="pk INT NOT NULL AUTO_INCREMENT, KEY (pk)")
+    assert found.key == ()
+
+
+def test_arithmetic_over_auto_increment_is_computed() -> None:
+    found = shape("INT AS (pk + n * -2)")
+    assert judged(found).computed == {"v"}
+    assert arithmetic(found.column("v"), found, "after") == (
+        "CAST(IF(CAST(CAST(after.`pk` AS DECIMAL(38,0)) + CAST(CAST(after.`n` AS DECIMAL(38,0)) *"
+        " (-CAST(2 AS DECIMAL(38,0))) AS DECIMAL(38,0)) AS DECIMAL(38,0)) IS NULL, NULL,"
+        " GREATEST(LEAST(CAST(CAST(after.`pk` AS DECIMAL(38,0)) + CAST(CAST(after.`n` AS DECIMAL(38,0)) *"
+        " (-CAST(2 AS DECIMAL(38,0))) AS DECIMAL(38,0)) AS DECIMAL(38,0)), 2147483647BD), -2147483648BD)) AS INT)"
+    )
+
+
+def test_arithmetic_over_a_column_that_never_leaves_the_server_is_not_told() -> None:
+    found = leaving_out(shape("INT AS (pk + n)").excluding(frozenset({"n"})))
+    assert found.untold == ("v",)
+
+
+def test_the_expression_is_kept_as_the_default_sql_mode_reads_it() -> None:
+    ansi_quotes = 1 << 2
+    parsed = ddl.parse(
+        "CREATE TABLE t (\"a b\" INT, s TEXT, v TEXT AS (CONCAT(\"a b\", 'it''s', s)))",
+        database="d",
+        sql_mode=ansi_quotes,
+        flavour="mysql",
+    )
+    (created,) = parsed.changes
+    assert isinstance(created, ddl.CreateTable)
+    virtual = created.schema.column("v").virtual
+    assert virtual is not None
+    assert virtual.expression == "CONCAT ( `a b` , 'it''s' , s )"
+
+
+def test_renamed_columns_are_renamed_within_expressions() -> None:
+    virtual = Virtual("`a` + A(b) + 'a'", "mariadb")
+    assert renamed(virtual, {"a": "x`y", "b": "c"}).expression == "`x``y` + A ( `c` ) + 'a'"
+
+
+def test_shapes_are_equal_however_an_expression_is_written() -> None:
+    assert shape("INT AS (n+1)") == shape("INT AS ((`n` + 1))")
+    assert shape("INT AS (n+1)") != shape("INT AS (n+1) STORED")
+
+
+def test_shapes_come_back_from_json() -> None:
+    found = shape("DATETIME AS (FROM_UNIXTIME(n))")
+    assert TableSchema.from_json(found.to_json()) == found
+    written_before = {key: value for key, value in found.to_json().items() if key != "untold"}
+    assert TableSchema.from_json(written_before).untold == ()
