@@ -80,7 +80,8 @@ def _declared(connection: pymysql.Connection[Any], database: str, table: str) ->
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT column_name, data_type, column_type,"
-            " COALESCE(numeric_precision, IF(column_type = 'year(2)', 2, 0)), COALESCE(numeric_scale, 0) FROM information_schema.columns"
+            " COALESCE(numeric_precision, IF(column_type = 'year(2)', 2, 0)), COALESCE(numeric_scale, 0)"
+            " FROM information_schema.columns"
             " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             (database, table),
         )
