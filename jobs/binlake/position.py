@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import total_ordering
 from typing import Any
 
 from binlake.errors import UsageError
@@ -25,7 +24,6 @@ def file_number(file: str) -> int:
     return int(number)
 
 
-@total_ordering
 @dataclass(frozen=True)
 class Position:
     """A point between two transactions of one server's log.
@@ -50,6 +48,16 @@ class Position:
         if self.server != other.server:
             raise ValueError(f"positions of two servers don't compare: {self} and {other}")
         return self.order < other.order
+
+    # By the place alone: the same one may be told with another GTID set, which equality sees.
+    def __gt__(self, other: Position) -> bool:
+        return other < self
+
+    def __le__(self, other: Position) -> bool:
+        return not other < self
+
+    def __ge__(self, other: Position) -> bool:
+        return not self < other
 
     @property
     def series(self) -> str:

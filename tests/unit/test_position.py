@@ -1,5 +1,7 @@
 """Positions compare by file number and offset, and survive their text form."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,22 @@ def test_files_compare_as_numbers() -> None:
 
 def test_offsets_beyond_four_gibibytes_compare() -> None:
     assert Position("s", "b.000001", 2**32 + 5, 1) > Position("s", "b.000001", 7, 1)
+
+
+@given(positions, positions)
+def test_of_two_positions_one_alone_comes_first(one: Position, other: Position) -> None:
+    other = replace(other, server=one.server)
+    assert [one < other, one > other, one.order == other.order].count(True) == 1
+    assert (one <= other) == (not one > other)
+    assert (one >= other) == (not one < other)
+
+
+def test_the_same_place_with_another_gtid_set_comes_neither_before_nor_behind() -> None:
+    one, other = Position("s", "b.000001", 4, 1, "0-1-7"), Position("s", "b.000001", 4, 1)
+    assert not one < other
+    assert not one > other
+    assert one <= other <= one
+    assert one != other
 
 
 def test_positions_of_two_servers_do_not_compare() -> None:
