@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlake.history import Shape
+    from binlake.logview import Readable
     from binlake.source.log import Origin
     from binlake.verify import VerifyReport
 
@@ -143,6 +144,12 @@ def _add_binlog(commands: Any) -> None:
     binlog.add_argument("--events", action="store_true", help="list events instead of rows")
     binlog.add_argument(
         "--table", action="append", default=[], metavar="DB.T", help="only these tables, shell-style; may be repeated"
+    )
+    binlog.add_argument(
+        "--reader",
+        choices=("binlake", "mysql-replication"),
+        default="binlake",
+        help="mysql-replication: the same log through that package, with what it misreads",
     )
     binlog.add_argument("--format", choices=("text", "json", "csv", "parquet"), default="text")
     binlog.add_argument("--output", metavar="DIR", help="a file for each table instead of standard output")
@@ -282,10 +289,21 @@ def _status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     _print_table("Tables", ("table", "status", "position", "batch", "Delta version", "why"), rows)
 
 
-def _binlog(arguments: argparse.Namespace) -> None:
-    from binlake import binlog, logview
+def _opened(arguments: argparse.Namespace) -> Readable:
+    """The log by the reader that was asked for."""
+    if arguments.reader == "binlake":
+        from binlake import binlog
 
-    log = binlog.open(arguments.uri, arguments.start, arguments.stop)
+        return binlog.open(arguments.uri, arguments.start, arguments.stop)
+    from binlake.opinion import listing
+
+    return listing.open(arguments.uri, arguments.start, arguments.stop)
+
+
+def _binlog(arguments: argparse.Namespace) -> None:
+    from binlake import logview
+
+    log = _opened(arguments)
     if arguments.events:
         logview.show_events(log, arguments.format, sys.stdout)
         return

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,9 +29,8 @@ from binlake.binlog.border import (
     XaEvent,
 )
 from binlake.binlog.listing import Event
-from binlake.binlog.log import OpenLog
 from binlake.errors import UsageError
-from binlake.position import file_number
+from binlake.position import Slice, file_number
 from binlake.schema import datatypes
 from binlake.schema.table import TableName
 
@@ -40,7 +39,18 @@ _OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _META = ("op", "file", "offset", "row", "committed", "gtid", "xid")
 
 
-def show_events(log: OpenLog, form: str, out: TextIO) -> None:
+class Readable(Protocol):
+    """A stretch of a log by any reader: ``binlog.OpenLog``, or ``opinion.listing.PackageLog``."""
+
+    @property
+    def slices(self) -> tuple[Slice, ...]: ...
+
+    def events(self) -> Iterator[Event]: ...
+
+    def mutations(self, wanted: Wanted | None = None) -> Iterator[Item]: ...
+
+
+def show_events(log: Readable, form: str, out: TextIO) -> None:
     """A line an event: for people, or as JSON. Raises UsageError for other forms."""
     if form not in ("text", "json"):
         raise UsageError(f"events can't be written as {form}", remedy="use --format text or json, or leave --events")
@@ -48,7 +58,7 @@ def show_events(log: OpenLog, form: str, out: TextIO) -> None:
         out.write((_event_json(event) if form == "json" else _event_text(event)) + "\n")
 
 
-def show_mutations(log: OpenLog, tables: list[str], form: str, out: TextIO, folder: Path | None) -> list[Stopped]:
+def show_mutations(log: Readable, tables: list[str], form: str, out: TextIO, folder: Path | None) -> list[Stopped]:
     """Rows and statements in the order of the log, to ``out`` or as files a table in ``folder``.
 
     tables: shell-style patterns over database.table; none means all. Gives the tables that couldn't be decoded.

@@ -1,0 +1,274 @@
+"""A slice of a server's log through mysql-replication: its events, and what it left out.
+
+The package drops what it doesn't know and what it was told to filter without a word. Here each event's place is held
+against the end of the one before it, so that nothing is missed unseen.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.constants.COMMAND import COM_BINLOG_DUMP
+from pymysqlreplication import BinLogStreamReader, event, row_event
+
+from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.events import ARTIFICIAL, EventType
+from binlake.binlog.transport import STALLED, translate
+from binlake.errors import BinlakeError, ConnectionFailed
+from binlake.opinion import PACKAGE
+from binlake.opinion.misread import NEVER_READ
+from binlake.position import FIRST_OFFSET, Slice
+from binlake.schema.table import TableName
+from binlake.source.connection import Endpoint, connect
+
+_WRAP = 1 << 32
+"""An event's header has 32 bits for its end, and the command for where to begin."""
+_SEND_ANNOTATE_ROWS = 2
+_WITH_CHECKSUM = 23
+"""Bytes that the package takes off an event's size where it thinks that checksums are on."""
+_ALL = [
+    kind
+    for module in (event, row_event)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, event.BinLogEvent)
+]
+"""By default it leaves some out."""
+_KINDS = frozenset(map(int, EventType))
+_OPERATIONS: dict[type, int] = {
+    row_event.WriteRowsEvent: INSERT,
+    row_event.UpdateRowsEvent: UPDATE,
+    row_event.PartialUpdateRowsEvent: UPDATE,
+    row_event.DeleteRowsEvent: DELETE,
+}
+
+Image = dict[str, Any]
+"""The package's values by column."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An event that the package gave. event: its own object; offset: bytes."""
+
+    file: str
+    offset: int
+    event: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.event.packet.event_size)
+
+    @property
+    def kind(self) -> int:
+        return int(self.event.event_type)
+
+    @property
+    def is_known(self) -> bool:
+        return not isinstance(self.event, event.NotImplementedEvent)
+
+    def unread(self, why: str) -> Unread:
+        return Unread(self.file, self.offset, self.offset + self.size, why)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Part of a file, first <= offset < stop (bytes), that the package left out. why: without any value."""
+
+    file: str
+    first: int
+    stop: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A row event. rows: before and after each; columns: the package's own descriptions."""
+
+    file: str
+    offset: int
+    name: TableName
+    op: int
+    columns: tuple[Any, ...]
+    key: tuple[str, ...]
+    rows: list[tuple[Image | None, Image | None]]
+
+
+def events(endpoint: Endpoint, server_id: int, part: Slice) -> Generator[Seen | Unread]:
+    """All of a slice, in its order and without gaps. Raises SourceError."""
+    at = max(part.start, FIRST_OFFSET)
+    if at >= part.stop:
+        return
+    if at >= _WRAP:
+        yield Unread(part.file, at, part.stop, "behind 4 GiB of a file, where it can't begin")
+        return
+    stream = _open(endpoint, server_id, part.file, at)
+    try:
+        yield from _events(stream, endpoint, part, at)
+    except pymysql.err.MySQLError as error:
+        raise translate(error, endpoint, part) from None
+    except OSError as error:
+        raise _broken(endpoint, part.file, at, type(error).__name__) from None
+    finally:
+        stream.close()
+
+
+def _events(stream: BinLogStreamReader, endpoint: Endpoint, part: Slice, at: int) -> Iterator[Seen | Unread]:
+    failed = ""
+    while at < part.stop:
+        try:
+            found = stream.fetchone()
+        except (BinlakeError, pymysql.err.MySQLError, OSError):
+            raise
+        except Exception as error:  # whatever its parser trips over; the next packet is read all the same
+            failed = _fails(error)
+            continue
+        if found is None and not failed:
+            raise _broken(endpoint, part.file, at, "the server ended the stream")
+        if found is None or _left(found, part.file):
+            break
+        if wrong := _checksum_unseen(found):
+            yield Unread(part.file, at, part.stop, wrong)
+            return
+        if _is_made_up(found):
+            continue
+        end = at + int(found.packet.event_size)
+        end += (int(found.packet.log_pos) - end) % _WRAP
+        start = end - int(found.packet.event_size)
+        if start >= part.stop:
+            break
+        if start > at:
+            yield Unread(part.file, at, start, failed or "dropped without a word")
+        failed, at = "", end
+        yield Seen(part.file, start, found)
+    if at < part.stop:
+        yield Unread(part.file, at, part.stop, failed or "dropped without a word")
+
+
+def _fails(error: Exception) -> str:
+    """No more than its kind: the message may hold values."""
+    return f"where it fails ({type(error).__name__})"
+
+
+def _open(endpoint: Endpoint, server_id: int, file: str, start: int) -> BinLogStreamReader:
+    connections = 0
+
+    def connected(**options: Any) -> pymysql.Connection[Any]:
+        """Ours, with our deadlines and TLS; the package would connect anew, for ever, to a server that is gone."""
+        nonlocal connections
+        connections += 1
+        if connections > 2:  # the stream's, and one for questions
+            raise _broken(endpoint, file, start, "the connection broke")
+        chosen = {name: options[name] for name in ("cursorclass",) if name in options}
+        session = connect(endpoint, read_timeout=STALLED, program_name="binlake", **chosen)
+        if "MariaDB" in str(session.get_server_info()):  # type: ignore[no-untyped-call]
+            _ask_for_annotations(session)
+        return session
+
+    return BinLogStreamReader(
+        connection_settings={},
+        pymysql_wrapper=connected,
+        server_id=server_id,
+        slave_uuid=str(uuid.uuid4()),  # a server ends the dump of an elder replica that has the same
+        log_file=file,
+        log_pos=start,
+        resume_stream=True,
+        blocking=False,
+        only_events=_ALL,
+        filter_non_implemented_events=False,
+        enable_logging=False,
+    )
+
+
+def _ask_for_annotations(session: Any) -> None:
+    """MariaDB keeps ANNOTATE_ROWS back unless it is asked; what is kept back can't be told from what is dropped.
+
+    The package asks only where it follows GTIDs. Layout: 4 bytes of the packet's head, COM_BINLOG_DUMP, 4 of the
+    offset, 2 of flags (MariaDB's "COM_BINLOG_DUMP").
+    """
+    write = session._write_bytes
+
+    def asking(data: bytes) -> None:
+        if data[4] == COM_BINLOG_DUMP:
+            data = data[:9] + bytes([data[9] | _SEND_ANNOTATE_ROWS]) + data[10:]
+        write(data)
+
+    session._write_bytes = asking
+
+
+def _broken(endpoint: Endpoint, file: str, offset: int, why: str) -> ConnectionFailed:
+    return ConnectionFailed(
+        f"{endpoint.address}: {why} while {PACKAGE} read {file} from {offset} on",
+        remedy="check that the server runs and isn't being stopped, then run again",
+    )
+
+
+def _left(found: Any, file: str) -> bool:
+    """Whether the next file begins."""
+    return isinstance(found, event.RotateEvent) and _is_made_up(found) and found.next_binlog != file
+
+
+def _is_made_up(found: Any) -> bool:
+    """For the connection: not in the file."""
+    if found.event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
+        return True
+    return bool(found.packet.flags & ARTIFICIAL) or found.packet.log_pos == 0
+
+
+def _checksum_unseen(found: Any) -> str:
+    """It looks for checksums by the server's setting of today, and cuts files of another one short; empty if right."""
+    if not isinstance(found, event.FormatDescriptionEvent):
+        return ""
+    thought = found.packet.event_size - found.event_size == _WITH_CHECKSUM
+    if thought == bool(found.checksum_algorithm):
+        return ""
+    return "in a file written under another binlog_checksum than the server has now"
+
+
+def kind_name(kind: int) -> str:
+    """An event's type for people."""
+    return EventType(kind).name if kind in _KINDS else f"type {kind}"
+
+
+def table_of(seen: Seen) -> TableName | None:
+    """The table of a row event; None for any other event."""
+    return TableName(seen.event.schema, seen.event.table) if type(seen.event) in _OPERATIONS else None
+
+
+def rows_of(seen: Seen) -> Rows | Unread:
+    """Decodes a row event; Unread where that can't be trusted."""
+    found = seen.event
+    table = found.table_map[found.table_id]
+    if why := _not_understood(table.columns):
+        return seen.unread(why)
+    try:
+        rows = found.rows
+    except Exception as error:  # its parser's, of any kind
+        return seen.unread(_fails(error))
+    key = table.primary_key
+    return Rows(
+        seen.file,
+        seen.offset,
+        TableName(found.schema, found.table),
+        _OPERATIONS[type(found)],
+        tuple(table.columns),
+        (key,) if isinstance(key, str) and key else tuple(key),
+        [_images(type(found), row) for row in rows],
+    )
+
+
+def _not_understood(columns: list[Any]) -> str:
+    for column in columns:
+        if column.type in NEVER_READ:
+            return f"of a table with a column of the type {NEVER_READ[column.type]}, which it doesn't know"
+    if any(column.name is None for column in columns):
+        return "of a table whose description it can't read"
+    return ""
+
+
+def _images(kind: type, row: dict[str, Image]) -> tuple[Image | None, Image | None]:
+    if _OPERATIONS[kind] == UPDATE:
+        return row["before_values"], row["after_values"]
+    return (None, row["values"]) if _OPERATIONS[kind] == INSERT else (row["values"], None)
