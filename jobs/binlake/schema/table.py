@@ -82,7 +82,7 @@ class Index:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Index:
         columns, prefixes = tuple(value["columns"]), tuple(value["prefixes"])
-        return cls(value["name"], columns, prefixes, value["unique"], value["by_hash"])
+        return cls(value["name"], columns, prefixes, value["unique"], value.get("by_hash", False))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""Shapes as metadata keep them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from binlake.schema.table import Column, Index, TableSchema, Virtual
+
+SHAPE = TableSchema(
+    (
+        Column("id", "int", nullable=False),
+        Column("kind", "enum", charset="utf8mb4", values=("a", "b")),
+        Column("v", "datetime", generated=True, virtual=Virtual("from_unixtime(`id`)", "mysql")),
+    ),
+    ("id",),
+    "primary",
+    frozenset({"secret"}),
+    indexes=(Index("kind", ("kind", None), (None, None), unique=True, by_hash=True),),
+    kept=(Column("gone", "int"),),
+    untold=("v",),
+)
+COLUMN_BEFORE = {
+    "name", "type", "unsigned", "length", "precision", "scale", "fraction", "charset", "values", "nullable", "default",
+    "default_is_expression", "generated", "invisible", "auto_increment", "zerofill",
+}  # fmt: skip
+"""What metadata of version 0.1.0 tell of a column."""
+
+
+def test_shapes_come_back_from_json() -> None:
+    found = TableSchema.from_json(SHAPE.to_json())
+    assert found == SHAPE
+    assert (found.indexes, found.kept) == (SHAPE.indexes, SHAPE.kept)
+    assert found.column("v").virtual == SHAPE.column("v").virtual
+
+
+def test_shapes_of_older_metadata_can_be_read() -> None:
+    told: dict[str, Any] = SHAPE.to_json()
+    older = {key: told[key] for key in ("key", "key_kind", "excluded", "charset")}
+    for part in ("columns", "kept"):
+        older[part] = [{key: column[key] for key in COLUMN_BEFORE} for column in told[part]]
+    older["indexes"] = [
+        {key: index[key] for key in ("name", "columns", "prefixes", "unique")} for index in told["indexes"]
+    ]
+    found = TableSchema.from_json(older)
+    assert [column.name for column in found.mirrored] == ["id", "kind", "v"]
+    assert found.indexes == (Index("kind", ("kind", None), (None, None), unique=True),)
