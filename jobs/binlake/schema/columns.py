@@ -122,9 +122,20 @@ def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition
             unsigned=definition.unsigned or sign != "SIGNED",
             zerofill=definition.zerofill or sign == "ZEROFILL",
         )
-    while type_ in _TEXTUAL and (cursor.at_any("BINARY", "ASCII", "UNICODE", "BYTE", "CHARSET", "CHARACTER", "CHAR")):
-        definition = _character_set(cursor, definition)
+    words = ("BINARY", "ASCII", "UNICODE", "BYTE", "CHARSET", "CHARACTER", "CHAR")
+    while type_ in _TEXTUAL and (_skip_compressed(cursor, dialect) or cursor.at_any(*words)):
+        if cursor.at_any(*words):
+            definition = _character_set(cursor, definition)
     return definition
+
+
+def _skip_compressed(cursor: Cursor, dialect: Dialect) -> bool:
+    """MariaDB's ``COMPRESSED[=method]``: the values are the same, and travel under types of their own."""
+    if dialect.flavour == "mysql" or not cursor.accept("COMPRESSED"):
+        return False
+    if cursor.accept("="):
+        word_or_string(cursor)
+    return True
 
 
 def _character_set(cursor: Cursor, definition: ColumnDefinition) -> ColumnDefinition:
@@ -268,8 +279,8 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
         return {"stored": True}
     if cursor.accept("INVISIBLE"):
         return {"invisible": True}
-    if cursor.at("COMPRESSED"):
-        raise UnfollowedStatement(f"column {definition.name!r} is COMPRESSED, which isn't mirrored")
+    if _skip_compressed(cursor, dialect):
+        return {}
     if cursor.at("WITH") or cursor.at("WITHOUT"):
         raise UnfollowedStatement("system-versioned tables aren't mirrored")
     raise cursor.not_understood(f"an attribute of column {definition.name!r}")

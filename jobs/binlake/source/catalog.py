@@ -38,7 +38,6 @@ class SourceTable:
 
     kind: information_schema's TABLE_TYPE (``BASE TABLE``, ``VIEW``, ``SEQUENCE``, ``SYSTEM VERSIONED``).
     rows, size: the server's estimates; size in bytes.
-    compressed: columns that MariaDB stores compressed (``TEXT COMPRESSED``), which travel as a type of their own.
     """
 
     name: TableName
@@ -47,7 +46,6 @@ class SourceTable:
     rows: int
     size: int
     schema: TableSchema
-    compressed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,7 @@ def read_schema(source: Source, name: TableName) -> TableSchema:
 def read_schemas(source: Source, names: Collection[TableName]) -> dict[TableName, TableSchema]:
     """Shapes alone, as quickly as the server gives them: asked under a lock."""
     wanted = set(names)
-    schemas, _ = _schemas(source, wanted, _charsets(source, wanted))
-    return schemas
+    return _schemas(source, wanted, _charsets(source, wanted))
 
 
 Excluding = Callable[[TableName, TableSchema], TableSchema]
@@ -116,7 +113,7 @@ def read_tables(
     """
     wanted = set(names)
     listed = {found.name: found for found in list_tables(source) if found.name in wanted}
-    schemas, compressed = _schemas(source, wanted, _charsets(source, wanted))
+    schemas = _schemas(source, wanted, _charsets(source, wanted))
     tables: dict[TableName, SourceTable] = {}
     for name, found in listed.items():
         tables[name] = SourceTable(
@@ -126,7 +123,6 @@ def read_tables(
             rows=found.rows,
             size=found.size,
             schema=excluding(name, schemas.get(name) or TableSchema(())),
-            compressed=tuple(compressed[name]),
         )
     return tables
 
@@ -161,23 +157,19 @@ def _charsets(source: Source, names: set[TableName]) -> dict[TableName, str]:
     return {name: charset_of_collation(collation or "") or "utf8mb4" for name, collation in collations.items()}
 
 
-def _schemas(
-    source: Source, names: set[TableName], charsets: dict[TableName, str]
-) -> tuple[dict[TableName, TableSchema], dict[TableName, list[str]]]:
-    """Shapes, and the names of columns that MariaDB stores compressed."""
-    columns, compressed = _columns(source, names)
+def _schemas(source: Source, names: set[TableName], charsets: dict[TableName, str]) -> dict[TableName, TableSchema]:
+    columns = _columns(source, names)
     keys = _indexes(source, names)
     schemas: dict[TableName, TableSchema] = {}
     for name, found in columns.items():
         primary = tuple(column for column in keys[name].pop("PRIMARY", _NO_INDEX).columns if column)
         indexes = _in_order(source, name, list(keys[name].values()))
         schemas[name] = with_key(TableSchema(tuple(found), charset=charsets[name]), primary, indexes)
-    return schemas, compressed
+    return schemas
 
 
-def _columns(source: Source, names: set[TableName]) -> tuple[dict[TableName, list[Column]], dict[TableName, list[str]]]:
+def _columns(source: Source, names: set[TableName]) -> dict[TableName, list[Column]]:
     columns: dict[TableName, list[Column]] = defaultdict(list)
-    compressed: dict[TableName, list[str]] = defaultdict(list)
     found = _select(
         source,
         "column_name AS name, data_type AS type, column_type AS declared, column_default AS value, extra AS extra,"
@@ -189,11 +181,8 @@ def _columns(source: Source, names: set[TableName]) -> tuple[dict[TableName, lis
         names,
     )
     for row in found:
-        name = TableName(row["d"], row["t"])
-        columns[name].append(_column(row, mariadb=source.is_mariadb))
-        if " COMPRESSED" in row["declared"].upper() and row["type"].lower() not in ("enum", "set"):
-            compressed[name].append(row["name"])
-    return columns, compressed
+        columns[TableName(row["d"], row["t"])].append(_column(row, mariadb=source.is_mariadb))
+    return columns
 
 
 def _column(row: dict[str, Any], *, mariadb: bool) -> Column:

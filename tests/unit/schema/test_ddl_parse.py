@@ -161,7 +161,6 @@ def test_databases_set_what_tables_inherit() -> None:
         "CREATE TABLE t (a INT) WITH SYSTEM VERSIONING",
         "CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START)",
         "CREATE TABLE t (a DATE, b DATE, PERIOD FOR p (a, b))",
-        "CREATE TABLE t (a TEXT COMPRESSED)",
         "CREATE TABLE t (a XMLTYPE)",
         "CREATE TABLE t (a INT, A INT)",
         "CREATE TABLE t (a INT, KEY (a), PRIMARY KEY (b))",
@@ -228,6 +227,28 @@ def test_what_leaves_a_keyed_table_as_it_is(text: str) -> None:
             assert (evolution.origins, evolution.fills, evolution.unprovable) == (("id", "a"), (), ())
         else:
             assert isinstance(change, ddl.NoShapeChange)
+
+
+@pytest.mark.parametrize(
+    ("compressed", "plain"),
+    [
+        ("a TEXT COMPRESSED", "a TEXT"),
+        (
+            "a VARCHAR(9) COMPRESSED=zlib CHARACTER SET latin1 NOT NULL DEFAULT 'x'",
+            "a VARCHAR(9) CHARSET latin1 NOT NULL DEFAULT 'x'",
+        ),
+        ("a TEXT COMPRESSED ASCII", "a TEXT ASCII"),
+        ("a TEXT ASCII COMPRESSED", "a TEXT ASCII"),
+        ("a BLOB NULL COMPRESSED, b INT", "a BLOB, b INT"),
+        ("a LONGTEXT /*M!100301 COMPRESSED*/ DEFAULT NULL", "a LONGTEXT"),
+    ],
+)
+def test_how_mariadb_stores_a_column_is_nothing_to_its_shape(compressed: str, plain: str) -> None:
+    created, expected = (parse(f"CREATE TABLE t ({one})", flavour="mariadb").changes for one in (compressed, plain))
+    assert isinstance(created[0], ddl.CreateTable)
+    assert created == expected
+    [stopped] = parse("CREATE TABLE t (a TEXT COMPRESSED)").changes
+    assert isinstance(stopped, ddl.Unfollowed)
 
 
 U, V = tables("u", "v")
