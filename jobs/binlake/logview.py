@@ -261,7 +261,8 @@ def _row_text(item: Mutations, row: dict[str, Any]) -> str:
 
 def _other_json(item: Statement | Stopped | XaEvent | RolledBack) -> dict[str, Any]:
     if isinstance(item, Statement):
-        return {"statement": item.text, **{key: value for key, value in vars(item).items() if key != "text"}}
+        plain = {key: value for key, value in vars(item).items() if key not in ("text", "session")}
+        return {"statement": item.text, **plain, **vars(item.session)}
     if isinstance(item, Stopped):
         return {"stopped": str(item.name), **{key: value for key, value in vars(item).items() if key != "name"}}
     if isinstance(item, RolledBack):

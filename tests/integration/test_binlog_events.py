@@ -60,6 +60,32 @@ def test_transactions_statements_and_order(server: Server, database: str) -> Non
         assert {r["committed_us"] for r in rows(emitted)} <= {limit.committed_us for limit in limits}
 
 
+def test_statements_tell_of_their_session(server: Server, database: str) -> None:
+    """Every setting in a slice that begins there: nothing of an earlier statement is needed."""
+    mysql = server.kind == "mysql"
+    asks = {
+        "SET explicit_defaults_for_timestamp = OFF": ("ADD a TIMESTAMP NULL", {"explicit_timestamps": False}),
+        "SET explicit_defaults_for_timestamp = ON": ("ADD b TIMESTAMP NULL", {"explicit_timestamps": True}),
+        "SET timestamp = 1577836800.123456": (
+            "ADD c DATETIME(3) DEFAULT NOW(3)",
+            {"began": 1577836800, "microsecond": 123456, "time_zone": "+00:00"},
+        ),
+        "SET time_zone = '-03:00', timestamp = 7": (
+            "ADD d DATETIME DEFAULT NOW()",
+            {"began": 7, "time_zone": "-03:00"},
+        ),
+        "SET time_zone = 'SYSTEM'": ("ADD e TIMESTAMP DEFAULT '2020-02-02 02:02:02'", {"time_zone": "SYSTEM"}),
+        "SET timestamp = 9.75": ("ADD f INT", {"began": 9, **({"explicit_timestamps": None} if mysql else {})}),
+    }
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database)
+    for setting, (clause, told) in asks.items():
+        with written(server) as made:
+            server.execute(setting, f"ALTER TABLE t {clause}", database=database)
+        for transport in transports(server).values():
+            (statement,) = (one for one in read_all(transport, made.part, database) if isinstance(one, Statement))
+            assert {name: getattr(statement.session, name) for name in told} == told, clause
+
+
 def test_unwanted_tables_are_stepped_over(server: Server, database: str) -> None:
     server.execute("CREATE TABLE a (id INT)", "CREATE TABLE b (id INT)", database=database)
     with written(server) as made:

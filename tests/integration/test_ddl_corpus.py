@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from binlake.errors import SchemaMismatch
 from binlake.names import mysql_quote
 from binlake.schema import ddl
+from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.source import catalog
 from binlake.source.connection import Endpoint
@@ -53,14 +55,18 @@ def corpus(name: str, server: Server) -> list[str]:
     return found
 
 
-def parse(text: str, database: str, server: Server, sql_mode: int = STRICT_BIT) -> ddl.ParsedStatement:
-    return ddl.parse(text, database=database, sql_mode=sql_mode, flavour=server.kind)
+def parse(
+    text: str, database: str, server: Server, sql_mode: int = STRICT_BIT, *, explicit: bool = True
+) -> ddl.ParsedStatement:
+    session = Session(explicit_timestamps=explicit)
+    return ddl.parse(text, database=database, sql_mode=sql_mode, flavour=server.kind, session=session)
 
 
-def run(server: Server, database: str, statements: list[str], sql_mode: str = STRICT) -> None:
-    """In one session: a corpus is hundreds of statements."""
+def run(server: Server, database: str, statements: list[str], sql_mode: str = STRICT, *, explicit: bool = True) -> None:
+    """In one session: a corpus is hundreds of statements. explicit: explicit_defaults_for_timestamp."""
     with server.connect(database=database) as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = %s, innodb_lock_wait_timeout = 5", (sql_mode,))
+        cursor.execute("SET explicit_defaults_for_timestamp = %s", (explicit,))
         if server.kind == "mysql":
             # The corpus tries keys that only old schemas have.
             cursor.execute("SET restrict_fk_on_non_standard_key = OFF")
@@ -120,6 +126,52 @@ def test_created_tables_have_the_servers_shape(server: Server, database: str, so
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+def implicit_timestamps(server: Server) -> list[list[str]]:
+    """Each definition beside other TIMESTAMP columns, in tables created and altered."""
+    definitions = corpus("implicit_timestamps", server)
+    there = ("TIMESTAMP", "TIMESTAMP NULL")
+    both = [(a, b) for one, other in itertools.product(definitions, there) for a, b in ((one, other), (other, one))]
+    created = [[f"CREATE TABLE {{t}} (a {a}, b {b}, id INT)"] for a, b in both]
+    clauses = ("ADD a {}", "ADD a {} FIRST", "MODIFY id {}", "CHANGE ts id2 {} AFTER id")
+    altered = [
+        [f"CREATE TABLE {{t}} (ts {other}, id INT)", f"ALTER TABLE {{t}} {clause.format(definition)}"]
+        for definition, other, clause in itertools.product(definitions, there, clauses)
+        if " AS " not in definition or clause.startswith("ADD")
+    ]
+    keys = [
+        [f"CREATE TABLE {{t}} (a TIMESTAMP, b {definition}, PRIMARY KEY (b, a))"]
+        for definition in ("TIMESTAMP", "TIMESTAMP(2) ON UPDATE NOW(2)", "TIMESTAMP DEFAULT 0")
+    ]
+    more = [["CREATE TABLE {t} (a TIMESTAMP, b INT)", "ALTER TABLE {t} ADD c TIMESTAMP, ADD PRIMARY KEY (c)"]]
+    more += [["CREATE TABLE {t} (a TIMESTAMP PRIMARY KEY, b INT)", "ALTER TABLE {t} MODIFY a TIMESTAMP AFTER b"]]
+    more += [["CREATE TABLE {t} (a TIMESTAMP, b INT)", "ALTER TABLE {t} ADD c TIMESTAMP(1) FIRST, ADD d TIMESTAMP"]]
+    more += [["CREATE TABLE {t} (a TIMESTAMP, b INT)", "ALTER TABLE {t} DROP a, ADD c TIMESTAMP, ADD d TIMESTAMP"]]
+    return created + altered + keys + more
+
+
+def test_timestamps_get_what_nobody_wrote(server: Server, database: str, source: Source) -> None:
+    """explicit_defaults_for_timestamp = OFF."""
+    wrong: list[str] = []
+    made: dict[str, tuple[str, TableSchema]] = {}
+    statements: list[str] = []
+    for number, templates in enumerate(implicit_timestamps(server)):
+        for text in (named(template, f"t{number}") for template in templates):
+            statements.append(text)
+            match parse(text, database, server, 0, explicit=False).changes:
+                case [ddl.CreateTable(schema=schema)]:
+                    made[f"t{number}"] = text, schema
+                case [ddl.AlterTable() as change]:
+                    before = made[f"t{number}"][1]
+                    made[f"t{number}"] = text, ddl.evolve(before, change, flavour=server.kind).after
+                case other:
+                    wrong.append(f"{text}: {other}")
+    run(server, database, statements, sql_mode="", explicit=False)
+    shown = shapes(source, database)
+    for table, (text, schema) in made.items():
+        wrong += compare(text, schema, shown[table])
+    assert not wrong, f"{len(wrong)}\n" + "\n".join(wrong[:40])
+
+
 def test_wide_strings_become_text_without_strict_mode(server: Server, database: str, source: Source) -> None:
     types = ("VARCHAR(20000)", "VARCHAR(70000)", "VARCHAR(5000000)", "VARBINARY(70000)", "VARCHAR(5000) CHARSET utf8")
     statement = f"CREATE TABLE t ({', '.join(f'c{n} {type_}' for n, type_ in enumerate(types))})"
@@ -168,6 +220,8 @@ class Chain:
     steps: list[Step]
     known: dict[str, TableSchema] = field(default_factory=dict)
 
+    explicit: bool = True
+
     @property
     def bits(self) -> int:
         return sum(MODES[mode] for mode in self.modes)
@@ -183,7 +237,8 @@ def a_chain(number: int, lines: list[str], base: tuple[str, ...] = ()) -> Chain:
     for step in steps:
         step.statement = named(step.statement, f"t{number}")
     strict = () if "NO_STRICT" in modes else (STRICT,)
-    return Chain((*strict, *(mode for mode in modes if mode != "NO_STRICT")), steps)
+    plain = tuple(mode for mode in modes if mode not in ("NO_STRICT", "IMPLICIT_TIMESTAMPS"))
+    return Chain((*strict, *plain), steps, explicit="IMPLICIT_TIMESTAMPS" not in modes)
 
 
 def chains(server: Server) -> list[Chain]:
@@ -200,7 +255,7 @@ def chains(server: Server) -> list[Chain]:
 
 def follow(chain: Chain, step: Step, database: str, server: Server) -> Iterator[tuple[str, ddl.Evolution]]:
     """Does to the known shapes what the statement says; gives each table's evolution, and fails where the mark lies."""
-    parsed = parse(step.statement, database, server, chain.bits)
+    parsed = parse(step.statement, database, server, chain.bits, explicit=chain.explicit)
     known, marks, reasons = chain.known, set[str](), list[str]()
     for change in parsed.changes:
         match change:
@@ -248,8 +303,9 @@ def follow_all(server: Server, database: str, source: Source, all_chains: list[C
                     evolutions |= {table: (step, one) for table, one in found}
                 except (AssertionError, KeyError, SchemaMismatch) as error:
                     wrong.append(f"{step.statement}\n    {error!r}")
-        for modes in sorted({chain.modes for chain, _ in statements}):
-            run(server, database, [step.statement for c, step in statements if c.modes == modes], ",".join(modes))
+        for modes, explicit in sorted({(chain.modes, chain.explicit) for chain, _ in statements}):
+            same = [step.statement for c, step in statements if (c.modes, c.explicit) == (modes, explicit)]
+            run(server, database, same, ",".join(modes), explicit=explicit)
         shown = shapes(source, database)
         for chain, step in statements:
             if step.mark != "~":

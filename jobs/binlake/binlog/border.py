@@ -33,6 +33,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName
 
 INSERT, UPDATE, DELETE = 1, 2, 3
@@ -40,6 +41,8 @@ INSERT, UPDATE, DELETE = 1, 2, 3
 Wanted = Callable[[str, str], bool | frozenset[str]]
 """(database, table) → whether its mutations are to be decoded: False for a table that is stepped over, or the names, in
 lower case, of the columns that are. Columns of the primary key can't be; names that the table hasn't are no error."""
+
+_UNTOLD = Session()
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Statement:
     offset: of the event; ordinal: its number among the statements of the slice, from 0.
     database: the session's default database; sql_mode: the server's bits. server_charset: of a new database.
     error: the server's number of what it failed with half way, 0 if it didn't. has_xid, thread: see events.Query.
+    session: what else is told of the session.
     """
 
     file: str
@@ -78,6 +82,7 @@ class Statement:
     error: int = 0
     has_xid: bool = False
     thread: int = 0
+    session: Session = _UNTOLD
 
 
 @dataclass(frozen=True)

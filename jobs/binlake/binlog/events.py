@@ -6,11 +6,14 @@ MariaDB's "Replication Protocol" (knowledge base, Event Types). Offsets are byte
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from binlake.gtid import uuid_text
+from binlake.schema.session import Session
 
 MAGIC = b"\xfebin"
 ENCRYPTED_MAGIC = b"\xfdbin"
@@ -158,6 +161,17 @@ class FormatDescription:
     def mariadb(self) -> bool:
         return "mariadb" in self.server_version.lower()
 
+    @property
+    def tells_explicit_timestamps(self) -> bool:
+        """Whether this MariaDB logs explicit_defaults_for_timestamp among the session's options
+        (Format_description_log_event::deduct_options_written_to_bin_log, sql/log_event.cc)."""
+        found = re.match(r"(\d+)\.(\d+)\.(\d+)", self.server_version, re.ASCII)
+        if not found:
+            return False
+        major, minor, patch = (int(part) for part in found.groups())
+        first = {5: 17, 6: 9, 7: 5, 8: 4, 9: 2}
+        return major > 10 or (major == 10 and (minor > 9 or patch >= first.get(minor, patch + 1)))
+
     def post_header_size(self, kind: int, default: int) -> int:
         return self.post_header[kind - 1] if 0 < kind <= len(self.post_header) else default
 
@@ -301,6 +315,9 @@ class Query:
     thread: the server's number of the session. error: the server's number of what the statement failed with half way, 0
     if it didn't. client_collation: collation number; server_collation: which a new database gets; 0 if not told.
     has_xid: it is DDL that changed something, told by MySQL 8 and later of engines with transactions.
+    flags: the session's options that MariaDB logs, None if not told. explicit_timestamps: MySQL's
+    explicit_defaults_for_timestamp, told of statements that name the type TIMESTAMP. microsecond: of the second in the
+    header, told where the statement used it. time_zone: the session's, told where the statement used it.
     """
 
     thread: int
@@ -311,6 +328,17 @@ class Query:
     server_collation: int
     has_xid: bool
     text: bytes = field(repr=False)
+    flags: int | None = None
+    explicit_timestamps: bool | None = None
+    microsecond: int | None = None
+    time_zone: str = ""
+
+    def session(self, began: int, description: FormatDescription) -> Session:
+        """What the event tells of its session. began: seconds, of its header."""
+        explicit = self.explicit_timestamps
+        if description.mariadb and self.flags is not None and description.tells_explicit_timestamps:
+            explicit = bool(self.flags & _OPTION_EXPLICIT_DEF_TIMESTAMP)
+        return Session(explicit, began, self.microsecond, self.time_zone)
 
     @classmethod
     def parse(cls, body: bytes) -> Query:
@@ -324,18 +352,27 @@ class Query:
         database = cursor.take(database_size).decode("utf-8", "replace")
         cursor.skip(1)
         sql_mode, client_collation, server_collation, has_xid = 0, 0, 0, False
+        told: dict[str, Any] = {}
         while status.left:
             code = status.uint(1)
-            if code == 1:
+            if code == 0:
+                told["flags"] = status.uint(4)
+            elif code == 1:
                 sql_mode = status.uint(8)
             elif code == 4:
                 client_collation, _, server_collation = (status.uint(2) for _ in range(3))
+            elif code == 5:
+                told["time_zone"] = status.take(status.uint(1)).decode("utf-8", "replace")
+            elif code in (13, 128):
+                told["microsecond"] = status.uint(3)
+            elif code == 16:
+                told["explicit_timestamps"] = bool(status.uint(1))
             elif code == 17:
                 has_xid = True
                 break  # nothing is wanted behind it
             elif code in _STATUS_SIZES:
                 status.skip(_STATUS_SIZES[code])
-            elif code in (5, 6):  # time zone, catalog
+            elif code == 6:  # catalog
                 status.skip(status.uint(1))
             elif code == 2:  # catalog, with a zero at its end
                 status.skip(status.uint(1) + 1)
@@ -348,11 +385,15 @@ class Query:
                         pass
             else:
                 break
-        return cls(thread, database, error, sql_mode, client_collation, server_collation, has_xid, cursor.rest())
+        text = cursor.rest()
+        return cls(thread, database, error, sql_mode, client_collation, server_collation, has_xid, text, **told)
 
 
-_STATUS_SIZES = {0: 4, 3: 4, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1}
-"""Bytes of the status variables that aren't wanted ("Query_event::Query_event_status_vars", statement_events.h)."""
+_STATUS_SIZES = {3: 4, 7: 2, 8: 2, 9: 8, 10: 4}
+"""Bytes of the status variables that aren't wanted ("Query_event::Query_event_status_vars", statement_events.h). Those
+from 128 on are MariaDB's own (sql/log_event.h)."""
+_OPTION_EXPLICIT_DEF_TIMESTAMP = 1 << 24
+"""MariaDB's sql/sql_priv.h."""
 
 
 def rotate_target(body: bytes) -> tuple[str, int]:

@@ -180,7 +180,7 @@ class _Reader:
                 self._void = where if begun.is_void else self._void
                 self._transactions.open(begun)
             elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY):
-                yield from self._query(kind, body, where)
+                yield from self._query(kind, body, where, timestamp)
             elif kind == EventType.XA_PREPARE:
                 prepared = events.XaPrepare.parse(body)
                 self._state[scan.XA_ID] = 0
@@ -226,7 +226,7 @@ class _Reader:
     """Of the transaction that began there: (offset, row) of each by its name as the server quotes it."""
 
     # statements ----------------------------------------------------------------------------------------------------
-    def _query(self, kind: int, body: bytes, where: int) -> Iterator[Emitted]:
+    def _query(self, kind: int, body: bytes, where: int, began: int) -> Iterator[Emitted]:
         if kind == EventType.EXECUTE_LOAD_QUERY:
             body = body[:13] + body[26:]  # thirteen bytes about the loaded file stand before the status variables
         query = events.Query.parse(body)
@@ -256,6 +256,7 @@ class _Reader:
             error=query.error,
             has_xid=query.has_xid,
             thread=query.thread,
+            session=query.session(began, self._description),
         )
         self._batches.statements += 1
 

@@ -36,6 +36,7 @@ from binlake.binlog.border import (
 from binlake.errors import StagingError
 from binlake.lake import files
 from binlake.position import Slice, file_number
+from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName
 
 OPEN_FILES = 64
@@ -106,12 +107,17 @@ class StagedSlice:
         return cls(
             value["slice"],
             tuple(StagedFile.from_json(item) for item in value["files"]),
-            tuple(Statement(**item) for item in value["statements"]),
+            tuple(_statement(item) for item in value["statements"]),
             tuple(Stopped(**{**item, "name": TableName(**item["name"])}) for item in value["stopped"]),
             tuple(XaEvent(**item) for item in value["xa"]),
             value["gtid_set"],
             tuple(TableName(**name) for name in value["unchecked"]),
         )
+
+
+def _statement(value: dict[str, Any]) -> Statement:
+    """What is staged without a session tells nothing of it."""
+    return Statement(**{**value, "session": Session(**value.get("session", {}))})
 
 
 @dataclass(frozen=True)

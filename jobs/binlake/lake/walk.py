@@ -166,6 +166,7 @@ class Walk:
             flavour=self.flavour,
             charsets=self.charsets,
             lower_case_names=self.lower_case_names,
+            session=statement.session,
         )
         if statement.error:
             parsed = parsed.failed()

@@ -23,6 +23,7 @@ from binlake.schema.definition import (
     charset_of_collation,
 )
 from binlake.schema.lexer import Cursor, Flavour
+from binlake.schema.session import Session
 from binlake.schema.table import KeyKind
 from binlake.schema.virtual import canonical
 
@@ -51,6 +52,7 @@ class Dialect:
 
     sql_mode: int
     flavour: Flavour
+    session: Session
 
     @property
     def strict(self) -> bool:
@@ -62,7 +64,13 @@ def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
     if dialect.flavour == "mariadb" and dialect.sql_mode & lexer.ORACLE:
         raise UnfollowedStatement("types mean something else under sql_mode ORACLE")
     name = cursor.name()
-    definition = ColumnDefinition(name, "", strict=dialect.strict, flavour=dialect.flavour)
+    definition = ColumnDefinition(
+        name,
+        "",
+        strict=dialect.strict,
+        flavour=dialect.flavour,
+        explicit_timestamps=dialect.session.explicit_timestamps,
+    )
     return _attributes(cursor, dialect, _data_type(cursor, dialect, definition))
 
 
@@ -243,14 +251,16 @@ def _attributes(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) 
 def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> dict[str, Any]:
     """Reads one attribute; returns the fields of ColumnDefinition that it sets."""
     if cursor.accept("NOT", "NULL"):
-        return {"nullable": False}
-    if cursor.accept("NULL") or _skip_plain_attribute(cursor):
+        return {"nullable": False, "null_written": False}
+    if cursor.accept("NULL"):
+        return {"nullable": True, "null_written": True}
+    if _skip_plain_attribute(cursor):
         return {}
     if cursor.accept("DEFAULT"):
         return _default(cursor, dialect)
     if cursor.accept("ON", "UPDATE"):
         _skip_function(cursor)
-        return {}
+        return {"on_update": True}
     if cursor.accept("AUTO_INCREMENT"):
         return {"auto_increment": True}
     if cursor.accept("SERIAL", "DEFAULT", "VALUE"):

@@ -52,6 +52,8 @@ def conversion(before: Column, after: Column, *, strict: bool) -> Conversion:
 
     strict: values that didn't fit made the statement fail.
     """
+    if before.nullable and not after.nullable and after.type == "timestamp":
+        return Conversion("unprovable", "NULL may have become the statement's time")
     if before.nullable and not after.nullable and not strict:
         return Conversion("unprovable", "NULL may have become another value without strict mode")
     if (suffix := _provable(before, after, strict)) is None:

@@ -32,8 +32,22 @@ def create_table(
     definitions, indexes = table_elements(cursor, dialect)
     told, with_rows = _table_options(cursor)
     charset = told or canonical_charset(default_charset)
+    if not with_rows:  # else MySQL has written out all that the columns have
+        definitions = _settled(definitions, indexes)
     columns = tuple(definition.column(charset) for definition in definitions)
     return CreateTable(name, _schema(columns, charset, indexes), if_not_exists and not with_rows)
+
+
+def _settled(
+    definitions: tuple[ColumnDefinition, ...], constraints: tuple[Constraint, ...]
+) -> tuple[ColumnDefinition, ...]:
+    """Raises UnfollowedStatement."""
+    first = next((one for one in definitions if one.type == "timestamp"), None)
+    keys = [one for one in constraints if isinstance(one, IndexDefinition) and one.kind == "primary"]
+    primary = {name.lower() for key in keys for name in key.columns if name}
+    return tuple(
+        one.settled(is_first_timestamp=one is first, in_primary_key=one.name.lower() in primary) for one in definitions
+    )
 
 
 def _schema(columns: tuple[Column, ...], charset: str, constraints: Iterable[Constraint]) -> TableSchema:

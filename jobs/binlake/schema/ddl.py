@@ -9,8 +9,8 @@ CONVERT TO, EXCHANGE PARTITION, RENAME TABLE, versioned comments, SRID, synonyms
 others. Reading is strict where a table's shape depends on it and tolerant elsewhere: what isn't understood stops
 the tables it names, and only those. Source: MySQL manual 15.1; MariaDB Knowledge Base, SQL Statements.
 
-Not seen from a statement's text: that a table is temporary (row format doesn't log those), time zone and character
-set of the session, explicit_defaults_for_timestamp=OFF, what triggers and foreign keys do.
+Not seen from a statement's text: that a table is temporary (row format doesn't log those), the character set of the
+session, what triggers and foreign keys do.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from binlake.schema.create_table import create_table
 from binlake.schema.defaults import NotConstant, old_row_default
 from binlake.schema.evolve import Evolution, evolve
 from binlake.schema.lexer import Cursor, Flavour, Lexer
+from binlake.schema.session import Session
 from binlake.schema.table import TableName
 
 __all__ = [
@@ -127,6 +128,7 @@ _ADMINISTRATION = frozenset(
 
 
 _USUAL: Mapping[str, str] = {}
+_USUAL_SESSION = Session(explicit_timestamps=True)
 
 
 def parse(
@@ -137,16 +139,19 @@ def parse(
     flavour: Flavour,
     charsets: Mapping[str, str] = _USUAL,
     lower_case_names: bool = False,
+    session: Session = _USUAL_SESSION,
 ) -> ParsedStatement:
     """What a statement of the log does. Never raises: what isn't understood is said in the result.
 
     database: the session's default database ("" for none); sql_mode: the server's bits, as the query event has them.
     charsets: of databases in which a table would be created, where they aren't utf8mb4. lower_case_names: the server
     has lower_case_table_names=1, and means the table that is stored in lower case however a name is written.
+    session: what else the log tells of the session; without it, explicit_defaults_for_timestamp is on as it is by
+    default.
     """
     cursor = Cursor(Lexer(text, sql_mode, flavour), database, lower_case_names=lower_case_names)
     try:
-        return _Reader(cursor, Dialect(sql_mode, flavour), charsets).statement()
+        return _Reader(cursor, Dialect(sql_mode, flavour, session), charsets).statement()
     except UnfollowedStatement:
         names = cursor.possible_tables()
         return ParsedStatement(

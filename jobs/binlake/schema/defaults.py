@@ -141,7 +141,8 @@ def _convert(column: Column, literal: Literal, flavour: Flavour) -> str | None:
     if type_ == "time":
         return _time(_plain(literal), column.fraction)
     if type_ in _ZERO_DATES:
-        return _date(_plain(literal), type_ != "date", column.fraction)
+        is_zero = literal.kind == "number" and not literal.text.strip("0")
+        return _date("0000-00-00" if is_zero else _plain(literal), type_ != "date", column.fraction)
     if type_ in TEXTS:
         if literal.kind == "bytes" and column.charset in ("ucs2", "utf16", "utf16le", "utf32"):
             return None

@@ -40,6 +40,9 @@ _BYTES_PER_CHARACTER = {
 ZEROFILL_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20, "float": 12, "double": 22}
 
 
+ZERO_DATE = Literal("string", "0000-00-00 00:00:00")
+
+
 def charset_of_collation(collation: str) -> str | None:
     """The character set of a collation; None where the collation fits several (MariaDB's ``uca1400_ai_ci``)."""
     charset = collation.lower().partition("_")[0]
@@ -80,6 +83,8 @@ class ColumnDefinition:
     default: None where no DEFAULT is written; default_is_expression: it isn't a constant.
     expression: of a generated column, canonical (see virtual.py); stored: it is computed when the row is written.
     key: the column's own PRIMARY KEY or UNIQUE; references: it is a foreign key by itself.
+    null_written: NULL is written, which is more than that NOT NULL isn't. on_update: ON UPDATE CURRENT_TIMESTAMP.
+    explicit_timestamps: the session's explicit_defaults_for_timestamp, None where it isn't told.
     """
 
     name: str
@@ -101,6 +106,36 @@ class ColumnDefinition:
     references: bool = False
     strict: bool = True
     flavour: Flavour = "mysql"
+    null_written: bool = False
+    on_update: bool = False
+    explicit_timestamps: bool | None = True
+
+    def settled(self, *, is_first_timestamp: bool, in_primary_key: bool) -> ColumnDefinition:
+        """With what the server adds to a TIMESTAMP while explicit_defaults_for_timestamp is off.
+
+        It is NOT NULL where NULL isn't written. Without a default the table's first one gets CURRENT_TIMESTAMP, and
+        ON UPDATE with it; others, and one that has ON UPDATE, get the zero date, in MySQL's primary keys nothing.
+        Sources: MySQL manual 7.1.8, explicit_defaults_for_timestamp; promote_first_timestamp_column (sql/sql_table.cc
+        of both servers). Raises UnfollowedStatement where it depends on the variable, which isn't told.
+        """
+        if self.type != "timestamp" or self.explicit_timestamps:
+            return self
+        nullable = self.null_written and self.key != "primary"
+        has_default = self.default_is_expression or self.default not in (None, Literal("null"))
+        if self.explicit_timestamps is None:
+            if nullable or (not self.nullable and has_default):
+                return self
+            raise UnfollowedStatement(
+                f"whether explicit_defaults_for_timestamp was on, on which column {self.name!r} depends, isn't told"
+            )
+        if self.generated:
+            return replace(self, nullable=nullable or self.flavour == "mariadb")
+        if has_default or (nullable and not in_primary_key):
+            return replace(self, nullable=nullable)
+        if is_first_timestamp and not (nullable or self.on_update):
+            return replace(self, nullable=False, default=None, default_is_expression=True)
+        zero = None if in_primary_key and self.flavour == "mysql" else ZERO_DATE
+        return replace(self, nullable=False, default=zero)
 
     def column(self, table_charset: str) -> Column:
         """The column as information_schema shows it, in a table with this default character set."""

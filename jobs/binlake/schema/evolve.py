@@ -104,6 +104,7 @@ class _Evolving:
         moved = self._columns_that_stay()
         self._columns_that_come(moved)
         self._check_twice()
+        self._settle_timestamps()
         self._rename_within_expressions()
         if self._all(ConvertCharset):
             self._convert()
@@ -219,6 +220,18 @@ class _Evolving:
         for entry in self.entries:
             if names and entry.column.virtual is not None and entry.definition is None:
                 entry.column = replace(entry.column, virtual=renamed(entry.column.virtual, names))
+
+    def _settle_timestamps(self) -> None:
+        """Only columns that the statement writes. What may become of the default of another isn't told: no value
+        depends on it, and MariaDB 10.11 gives it one in some statements and in others not."""
+        first = next((entry for entry in self.entries if entry.column.type == "timestamp"), None)
+        primary = {name.lower() for name in self._keys()[0]}
+        for entry in self.entries:
+            if entry.definition is not None:
+                entry.definition = entry.definition.settled(
+                    is_first_timestamp=entry is first, in_primary_key=entry.column.name.lower() in primary
+                )
+                entry.column = entry.definition.column(self.charset)
 
     def _check_twice(self) -> None:
         seen: set[str] = set()

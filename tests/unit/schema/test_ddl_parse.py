@@ -10,6 +10,7 @@ import pytest
 from binlake.schema import ddl
 from binlake.schema.definition import IndexDefinition
 from binlake.schema.lexer import ANSI_QUOTES, Flavour
+from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 
 T = TableName("shop", "t")
@@ -350,3 +351,32 @@ def test_secrets_and_values_of_rows_stay_out_of_reasons() -> None:
 def test_a_long_statement_is_read_only_as_far_as_needed() -> None:
     rows = ", ".join(["(1, 'x')"] * 1_000_000)
     assert parse(f"INSERT INTO t VALUES {rows}").tables == (T,)
+
+
+@pytest.mark.parametrize(
+    ("definition", "followed"),
+    [
+        ("TIMESTAMP", False),
+        ("TIMESTAMP NOT NULL", False),
+        ("TIMESTAMP DEFAULT NOW()", False),
+        ("TIMESTAMP NULL", True),
+        ("TIMESTAMP NOT NULL DEFAULT NOW()", True),
+        ("DATETIME", True),
+    ],
+)
+def test_a_timestamp_without_word_of_the_session_is_not_guessed(definition: str, followed: bool) -> None:
+    [change] = parse(f"CREATE TABLE t (a {definition})", session=Session()).changes
+    assert isinstance(change, ddl.CreateTable if followed else ddl.Unfollowed)
+    if isinstance(change, ddl.Unfollowed):
+        assert "explicit_defaults_for_timestamp" in change.why
+
+
+def test_rows_that_come_with_a_table_tell_that_all_is_written_out() -> None:
+    """MySQL's CREATE TABLE … SELECT."""
+    text = "CREATE TABLE t (a TIMESTAMP NOT NULL, b TIMESTAMP NULL DEFAULT NULL) START TRANSACTION"
+    [change] = parse(text, session=Session()).changes
+    assert isinstance(change, ddl.CreateTable)
+    assert [(one.nullable, one.default_is_expression) for one in change.schema.columns] == [
+        (False, False),
+        (True, False),
+    ]

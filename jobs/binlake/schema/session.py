@@ -1,0 +1,74 @@
+"""What the log tells of a statement's session, besides its sql_mode, and the time at which it began."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1)
+_LATEST = 2**31 - 1
+"""The last second of TIMESTAMP (MySQL manual 13.2.2; MariaDB before 11.5)."""
+_OFFSET = re.compile(r"([+-])(\d\d?):(\d\d)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Session:
+    """None and "" where the log doesn't tell.
+
+    explicit_timestamps: explicit_defaults_for_timestamp; while it is off, columns of the type TIMESTAMP get attributes
+        that nobody wrote.
+    began: seconds since 1970 UTC, microsecond: of that second: what NOW(6) gives in the statement, SET timestamp
+        included. Both servers write the microsecond where the statement used it.
+    time_zone: as it is set in the session: an offset, a name or SYSTEM.
+    """
+
+    explicit_timestamps: bool | None = None
+    began: int | None = None
+    microsecond: int | None = None
+    time_zone: str = ""
+
+    def now(self, fraction: int) -> str | None:
+        """CURRENT_TIMESTAMP(fraction) in UTC, as the server's text; None where it isn't told or no TIMESTAMP.
+
+        The server cuts what is finer than the fraction (THD::query_start_timeval_trunc; MariaDB's my_timeval_trunc).
+        """
+        if self.began is None or not 0 < self.began < _LATEST or (fraction and self.microsecond is None):
+            return None
+        return _text(_EPOCH + timedelta(seconds=self.began), f"{self.microsecond or 0:06}"[:fraction])
+
+    def local_now(self, fraction: int) -> str | None:
+        """The same in the session's time zone."""
+        text, offset = self.now(fraction), self._offset()
+        return None if text is None or offset is None else _moved(text, offset)
+
+    def utc(self, text: str) -> str | None:
+        """A time of the session's time zone, as the server's text, in UTC; None where the zone isn't an offset or the
+        time is no TIMESTAMP."""
+        offset = self._offset()
+        if offset is None:
+            return None
+        try:
+            moved = _moved(text, -offset)
+            second = (datetime.fromisoformat(moved.partition(".")[0]) - _EPOCH) // timedelta(seconds=1)
+        except (ValueError, OverflowError):
+            return None
+        return moved if 0 < second < _LATEST else None
+
+    def _offset(self) -> timedelta | None:
+        """From UTC; None for names, whose rules are the server's own tables, and SYSTEM, which is its machine's."""
+        found = _OFFSET.fullmatch(self.time_zone)
+        if not found:
+            return None
+        size = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        return -size if found[1] == "-" else size
+
+
+def _text(time: datetime, fraction: str) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S}" + (f".{fraction}" if fraction else "")
+
+
+def _moved(text: str, offset: timedelta) -> str:
+    """Raises ValueError for what is no date, OverflowError beyond the calendar."""
+    whole, _, fraction = text.partition(".")
+    return _text(datetime.fromisoformat(whole) + offset, fraction)

@@ -1,0 +1,37 @@
+"""The bodies of small events."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlake.binlog.events import FormatDescription, Query
+
+FLAG = 1 << 24
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("10.5.16-MariaDB-log", False),
+        ("10.5.17-MariaDB", True),
+        ("10.6.8-MariaDB", False),
+        ("10.6.9-MariaDB", True),
+        ("10.9.1-MariaDB", False),
+        ("10.10.0-MariaDB", True),
+        ("10.11.19-MariaDB-0+deb12u1-log", True),
+        ("11.0.0-MariaDB", True),
+        ("10.4.99-MariaDB", False),
+        ("MariaDB", False),
+    ],
+)
+def test_mariadb_tells_explicit_defaults_for_timestamp_since(version: str, told: bool) -> None:
+    description = FormatDescription(0, 1, version, 4, b"")
+    for flags, expected in ((FLAG, True), (0, False)):
+        query = Query(1, "", 0, 0, 0, 0, False, b"", flags)
+        assert query.session(5, description).explicit_timestamps is (expected if told else None)
+
+
+def test_mysql_has_another_word_for_it_than_flags() -> None:
+    description = FormatDescription(0, 1, "8.4.0", 4, b"")
+    assert Query(1, "", 0, 0, 0, 0, False, b"", FLAG).session(5, description).explicit_timestamps is None
+    assert Query(1, "", 0, 0, 0, 0, False, b"", FLAG, False).session(5, description).explicit_timestamps is False
