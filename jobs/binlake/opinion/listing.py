@@ -61,7 +61,7 @@ class PackageLog:
         reader = _Mutations(wanted)
         for found in self._found():
             if isinstance(found, Unread):
-                unread.append(found)
+                unread += [found] if found.has_rows else []
             elif not found.is_known and found.kind not in WITHOUT_ROWS:
                 unread.append(found.unread(f"in events that it doesn't know ({kind_name(found.kind)})"))
             elif (name := table_of(found)) is None or name not in stopped:

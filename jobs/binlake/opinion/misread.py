@@ -146,6 +146,7 @@ WITHOUT_ROWS = frozenset(
     {
         EventType.ANONYMOUS_GTID,
         EventType.GTID_TAGGED,
+        EventType.PREVIOUS_GTIDS,
         EventType.TRANSACTION_CONTEXT,
         EventType.VIEW_CHANGE,
         EventType.HEARTBEAT,
@@ -153,4 +154,4 @@ WITHOUT_ROWS = frozenset(
         EventType.IGNORABLE,
     }
 )
-"""Events that it doesn't know and that hold neither rows nor statements; of any other it can't be told."""
+"""Events that it doesn't know, or fails on (sets of GTIDs with tags), and that hold neither rows nor statements."""

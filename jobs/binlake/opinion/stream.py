@@ -20,7 +20,7 @@ from binlake.binlog.events import ARTIFICIAL, EventType
 from binlake.binlog.transport import STALLED, translate
 from binlake.errors import BinlakeError, ConnectionFailed
 from binlake.opinion import PACKAGE
-from binlake.opinion.misread import NEVER_READ
+from binlake.opinion.misread import NEVER_READ, WITHOUT_ROWS
 from binlake.position import FIRST_OFFSET, Slice
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint, connect
@@ -28,6 +28,8 @@ from binlake.source.connection import Endpoint, connect
 _WRAP = 1 << 32
 """An event's header has 32 bits for its end, and the command for where to begin."""
 _SEND_ANNOTATE_ROWS = 2
+_KIND_AT = 5
+"""Of an event's packet: a byte for OK, then four of its timestamp."""
 _WITH_CHECKSUM = 23
 """Bytes that the package takes off an event's size where it thinks that checksums are on."""
 _ALL = [
@@ -75,12 +77,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Unread:
-    """Part of a file, first <= offset < stop (bytes), that the package left out. why: without any value."""
+    """Part of a file, first <= offset < stop (bytes), that the package left out. why: without any value.
+
+    has_rows: False where it is known to hold neither rows nor statements.
+    """
 
     file: str
     first: int
     stop: int
     why: str
+    has_rows: bool = True
 
 
 @dataclass(frozen=True)
@@ -104,29 +110,30 @@ def events(endpoint: Endpoint, server_id: int, part: Slice) -> Generator[Seen | 
     if at >= _WRAP:
         yield Unread(part.file, at, part.stop, "behind 4 GiB of a file, where it can't begin")
         return
-    stream = _open(endpoint, server_id, part.file, at)
+    connections = _Connections(endpoint, part.file, at)
+    stream = _open(connections, server_id, part.file, at)
     try:
-        yield from _events(stream, endpoint, part, at)
+        yield from _events(stream, connections, part, at)
     except pymysql.err.MySQLError as error:
         raise translate(error, endpoint, part) from None
     except OSError as error:
-        raise _broken(endpoint, part.file, at, type(error).__name__) from None
+        raise connections.broken(type(error).__name__) from None
     finally:
         stream.close()
 
 
-def _events(stream: BinLogStreamReader, endpoint: Endpoint, part: Slice, at: int) -> Iterator[Seen | Unread]:
-    failed = ""
+def _events(stream: BinLogStreamReader, connections: _Connections, part: Slice, at: int) -> Iterator[Seen | Unread]:
+    failed: list[tuple[int, str]] = []
     while at < part.stop:
         try:
             found = stream.fetchone()
         except (BinlakeError, pymysql.err.MySQLError, OSError):
             raise
         except Exception as error:  # whatever its parser trips over; the next packet is read all the same
-            failed = _fails(error)
+            failed.append((connections.kind, type(error).__name__))
             continue
         if found is None and not failed:
-            raise _broken(endpoint, part.file, at, "the server ended the stream")
+            raise connections.broken("the server ended the stream")
         if found is None or _left(found, part.file):
             break
         if wrong := _checksum_unseen(found):
@@ -140,36 +147,61 @@ def _events(stream: BinLogStreamReader, endpoint: Endpoint, part: Slice, at: int
         if start >= part.stop:
             break
         if start > at:
-            yield Unread(part.file, at, start, failed or "dropped without a word")
-        failed, at = "", end
+            yield _gap(part.file, at, start, failed)
+        failed, at = [], end
         yield Seen(part.file, start, found)
     if at < part.stop:
-        yield Unread(part.file, at, part.stop, failed or "dropped without a word")
+        yield _gap(part.file, at, part.stop, failed)
 
 
-def _fails(error: Exception) -> str:
-    """No more than its kind: the message may hold values."""
-    return f"where it fails ({type(error).__name__})"
+def _gap(file: str, first: int, stop: int, failed: list[tuple[int, str]]) -> Unread:
+    """failed: kinds of events, and of the errors they raised, whose messages may hold values."""
+    if not failed:
+        return Unread(file, first, stop, "dropped without a word")
+    named = " and ".join(sorted({f"{kind_name(kind)} events, where it fails ({error})" for kind, error in failed}))
+    return Unread(file, first, stop, f"in {named}", any(kind not in WITHOUT_ROWS for kind, _ in failed))
 
 
-def _open(endpoint: Endpoint, server_id: int, file: str, start: int) -> BinLogStreamReader:
-    connections = 0
+class _Connections:
+    """What the package connects by: ours, with our deadlines and TLS. kind: of the event that came last."""
 
-    def connected(**options: Any) -> pymysql.Connection[Any]:
-        """Ours, with our deadlines and TLS; the package would connect anew, for ever, to a server that is gone."""
-        nonlocal connections
-        connections += 1
-        if connections > 2:  # the stream's, and one for questions
-            raise _broken(endpoint, file, start, "the connection broke")
+    def __init__(self, endpoint: Endpoint, file: str, start: int) -> None:
+        self.kind = 0
+        self._endpoint, self._file, self._start = endpoint, file, start
+        self._left = 2  # the stream's, and one for questions; it would connect anew, for ever, to a server that is gone
+
+    def __call__(self, **options: Any) -> Any:
+        if not self._left:
+            raise self.broken("the connection broke")
+        self._left -= 1
         chosen = {name: options[name] for name in ("cursorclass",) if name in options}
-        session = connect(endpoint, read_timeout=STALLED, program_name="binlake", **chosen)
-        if "MariaDB" in str(session.get_server_info()):  # type: ignore[no-untyped-call]
+        session: Any = connect(self._endpoint, read_timeout=STALLED, program_name="binlake", **chosen)
+        self._watch(session)
+        if "MariaDB" in session.get_server_info():
             _ask_for_annotations(session)
         return session
 
+    def _watch(self, session: Any) -> None:
+        read = session._read_packet
+
+        def reading(*arguments: Any) -> Any:
+            packet = read(*arguments)
+            self.kind = packet.get_all_data()[_KIND_AT] if len(packet.get_all_data()) > _KIND_AT else 0
+            return packet
+
+        session._read_packet = reading
+
+    def broken(self, why: str) -> ConnectionFailed:
+        return ConnectionFailed(
+            f"{self._endpoint.address}: {why} while {PACKAGE} read {self._file} from {self._start} on",
+            remedy="check that the server runs and isn't being stopped, then run again",
+        )
+
+
+def _open(connections: _Connections, server_id: int, file: str, start: int) -> BinLogStreamReader:
     return BinLogStreamReader(
         connection_settings={},
-        pymysql_wrapper=connected,
+        pymysql_wrapper=connections,
         server_id=server_id,
         slave_uuid=str(uuid.uuid4()),  # a server ends the dump of an elder replica that has the same
         log_file=file,
@@ -196,13 +228,6 @@ def _ask_for_annotations(session: Any) -> None:
         write(data)
 
     session._write_bytes = asking
-
-
-def _broken(endpoint: Endpoint, file: str, offset: int, why: str) -> ConnectionFailed:
-    return ConnectionFailed(
-        f"{endpoint.address}: {why} while {PACKAGE} read {file} from {offset} on",
-        remedy="check that the server runs and isn't being stopped, then run again",
-    )
 
 
 def _left(found: Any, file: str) -> bool:
@@ -246,7 +271,7 @@ def rows_of(seen: Seen) -> Rows | Unread:
     try:
         rows = found.rows
     except Exception as error:  # its parser's, of any kind
-        return seen.unread(_fails(error))
+        return seen.unread(f"where it fails ({type(error).__name__})")
     key = table.primary_key
     return Rows(
         seen.file,
