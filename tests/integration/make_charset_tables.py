@@ -1,4 +1,4 @@
-"""Makes jobs/binlake/binlog/charset_tables.npz: what MySQL itself converts each code to, asked of a running server.
+"""Makes jobs/binlake/schema/charset_tables.npz: what MySQL itself converts each code to, asked of a running server.
 
     .venv/bin/python tests/integration/make_charset_tables.py HOST PORT USER
 
@@ -16,7 +16,7 @@ import numpy as np
 import pymysql
 
 UNICODE = {"binary", "utf8mb3", "utf8mb4", "utf16", "utf16le", "utf32", "ucs2"}
-TABLES = Path(__file__).parents[2] / "jobs/binlake/binlog/charset_tables.npz"
+TABLES = Path(__file__).parents[2] / "jobs/binlake/schema/charset_tables.npz"
 QUESTION = ord("?")
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from binlake.binlog import charsets
+from binlake.schema import charsets
 
 
 def statement_text(raw: bytes, collation: int) -> str:
-    """By the client's collation number (0: not told)."""
+    """By the client's collation number (0: not told).
+
+    U+FFFD stands for bytes of literals in another character set (_latin1'…'): keywords and names still count.
+    """
     name = charset_of(collation)
-    try:
-        return charsets.decoder("utf8mb4" if name == "binary" else name)(raw)
-    except UnicodeDecodeError:
-        # A statement may hold literals of another character set (_latin1'…'); its keywords and names still count.
-        return raw.decode("utf-8", "backslashreplace")
+    return charsets.decoder("utf8mb4" if name == "binary" else name, "replace")(raw)
 
 
 def charset_of(collation: int) -> str:

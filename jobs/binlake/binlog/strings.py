@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from binlake.binlog import charsets, jsonb, jsontext, numbertext
+from binlake.binlog import jsonb, jsontext, numbertext
 from binlake.binlog.events import Malformed
 from binlake.binlog.kernels import SLACK, all_ascii
 from binlake.binlog.native import kernel, load8, store8
+from binlake.schema import charsets
 
 Offsets = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]

@@ -10,8 +10,8 @@ import dataclasses
 from dataclasses import dataclass
 from enum import IntEnum
 
-from binlake.binlog import charsets
 from binlake.binlog.events import Cursor, Malformed
+from binlake.schema import charsets
 from binlake.schema.table import Column, TableName
 
 NO_METADATA_REMEDY = (

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from binlake.binlog import charsets, jsonb, jsontext, kernels, native, numbertext, scalars, strings, values
+from binlake.binlog import jsonb, jsontext, kernels, native, numbertext, scalars, strings, values
+from binlake.schema import charsets
 
 settings.register_profile("kernels", deadline=None, max_examples=200)
 settings.load_profile("kernels")

@@ -10,6 +10,7 @@ import io
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +35,15 @@ _BYTES_PER_CHARACTER |= dict.fromkeys(("big5", "sjis", "euckr", "gb2312", "gbk",
 
 _PYTHON_CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf16": "utf-16-be", "utf16le": "utf-16-le"}
 _PYTHON_CODECS |= {"utf32": "utf-32-be", "ucs2": "utf-16-be", "ascii": "ascii"}
-_NOT_ASCII = {"utf16", "utf16le", "utf32", "ucs2", "swe7"}
+NOT_ASCII = frozenset({"utf16", "utf16le", "utf32", "ucs2", "swe7"})
 """Where bytes below 0x80 don't stand for ASCII."""
 
 Decode = Callable[[bytes], str]
-"""Raises UnicodeDecodeError."""
+"""Raises UnicodeDecodeError, where it is strict."""
 Codes = npt.NDArray[np.uint16]
+Errors = Literal["strict", "replace"]
+NO_CHARACTER = "\ufffd"
+"""What stands in a text for bytes that are no character."""
 
 
 @cache
@@ -63,6 +67,11 @@ def charset(collation: int) -> str | None:
     return found
 
 
+def is_known(name: str) -> bool:
+    """Whether a server has a character set of this name; ``binary`` counts."""
+    return name in _numbers().values()
+
+
 def bytes_per_character(name: str) -> int:
     """The most bytes that one character takes."""
     return _BYTES_PER_CHARACTER.get(name, 1)
@@ -78,17 +87,20 @@ def tables() -> dict[str, Codes]:
 
 
 @cache
-def decoder(name: str) -> Decode:
-    """Decoder of a character set's bytes to text, strict. Raises KeyError for an unknown name."""
+def decoder(name: str, errors: Errors = "strict") -> Decode:
+    """Decoder of a character set's bytes to text. Raises KeyError for an unknown name.
+
+    errors: ``replace`` puts NO_CHARACTER where the bytes are no character.
+    """
     if name == "gb18030":
-        return _decode_gb18030
+        return lambda data: _decode_gb18030(data, errors)
     if name in _PYTHON_CODECS:
         codec = _PYTHON_CODECS[name]
-        return lambda data: data.decode(codec)
+        return lambda data: data.decode(codec, errors)
     known = tables()
     one = [int(code) for code in known[f"{name}1"]]
     two, three = known.get(f"{name}2"), known.get(f"{name}3")
-    ascii_first = name not in _NOT_ASCII
+    ascii_first = name not in NOT_ASCII
 
     def decode(data: bytes) -> str:
         if ascii_first and data.isascii():
@@ -105,8 +117,9 @@ def decoder(name: str) -> Decode:
                     second, third = data[at + 1], data[at + 2]
                     if second >= 0x80 and third >= 0x80:
                         code, size = int(three[(second - 0x80) << 7 | third - 0x80]), 3
-                if not code:
+                if not code and errors == "strict":
                     raise UnicodeDecodeError(name, data, at, at + 1, "no such character")
+                code, size = (code, size) if code else (ord(NO_CHARACTER), 1)
             text.append(chr(code))
             at += size
         return "".join(text)
@@ -114,8 +127,8 @@ def decoder(name: str) -> Decode:
     return decode
 
 
-def _decode_gb18030(data: bytes) -> str:
+def _decode_gb18030(data: bytes, errors: Errors) -> str:
     # Python has the standard's edition of 2000, the server the one of 2005: two codes changed places.
     if b"\xa8\xbc" not in data and b"\x81\x35\xf4\x37" not in data:
-        return data.decode("gb18030")
-    return data.decode("gb18030").translate({0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7})
+        return data.decode("gb18030", errors)
+    return data.decode("gb18030", errors).translate({0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7})
