@@ -34,17 +34,16 @@ from binlake.schema.changes import (
     Unfollowed,
 )
 from binlake.schema.columns import (
-    Dialect,
     charset_clause,
     collation_clause,
     column_definition,
-    default_value,
     index_definition,
     word_or_string,
 )
 from binlake.schema.create_table import own_keys, table_elements
 from binlake.schema.definition import ColumnDefinition, IndexDefinition
-from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, PAD_CHAR_TO_FULL_LENGTH, Cursor
+from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, PAD_CHAR_TO_FULL_LENGTH, Cursor, Dialect
+from binlake.schema.literals import default_value
 from binlake.schema.table import TableName
 
 _ROW_KEEPING_ENGINES = frozenset({"innodb", "myisam", "aria", "rocksdb", "archive", "csv"})
@@ -192,21 +191,25 @@ class _AlterTable:
         for words in _HARMLESS_CLAUSES:
             if cursor.at(*words):
                 self.nothing.append(" ".join(words))
-                cursor.skip_to(",")
+                cursor.skip_to(",", "PARTITION")
                 return True
         for words in (*_HARMLESS_PARTITIONING, *_ROWS_CHANGE):
             if cursor.at(*words):
                 self._partitioning(" ".join(words), rows_change=words in _ROWS_CHANGE)
                 return True
-        if cursor.at("ORDER", "BY"):
+        if cursor.accept("ORDER", "BY"):
             self.nothing.append("ORDER BY")
-            cursor.next()
-            cursor.skip_to(",")
-            while cursor.at(",") and cursor.peek(2).key in (",", "ASC", "DESC", ""):
-                cursor.next()
-                cursor.skip_to(",")
+            self._order()
             return True
         return False
+
+    def _order(self) -> None:
+        """``t.a DESC, b``: no clause follows after a comma."""
+        while True:
+            self.cursor.skip_dotted_name()
+            self.cursor.accept_any("ASC", "DESC")
+            if not self.cursor.accept(","):
+                return
 
     def _partitioning(self, clause: str, *, rows_change: bool) -> None:
         """Always the last clause: its own commas reach to the end."""
@@ -291,7 +294,7 @@ class _AlterTable:
         if_exists = cursor.accept("IF", "EXISTS")
         name = cursor.name()
         if cursor.accept("SET", "DEFAULT"):
-            literal = default_value(cursor, self.dialect)
+            literal = default_value(cursor, self.dialect, of_a_column_that_is_there=True)
             self.alterations.append(AlterDefault(name, literal, literal is None, if_exists))
         elif cursor.accept("DROP", "DEFAULT"):
             self.alterations.append(AlterDefault(name, None, if_exists=if_exists))

@@ -7,14 +7,14 @@ Spatial; MariaDB Knowledge Base, CREATE TABLE. Synonyms were tried on MySQL 9.7 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+import re
+from dataclasses import replace
 from typing import Any
 from typing import Literal as OneOf
 
 from binlake.errors import UnfollowedStatement
 from binlake.schema import lexer
 from binlake.schema.alterations import AddForeignKey
-from binlake.schema.defaults import Literal
 from binlake.schema.definition import (
     TEXT_TO_BYTES,
     ColumnDefinition,
@@ -22,8 +22,8 @@ from binlake.schema.definition import (
     canonical_charset,
     charset_of_collation,
 )
-from binlake.schema.lexer import Cursor, Flavour
-from binlake.schema.session import Session
+from binlake.schema.lexer import Cursor, Dialect
+from binlake.schema.literals import default_value
 from binlake.schema.table import KeyKind
 from binlake.schema.virtual import canonical
 
@@ -42,25 +42,16 @@ _SYNONYMS = {
     **{"CHARACTER": "char", "VARCHARACTER": "varchar", "NCHAR": "char", "NVARCHAR": "varchar", "LONG": "mediumtext"},
     **{"REAL": "double", "SERIAL": "bigint", "GEOMCOLLECTION": "geomcollection"},
 }
+# PARTITION BY and REMOVE PARTITIONING follow the last clause of ALTER TABLE without a comma.
+_AFTER_DEFINITION = ("FIRST", "AFTER", "PARTITION", "REMOVE")
 _TEXTUAL = frozenset({*TEXT_TO_BYTES, "enum", "set"})
+# REAL_AS_FLOAT and ORACLE give these words another meaning.
+_BY_SQL_MODE = ("REAL", "DATE", "BLOB")
 _MARIADB_ONLY = frozenset({"uuid", "inet4", "inet6"})
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """What decides how definitions are read, besides their words."""
-
-    sql_mode: int
-    flavour: Flavour
-    session: Session
-
-    @property
-    def strict(self) -> bool:
-        return bool(self.sql_mode & (lexer.STRICT_TRANS_TABLES | lexer.STRICT_ALL_TABLES))
-
-
 def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
-    """Name, type and attributes; stops before ``,``, ``)``, FIRST or AFTER."""
+    """Name, type and attributes; stops before ``,``, ``)`` and what may follow in ALTER TABLE."""
     if dialect.flavour == "mariadb" and dialect.sql_mode & lexer.ORACLE:
         raise UnfollowedStatement("types mean something else under sql_mode ORACLE")
     name = cursor.name()
@@ -80,6 +71,8 @@ def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if written.key == "NATIONAL":
         written = cursor.next()
     type_ = _SYNONYMS.get(written.key, "")
+    if dialect.session_mode_untold and written.key in _BY_SQL_MODE:
+        raise UnfollowedStatement(f"{written.key} depends on the session's sql_mode, which the statement hides")
     if type_ == "char" and (cursor.accept("VARYING") or (national and cursor.accept("VARCHAR"))):
         type_ = "varchar"
     if national and type_ == "varchar":
@@ -182,68 +175,41 @@ def word_or_string(cursor: Cursor) -> str:
 
 def _arguments(cursor: Cursor) -> tuple[int, ...]:
     cursor.expect("(")
-    numbers = [cursor.integer()]
+    numbers = [_whole_part(cursor) if cursor.peek().key == ")" else cursor.integer()]
     while cursor.accept(","):
         numbers.append(cursor.integer())
     cursor.expect(")")
     return tuple(numbers)
 
 
-def _values(cursor: Cursor) -> tuple[str, ...]:
-    """Members of ENUM and SET; the server drops their trailing spaces."""
+def _whole_part(cursor: Cursor) -> int:
+    """``10.7`` as the only argument is 10: field_length of sql/sql_yacc.yy takes DECIMAL_NUM, and is read up to what is
+    no digit."""
+    token = cursor.token
+    decimal = re.fullmatch(r"([0-9]{0,20})\.[0-9]*", token.text) if token.kind == "number" else None
+    if decimal is None:
+        return cursor.integer()
+    cursor.next()
+    return int(decimal[1] or 0)
+
+
+def _values(cursor: Cursor) -> tuple[str | bytes, ...]:
+    """Members of ENUM and SET: texts, or bytes in the column's character set."""
     cursor.expect("(")
-    values: list[str] = []
+    values: list[str | bytes] = []
     while True:
-        literal = literal_value(cursor)
-        if literal is None or literal.kind not in ("string", "bytes"):
+        if cursor.token.kind not in ("string", "bytes"):
             raise cursor.not_understood("a string expected")
-        values.append(_member_text(cursor, literal).rstrip(" "))
+        token = cursor.next()
+        values.append(token.text if token.kind == "string" else bytes.fromhex(token.text))
         if not cursor.accept(","):
             break
     cursor.expect(")")
     return tuple(values)
 
 
-def _member_text(cursor: Cursor, literal: Literal) -> str:
-    if literal.kind == "string":
-        return literal.text
-    try:
-        return bytes.fromhex(literal.text).decode("ascii")
-    except ValueError:
-        raise cursor.not_understood("a member's bytes beyond ASCII") from None
-
-
-def literal_value(cursor: Cursor) -> Literal | None:
-    """A literal, if one is next; several strings in a row are one."""
-    token = cursor.token
-    if token.key == "NULL":
-        cursor.next()
-        return Literal("null")
-    if token.key in ("TRUE", "FALSE"):
-        cursor.next()
-        return Literal("number", str(int(token.key == "TRUE")))
-    if token.key in ("-", "+") and cursor.peek().kind == "number":
-        cursor.next()
-        return Literal("number", token.key.strip("+") + cursor.next().text)
-    if token.kind in ("number", "bytes"):
-        cursor.next()
-        return Literal("number" if token.kind == "number" else "bytes", token.text)
-    introduced = token.key.startswith("_") or token.key in ("N", "DATE", "TIME", "TIMESTAMP")
-    if introduced and cursor.peek().kind == "string":
-        cursor.next()
-        # Under an introducer the bytes of the literal are read in another character set.
-        if token.key.startswith("_") and not cursor.token.text.isascii():
-            raise cursor.not_understood("a literal with a character set of its own")
-    if cursor.token.kind != "string":
-        return None
-    parts: list[str] = []
-    while cursor.token.kind == "string":
-        parts.append(cursor.next().text)
-    return Literal("string", "".join(parts))
-
-
 def _attributes(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
-    while not cursor.at_end and not cursor.at_any(",", ")", "FIRST", "AFTER"):
+    while not cursor.at_end and not cursor.at_any(",", ")", *_AFTER_DEFINITION):
         definition = replace(definition, **_attribute(cursor, dialect, definition))
     return definition
 
@@ -353,39 +319,9 @@ def _default(cursor: Cursor, dialect: Dialect) -> dict[str, Any]:
     return {"default": literal, "default_is_expression": literal is None}
 
 
-def default_value(cursor: Cursor, dialect: Dialect) -> Literal | None:
-    """What follows DEFAULT; None for an expression."""
-    if cursor.at("("):
-        literal = _parenthesized_literal(cursor) if dialect.flavour == "mariadb" else None
-        if literal is None:
-            cursor.skip_parentheses()
-    else:
-        literal = literal_value(cursor)
-        if literal is None:
-            _skip_function(cursor)
-    empty_is_null = dialect.flavour == "mariadb" and dialect.sql_mode & lexer.MARIADB_EMPTY_STRING_IS_NULL
-    if empty_is_null and literal == Literal("string", ""):
-        return Literal("null")
-    return literal
-
-
-def _parenthesized_literal(cursor: Cursor) -> Literal | None:
-    """``(1)``: MariaDB keeps it as the constant, MySQL as an expression."""
-    start = cursor.index
-    cursor.expect("(")
-    literal = literal_value(cursor)
-    if literal is not None and cursor.accept(")"):
-        return literal
-    cursor.index = start
-    return None
-
-
 def _skip_function(cursor: Cursor) -> None:
-    """``NOW()``, ``CURRENT_TIMESTAMP``, MariaDB's ``db.f(x)`` and ``NEXT VALUE FOR s``."""
-    if cursor.accept("NEXT", "VALUE", "FOR"):
-        cursor.qualified_name()
-        return
-    cursor.qualified_name()
+    """``CURRENT_TIMESTAMP``, ``NOW(3)``."""
+    cursor.name()
     if cursor.at("("):
         cursor.skip_parentheses()
 
@@ -401,7 +337,7 @@ def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
     if named and not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
         symbol = cursor.name()
     if cursor.accept("CHECK"):
-        cursor.skip_to(",", ")")
+        cursor.skip_to(",", ")", "PARTITION")
         return IndexDefinition("none", (), ())
     start = cursor.index
     kind = _index_kind(cursor)
@@ -414,7 +350,7 @@ def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
     if cursor.accept_any("USING", "TYPE"):
         cursor.next()
     index = index_parts(cursor, "none" if kind == "foreign" else kind)
-    cursor.skip_to(",", ")")
+    cursor.skip_to(",", ")", "PARTITION")
     if kind == "foreign":
         return AddForeignKey(symbol or name, tuple(column for column in index.columns if column))
     return replace(index, name=name or symbol, if_not_exists=if_not_exists, by_hash=using_hash(cursor, start))

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from binlake.schema import datatypes
+from binlake.schema.charsets import bytes_per_character
 from binlake.schema.defaults import INTEGERS, TEXTS
-from binlake.schema.definition import bytes_per_character, text_bytes
+from binlake.schema.definition import text_bytes
 from binlake.schema.table import Column
 
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from binlake.errors import SchemaMismatch, UnfollowedStatement
 from binlake.schema.alterations import AddForeignKey
 from binlake.schema.changes import Change, CreateLike, CreateTable
-from binlake.schema.columns import Dialect, charset_clause, collation_clause, column_definition, index_definition
+from binlake.schema.columns import charset_clause, collation_clause, column_definition, index_definition
 from binlake.schema.definition import ColumnDefinition, IndexDefinition, canonical_charset
 from binlake.schema.keys import Constraint, new_keys, with_key
-from binlake.schema.lexer import Cursor
+from binlake.schema.lexer import Cursor, Dialect
 from binlake.schema.table import Column, TableName, TableSchema
 
 _QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")

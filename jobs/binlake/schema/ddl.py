@@ -52,12 +52,12 @@ from binlake.schema.changes import (
     TruncateTable,
     Unfollowed,
 )
-from binlake.schema.columns import Dialect, charset_clause, collation_clause, index_parts, using_hash
+from binlake.schema.columns import charset_clause, collation_clause, index_parts, using_hash
 from binlake.schema.conversion import Conversion, conversion
 from binlake.schema.create_table import create_table
 from binlake.schema.defaults import NotConstant, old_row_default
 from binlake.schema.evolve import Evolution, evolve
-from binlake.schema.lexer import Cursor, Flavour, Lexer
+from binlake.schema.lexer import Cursor, Dialect, Flavour, Lexer
 from binlake.schema.session import Session
 from binlake.schema.table import TableName
 
@@ -127,6 +127,9 @@ _ADMINISTRATION = frozenset(
 )
 
 
+# Variables by which SET STATEMENT changes what definitions mean; sql_mode is told by the log.
+_MEANING = frozenset({"explicit_defaults_for_timestamp", "old_mode"})
+_CHARACTERS = ("character_set_", "collation_")
 _USUAL: Mapping[str, str] = {}
 _USUAL_SESSION = Session(explicit_timestamps=True)
 
@@ -200,15 +203,31 @@ class _Reader:
         raise cursor.not_understood("an unknown statement")
 
     def _skip_set_statement(self) -> None:
-        """MariaDB's ``SET STATEMENT variable=value FOR`` before a statement."""
+        """MariaDB's ``SET STATEMENT variable=value, … FOR`` before a statement."""
         cursor = self.cursor
-        if not cursor.at("SET", "STATEMENT"):
-            return
-        while not cursor.accept("FOR"):
-            # It would change how the rest is read.
-            if cursor.at_end or cursor.token.text.lower() == "sql_mode":
-                raise cursor.not_understood("SET STATEMENT")
-            cursor.next()
+        names: set[str] = set()
+        while cursor.accept("SET", "STATEMENT"):
+            names |= self._set_variables()
+        if names & _MEANING or any(name.startswith(_CHARACTERS) for name in names):
+            raise cursor.not_understood("SET STATEMENT of a variable that changes what the rest means")
+        if "sql_mode" in names:
+            # The log tells this mode, but the statement was read under the session's.
+            if '"' in cursor.lexer.text or "\\" in cursor.lexer.text:
+                raise cursor.not_understood("quotes or backslashes under a session's sql_mode that isn't told")
+            self.dialect = replace(self.dialect, session_mode_untold=True)
+
+    def _set_variables(self) -> set[str]:
+        cursor = self.cursor
+        names: set[str] = set()
+        while True:
+            names.add(cursor.name().lower())
+            cursor.accept(":")
+            cursor.expect("=")
+            cursor.skip_to(",", "FOR")
+            if not cursor.accept(","):
+                break
+        cursor.expect("FOR")
+        return names
 
     def _definition(self, verb: str) -> ParsedStatement:
         cursor = self.cursor

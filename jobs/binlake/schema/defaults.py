@@ -16,6 +16,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Literal as OneOf
 
 from binlake.errors import UnfollowedStatement
+from binlake.schema import charsets
 from binlake.schema.lexer import Flavour
 from binlake.schema.table import Column
 
@@ -23,7 +24,12 @@ INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _ZERO_DATES = frozenset({"date", "datetime", "timestamp"})
+_ALL_CHARACTERS = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 _EXACT = Context(prec=200)
+
+
+NATIONAL = "national"
+"""The character set of N'x': utf8mb3 on both servers."""
 
 
 class NotConstant(UnfollowedStatement):
@@ -32,10 +38,16 @@ class NotConstant(UnfollowedStatement):
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant as written. text: the value; hexadecimal digits for ``bytes``; empty for ``null``."""
+    """A constant as written.
 
-    kind: OneOf["null", "string", "number", "bytes"]
+    kind: ``bytes`` for x'41' and b'1'; ``temporal`` for DATE'…', TIME'…', TIMESTAMP'…'.
+    text: the value; hexadecimal digits for ``bytes``; empty for ``null``.
+    charset: the character set that an introducer gives (_latin1'x'), NATIONAL for N'x'; else empty.
+    """
+
+    kind: OneOf["null", "string", "number", "bytes", "temporal"]
     text: str = ""
+    charset: str = ""
 
 
 def old_row_default(column: Column) -> str | None:
@@ -120,13 +132,16 @@ def shown_text(column: Column, literal: Literal, flavour: Flavour) -> str | None
 
 
 def is_kept_as_written(type_: str, literal: Literal | None, flavour: Flavour) -> bool:
-    """MariaDB shows x'41' as the default of a TEXT or BLOB, not its value."""
-    large = type_.endswith(("text", "blob"))
-    return large and literal is not None and literal.kind == "bytes" and flavour == "mariadb"
+    """MariaDB shows x'41', _latin1'x' and DATE'…' as the default of a TEXT or BLOB, not their values."""
+    if literal is None or flavour != "mariadb" or not type_.endswith(("text", "blob")):
+        return False
+    return literal.kind in ("bytes", "temporal") or literal.charset not in ("", NATIONAL)
 
 
 def _convert(column: Column, literal: Literal, flavour: Flavour) -> str | None:
     type_ = column.type
+    if literal.kind == "temporal" and type_ not in (*_ZERO_DATES, "time"):
+        return None  # it is written in another way
     if type_ in INTEGERS:
         return str(_rounded(literal, 0))
     if type_ == "decimal":
@@ -140,27 +155,29 @@ def _convert(column: Column, literal: Literal, flavour: Flavour) -> str | None:
         return year[2:] if year and column.length == 2 else year
     if type_ == "time":
         return _time(_plain(literal), column.fraction)
+    if type_ in _ZERO_DATES and literal.kind == "number" and not _number(literal):
+        return _date("0000-00-00", type_ != "date", column.fraction)
     if type_ in _ZERO_DATES:
         is_zero = literal.kind == "number" and not literal.text.strip("0")
         return _date("0000-00-00" if is_zero else _plain(literal), type_ != "date", column.fraction)
     if type_ in TEXTS:
-        if literal.kind == "bytes" and column.charset in ("ucs2", "utf16", "utf16le", "utf32"):
-            return None
-        text = _text(literal)
+        text = _text(literal, column.charset)
         return text.rstrip(" ") if type_ == "char" else text
     if type_ in BYTES:
         return _binary(type_, literal, flavour)
     if type_ in ("enum", "set") and literal.kind == "number":
         return None  # a number is a member's place, or its text
     if type_ == "enum":
-        return _member(column.values, _text(literal).rstrip(" "))
+        return _member(column.values, _text(literal, column.charset).rstrip(" "))
     if type_ == "set":
-        return _members(column.values, _text(literal))
+        return _members(column.values, _text(literal, column.charset))
     return _address(type_, _plain(literal))
 
 
 def _number(literal: Literal) -> Decimal:
     if literal.kind == "bytes":
+        if literal.charset:
+            raise InvalidOperation  # a string
         return Decimal(int(literal.text or "0", 16))
     if len(literal.text) > 200 or not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", literal.text, re.A):
         raise InvalidOperation
@@ -207,20 +224,35 @@ def _plain(literal: Literal) -> str:
     return literal.text.strip()
 
 
-def _text(literal: Literal) -> str:
+def _text(literal: Literal, charset: str | None) -> str:
+    """The characters of a default in a column of this character set. Raises ValueError."""
     if literal.kind == "bytes":
-        # Beyond ASCII the characters depend on the column's character set.
-        return bytes.fromhex(literal.text).decode("ascii")
+        return _decoded(literal, charset or "ascii")
+    # The bytes of 'é' are those of the session's character set, which an introducer takes for another one's.
+    if charsets.NO_CHARACTER in literal.text or (literal.charset and not literal.text.isascii()):
+        raise ValueError
+    if literal.charset in charsets.NOT_ASCII or (literal.charset == "binary" and charset in charsets.NOT_ASCII):
+        raise ValueError
     if literal.kind == "number":
-        canonical = re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", literal.text, re.A)
-        if not canonical or (literal.text.startswith("-") and not Decimal(literal.text)):
+        written = re.fullmatch(r"(-?)0*(\d*)(\.\d+)?\.?", literal.text, re.A)
+        if not written or (written[1] and not Decimal(literal.text)):
             raise ValueError
+        return f"{written[1]}{written[2] or 0}{written[3] or ''}"
     return literal.text
+
+
+def _decoded(literal: Literal, charset: str) -> str:
+    """x'e9', whose bytes are characters of the column's character set or of the introducer's."""
+    own = charset if literal.charset in ("", "binary") else literal.charset
+    text = charsets.decoder("ascii" if own == "binary" else own)(bytes.fromhex(literal.text))
+    if own != charset and not text.isascii() and charset not in _ALL_CHARACTERS:
+        raise ValueError  # the column's character set may lack one
+    return text
 
 
 def _binary(type_: str, literal: Literal, flavour: Flavour) -> str:
     # Beyond ASCII the bytes depend on the session's character set.
-    raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else _text(literal).encode("ascii")
+    raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else _text(literal, "ascii").encode("ascii")
     shown = raw.partition(b"\0")[0] if flavour == "mysql" else raw.rstrip(b"\0")
     return "" if not raw and type_ != "binary" else "0x" + shown.hex().upper()
 

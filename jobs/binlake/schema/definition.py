@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from binlake.errors import UnfollowedStatement
-from binlake.schema import defaults
+from binlake.schema import charsets, defaults
+from binlake.schema.charsets import bytes_per_character
 from binlake.schema.defaults import Literal, NotConstant
 from binlake.schema.lexer import Flavour
 from binlake.schema.table import Column, KeyKind, Virtual
@@ -32,11 +33,6 @@ _BLOB_SIZES = (
     (16_777_215, "mediumtext", "mediumblob"),
     (4_294_967_295, "longtext", "longblob"),
 )
-_BYTES_PER_CHARACTER = {
-    **dict.fromkeys(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"), 4),
-    **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
-    **dict.fromkeys(("ucs2", "gbk", "big5", "sjis", "cp932", "euckr", "gb2312"), 2),
-}
 ZEROFILL_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20, "float": 12, "double": 22}
 
 
@@ -53,11 +49,6 @@ def canonical_charset(charset: str) -> str:
     """As information_schema spells it."""
     charset = charset.lower()
     return "utf8mb3" if charset == "utf8" else charset
-
-
-def bytes_per_character(charset: str) -> int:
-    """The most bytes that a character takes."""
-    return _BYTES_PER_CHARACTER.get(charset, 1)
 
 
 def text_bytes(type_: str) -> int:
@@ -78,7 +69,9 @@ class ColumnDefinition:
     """One column as written.
 
     type: information_schema's spelling of the written type, before the character set decides.
-    arguments: the numbers in parentheses after the type. charset: None where the table's default counts.
+    arguments: the numbers in parentheses after the type.
+    values: members of ENUM and SET; bytes where they are written in hexadecimal.
+    charset: None where the table's default counts.
     strict: whether sql_mode makes too long a VARCHAR an error instead of a TEXT.
     default: None where no DEFAULT is written; default_is_expression: it isn't a constant.
     expression: of a generated column, canonical (see virtual.py); stored: it is computed when the row is written.
@@ -90,7 +83,7 @@ class ColumnDefinition:
     name: str
     type: str
     arguments: tuple[int, ...] = ()
-    values: tuple[str, ...] = ()
+    values: tuple[str | bytes, ...] = ()
     unsigned: bool = False
     zerofill: bool = False
     charset: str | None = None
@@ -177,7 +170,7 @@ class ColumnDefinition:
             scale=scale,
             fraction=self.arguments[0] if type_ in ("time", "datetime", "timestamp") and self.arguments else 0,
             charset=shown_charset,
-            values=self.values,
+            values=self._members(charset),
             nullable=self.nullable and not self.auto_increment and self.key != "primary",
             default_is_expression=self.default_is_expression
             or defaults.is_kept_as_written(type_, self.default, self.flavour),
@@ -188,12 +181,24 @@ class ColumnDefinition:
             virtual=Virtual(self.expression, self.flavour) if self.generated and not self.stored else None,
         )
 
+    def _members(self, charset: str) -> tuple[str, ...]:
+        """As text; the server drops their trailing spaces. Raises UnfollowedStatement."""
+        decode = charsets.decoder("ascii" if charset == "binary" else charset) if self.values else str
+        try:
+            texts = [value if isinstance(value, str) else decode(value) for value in self.values]
+        except (KeyError, UnicodeDecodeError):
+            texts = [charsets.NO_CHARACTER]
+        if any(charsets.NO_CHARACTER in text for text in texts):
+            raise UnfollowedStatement(f"a member of column {self.name!r} isn't valid {charset}")
+        return tuple(text.rstrip(" ") for text in texts)
+
     def _digits(self, type_: str) -> tuple[int | None, int | None]:
         """Precision and scale."""
         digits, scale, *_ = (*self.arguments, None, None)
         if type_ == "decimal":
             return digits or 10, scale or 0
-        return (digits, scale) if type_ in ("float", "double") and scale is not None else (None, None)
+        limited = type_ in ("float", "double") and scale is not None and digits  # FLOAT(0,0) is FLOAT
+        return (digits, scale) if limited else (None, None)
 
     def _zerofill_width(self, type_: str) -> int:
         if not self.zerofill:

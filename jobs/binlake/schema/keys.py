@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from binlake.errors import SchemaMismatch
 from binlake.schema.alterations import AddForeignKey
-from binlake.schema.definition import IndexDefinition, bytes_per_character
+from binlake.schema.charsets import bytes_per_character
+from binlake.schema.definition import IndexDefinition
 from binlake.schema.table import Column, Index, KeyKind, TableSchema
 from binlake.schema.virtual import judged
 

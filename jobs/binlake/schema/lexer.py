@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from binlake.errors import UnfollowedStatement
+from binlake.schema.session import Session
 from binlake.schema.table import TableName
 
 Flavour = Literal["mysql", "mariadb"]
@@ -177,6 +178,23 @@ def _hexadecimal(digits: str, base: int) -> str:
     return digits.rjust(len(digits) + len(digits) % 2, "0").lower()
 
 
+@dataclass(frozen=True)
+class Dialect:
+    """What decides how definitions are read, besides their words.
+
+    session_mode_untold: sql_mode is what the statement sets for itself; it was read under the session's.
+    """
+
+    sql_mode: int
+    flavour: Flavour
+    session: Session
+    session_mode_untold: bool = False
+
+    @property
+    def strict(self) -> bool:
+        return bool(self.sql_mode & (STRICT_TRANS_TABLES | STRICT_ALL_TABLES))
+
+
 class Cursor:
     """Walks over the tokens of one statement. What doesn't fit raises UnfollowedStatement.
 
@@ -253,6 +271,12 @@ class Cursor:
         self.accept(".")  # .t is t in the default database
         first = self.name()
         return (first, self.name()) if self.accept(".") else ("", first)
+
+    def skip_dotted_name(self) -> None:
+        """Steps over ``a``, ``t.a``, ``db.t.a``."""
+        self.name()
+        while self.accept("."):
+            self.name()
 
     def table_name(self) -> TableName:
         database, table = self.qualified_name()

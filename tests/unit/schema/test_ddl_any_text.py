@@ -157,6 +157,31 @@ WORDS = st.sampled_from(
         "'-838:59:59.5'",
         "20200101",
         "CURRENT_TIMESTAMP",
+        "CASE",
+        "WHEN",
+        "END",
+        "_latin1",
+        "_ucs2 0x0041",
+        "_binary",
+        "N'é'",
+        "_koi8r 0xFF",
+        "0x9353",
+        "sjis",
+        "@v",
+        "@@sql_mode",
+        ":=",
+        "{",
+        "}",
+        "{d '2020-01-01'}",
+        "DATE'2020-1-1'",
+        "\\N",
+        "\ufffd",
+        "SET STATEMENT",
+        "sql_mode",
+        "REMOVE PARTITIONING",
+        "PARTITION BY",
+        "10.7",
+        ".5",
         "VISIBLE",
         "INVISIBLE",
     ]
@@ -169,6 +194,18 @@ STATEMENTS = st.one_of(
     DEFINITIONS.map("CREATE TABLE t (a {})".format),
     DEFINITIONS.map("CREATE TABLE t (a INT) {}".format),
     DEFINITIONS.map("ALTER TABLE t {}".format),
+    DEFINITIONS.map("ALTER TABLE t ORDER BY {}".format),
+    DEFINITIONS.map("ALTER TABLE t ADD a INT DEFAULT {}".format),
+    DEFINITIONS.map("CREATE TABLE t (a VARCHAR(9) DEFAULT {})".format),
+    DEFINITIONS.map("CREATE TABLE t (a ENUM({}) CHARSET sjis)".format),
+    DEFINITIONS.map("ALTER TABLE t ADD a DECIMAL({})".format),
+    DEFINITIONS.map("SET STATEMENT {} FOR ALTER TABLE t ADD a INT".format),
+    DEFINITIONS.map("SET STATEMENT sql_mode=1 FOR ALTER TABLE t ADD a {}".format),
+    st.tuples(st.binary(max_size=9), st.sampled_from(("latin1", "sjis", "ucs2", "koi8r", "utf8mb4", "binary"))).map(
+        lambda pair: (
+            f"ALTER TABLE t ADD a ENUM(0x{pair[0].hex()}) CHARSET {pair[1]} DEFAULT _{pair[1]} 0x{pair[0].hex()}"
+        )
+    ),
     DEFINITIONS.map("ALTER TABLE t ADD a {}".format),
     st.text().map("ALTER TABLE t ADD a VARCHAR(9) DEFAULT {!r}".format),
     st.tuples(
@@ -196,7 +233,31 @@ def test_any_text_is_read_to_an_end(text: str, flavour: Flavour, sql_mode: int, 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.sampled_from(["(", ")", ",", "'", "`", "/*", "/*!", "a", "1", ".", "-", "DEFAULT ", "ADD a INT,", "\\", "- "]),
+    st.sampled_from(
+        [
+            "(",
+            ")",
+            ",",
+            "'",
+            "CASE ",
+            "END ",
+            "{",
+            "@",
+            "SET STATEMENT a=1 FOR ",
+            "SET STATEMENT a=",
+            "`",
+            "/*",
+            "/*!",
+            "a",
+            "1",
+            ".",
+            "-",
+            "DEFAULT ",
+            "ADD a INT,",
+            "\\",
+            "- ",
+        ]
+    ),
     FLAVOURS,
 )
 def test_time_grows_with_length(piece: str, flavour: Flavour) -> None:

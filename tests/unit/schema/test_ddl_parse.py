@@ -99,6 +99,9 @@ def test_statements_about_no_table(text: str, kind: str) -> None:
         ("DELETE FROM x USING t x, u WHERE x.a = u.a", "DML", ["t", "u"]),
         ("WITH c AS (SELECT 1 FROM w) DELETE FROM t WHERE a IN (SELECT * FROM c)", "DML", ["t"]),
         ("SET STATEMENT max_statement_time=5 FOR DROP TABLE t", "DROP TABLE", ["t"]),
+        ("SET STATEMENT a='x, FOR', b=(1, 2), `c`:=LEFT('FOR', 1) FOR DROP TABLE t", "DROP TABLE", ["t"]),
+        ("SET STATEMENT a=1 FOR SET STATEMENT b=2 FOR TRUNCATE t", "TRUNCATE TABLE", ["t"]),
+        ("SET STATEMENT sql_mode=CONCAT('ANSI', '') FOR ALTER TABLE t ADD a INT", "ALTER TABLE", ["t"]),
     ],
 )
 def test_statements_about_tables(text: str, kind: str, names: list[str]) -> None:
@@ -340,6 +343,60 @@ def test_without_default_database_only_qualified_names_count() -> None:
     assert parse("DROP TABLE other.t", database="").tables == tables("other.t")
     parsed = parse("DROP TABLE t, other.u", database="")
     assert (parsed.kind, parsed.tables) == ("UNPARSED", tables("other.u"))
+
+
+def added(definition: str, flavour: Flavour = "mariadb", **options: Any) -> ddl.Evolution:
+    """A column added to the table t, which has no other than id."""
+    [change] = parse(f"{options.pop('before', '')}ALTER TABLE t ADD a {definition}", flavour=flavour, **options).changes
+    assert isinstance(change, ddl.AlterTable), change
+    return ddl.evolve(TableSchema((Column("id", "int"),)), change, flavour=flavour)
+
+
+@pytest.mark.parametrize(
+    ("definition", "shown"),
+    [
+        ("VARCHAR(9) DEFAULT _latin1'é'", "é"),
+        ("VARCHAR(9) DEFAULT N'é'", "é"),
+        ("VARCHAR(9) DEFAULT _ucs2'ab'", "ab"),
+        ("VARCHAR(9) CHARSET ucs2 DEFAULT _binary'ab'", "ab"),
+        ("VARCHAR(9) DEFAULT 'a\ufffd'", "a\ufffd"),
+        ("VARCHAR(9) CHARSET latin1 DEFAULT _koi8r 0xFF", "ff"),
+        ("VARCHAR(9) DEFAULT DATE'2020-1-1'", "2020-1-1"),
+        ("VARCHAR(9) DEFAULT 0xFF", "ff"),
+        ("INT DEFAULT _latin1 0x35", "35"),
+    ],
+)
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_a_default_whose_characters_are_not_told_leaves_old_rows_unknown(
+    definition: str, shown: str, flavour: Flavour
+) -> None:
+    evolution = added(definition, flavour)
+    assert evolution.unprovable
+    assert not evolution.fills
+    assert evolution.after.columns[-1].default == shown
+
+
+@pytest.mark.parametrize("members", ["'a', 0xFF", "'a', '\ufffd'"])
+def test_members_that_are_no_characters_are_not_followed(members: str) -> None:
+    for type_ in ("ENUM", "SET"):
+        [change] = parse(f"CREATE TABLE t (a {type_}({members}) CHARSET utf8mb4)").changes
+        assert isinstance(change, ddl.Unfollowed)
+
+
+def test_a_sql_mode_of_the_statement_itself_hides_under_which_it_was_read() -> None:
+    own = "SET STATEMENT sql_mode='' FOR "
+    assert added("INT DEFAULT 5", before=own).fills[0][1] == "5"
+    for definition in ("REAL", "DATE", "BLOB", "VARCHAR(9) DEFAULT ''"):
+        assert isinstance(parse(f"{own}ALTER TABLE t ADD a {definition}", flavour="mariadb").changes[0], ddl.Unfollowed)
+    for definition in ('VARCHAR(9) DEFAULT "x"', r"VARCHAR(9) DEFAULT 'a\n'"):
+        assert parse(f"{own}ALTER TABLE t ADD a {definition}", flavour="mariadb").kind == "UNPARSED"
+
+
+@pytest.mark.parametrize("variable", ["explicit_defaults_for_timestamp", "old_mode", "collation_database"])
+def test_variables_that_change_what_definitions_mean_are_not_followed(variable: str) -> None:
+    parsed = parse(f"SET STATEMENT {variable}=1 FOR ALTER TABLE t ADD a TIMESTAMP", flavour="mariadb")
+    assert parsed.kind == "UNPARSED"
+    assert T in parsed.tables
 
 
 def test_secrets_and_values_of_rows_stay_out_of_reasons() -> None:
