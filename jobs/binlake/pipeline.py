@@ -419,7 +419,12 @@ def _split(
         source=config.source.name,
         flavour=_flavour(stop),
         rules=Rules(
-            config.included, config.ghost, config.excluding, config.policies.of, can_snapshot=not config.source.is_files
+            config.included,
+            config.ghost,
+            config.excluding,
+            config.policies.of,
+            can_snapshot=not config.source.is_files,
+            goes_when_dropped=config.goes_when_dropped,
         ),
         lives=[
             rebased(life, standing, batch.range.start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import uuid
 from dataclasses import asdict, dataclass, replace
@@ -87,9 +88,10 @@ def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None)
 def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None:
     """DDL history and the shapes that came of it; repeatable."""
     metadata.replace("ddl_history", f"batch = {plan.batch}", list(steps.history))
+    seen = [table for table in steps.tables if table.steps or table.life.status != "dropped"]
     changed = [
         watermarks.schema_row(table.life, batch=plan.batch, where=plan.range.stop, why="followed")
-        for table in steps.tables
+        for table in seen
         if table.first_schema.to_json() != table.life.schema.to_json() or table.is_born
     ]
     metadata.replace("schemas", f"batch = {plan.batch} AND why = 'followed'", changed)
@@ -189,7 +191,10 @@ def _still_living(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[d
 
 
 def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
-    """Following tables reach the batch's stop; a table that is ahead of it, or stopped, keeps its own position."""
+    """Following tables reach the batch's stop; a table that is ahead of it, or stopped, keeps its own position.
+
+    Of lives that never came to the lake, and of those whose place another took, no row is left.
+    """
     stop = plan.range.stop
     rows: dict[str, dict[str, Any]] = {}
     for outcome in plan.outcome:
@@ -203,6 +208,8 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
             continue
         life = _life(outcome)
         old = before.get(life.id)
+        if old is None and life.status == "dropped" and not outcome["changed"]:
+            continue
         if old and not outcome["changed"] and life.status == old["status"] != "following":
             named = {"database": life.name.database, "table": life.name.table}  # it may have been renamed meanwhile
             rows[life.id] = {**old, **named, "reason": life.reason or None, "remedy": life.remedy or None}
@@ -215,7 +222,21 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
             version = old["delta_version"]
         rows[life.id] = watermarks.watermark_row(life, batch=plan.batch, position=position, delta_version=version)
     untouched = [row for key, row in before.items() if key not in rows]
-    metadata.replace("watermarks", "true", untouched + list(rows.values()))
+    metadata.replace("watermarks", "true", _not_replaced(untouched + list(rows.values())))
+
+
+def _not_replaced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without dropped lives whose name is a living one's, or one's that was dropped in a later batch."""
+    newest: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if row.get("low"):  # a life
+            name = row["database"], row["table"]
+            newest[name] = max(newest.get(name, -1), row["batch"] if row["status"] == "dropped" else math.inf)
+    return [
+        row
+        for row in rows
+        if row["status"] != "dropped" or row["batch"] >= newest.get((row["database"], row["table"]), -1)
+    ]
 
 
 def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:

@@ -100,6 +100,43 @@ def test_a_dropped_table_is_kept_and_marked_or_goes(mirror: Mirror, policy: str)
     mirror.assert_equal("t")
 
 
+@on_mariadb
+def test_of_a_table_made_again_and_again_only_the_last_life_is_merged(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    mirror.snapshot()
+    before = mirror.version("t")
+    lives = [
+        ("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY)", f"INSERT INTO t VALUES ({number})")
+        for number in range(300)
+    ]
+    mirror.execute("INSERT INTO t VALUES (2)", *[statement for life in lives for statement in life])
+    mirror.sync_cut_off(random.Random(), 1.0)
+    mirror.assert_equal("t")
+    mirror.assert_each_once("t")
+    assert mirror.version("t") - before <= 3  # a claim, the CREATE, the rows
+    assert len(mirror.history()) == 600
+    assert [row["status"] for row in mirror.metadata.read("watermarks")] == ["following"]
+    assert len(mirror.metadata.read("schemas")) == 2
+
+
+@on_mysql
+@pytest.mark.parametrize("policy", ["keep", "drop"])
+def test_of_tables_made_and_dropped_between_two_runs_the_last_of_a_name_is_kept(mirror: Mirror, policy: str) -> None:
+    mirror.options = {"policies": {"on_drop_table": policy}}
+    mirror.follow_from_here()
+    for batch in range(2):
+        mirror.execute(
+            *("CREATE TABLE t (id INT PRIMARY KEY)", f"INSERT INTO t VALUES ({batch})", "DROP TABLE t"),
+            *("CREATE TABLE t (id INT PRIMARY KEY)", f"INSERT INTO t VALUES ({10 + batch})", "DROP TABLE t"),
+        )
+        mirror.sync_cut_off(random.Random(), 1.0)
+        marks = [row["status"] for row in mirror.metadata.read("watermarks")]
+        if policy == "keep":
+            assert (rows(mirror, "t"), marks) == ([(10 + batch,)], ["dropped"])
+        else:
+            assert (Path(mirror.path("t")).exists(), marks) == (False, [])
+
+
 @on_mysql
 def test_a_ghost_table_leaves_nothing_behind(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from binlake.lake.cascading import CascadedBatch
+from binlake.lake.ended import skip_unseen
 from binlake.lake.prepared import PreparedTransactions
 from binlake.lake.staging import Manifest, StagedSlice
 from binlake.lake.steps import BatchSteps, Life, MergeStep, PreparedXa
@@ -132,6 +133,7 @@ def split(
         _walk_slice(walk, manifest.batch, file_created, part)
     if cascades is not None:
         _cascade(walk, cascades, manifest, start)
+    skip_unseen(walk.tables.values(), rules.goes_when_dropped)
     return BatchSteps(
         tuple(walk.tables.values()),
         tuple(walk.history),

@@ -42,7 +42,7 @@ class Rules:
 
     included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
     adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
-    server to ask for a new snapshot.
+    server to ask for a new snapshot. goes_when_dropped: its folder is removed once the batch is recorded.
     """
 
     included: Callable[[TableName], bool]
@@ -50,6 +50,7 @@ class Rules:
     excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema
     policy: Callable[[TableName], Policy] = lambda name: Policy()
     can_snapshot: bool = True
+    goes_when_dropped: Callable[[TableName], bool] = lambda name: False
 
     def followed(self, name: TableName) -> bool:
         return self.included(name) or self.ghost(name)

@@ -28,7 +28,7 @@ from binlake.schema.table import Column, TableName, TableSchema
 FILE = "binlog.000001"
 ID = Column("id", "bigint", nullable=False)
 SCHEMA = TableSchema((ID, Column("v", "varchar", length=20, charset="utf8mb4")), ("id",), "primary")
-T = TableName("shop", "t")
+T, A, B, C = (TableName("shop", name) for name in "tabc")
 
 
 def at(offset: int, file: str = FILE) -> Position:
@@ -55,6 +55,7 @@ def steps_of(
     lives: Sequence[Life] = (life(),),
     lifeless: Sequence[TableName] = (),
     policy: Policy | None = None,
+    going: Sequence[TableName] = (),
 ) -> BatchSteps:
     return split(
         Manifest(7, "a", slices),
@@ -64,6 +65,7 @@ def steps_of(
             included=lambda name: name.database == "shop" and not name.table.startswith("_"),
             ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
             policy=lambda name: policy or Policy(),
+            goes_when_dropped=lambda name: name in going,
         ),
         lives=list(lives),
         created=[1 for _ in slices],
@@ -126,9 +128,90 @@ def test_drop_and_create_are_two_lives() -> None:
     )
     old, new = found.tables
     assert (old.life.status, new.life.status) == ("dropped", "following")
-    assert [type(step) for step in old.steps] == [MergeStep]
     assert [type(step) for step in new.steps] == [CreateStep, MergeStep]
     assert old.life.id != new.life.id
+
+
+def kinds(table: TableSteps) -> list[str]:
+    return [type(step).__name__ for step in table.steps]
+
+
+def again(*names: str) -> StagedSlice:
+    """For each name a life that is made, filled and dropped."""
+    items: list[StagedFile | Statement] = []
+    for number, name in enumerate(names):
+        offset, table = 100 * number + 10, TableName("shop", name)
+        items += [
+            statement(offset, 2 * number, f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, v VARCHAR(20))"),
+            mutations(offset + 10, 2 * number + 1, table),
+            statement(offset + 20, 2 * number + 1, f"DROP TABLE {name}"),
+        ]
+    return a_slice(*items)
+
+
+def test_of_many_lives_at_one_path_only_the_last_is_done() -> None:
+    found = steps_of(again(*["n"] * 300), lives=[])
+    assert [kinds(table) for table in found.tables] == [[]] * 299 + [["CreateStep", "MergeStep"]]
+    assert len(found.history) == 600
+
+
+def test_a_dropped_table_is_merged_up_to_its_end_unless_its_folder_goes() -> None:
+    dropped = a_slice(mutations(10), statement(50, 0, "DROP TABLE t"))
+    assert kinds(one(steps_of(dropped))) == ["MergeStep"]
+    assert kinds(one(steps_of(dropped, going=[T]))) == []
+
+
+def test_a_table_made_and_dropped_whose_folder_goes_is_never_made() -> None:
+    found = steps_of(again("n", "t", "n"), lives=[], going=[TableName("shop", "n")])
+    assert [kinds(table) for table in found.tables] == [[], ["CreateStep", "MergeStep"], []]
+
+
+def test_a_table_in_whose_place_another_was_made_costs_nothing() -> None:
+    log = mutations(10), statement(50, 0, "DROP TABLE t"), statement(60, 1, "CREATE TABLE t (id INT)")
+    found = steps_of(a_slice(*log, statement(70, 2, "DROP TABLE t")))
+    assert [kinds(table) for table in found.tables] == [[], ["CreateStep"]]
+    assert [kinds(table) for table in steps_of(a_slice(*log), going=[T]).tables] == [[], ["CreateStep"]]
+
+
+def test_nor_does_one_that_another_was_renamed_over() -> None:
+    found = steps_of(
+        a_slice(
+            mutations(10), statement(50, 0, "DROP TABLE t"), statement(60, 1, "RENAME TABLE a TO t"), mutations(70, 2)
+        ),
+        lives=[life(), life(A)],
+    )
+    assert [kinds(table) for table in found.tables] == [[], ["MoveStep", "LeaveStep", "MergeStep"]]
+
+
+def test_a_dropped_table_that_moved_before_is_done_as_long_as_a_path_shows_it() -> None:
+    moved = mutations(10), statement(50, 0, "RENAME TABLE t TO u"), statement(60, 1, "DROP TABLE u")
+    whole = ["MergeStep", "MoveStep", "LeaveStep"]
+    u = TableName("shop", "u")
+    assert kinds(one(steps_of(a_slice(*moved)))) == whole
+    assert kinds(one(steps_of(a_slice(*moved), going=[u]))) == whole  # the path of its old name is left empty
+    made = statement(70, 2, "CREATE TABLE u (id INT)"), statement(80, 3, "CREATE TABLE t (id INT)")
+    assert kinds(steps_of(a_slice(*moved, made[0])).tables[0]) == whole
+    assert kinds(steps_of(a_slice(*moved, *made)).tables[0]) == []
+    assert kinds(steps_of(a_slice(*moved, made[1]), going=[u]).tables[0]) == []
+
+
+def test_nor_does_one_with_which_the_other_had_changed_names_before() -> None:
+    log = (
+        mutations(10),
+        statement(50, 0, "RENAME TABLE t TO tmp, a TO t, tmp TO a"),
+        statement(60, 1, "DROP TABLE a"),
+        statement(70, 2, "RENAME TABLE t TO a"),
+    )
+    first, second = steps_of(a_slice(*log), lives=[life(), life(A)], going=[A]).tables
+    assert (first.life.status, kinds(first)) == ("dropped", [])
+    assert (second.life.name, kinds(second)) == (A, ["MoveStep", "MoveStep", "LeaveStep"])
+
+
+def test_rows_of_a_life_that_goes_on_elsewhere_are_done() -> None:
+    found = steps_of(
+        a_slice(mutations(10), statement(50, 0, "RENAME TABLE t TO u"), statement(60, 1, "CREATE TABLE t (id INT)"))
+    )
+    assert [kinds(table) for table in found.tables] == [["MergeStep", "MoveStep", "LeaveStep"], ["CreateStep"]]
 
 
 def test_a_repeated_walk_gives_the_same_steps() -> None:
@@ -161,9 +244,6 @@ def test_what_the_log_cant_tell_asks_for_a_snapshot_or_stops_its_table_alone(pol
     assert stopped.life.reason.startswith("binlog.000001:50: ")
     assert ("--tables" in stopped.life.remedy) == (policy == "stop")
     assert (going_on.life.status, len(going_on.steps)) == ("following", 1)
-
-
-A, B, C = (TableName("shop", name) for name in "abc")
 
 
 def lives_after(found: BatchSteps) -> dict[str, tuple[str, str]]:
@@ -199,6 +279,7 @@ def test_a_ghost_takes_the_place_of_its_table() -> None:
     )
     old, new = found.tables
     assert (old.life.name, old.life.status) == (T, "dropped")
+    assert kinds(old) == []
     assert (new.life.name, new.life.status) == (T, "following")
     assert [type(step) for step in new.steps] == [CreateStep, CreateStep, MergeStep, MoveStep, LeaveStep]
 

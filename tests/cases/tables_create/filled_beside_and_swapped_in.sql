@@ -1,0 +1,30 @@
+CREATE TABLE t (id INT PRIMARY KEY, v INT);
+INSERT INTO t VALUES (1, 1);
+CREATE TABLE first (id INT PRIMARY KEY);
+INSERT INTO first VALUES (1);
+-- snapshot
+UPDATE t SET v = 2;
+CREATE TABLE t_next (id INT PRIMARY KEY, v INT);
+INSERT INTO t_next VALUES (1, 3), (2, 3);
+RENAME TABLE t TO t_before, t_next TO t;
+DELETE FROM t WHERE id = 1;
+DROP TABLE t_before;
+CREATE TABLE t_next (id INT PRIMARY KEY, v INT, w INT);
+INSERT INTO t_next VALUES (7, 4, 4);
+RENAME TABLE t TO t_before, t_next TO t;
+UPDATE t_before SET v = 5;
+DROP TABLE t_before;
+CREATE TABLE t_next (k VARCHAR(9));
+INSERT INTO t_next VALUES ('same'), ('same');
+RENAME TABLE t TO t_before, t_next TO t;
+INSERT INTO t VALUES ('late');
+INSERT INTO first VALUES (2);
+RENAME TABLE first TO second;
+INSERT INTO second VALUES (3);
+CREATE TABLE first (n INT);
+INSERT INTO first VALUES (1), (1);
+DROP TABLE second;
+CREATE TABLE third (n INT PRIMARY KEY);
+INSERT INTO third VALUES (3);
+RENAME TABLE third TO second;
+-- gone t_next third
