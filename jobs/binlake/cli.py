@@ -10,6 +10,7 @@ import argparse
 import getpass
 import json
 import logging
+import math
 import os
 import socket
 import sys
@@ -82,7 +83,13 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=lambda arguments: command(arguments, configuration.load(arguments.config)))
         return sub
 
-    add("doctor", _doctor, "check server, grants, tables, Spark and lake; change nothing", as_json=True)
+    doctor = add("doctor", _doctor, "check server, grants, tables, Spark and lake; change nothing", as_json=True)
+    doctor.add_argument(
+        "--second-opinion",
+        action="store_true",
+        help="also read the newest of the server's log by mysql-replication, and compare every value",
+    )
+    doctor.add_argument("--minutes", type=_minutes, default=5.0, metavar="N", help="how new; by default 5 minutes")
     snapshot = add("snapshot", _snapshot, "copy tables at one binlog position", as_json=True)
     snapshot.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     snapshot.add_argument(
@@ -104,6 +111,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_table(commands)
     _add_binlog(commands)
     return parser
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time; write a number of minutes, such as 5")
+    return minutes
 
 
 def _add_table(commands: Any) -> None:
@@ -190,11 +204,18 @@ def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any
 
 
 def _doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.source.log import server_of
     from binlake.source.preflight import preflight
 
-    checks = preflight(config, _origin(config))
+    origin = _origin(config)
+    asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
+    checks = preflight(config, origin)
+    if asked:
+        from binlake.opinion.doctor import second_opinion
+
+        checks += second_opinion(config, asked, arguments.minutes)
     if arguments.json:
-        _print_json([{"name": c.name, "ok": c.ok, "found": c.found, "remedy": c.remedy} for c in checks])
+        _print_json([{key: value for key, value in vars(check).items() if value != {}} for check in checks])
     else:
         for check in checks:
             mark = {True: "ok  ", False: "FAIL", "warn": "warn"}[check.ok]

@@ -31,7 +31,6 @@ _OTHER_CODES = {
     "ujis": ("＼", "\\"),
 }
 """By character set, Python's characters for some codes, and the server's for the same."""
-_PYTHON_CODECS = {"latin1": "cp1252"}
 
 
 @dataclass(frozen=True)
@@ -80,14 +79,6 @@ def _by_other_codes(column: Column, ours: Any, theirs: Any) -> bool:
     return all(its == mine or (its, mine) in known for its, mine in zip(theirs, ours, strict=True))
 
 
-def _as_utf8(column: Column, ours: Any, theirs: Any) -> bool:
-    codec = _PYTHON_CODECS.get(str(column.charset), str(column.charset))
-    try:
-        return isinstance(ours, str) and bool(ours.encode(codec).decode() == theirs)
-    except (LookupError, UnicodeError):
-        return False
-
-
 MISREADINGS: tuple[Misreading, ...] = (
     Misreading("year 0000", "reads as 1900", _is("year"), lambda _, ours, theirs: (ours, theirs) == (0, 1900)),
     Misreading(
@@ -125,12 +116,6 @@ MISREADINGS: tuple[Misreading, ...] = (
         "reads as those",
         _charset_in(_OTHER_CODES),
         _by_other_codes,
-    ),
-    Misreading(
-        "text of a collation that the package doesn't know",
-        "reads as UTF-8",
-        lambda column: not column.values and column.charset not in {None, *_UTF8},
-        _as_utf8,
     ),
 )
 

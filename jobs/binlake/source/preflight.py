@@ -11,11 +11,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from croniter import croniter
 from pymysql.constants import ER
@@ -54,12 +54,13 @@ _CRASH_SAFE = "InnoDB"
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor: ``found`` says what is, ``remedy`` what mends it."""
+    """One line of the doctor: ``found`` says what is, ``remedy`` what mends it; ``detail`` has fields for programs."""
 
     name: str
     ok: Literal[True, False, "warn"]
     found: str
     remedy: str = ""
+    detail: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
