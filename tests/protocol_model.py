@@ -654,6 +654,7 @@ class World:
         put(Source, "open", lambda endpoint: self.server)
         put(bootstrap, "included_tables", lambda source, config: sorted(self.server.tables))
         put(pipeline, "refused_for_gaps", lambda source, names: {})
+        put(pipeline, "refused_for_engines", lambda source, names: {})
         put(pipeline, "refused_for_cascades", lambda config, source, names: {}, raising=False)
         put(snapshot, "snapshot", self._snapshot)
         put(boundaries, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))

@@ -16,10 +16,12 @@ from binlake.lake.metadata import Metadata
 from binlake.lake.steps import Life
 from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
+from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets, included_tables, read_tables
+from binlake.source.engines import refused_engines
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Log
 from binlake.source.server import Source
@@ -79,6 +81,12 @@ def refused_for_untold_columns(
         for name, table in schemas.items()
         if table.schema.untold
     }
+
+
+def refused_for_engines(source: Source, names: list[TableName]) -> dict[TableName, TableError]:
+    """Tables whose rows aren't those that the log tells."""
+    refused = refused_engines(source)
+    return {name: TableError(f"{name}: {refused[name]}", remedy=ENGINE_REMEDY) for name in names if name in refused}
 
 
 def refused_for_gaps(source: Source, names: list[TableName]) -> dict[TableName, TableError]:

@@ -23,6 +23,7 @@ from binlake.bootstrap import (
     names_asked,
     names_to_snapshot,
     refused_for_cascades,
+    refused_for_engines,
     refused_for_gaps,
     refused_for_untold_columns,
 )
@@ -129,7 +130,8 @@ def bootstrap(
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata = held.metadata
         names = names_asked(config, source, metadata) if asked else names_to_snapshot(config, source, metadata, tables)
-        failures = refused_for_gaps(source, names) | refused_for_cascades(config, source, names)
+        failures = refused_for_gaps(source, names) | refused_for_engines(source, names)
+        failures |= refused_for_cascades(config, source, names)
         failures |= refused_for_untold_columns(config, source, names)
         names = [name for name in names if name not in failures]
         if not names:

@@ -132,10 +132,10 @@ class Walk:
                     self.ask(self.tables[life], reason)
 
     def _working(self, name: TableName, last: tuple[int, int]) -> TableSteps | None:
-        """The table that follows mutations up to ``last``; an included one without a life is noted."""
+        """The table that follows mutations up to ``last``; an included one without a life is noted, once."""
         table = self.at(name)
         if table is None:
-            if self.rules.included(name) and name not in self.asked:
+            if self.rules.included(name) and name not in self.asked and name not in self.lifeless:
                 self.missing.add(name)
             return None
         return table if table.life.status == "following" and last >= table.life.low.order else None

@@ -38,10 +38,10 @@ from binlake.schema.columns import (
     collation_clause,
     column_definition,
     index_definition,
-    word_or_string,
 )
-from binlake.schema.create_table import own_keys, table_elements
+from binlake.schema.create_table import engine_clause, own_keys, table_elements, union_clause
 from binlake.schema.definition import ColumnDefinition, IndexDefinition
+from binlake.schema.engines import why_member_refused, why_refused
 from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, PAD_CHAR_TO_FULL_LENGTH, Cursor, Dialect
 from binlake.schema.literals import default_value
 from binlake.schema.table import TableName
@@ -98,8 +98,6 @@ _UNFOLLOWED = (
     ("DROP", "PERIOD"),
     ("ADD", "SYSTEM", "VERSIONING"),
     ("ADD", "PERIOD", "FOR"),
-    ("UNION",),
-    ("INSERT_METHOD",),
 )
 
 
@@ -151,7 +149,8 @@ class _AlterTable:
         if self.unfollowed:
             others = dict.fromkeys((*self.other_names, self.renamed) if self.renamed else self.other_names)
             why = "; ".join(dict.fromkeys(self.unfollowed))
-            return (Unfollowed(name, why), *(Unfollowed(other, f"{name}: {why}") for other in others))
+            members = [change for change in self.others if isinstance(change, Unfollowed)]
+            return (Unfollowed(name, why), *(Unfollowed(other, f"{name}: {why}") for other in others), *members)
         changes: list[Change] = []
         if self.charset:
             self.alterations.append(TableCharset(self.charset))
@@ -330,11 +329,19 @@ class _AlterTable:
             self.charset = charset_clause(cursor) or self.default_charset
         elif cursor.at("COLLATE"):
             self.charset = collation_clause(cursor) or self.charset
-        elif cursor.accept("ENGINE") or cursor.accept("TYPE"):
-            cursor.accept("=")
-            engine = word_or_string(cursor)
+        elif cursor.at("ENGINE") or cursor.at("TYPE"):
+            engine = engine_clause(cursor)
+            if why := why_refused(engine, self.dialect.flavour):
+                self.unfollowed.append(why)
             keeps_rows = engine.lower() in _ROW_KEEPING_ENGINES
             (self.nothing if keeps_rows else self.rows).append(f"ENGINE {engine}")
+        elif cursor.at("UNION"):
+            self.others += [Unfollowed(one, why_member_refused(self.name)) for one in union_clause(cursor)]
+            self.unfollowed.append(why_refused("MERGE", self.dialect.flavour))
+        elif cursor.accept("INSERT_METHOD"):
+            cursor.accept("=")
+            cursor.next()
+            self.unfollowed.append(why_refused("MERGE", self.dialect.flavour))
         elif cursor.token.key in _HARMLESS_OPTIONS or cursor.at("INDEX", "DIRECTORY") or cursor.at("DATA", "DIRECTORY"):
             self.nothing.append(cursor.next().key)
             cursor.accept("DIRECTORY")

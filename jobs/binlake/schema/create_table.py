@@ -8,12 +8,14 @@ MySQL writes out a generated invisible primary key.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from binlake.errors import SchemaMismatch, UnfollowedStatement
 from binlake.schema.alterations import AddForeignKey
-from binlake.schema.changes import Change, CreateLike, CreateTable
-from binlake.schema.columns import charset_clause, collation_clause, column_definition, index_definition
+from binlake.schema.changes import Change, CreateLike, CreateTable, Unfollowed
+from binlake.schema.columns import charset_clause, collation_clause, column_definition, index_definition, word_or_string
 from binlake.schema.definition import ColumnDefinition, IndexDefinition, canonical_charset
+from binlake.schema.engines import why_member_refused, why_refused
 from binlake.schema.keys import Constraint, new_keys, with_key
 from binlake.schema.lexer import Cursor, Dialect
 from binlake.schema.table import Column, TableName, TableSchema
@@ -21,21 +23,39 @@ from binlake.schema.table import Column, TableName, TableSchema
 _QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 
 
+@dataclass
+class _Options:
+    """What stands behind the columns.
+
+    charset: the table's default character set where it is told. with_rows: rows come with it: then it is in MySQL's
+    log only if it made the table. members: the tables that a MERGE table unites.
+    """
+
+    charset: str | None = None
+    with_rows: bool = False
+    engine: str | None = None
+    members: tuple[TableName, ...] = ()
+
+
 def create_table(
     cursor: Cursor, dialect: Dialect, name: TableName, *, if_not_exists: bool, default_charset: str
-) -> Change:
-    """The change made by what follows the table's name. Raises UnfollowedStatement."""
+) -> tuple[Change, ...]:
+    """The changes made by what follows the table's name. Raises UnfollowedStatement."""
     if like := _like(cursor):
-        return CreateLike(name, like, if_not_exists)
+        return (CreateLike(name, like, if_not_exists),)
     if not cursor.at("(") or (cursor.peek().key in _QUERY):
         raise _from_query()
     definitions, indexes = table_elements(cursor, dialect)
-    told, with_rows = _table_options(cursor)
-    charset = told or canonical_charset(default_charset)
-    if not with_rows:  # else MySQL has written out all that the columns have
+    options = _table_options(cursor)
+    engine = options.engine or ("MERGE" if options.members else None)
+    if engine and (why := why_refused(engine, dialect.flavour)):
+        members = (Unfollowed(member, why_member_refused(name)) for member in options.members)
+        return (Unfollowed(name, why), *members)
+    charset = options.charset or canonical_charset(default_charset)
+    if not options.with_rows:  # else MySQL has written out all that the columns have
         definitions = _settled(definitions, indexes)
     columns = tuple(definition.column(charset) for definition in definitions)
-    return CreateTable(name, _schema(columns, charset, indexes), if_not_exists and not with_rows)
+    return (CreateTable(name, _schema(columns, charset, indexes), if_not_exists and not options.with_rows),)
 
 
 def _settled(
@@ -102,27 +122,46 @@ def own_keys(definition: ColumnDefinition) -> tuple[Constraint, ...]:
     return (*own, AddForeignKey(None, names)) if definition.references else own
 
 
-def _table_options(cursor: Cursor) -> tuple[str | None, bool]:
-    """Reads to the end; gives the table's default character set where it is told, and whether rows come with it: then
-    it is in MySQL's log only if it made the table."""
-    charset: str | None = None
-    with_rows = False
+def _table_options(cursor: Cursor) -> _Options:
+    """Reads to the end."""
+    options = _Options()
     while not cursor.at_end:
         if cursor.token.kind == "broken":
             raise cursor.not_understood("a quote or comment that never ends")
         if cursor.at("WITH", "SYSTEM"):
             raise UnfollowedStatement("system-versioned tables aren't mirrored")
-        if cursor.at("SEQUENCE") or cursor.at("UNION"):
-            raise UnfollowedStatement("sequences and MERGE tables aren't mirrored")
+        if cursor.at("SEQUENCE"):
+            raise UnfollowedStatement("sequences aren't mirrored")
         if cursor.at_any("SELECT", "AS", "VALUES", "TABLE") or (cursor.at("(") and cursor.peek().key in _QUERY):
             raise _from_query()
         if cursor.at("CHARSET") or cursor.at("CHARACTER", "SET") or cursor.at("CHAR", "SET"):
-            charset = charset_clause(cursor)
+            options.charset = charset_clause(cursor)
         elif cursor.at("COLLATE"):
-            charset = collation_clause(cursor) or charset
+            options.charset = collation_clause(cursor) or options.charset
+        elif cursor.at("ENGINE"):
+            options.engine = engine_clause(cursor)
+        elif cursor.at("UNION"):
+            options.members = union_clause(cursor)
         elif cursor.at("("):
             cursor.skip_parentheses()
         else:
-            with_rows = with_rows or cursor.at("START", "TRANSACTION")
+            options.with_rows = options.with_rows or cursor.at("START", "TRANSACTION")
             cursor.next()
-    return charset, with_rows
+    return options
+
+
+def engine_clause(cursor: Cursor) -> str:
+    """``ENGINE [=] name``, also by its old word TYPE."""
+    cursor.next()
+    cursor.accept("=")
+    return word_or_string(cursor)
+
+
+def union_clause(cursor: Cursor) -> tuple[TableName, ...]:
+    """``UNION [=] (table, …)``: the members of a MERGE table."""
+    cursor.expect("UNION")
+    cursor.accept("=")
+    cursor.expect("(")
+    members = () if cursor.at(")") else cursor.table_names()
+    cursor.expect(")")
+    return members

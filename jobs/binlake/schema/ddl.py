@@ -304,10 +304,9 @@ class _Reader:
             charset = self._charset(name)
             created = create_table(cursor, self.dialect, name, if_not_exists=if_not_exists, default_charset=charset)
         except UnfollowedStatement as error:
-            created = Unfollowed(name, error.message)
-        tables = (name, created.like) if isinstance(created, CreateLike) else (name,)
-        changes = (DropTable(name), created) if or_replace else (created,)
-        return ParsedStatement("CREATE TABLE", tables, changes)
+            created = (Unfollowed(name, error.message),)
+        changes = (DropTable(name), *created) if or_replace else created
+        return ParsedStatement("CREATE TABLE", _tables_of_all(name, changes), changes)
 
     def _charset(self, name: TableName) -> str:
         return self.charsets.get(name.database, "utf8mb4")

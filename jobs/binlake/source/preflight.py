@@ -31,10 +31,12 @@ from binlake.names import mysql_quote
 from binlake.position import file_number
 from binlake.schema import datatypes
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
+from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
+from binlake.source.engines import refused_engines
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Origin, opened
@@ -337,8 +339,11 @@ def _tables_exist(subject: _Subject) -> Iterator[Check]:
 
 
 def _each_table(subject: _Subject) -> Iterator[Check]:
+    refused = refused_engines(subject.source)
     for name, table in subject.tables.items():
         failures = list(_one_table(subject, table))
+        if table.name in refused:
+            failures.append(Check(f"table {name}", False, refused[table.name], ENGINE_REMEDY))
         if not failures:
             key = ", ".join(table.schema.key)
             yield Check(f"table {name}", True, f"{table.schema.key_kind} key ({key}), about {table.rows:,} rows")

@@ -168,7 +168,6 @@ def test_databases_set_what_tables_inherit() -> None:
         "CREATE TABLE t (a XMLTYPE)",
         "CREATE TABLE t (a INT, A INT)",
         "CREATE TABLE t (a INT, KEY (a), PRIMARY KEY (b))",
-        "CREATE TABLE t (a INT) UNION=(u, v) ENGINE=MERGE",
         "CREATE TABLE t (a INT",
         "CREATE TABLE t (a INT) COMMENT 'open",
         "CREATE TABLE t (a INT /* open",
@@ -185,7 +184,6 @@ def test_databases_set_what_tables_inherit() -> None:
         "ALTER TABLE t ALTER a RENAME",
         "ALTER TABLE t RENAME COLUMN a b",
         "ALTER TABLE t ADD SYSTEM VERSIONING",
-        "ALTER TABLE t UNION=(u, v)",
     ],
 )
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
@@ -265,7 +263,6 @@ U, V = tables("u", "v")
         ("ALTER TABLE t TRUNCATE PARTITION ALL", (ddl.RowsChanged(T, "TRUNCATE PARTITION"),)),
         ("ALTER TABLE t COMMENT 'x' DISCARD TABLESPACE", (ddl.RowsChanged(T, "DISCARD"),)),
         ("ALTER TABLE t IMPORT PARTITION p TABLESPACE", (ddl.RowsChanged(T, "IMPORT"),)),
-        ("ALTER TABLE t ENGINE=BLACKHOLE", (ddl.RowsChanged(T, "ENGINE BLACKHOLE"),)),
         (
             "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u WITHOUT VALIDATION",
             (
@@ -437,3 +434,51 @@ def test_rows_that_come_with_a_table_tell_that_all_is_written_out() -> None:
         (False, False),
         (True, False),
     ]
+
+
+@pytest.mark.parametrize("engine", ["BLACKHOLE", "Federated", "FEDERATEDX", "connect", "SPIDER", "NDB", "S3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE t (a INT) ENGINE={}",
+        "CREATE TABLE t (a INT) COMMENT 'c' STORAGE ENGINE '{}' CHARSET latin1",
+        "ALTER TABLE t ENGINE {}",
+        "ALTER TABLE t ADD b INT, ENGINE = `{}`",
+    ],
+)
+def test_an_engine_whose_rows_the_log_does_not_tell(text: str, engine: str) -> None:
+    (change,) = parse(text.format(engine)).changes
+    assert isinstance(change, ddl.Unfollowed)
+    assert (change.name, engine in change.why) == (T, True)
+
+
+@pytest.mark.parametrize("engine", ["InnoDB", "MyISAM", "Aria", "CSV", "ARCHIVE", "ROCKSDB"])
+def test_an_engine_whose_rows_the_log_tells(engine: str) -> None:
+    (change,) = parse(f"CREATE TABLE t (a INT) ENGINE={engine}").changes
+    assert isinstance(change, ddl.CreateTable)
+    assert parse(f"ALTER TABLE t ENGINE={engine}").changes == (ddl.NoShapeChange(T, f"ENGINE {engine}"),)
+
+
+@pytest.mark.parametrize("engine", ["MEMORY", "HEAP"])
+def test_mariadb_alone_logs_for_certain_that_a_restart_emptied_a_table(engine: str) -> None:
+    for text in (f"CREATE TABLE t (a INT) ENGINE={engine}", f"ALTER TABLE t ENGINE={engine}"):
+        assert isinstance(parse(text, flavour="mysql").changes[0], ddl.Unfollowed)
+        assert not isinstance(parse(text, flavour="mariadb").changes[0], ddl.Unfollowed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE t (a INT) UNION=(u, shop.v) ENGINE=MERGE",
+        "CREATE TABLE t (a INT) ENGINE=MRG_MyISAM INSERT_METHOD=LAST UNION (u, v)",
+        "CREATE TABLE t (a INT) UNION=(u,v)",
+        "ALTER TABLE t UNION = (u, v)",
+        "ALTER TABLE t INSERT_METHOD=FIRST, UNION=(u, v)",
+        "ALTER TABLE t ENGINE=MERGE UNION=(u, v), COMMENT='c'",
+    ],
+)
+def test_the_members_of_a_merge_table_change_under_its_name(text: str) -> None:
+    changes = {change.name: change for change in parse(text).changes}
+    assert list(changes) == [T, U, V]
+    assert all(isinstance(change, ddl.Unfollowed) for change in changes.values())
+    assert parse(text).tables == (T, U, V)
