@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ from binlake.schema import datatypes
 _L2 = 192 << 10
 """Bytes that the addresses of a block's values may take, so that they stay in the L2 cache."""
 
+_MOST_SCALE = 38
+"""Of MariaDB's DECIMAL (sql/mysqld.h, DECIMAL_MAX_SCALE); MySQL's is 30."""
 _BEFORE_56 = {Wire.TIMESTAMP, Wire.TIME, Wire.DATETIME}
 _TEMPORAL = {
     Wire.DATE: (kernels.DATE, 3),
@@ -60,7 +63,7 @@ def program_row(field: Field) -> tuple[int, int, int, int, int]:
         return kind, 0, size + values.fraction_size(digits), digits, 0
     if field.wire is Wire.NEWDECIMAL:
         precision, scale = column.precision or 0, column.scale or 0
-        if not 0 < precision <= 65 or scale > min(precision, 30):
+        if not 0 < precision <= 65 or scale > min(precision, _MOST_SCALE):
             raise Malformed(f"DECIMAL({precision},{scale})")
         size = values.decimal_size(precision, scale)
         if precision > 38:
@@ -97,6 +100,18 @@ class Stop(Exception):
 
     event: int
     why: Undecodable
+
+
+class MalformedColumn(Exception):
+    """A value of a column that was decoded as a whole can't be; in which row isn't known."""
+
+
+def malformed(what: str) -> Undecodable:
+    """A table whose map or rows make no sense."""
+    return Undecodable(
+        f"what the log holds of the table makes no sense: {what}",
+        "take a new snapshot of the table; should it stop again, exclude it in the YAML",
+    )
 
 
 @dataclass
@@ -153,14 +168,25 @@ class TableDecoder:
 
     def decode(self, events: Numbers) -> tuple[list[Decoded], Stop | None]:
         """All rows of the events (see kernels.EVENT) in batches; if the table stops, those before the event that
-        stopped it. Raises Stop, turned into the second result; Malformed with the event's index in its arguments."""
+        stopped it."""
         stop: Stop | None = None
         while True:
             try:
                 return list(self._batches(events)), stop
             except Stop as reason:
                 stop = reason
-                events = events[: reason.event]
+            except MalformedColumn as error:
+                counts = range(1, len(events) + 1)
+                at = bisect_left(counts, True, key=lambda count: self._fails(events[:count]))
+                stop = Stop(at, malformed(str(error)))
+            events = events[: stop.event]
+
+    def _fails(self, events: Numbers) -> bool:
+        try:
+            list(self._batches(events))
+        except (Stop, MalformedColumn):
+            return True
+        return False
 
     def _batches(self, events: Numbers) -> Any:
         state = np.zeros(kernels.STATE, np.int64)
@@ -240,7 +266,7 @@ class TableDecoder:
                 ),
             )
         if status == kernels.MALFORMED:
-            raise Malformed("a row that doesn't fit its event, or a value that can't be", int(state[kernels.EVENT_AT]))
+            raise Stop(int(state[kernels.EVENT_AT]), malformed("a row beyond its event, or a value that can't be"))
         rows = int(state[kernels.ROW_AT])
         if not rows:
             return None, state, True
@@ -277,6 +303,8 @@ class TableDecoder:
                         "mend the value on the server, then take a new snapshot of the table",
                     ),
                 ) from None
+            except Malformed as error:
+                raise MalformedColumn(f"column {field.column.name!r}: {error.args[0]}") from None
             if self.keep_text and datatypes.entry(field.column).may_be_invalid_date:
                 arrays.append(_texts(field, dates[dates[:, 1] == place], rows))
         absent = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import ctypes
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from binlake.binlog import events, kernels, payload, scan, tablemap, values, who
 from binlake.binlog.arrays import numbers
 from binlake.binlog.batches import Batches
 from binlake.binlog.border import UPDATE, Executed, Item, RolledBack, Statement, Stopped, Wanted, XaEvent
-from binlake.binlog.columns import Decoded, TableDecoder
+from binlake.binlog.columns import Decoded, TableDecoder, malformed
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.kernels import Numbers
 from binlake.binlog.proof import corrupt, describe
@@ -304,9 +305,9 @@ class _Reader:
                     if decoder is None:
                         decoder = TableDecoder(table, keep_text=self._keep_text, excluded=excluded)
                         self._decoders[table, excluded] = decoder
-                except Undecodable as error:
+                except (Undecodable, Malformed, UnicodeDecodeError) as error:
                     yield from self._drain()
-                    yield from self._stop(name, where, error)
+                    yield from self._stop(name, where, _undecodable(error))
                     table = decoder = None
             number = len(self._known)
             known = _Known(padded(key), name, table, decoder)
@@ -366,10 +367,8 @@ class _Reader:
                 prepared, _ = self._prepare(known, event.reshape(1, -1))
                 if len(prepared):
                     images = 2 if prepared[0, kernels.OP] == 2 else 1
-                    try:
+                    with suppress(Malformed):  # of which its table is told when the rows are decoded
                         self._ordinal += known.decoder.count(int(prepared[0, 0]), int(prepared[0, 1]), images)
-                    except Malformed as error:
-                        raise corrupt(self._file, int(event[scan.OFFSET]), str(error)) from None
 
     def _prepare(self, known: _Known, rows: Numbers) -> tuple[Numbers, tuple[int, Undecodable] | None]:
         """Row events as the decoder takes them; if the table stops, those before, and where and why."""
@@ -382,56 +381,51 @@ class _Reader:
         while wrong := scan.prepare(rows[done:], prepared[done:], columns, id_size, failed):
             at = done + int(failed[0])
             where = int(rows[at, scan.OFFSET])
-            if wrong not in (scan.PARTIAL_IMAGE, scan.PARTIAL_JSON):
-                raise corrupt(self._file, where, "rows that don't fit their table map")
             try:
+                if wrong not in (scan.PARTIAL_IMAGE, scan.PARTIAL_JSON):
+                    raise Malformed("rows that don't fit their table map")
                 prepared[at] = self._made_whole(known, rows[at])
-            except Undecodable as why:
-                stopped = where, why
+            except (Undecodable, Malformed) as error:
+                stopped = where, _undecodable(error)
                 rows, prepared = rows[:at], prepared[:at]
                 break
             done = at + 1
-        self._uncompress(rows, prepared)
-        return prepared, stopped
+        return self._uncompressed(rows, prepared, stopped)
 
     def _made_whole(self, known: _Known, event: Numbers) -> list[int]:
-        """A partial event as ``scan.prepare`` would give a full one. Raises Undecodable."""
+        """A partial event as ``scan.prepare`` would give a full one. Raises Undecodable, Malformed."""
         assert known.table is not None
         assert known.decoder is not None
         body = ctypes.string_at(int(event[scan.BODY]), int(event[scan.BODY_END] - event[scan.BODY]))
         kind, id_size = int(event[scan.KIND]), int(self._state[scan.ID_SIZE])
-        try:
-            data = whole.complete(body, kind, id_size, known.table, known.decoder.program)
-        except Malformed as error:
-            raise corrupt(self._file, int(event[scan.OFFSET]), str(error)) from None
+        data = whole.complete(body, kind, id_size, known.table, known.decoder.program)
         buffer = padded(data)
         self._buffers.append(buffer)
         start = buffer.ctypes.data
         rest = [int(event[place]) for place in (scan.TRANSACTION, scan.OFFSET, scan.ORDINAL, scan.XA)]
         return [start, start + len(data), UPDATE, *rest]
 
-    def _uncompress(self, rows: Numbers, prepared: Numbers) -> None:
-        """The rows of MariaDB's compressed events."""
+    def _uncompressed(
+        self, rows: Numbers, prepared: Numbers, stopped: tuple[int, Undecodable] | None
+    ) -> tuple[Numbers, tuple[int, Undecodable] | None]:
+        """The same with the rows of MariaDB's compressed events, up to the first that can't be."""
         for number in np.flatnonzero(rows[:, scan.KIND] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist():
             start, end = prepared[number, :2].tolist()
             try:
                 data = values.uncompressed_event(ctypes.string_at(start, end - start))
             except Malformed as error:
-                raise corrupt(self._file, int(rows[number, scan.OFFSET]), str(error)) from None
+                return prepared[:number], (int(rows[number, scan.OFFSET]), _undecodable(error))
             buffer = padded(data)
             self._buffers.append(buffer)
             prepared[number, :2] = buffer.ctypes.data, buffer.ctypes.data + len(data)
+        return prepared, stopped
 
     def _table_rows(self, number: int, rows: Numbers) -> Iterator[Emitted]:
         known = self._known[number]
         if known.decoder is None or known.table is None:
             return
         prepared, stopped = self._prepare(known, rows)
-        try:
-            decoded, stop = known.decoder.decode(prepared)
-        except Malformed as error:
-            reason, at = error.args
-            raise corrupt(self._file, int(rows[at, scan.OFFSET]), f"{known.name}: {reason}") from None
+        decoded, stop = known.decoder.decode(prepared)
         if stop is not None:
             stopped = int(rows[stop.event, scan.OFFSET]), stop.why
         batches = [self._batch(one, known.decoder.schema) for one in decoded]
@@ -460,6 +454,13 @@ class _Reader:
         """Everything up to here, as batches."""
         yield from self._drain()
         yield from self._batches.flush_all()
+
+
+def _undecodable(error: Undecodable | Malformed | UnicodeDecodeError) -> Undecodable:
+    """What is wrong with one table's map or rows, for that table. A text that is none is never shown."""
+    if isinstance(error, Undecodable):
+        return error
+    return malformed(str(error.args[0]) if isinstance(error, Malformed) else "a name that isn't UTF-8")
 
 
 _WRONG = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
 from collections import Counter
@@ -16,13 +15,8 @@ sys.path.append(str(Path(__file__).parents[2] / "binlogs"))
 import fuzz
 import guard
 import logs
-from mutate import assemble, events
 
 from binlake.binlog import native
-from binlake.binlog.reader import read
-from binlake.binlog.transport import FileTransport
-from binlake.errors import CorruptEvent
-from binlake.position import Slice
 
 SECONDS = 20
 FEWEST = 200
@@ -38,17 +32,6 @@ def test_damaged_logs_give_errors_or_rows() -> None:
     assert not failures, "\n".join(failures)
     assert counts.total() == seed
     assert {"rows", "stopped", "CorruptEvent"} <= set(counts)
-
-
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    parts, checksum = events((logs.HERE / "mysql-plain.000001").read_bytes())
-    names = b"\x01v\x01l\x01b"
-    assert any(names in part.body for part in parts)
-    parts = [dataclasses.replace(part, body=part.body.replace(names, b"\x01v\x01l\x01l")) for part in parts]
-    path = tmp_path / fuzz.FILE
-    path.write_bytes(assemble(parts, checksum=checksum))
-    with pytest.raises(CorruptEvent, match="one name"):
-        list(read(FileTransport(path), Slice(path.name, 4, path.stat().st_size, 0, True), lambda *_: True))
 
 
 def test_a_crash_and_a_hang_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
