@@ -13,6 +13,7 @@ from binlake.lake.staging import StagedFile
 from binlake.lake.steps import Life, MergeStep
 from binlake.lake.table import lake_columns
 from binlake.names import spark_quote
+from binlake.schema import datatypes
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import Column, TableSchema
 from binlake.schema.virtual import arithmetic, judged
@@ -80,6 +81,6 @@ def lake_image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> 
         if column is not None and column.type in RENDERERS:
             value = f"binlake_{column.type}({value})"
         elif column is not None and column.name in computed:
-            value = arithmetic(column, schema, image)
+            value = f"CAST({arithmetic(column, schema, image)} AS {datatypes.delta_type(column)})"
         selected.append(f"{value} AS {spark_quote(name)}")
     return selected

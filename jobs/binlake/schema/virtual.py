@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from binlake.names import spark_quote
-from binlake.schema import datatypes
 from binlake.schema.lexer import Flavour, Lexer, Token
 from binlake.schema.table import Column, TableSchema, Virtual
 
@@ -330,7 +329,8 @@ def _arguments(tokens: list[Token]) -> list[list[Token]]:
 
 
 def arithmetic(column: Column, schema: TableSchema, image: str) -> str:
-    """Spark SQL over the row ``image``: sums, differences and products of whole numbers, as the column holds them.
+    """Spark SQL over the row ``image``, a DECIMAL: sums, differences and products of whole numbers, as the column holds
+    them.
 
     The server computes in 64 bits and refuses what is larger, so that 38 digits are exact; what doesn't fit the column
     becomes the nearest that does. Raises _NotTold for anything else.
@@ -346,7 +346,6 @@ class _Arithmetic:
     def column(self, column: Column) -> str:
         if column not in self.schema.logged or column.type not in _INTEGER_BITS:
             raise _NotTold(_BEFORE_THE_NUMBER)
-        kind = datatypes.delta_type(column)
         if column.virtual is None:
             return f"{self.image}.{spark_quote(column.name)}"
         tokens = _tokens(column.virtual)
@@ -356,8 +355,7 @@ class _Arithmetic:
         bits = _INTEGER_BITS[column.type]
         low, high = (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         # LEAST and GREATEST pass over NULL.
-        clipped = f"IF({value} IS NULL, NULL, GREATEST(LEAST({value}, {high}BD), {low}BD))"
-        return f"CAST({clipped} AS {kind})"
+        return f"IF({value} IS NULL, NULL, GREATEST(LEAST({value}, {high}BD), {low}BD))"
 
     def _sum(self, tokens: list[Token], at: int) -> tuple[str, int]:
         return self._chain(tokens, at, ("+", "-"), self._product)
