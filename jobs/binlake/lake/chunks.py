@@ -68,7 +68,7 @@ class TableSnapshot:
 
     @property
     def transactional(self) -> bool:
-        return self.engine.lower() == _TRANSACTIONAL
+        return self.engine.lower() == _TRANSACTIONAL and not self.schema.sequence
 
     @property
     def pending(self) -> list[Chunk]:

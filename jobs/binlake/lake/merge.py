@@ -71,6 +71,10 @@ def merge_epoch(
             _merge_newest(session, table, step, newest, invalid_dates)
         return
     assert staged is not None
+    if step.schema.sequence:
+        with table.transaction(session, version, note):
+            _merge_newest(session, table, step, _newest_row(step.schema, staged, invalid_dates), invalid_dates)
+        return
     if appends and not step.schema.key:
         _refuse_changes(life.name, step)
         rows = staged.selectExpr("after").selectExpr(*lake_image(step.schema, "after", invalid_dates))
@@ -148,7 +152,7 @@ def _merge_newest(
     """``newest``: of each key the lake's columns as they are at last, and ``__gone``."""
     key = [spark_quote(name) for name in step.schema.key]
     names = [name for name, _ in lake_columns(step.schema, invalid_dates)]
-    condition = " AND ".join([f"t.{name} = s.{name}" for name in key] + _key_ranges(step))
+    condition = " AND ".join([f"t.{name} = s.{name}" for name in key] + _key_ranges(step)) or "true"
     values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
     (
         DeltaTable.forPath(session, table.path)
@@ -159,6 +163,12 @@ def _merge_newest(
         .whenNotMatchedInsert("NOT s.__gone", values=values)  # type: ignore[arg-type]
         .execute()
     )
+
+
+def _newest_row(schema: TableSchema, staged: DataFrame, invalid_dates: InvalidDates) -> DataFrame:
+    """Of a sequence: each row that is logged takes the place of the one that was there."""
+    newest = staged.selectExpr("max_by(after, struct(file, offset, row)) AS image").where("image IS NOT NULL")
+    return newest.selectExpr("false AS __gone", *lake_image(schema, "image", invalid_dates))
 
 
 def _key_of(schema: TableSchema, image: str) -> str:

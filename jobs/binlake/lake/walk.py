@@ -244,7 +244,11 @@ class Walk:
             return self._create(here, name, change, table)
         if isinstance(change, ddl.DropTable):
             self._forget(name)
-        if table is None and here.parsed.kind == "CREATE TABLE" and isinstance(change, ddl.Unfollowed):
+        if (
+            table is None
+            and here.parsed.kind in ("CREATE TABLE", "CREATE SEQUENCE")
+            and isinstance(change, ddl.Unfollowed)
+        ):
             return self._ask_name(name, f"{here.position.short}: {change.why}")
         if table is None:
             return IGNORED, "this table isn't mirrored"
@@ -337,6 +341,8 @@ class Walk:
             like = self.at(change.like)
             if like is None or like.life.status != "following" or here.order < like.life.low.order:
                 return self._ask_name(name, f"{here.position.short}: the columns of {change.like} aren't known here")
+            if like.life.schema.sequence:
+                return self._ask_name(name, f"{here.position.short}: the first row of a sequence isn't logged")
             schema = replace(like.life.schema, kept=())
         else:
             schema = change.schema

@@ -238,7 +238,7 @@ class _Reader:
             cursor.index = start
             raise cursor.not_understood("an unknown statement")
         object_ = _OBJECTS[cursor.next().key]
-        if object_ == "TABLE" and "TEMPORARY" in modifiers:
+        if object_ in ("TABLE", "SEQUENCE") and "TEMPORARY" in modifiers:
             return self._temporary(verb)
         kind = f"{verb} {object_}"
         match kind:
@@ -255,9 +255,8 @@ class _Reader:
             case "DROP DATABASE":
                 cursor.accept("IF", "EXISTS")
                 return ParsedStatement(kind, (), (DropDatabase(cursor.database_name()),))
-            case "CREATE SEQUENCE" if "REPLACE" in modifiers and "TEMPORARY" not in modifiers:
-                name = cursor.table_name()  # MariaDB lets it take the place of a table
-                return ParsedStatement(kind, (name,), (DropTable(name),))
+            case "CREATE SEQUENCE" | "ALTER SEQUENCE" | "DROP SEQUENCE":
+                return self._sequence(kind, or_replace="REPLACE" in modifiers)
             case "CREATE DATABASE" | "ALTER DATABASE":
                 return self._database(kind, replaces="REPLACE" in modifiers)
         return ParsedStatement(kind)
@@ -322,10 +321,19 @@ class _Reader:
             changes = tuple(Unfollowed(other, why) for other in _tables_of_all(name, changes))
         return ParsedStatement("ALTER TABLE", _tables_of_all(name, changes), changes)
 
-    def _drop_table(self) -> ParsedStatement:
+    def _drop_table(self, kind: str = "DROP TABLE") -> ParsedStatement:
         self.cursor.accept("IF", "EXISTS")
         names = self.cursor.table_names()
-        return ParsedStatement("DROP TABLE", names, tuple(DropTable(name) for name in names))
+        return ParsedStatement(kind, names, tuple(DropTable(name) for name in names))
+
+    def _sequence(self, kind: str, *, or_replace: bool) -> ParsedStatement:
+        """MariaDB's sequences share the tables' names; NEXTVAL and SETVAL are logged as rows."""
+        if kind == "DROP SEQUENCE":
+            return self._drop_table(kind)
+        self.cursor.accept("IF", "NOT", "EXISTS") or self.cursor.accept("IF", "EXISTS")
+        name = self.cursor.table_name()
+        change = Unfollowed(name, f"{kind} doesn't log the row that it writes")
+        return ParsedStatement(kind, (name,), (DropTable(name), change) if or_replace else (change,))
 
     def _create_index(self, modifiers: set[str]) -> ParsedStatement:
         cursor = self.cursor

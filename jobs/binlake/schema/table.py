@@ -96,6 +96,7 @@ class TableSchema:
         when one goes; as long as they don't, two shapes are equal whatever their indexes.
     kept: columns that the server dropped and the lake keeps, under the names that they have there.
     untold: names of virtual columns whose values the log doesn't tell (see virtual.py); the lake leaves them out.
+    sequence: a MariaDB sequence, a table of one row that each logged row takes the place of.
     """
 
     columns: tuple[Column, ...]
@@ -106,6 +107,7 @@ class TableSchema:
     indexes: tuple[Index, ...] = field(default=(), compare=False)
     kept: tuple[Column, ...] = field(default=(), compare=False)
     untold: tuple[str, ...] = ()
+    sequence: bool = False
 
     @property
     def mirrored(self) -> tuple[Column, ...]:
@@ -149,6 +151,7 @@ class TableSchema:
             "indexes": [asdict(index) for index in self.indexes],
             "kept": [asdict(column) for column in self.kept],
             "untold": list(self.untold),
+            "sequence": self.sequence,
         }
 
     @classmethod
@@ -162,6 +165,7 @@ class TableSchema:
             tuple(Index.from_json(index) for index in value["indexes"]),
             tuple(Column.from_json(column) for column in value["kept"]),
             tuple(value.get("untold", ())),
+            value.get("sequence", False),
         )
 
     @property

@@ -12,8 +12,12 @@ from binlake.schema.changes import Change, ParsedStatement, RenameTables
 from binlake.schema.lexer import Flavour
 from binlake.schema.table import TableName
 
-_OF_OTHER_TABLES = ("CREATE TABLE", "DROP TABLE", "DROP DATABASE")
-"""CREATE doesn't look at temporary tables, and of those that DROP names the servers log a DROP TEMPORARY."""
+_OF_OTHER_TABLES = (
+    *("CREATE TABLE", "DROP TABLE", "DROP DATABASE"),
+    *("CREATE SEQUENCE", "ALTER SEQUENCE", "DROP SEQUENCE"),
+)
+"""CREATE doesn't look at temporary tables, nor does ALTER SEQUENCE; of those that DROP names the servers log a DROP
+TEMPORARY."""
 
 
 class TemporaryTables:

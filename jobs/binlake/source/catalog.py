@@ -21,8 +21,9 @@ from binlake.schema.keys import with_key
 from binlake.schema.table import Column, Index, TableName, TableSchema, Virtual
 from binlake.source.server import Source
 
-BASE_TABLE = "BASE TABLE"
-SYSTEM_VERSIONED = "SYSTEM VERSIONED"
+BASE_TABLE, SEQUENCE = "BASE TABLE", "SEQUENCE"
+MIRRORED = frozenset({BASE_TABLE, SEQUENCE})
+"""Kinds of tables that can be mirrored."""
 
 _WITH_LENGTH = frozenset({"char", "varchar", "binary", "varbinary"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -46,6 +47,11 @@ class SourceTable:
     rows: int
     size: int
     schema: TableSchema
+
+    @property
+    def has_read_views(self) -> bool:
+        """Whether a transaction goes on reading the rows of its beginning; of a sequence InnoDB shows the newest."""
+        return self.engine.lower() == "innodb" and not self.schema.sequence
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,8 @@ def list_tables(source: Source) -> list[Listed]:
 
 
 def included_tables(source: Source, config: PipelineConfig) -> list[TableName]:
-    """Base tables the pipeline includes and the account may see, by name."""
-    return [listed.name for listed in list_tables(source) if listed.kind == BASE_TABLE and config.included(listed.name)]
+    """Tables the pipeline includes and the account may see, by name; no views."""
+    return [listed.name for listed in list_tables(source) if listed.kind in MIRRORED and config.included(listed.name)]
 
 
 def database_charsets(source: Source) -> dict[str, str]:
@@ -98,7 +104,7 @@ def read_schema(source: Source, name: TableName) -> TableSchema:
 def read_schemas(source: Source, names: Collection[TableName]) -> dict[TableName, TableSchema]:
     """Shapes alone, as quickly as the server gives them: asked under a lock."""
     wanted = set(names)
-    return _schemas(source, wanted, _charsets(source, wanted))
+    return _schemas(source, wanted)
 
 
 Excluding = Callable[[TableName, TableSchema], TableSchema]
@@ -113,7 +119,7 @@ def read_tables(
     """
     wanted = set(names)
     listed = {found.name: found for found in list_tables(source) if found.name in wanted}
-    schemas = _schemas(source, wanted, _charsets(source, wanted))
+    schemas = _schemas(source, wanted)
     tables: dict[TableName, SourceTable] = {}
     for name, found in listed.items():
         tables[name] = SourceTable(
@@ -150,22 +156,27 @@ def _select(source: Source, what: str, where: str, order: str, names: Iterable[T
         yield from (row for row in rows if TableName(row["d"], row["t"]) in wanted)
 
 
-def _charsets(source: Source, names: set[TableName]) -> dict[TableName, str]:
-    """Default character sets; views have none."""
-    found = _select(source, "table_collation AS collation", "tables WHERE", "table_schema, table_name", names)
-    collations = {TableName(row["d"], row["t"]): row["collation"] for row in found}
-    return {name: charset_of_collation(collation or "") or "utf8mb4" for name, collation in collations.items()}
-
-
-def _schemas(source: Source, names: set[TableName], charsets: dict[TableName, str]) -> dict[TableName, TableSchema]:
+def _schemas(source: Source, names: set[TableName]) -> dict[TableName, TableSchema]:
+    without_columns = _options(source, names)
     columns = _columns(source, names)
     keys = _indexes(source, names)
     schemas: dict[TableName, TableSchema] = {}
     for name, found in columns.items():
         primary = tuple(column for column in keys[name].pop("PRIMARY", _NO_INDEX).columns if column)
         indexes = _in_order(source, name, list(keys[name].values()))
-        schemas[name] = with_key(TableSchema(tuple(found), charset=charsets[name]), primary, indexes)
+        schemas[name] = with_key(without_columns[name].with_columns(tuple(found)), primary, indexes)
     return schemas
+
+
+def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSchema]:
+    """What is said of tables as a whole; views have no character set."""
+    what = "table_collation AS collation, table_type AS kind"
+    return {
+        TableName(row["d"], row["t"]): TableSchema(
+            (), charset=charset_of_collation(row["collation"] or "") or "utf8mb4", sequence=row["kind"] == SEQUENCE
+        )
+        for row in _select(source, what, "tables WHERE", "table_schema, table_name", names)
+    }
 
 
 def _columns(source: Source, names: set[TableName]) -> dict[TableName, list[Column]]:

@@ -34,7 +34,7 @@ from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.source.cascades import unlogged_cascades
-from binlake.source.catalog import BASE_TABLE, Listed, SourceTable, list_tables, read_tables
+from binlake.source.catalog import MIRRORED, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.engines import refused_engines
 from binlake.source.folder import Folder
@@ -113,7 +113,7 @@ def _server(config: PipelineConfig, endpoint: Endpoint) -> list[Check]:
         with Source.open(endpoint) as source:
             checks = [Check("server", True, f"{source.flavour} {source.version_text} at {endpoint.address}")]
             listed = [table for table in list_tables(source) if config.included(table.name)]
-            names = [table.name for table in listed if table.kind == BASE_TABLE]
+            names = [table.name for table in listed if table.kind in MIRRORED]
             tables = {str(name): table for name, table in read_tables(source, names, config.excluding).items()}
             subject = _Subject(config, endpoint, source, source.variables(_VARIABLES), listed, tables)
             for check in _CHECKS:
@@ -320,7 +320,7 @@ def _snapshot_grants(subject: _Subject) -> Iterator[Check]:
 
 def _tables_exist(subject: _Subject) -> Iterator[Check]:
     names = [table.name for table in subject.listed]
-    base = [table for table in subject.listed if table.kind == BASE_TABLE]
+    base = [table for table in subject.listed if table.kind in MIRRORED]
     for pattern in subject.config.tables.include:
         database, _, table = pattern.partition(".")
         exact = not re.search(r"[*?\[]", pattern)
@@ -333,7 +333,7 @@ def _tables_exist(subject: _Subject) -> Iterator[Check]:
     else:
         yield Check("tables", True, f"{len(base)} included")
     for listed in subject.listed:
-        if listed.kind not in (BASE_TABLE, "VIEW", "SYSTEM VIEW"):
+        if listed.kind not in (*MIRRORED, "VIEW", "SYSTEM VIEW"):
             remedy = f'exclude it in the YAML: exclude: ["{listed.name}"]'
             yield Check(f"table {listed.name}", False, f"{listed.kind.lower()}s aren't mirrored", remedy)
 
@@ -357,6 +357,8 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
         subject.source.query(f"SELECT * FROM {quoted} LIMIT 0")
     except SourceError as error:
         yield _grant(subject, "SELECT", error, quoted)
+    if table.schema.sequence:
+        return
     if table.engine != _CRASH_SAFE:
         yield Check(line, "warn", f"engine {table.engine}: copied whole under the lock", "ALTER TABLE … ENGINE=InnoDB")
     if not table.schema.key:

@@ -28,7 +28,7 @@ from binlake.lake.watermarks import read_lives
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
-from binlake.source.catalog import BASE_TABLE, SourceTable, list_tables, read_tables
+from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source, error_code
 from binlake.verify import compare, server_side
@@ -98,7 +98,7 @@ def _without_views(source: Source, tables: dict[TableName, SourceTable]) -> dict
     return {
         name: server_side.aggregate(source, name, _hashes(table))
         for name, table in tables.items()
-        if table.engine != "InnoDB"
+        if not table.has_read_views
     }
 
 
@@ -127,7 +127,7 @@ class _Chosen:
         )
 
     def on_server(self, source: Source) -> dict[TableName, SourceTable]:
-        listed = [found.name for found in list_tables(source) if found.kind == BASE_TABLE and self._asked(found.name)]
+        listed = [found.name for found in list_tables(source) if found.kind in MIRRORED and self._asked(found.name)]
         if not listed and not self.watermarks():
             raise UsageError(
                 f"no included table matches {', '.join(self._patterns or self._config.tables.include)}",
@@ -247,7 +247,7 @@ class _Work:
             rows = self._look_into(table, hashes, compare.to_look_into(numbers, source, lake), lake_table)
         except SourceError as error:
             return replace(result, reason=f"which rows differ can't be told: {error.message}")
-        later = "" if table.engine == "InnoDB" else f"{table.engine} has no read views: these rows are as of now"
+        later = "" if table.has_read_views else f"{table.engine} has no read views: these rows are as of now"
         return replace(result, rows=rows, reason=later)
 
     def _look_into(

@@ -44,7 +44,7 @@ def tables(*names: str) -> tuple[TableName, ...]:
         ("SET PASSWORD FOR a = 'x'", "SET"),
         ("FLUSH TABLES", "FLUSH"),
         ("RENAME USER a TO b", "RENAME USER"),
-        ("CREATE SEQUENCE s", "CREATE SEQUENCE"),
+        ("CREATE TEMPORARY SEQUENCE s", "CREATE TEMPORARY TABLE"),
         ("CREATE SPATIAL REFERENCE SYSTEM 4120 NAME 'x'", "CREATE SPATIAL REFERENCE SYSTEM"),
         ("CREATE UNDO TABLESPACE u ADD DATAFILE 'x'", "CREATE TABLESPACE"),
         ("CREATE LOGFILE GROUP g ADD UNDOFILE 'x'", "CREATE LOGFILE GROUP"),
@@ -130,8 +130,21 @@ def test_life_of_tables() -> None:
     [dropped, created] = parse("CREATE OR REPLACE TABLE t (a INT)", flavour="mariadb").changes
     assert dropped == ddl.DropTable(T)
     assert created == ddl.CreateTable(T, TableSchema((Column("a", "int"),)))
-    assert parse("CREATE OR REPLACE SEQUENCE t", flavour="mariadb").changes == (ddl.DropTable(T),)
-    assert parse("CREATE OR REPLACE TEMPORARY SEQUENCE t", flavour="mariadb").changes == ()
+
+
+def test_sequences_share_the_names_of_tables() -> None:
+    def changes(text: str) -> tuple[ddl.Change, ...]:
+        return parse(text, flavour="mariadb").changes
+
+    created = ddl.Unfollowed(T, "CREATE SEQUENCE doesn't log the row that it writes")
+    assert changes("CREATE SEQUENCE t START 5") == changes("CREATE SEQUENCE IF NOT EXISTS shop.t") == (created,)
+    assert changes("CREATE OR REPLACE SEQUENCE t") == (ddl.DropTable(T), created)
+    altered = ddl.Unfollowed(T, "ALTER SEQUENCE doesn't log the row that it writes")
+    assert changes("ALTER SEQUENCE t RESTART") == changes("ALTER SEQUENCE IF EXISTS t CACHE 5") == (altered,)
+    assert changes("DROP SEQUENCE IF EXISTS t, u") == tuple(map(ddl.DropTable, tables("t", "u")))
+    for verb in ("CREATE", "CREATE OR REPLACE", "DROP"):
+        temporary = parse(f"{verb} TEMPORARY SEQUENCE t", flavour="mariadb")
+        assert (temporary.temporary, temporary.changes) == ((T,), ())
 
 
 def test_a_statement_that_failed() -> None:
