@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from binlake import names
@@ -126,8 +127,12 @@ def begin_lives(
     source: Source,
     results: list[SnapshotResult],
     batch: int,
+    awaited: Collection[TableName] = (),
 ) -> None:
-    """New lives stand in metadata, and the log is followed from the earliest position that any table needs."""
+    """New lives stand in metadata, and the log is followed from the earliest position that any table needs.
+
+    awaited: included tables that may begin without a snapshot: the log between here and there may hold their CREATE.
+    """
     if not results:
         return
     _refuse_read(held.control().planned_to, results)
@@ -138,7 +143,11 @@ def begin_lives(
     lows = [life.low for life in following]
     here = source.server_identity
     standing = control.position
-    fresh = all(low.server == here and (standing is None or _lost(standing, low) or standing < low) for low in lows)
+    known = {life.name for life in following}
+    skips = known.issuperset(awaited)
+    fresh = all(
+        low.server == here and (standing is None or _lost(standing, low) or (skips and standing < low)) for low in lows
+    )
     if fresh or not watermarks.read_charsets(metadata):
         watermarks.write_charsets(metadata, database_charsets(source))
     if lows and fresh:

@@ -44,14 +44,17 @@ def catch_up(
 ) -> Life:
     """Carry one table, of the watermark ``row``, to the newest recorded batch; gives it as it is then.
 
-    Raises UsageError where a part of the batch that it stopped in is in the table already, PositionLost where the log
-    is gone, TableError where the table stops again.
+    Raises UsageError where a part of the batch that it stopped in is in the table already, or a part of the log is in
+    no batch, PositionLost where the log is gone, TableError where the table stops again.
     """
     name = TableName(row["database"], row["table"])
     life = _life(metadata, row)
     _refuse_half(config, life, row)
     alone = _alone(config, name)
+    standing = Position.parse(row["position"], row["gtid_set"] or "")
     for plan in _missed(metadata, row):
+        _refuse_gap(name, standing, plan.range.start)
+        standing = plan.range.stop
         life = rebased(life, life.high, plan.range.start)
         report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
         table, outcome = _one_batch(alone, origin, session, life, plan, report)
@@ -96,6 +99,16 @@ def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> Non
         raise UsageError(
             f"{life.name} has a part of batch {row['batch']}, in which it stopped",
             remedy=f"snapshot it again: binlake table resnapshot --config FILE --table '{life.name}' --why …",
+        )
+
+
+def _refuse_gap(name: TableName, standing: Position, start: Position) -> None:
+    """A snapshot of the other tables may have begun anew behind a part of the log. Raises UsageError."""
+    if start.server == standing.server and start.order != standing.order:
+        raise UsageError(
+            f"{name} stands at {standing.short}, and the log is followed from {start.short} since: what is between was "
+            "never read",
+            remedy=f"snapshot it again: binlake table resnapshot --config FILE --table '{name}' --why …",
         )
 
 

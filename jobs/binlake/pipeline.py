@@ -57,7 +57,7 @@ from binlake.schema.cascades import Cascade
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName
 from binlake.source.cascades import unlogged_cascades
-from binlake.source.catalog import database_charsets
+from binlake.source.catalog import database_charsets, included_tables
 from binlake.source.folder import Folder
 from binlake.source.log import Origin, opened, server_of
 from binlake.source.server import Source
@@ -155,7 +155,8 @@ def bootstrap(
             failures=failed,
             fault=fault,
         )
-        begin_lives(held, metadata, source, results, control.batch)
+        awaited = set(included_tables(source, config)) - failures.keys()
+        begin_lives(held, metadata, source, results, control.batch, awaited)
         fault("lives begun")
         note_bootstrap(metadata, control.batch, began_us, results)
     for error in (*failures.values(), *failed):

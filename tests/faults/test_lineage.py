@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlake import lineage
-from binlake.errors import PositionLost
+from binlake import decisions, lineage, pipeline
+from binlake.decisions import Reason
+from binlake.errors import PositionLost, UsageError
+from binlake.report import Report
+from binlake.schema.table import TableName
 from mirror import Mirror
 from servers import KINDS, Server
 
@@ -192,3 +195,22 @@ def test_a_restored_backup(
         mirror.execute("INSERT INTO a VALUES (4, 'another history')", "INSERT INTO b VALUES ('on')")
         mirror.sync()
         mirror.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize("primary", ["mariadb"], indirect=True)
+def test_a_paused_table_does_not_go_on_over_a_part_of_the_log_that_was_never_read(followed: Mirror) -> None:
+    decisions.pause(followed.config, TableName(DATABASE, "b"), Reason("ann", "a test"))
+    followed.execute("INSERT INTO b VALUES ('only in the old log')", "RESET MASTER")
+    followed.snapshot(f"{DATABASE}.a")
+    followed.execute("INSERT INTO b VALUES ('in the new one')", "INSERT INTO a VALUES (9, 'nine')")
+    followed.sync()
+    followed.assert_equal("a")
+    with pytest.raises(UsageError, match="what is between was never read"):
+        pipeline.resume(
+            followed.config,
+            followed.origin,
+            lambda: followed.spark,
+            Report(),
+            TableName(DATABASE, "b"),
+            Reason("ann", "a test"),
+        )

@@ -32,7 +32,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.locks import Busy, Gate, Gates, read_lock
 from binlake.source.server import Source
 from comparison import assert_equal
-from mirror import SHORT_LIVED, Mirror
+from mirror import SHORT_LIVED, Mirror, on_mysql
 from servers import Server
 
 ROWS = 600
@@ -236,6 +236,26 @@ def test_committed_but_not_begun(mirror: Mirror) -> None:
     (again,) = chunked(mirror)
     assert again == first or (again.table_id, again.low, again.rows) == (first.table_id, first.low, first.rows)
     assert mirror.version("a") == version
+
+
+@on_mysql
+def test_a_new_snapshot_of_all_that_is_followed_passes_over_no_new_table(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    mirror.snapshot()
+    mirror.execute("CREATE TABLE b (id INT PRIMARY KEY)", "INSERT INTO b VALUES (1)", "INSERT INTO a VALUES (2)")
+    mirror.snapshot(f"{mirror.database}.a")
+    mirror.sync()
+    mirror.assert_equal("a", "b")
+
+
+@on_mysql
+def test_a_new_snapshot_of_all_tables_follows_the_log_from_there(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "CREATE TABLE b (id INT PRIMARY KEY)")
+    mirror.snapshot()
+    mirror.execute("INSERT INTO a VALUES (1)")
+    mirror.snapshot()
+    assert mirror.sync().mutations == 0
+    mirror.assert_equal("a", "b")
 
 
 def test_a_new_snapshot_at_the_same_position_replaces_a_damaged_table(mirror: Mirror) -> None:
