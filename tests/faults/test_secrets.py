@@ -116,6 +116,7 @@ def test_staged_rows_are_their_owners_alone(server: Server, database: str, lake:
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_runs_that_fail_tell_neither_password_nor_rows(mirror: Mirror, keeper: str, spark: SparkSession) -> None:
     """By an invalid date, by rows that the log has as statements only, by a constraint that somebody added."""
+    mirror.options = {"policies": {"tables": {"*.told": {"on_unfollowable": "stop"}}}}
     mirror.follow_from_here()
     mirror.execute(
         "CREATE TABLE dated (id INT PRIMARY KEY, note VARCHAR(40), d DATE)",

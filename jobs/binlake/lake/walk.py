@@ -213,18 +213,15 @@ class Walk:
 
     def _opaque(self, here: _At) -> None:
         """Rows that changed without row events, or a statement nobody can read."""
-        concerned = [name for name in (here.parsed.tables or tuple(self.current)) if self._ours(name)]
-        for name in concerned:
-            table = self.at(name)
-            reason = (
-                f"{here.position.short}: a statement changed rows without row events "
-                "(binlog_format isn't ROW in that session)"
-                if here.parsed.kind == "DML"
-                else f"{here.position.short}: a statement that can't be parsed may concern this table"
-            )
-            if table is not None and here.order >= table.life.low.order:
-                self.stop_table(table, reason, _resnapshot(name))
-            self._note(here, name, table, STOPPED, reason, None, None)
+        why = "a statement that can't be parsed may concern this table"
+        if here.parsed.kind == "DML":
+            why = "a statement changed rows without row events (binlog_format isn't ROW in that session)"
+        # Of the names in a statement that nobody can read most are no table's.
+        told = here.parsed.tables if here.parsed.kind == "DML" else ()
+        others = tuple(self.current) if here.parsed.may_concern_any else ()
+        for name in dict.fromkeys((*told, *others)):
+            if self._ours(name):
+                self._change(here, name, ddl.Unfollowed(name, why))
 
     def _change(self, here: _At, name: TableName, change: ddl.Change) -> None:
         table = self.at(name)

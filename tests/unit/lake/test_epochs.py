@@ -310,9 +310,55 @@ def test_statements_elsewhere_never_matter() -> None:
     assert one(found).life.status == "following"
 
 
-def test_statement_format_dml_stops_its_table() -> None:
-    found = steps_of(a_slice(statement(50, 0, "UPDATE t SET v = 'x'")))
+@pytest.mark.parametrize(
+    ("policy", "status", "action"), [("resnapshot", "resnapshot", "resnapshot asked"), ("stop", "stopped", "stopped")]
+)
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("UPDATE t SET v = 'x'", "t"),
+        ("INSERT INTO a SELECT * FROM t", "a"),
+        ("CALL p()", "abt"),
+        ("SELECT f()", "abt"),
+        ("DROP TABLE t, 'a", "abt"),
+    ],
+)
+def test_rows_changed_without_row_events_ask_for_a_snapshot_or_stop_their_tables(
+    text: str, named: str, policy: str, status: str, action: str
+) -> None:
+    found = steps_of(
+        a_slice(mutations(10), statement(50, 0, text), mutations(60, before=1), mutations(61, 1, B)),
+        lives=[life(), life(A), life(B)],
+        policy=Policy.model_validate({"on_unfollowable": policy}),
+    )
+    statuses = {table.life.name.table: table.life.status for table in found.tables}
+    assert statuses == {name: status if name in named else "following" for name in "abt"}
+    assert {(row["table"], row["action"]) for row in found.history} == {(name, action) for name in named}
+    assert all(row["reason"].startswith("binlog.000001:50: ") for row in found.history)
+    merged = {
+        table.life.name.table: [
+            file.first[1] for step in table.steps if isinstance(step, MergeStep) for file in step.files
+        ]
+        for table in found.tables
+    }
+    # what came before is merged where a snapshot follows, what comes after waits for it
+    assert merged["t"] == ([10, 60] if "t" not in named else [10] if policy == "resnapshot" else [])
+    assert merged["b"] == ([61] if "b" not in named else [])
+
+
+def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
+    found = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
+    assert (one(found).life.status, len(one(found).steps)) == ("following", 1)
+    assert [(row["table"], row["action"], row["reason"]) for row in found.history] == [
+        ("t", "ignored", "before the snapshot"),
+        ("u", "ignored", "this table isn't mirrored"),
+    ]
+
+
+def test_rows_changed_without_row_events_leave_a_stopped_table_as_it_is() -> None:
+    found = steps_of(a_slice(statement(50, 0, "UPDATE t SET v = 'x'")), lives=[life(status="stopped")])
     assert one(found).life.status == "stopped"
+    assert [(row["action"], row["reason"]) for row in found.history] == [("ignored", "this table is stopped")]
 
 
 def test_a_table_that_cannot_be_decoded_stops() -> None:
