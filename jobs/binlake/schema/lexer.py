@@ -49,6 +49,8 @@ class Token:
 
 _SPACE = re.compile(r"[\s\x00-\x1f]+")
 _NAME = re.compile(r"[0-9A-Za-z_$\u0080-\U0010ffff]+")
+# MySQL's names are utf8mb3: CREATE TABLE `t😀` makes the table `t?`. MariaDB refuses the statement.
+_NOT_IN_NAMES = re.compile("[\U00010000-\U0010ffff]")
 _NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _HEX = re.compile(r"0x(?P<digits>[0-9A-Fa-f]+)|[xX]'(?P<quoted>(?:[0-9A-Fa-f]{2})*)'")
 _BITS = re.compile(r"0b(?P<digits>[01]+)|[bB]'(?P<quoted>[01]*)'")
@@ -105,6 +107,8 @@ class Lexer:
         return True
 
     def _add(self, kind: TokenKind, value: str, end: int) -> None:
+        if kind in ("word", "quoted") and self.flavour == "mysql":
+            value = _NOT_IN_NAMES.sub("?", value)
         key = value.upper() if kind == "word" else value if kind == "symbol" else ""
         self.tokens.append(Token(kind, value, key, self.at, end))
         self.at = end

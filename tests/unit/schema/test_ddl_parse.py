@@ -409,6 +409,18 @@ def test_variables_that_change_what_definitions_mean_are_not_followed(variable: 
     assert T in parsed.tables
 
 
+def test_names_are_those_that_mysql_can_store() -> None:
+    for text in ("CREATE TABLE `t😀` (`c😀` INT, d ENUM('😀'))", "CREATE TABLE t😀 (c😀 INT, d ENUM('😀'))"):
+        [created] = parse(text).changes
+        assert isinstance(created, ddl.CreateTable)
+        assert created.name == TableName("shop", "t?")
+        assert [column.name for column in created.schema.columns] == ["c?", "d"]
+        assert created.schema.columns[1].values == ("😀",)
+    assert parse("DROP TABLE `é😀`.`t😀😀`").tables == (TableName("é?", "t??"),)
+    assert parse("DROP DATABASE `😀`").changes == (ddl.DropDatabase("?"),)
+    assert parse('DROP TABLE "😀"', sql_mode=ANSI_QUOTES).tables == tables("?")
+
+
 def test_secrets_and_values_of_rows_stay_out_of_reasons() -> None:
     parsed = parse("ALTER TABLE t ADD a INT DEFAULT 'row value', FROBNICATE 'secret'")
     assert "secret" not in repr(parsed.changes)
