@@ -205,7 +205,7 @@ class _AlterTable:
     def _order(self) -> None:
         """``t.a DESC, b``: no clause follows after a comma."""
         while True:
-            self.cursor.skip_dotted_name()
+            self.cursor.column_name()
             self.cursor.accept_any("ASC", "DESC")
             if not self.cursor.accept(","):
                 return
@@ -282,16 +282,16 @@ class _AlterTable:
         cursor = self.cursor
         cursor.accept("COLUMN")
         if_exists = cursor.accept("IF", "EXISTS")
-        old = cursor.token.text if modify else cursor.name()
+        old = None if modify else cursor.column_name()
         definition = column_definition(cursor, self.dialect)
-        self.alterations.append(ChangeColumn(old, definition, self._place(), if_exists))
+        self.alterations.append(ChangeColumn(old or definition.name, definition, self._place(), if_exists))
         self._own_keys(definition)
 
     def _alter_column(self) -> None:
         cursor = self.cursor
         cursor.accept("COLUMN")
         if_exists = cursor.accept("IF", "EXISTS")
-        name = cursor.name()
+        name = cursor.column_name()
         if cursor.accept("SET", "DEFAULT"):
             literal = default_value(cursor, self.dialect, of_a_column_that_is_there=True)
             self.alterations.append(AlterDefault(name, literal, literal is None, if_exists))
@@ -316,7 +316,7 @@ class _AlterTable:
         if not is_index:
             cursor.accept("COLUMN")
         if_exists = cursor.accept("IF", "EXISTS")
-        name = cursor.name()
+        name = cursor.name() if is_index else cursor.column_name()
         self.alterations.append(DropKey(name, if_exists) if is_index else DropColumn(name, if_exists))
         cursor.accept_any("RESTRICT", "CASCADE")
         return True
@@ -342,8 +342,12 @@ class _AlterTable:
             cursor.accept("=")
             cursor.next()
             self.unfollowed.append(why_refused("MERGE", self.dialect.flavour))
-        elif cursor.token.key in _HARMLESS_OPTIONS or cursor.at("INDEX", "DIRECTORY") or cursor.at("DATA", "DIRECTORY"):
-            self.nothing.append(cursor.next().key)
+        elif (
+            (cursor.token.is_name and cursor.token.text.upper() in _HARMLESS_OPTIONS)
+            or cursor.at("INDEX", "DIRECTORY")
+            or cursor.at("DATA", "DIRECTORY")
+        ):
+            self.nothing.append(cursor.next().text.upper())
             cursor.accept("DIRECTORY")
             cursor.accept("=")
             cursor.accept_any("-", "+")

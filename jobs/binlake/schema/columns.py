@@ -54,7 +54,7 @@ def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
     """Name, type and attributes; stops before ``,``, ``)`` and what may follow in ALTER TABLE."""
     if dialect.flavour == "mariadb" and dialect.sql_mode & lexer.ORACLE:
         raise UnfollowedStatement("types mean something else under sql_mode ORACLE")
-    name = cursor.name()
+    name = cursor.column_name()
     definition = ColumnDefinition(
         name,
         "",
@@ -73,7 +73,7 @@ def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     type_ = _SYNONYMS.get(written.key, "")
     if dialect.session_mode_untold and written.key in _BY_SQL_MODE:
         raise UnfollowedStatement(f"{written.key} depends on the session's sql_mode, which the statement hides")
-    if type_ == "char" and (cursor.accept("VARYING") or (national and cursor.accept("VARCHAR"))):
+    if type_ == "char" and (cursor.accept("VARYING") or (national and cursor.accept_any("VARCHAR", "VARCHARACTER"))):
         type_ = "varchar"
     if national and type_ == "varchar":
         cursor.accept("VARYING")
@@ -91,7 +91,7 @@ def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if written.key in ("BOOL", "BOOLEAN"):
         return replace(definition, arguments=(1,))
     if written.key == "SERIAL":
-        return replace(definition, unsigned=True, nullable=False, auto_increment=True, key="unique")
+        return replace(definition, unsigned=True, nullable=False, auto_increment=True, unique=True)
     return _type_details(cursor, dialect, definition)
 
 
@@ -230,13 +230,13 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if cursor.accept("AUTO_INCREMENT"):
         return {"auto_increment": True}
     if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
-        return {"auto_increment": True, "nullable": False, "key": _stronger(definition.key, "unique")}
+        return {"auto_increment": True, "nullable": False, "unique": True}
     if cursor.accept("UNIQUE"):
         cursor.accept("KEY")
-        return {"key": _stronger(definition.key, "unique")}
+        return {"unique": True}
     if cursor.accept("PRIMARY") or cursor.at("KEY"):
         cursor.accept("KEY")
-        return {"key": "primary"}
+        return {"primary": True}
     if cursor.accept("REFERENCES"):
         cursor.qualified_name()
         _skip_reference(cursor)
@@ -271,6 +271,8 @@ def _expression(cursor: Cursor) -> str:
 
 def _skip_plain_attribute(cursor: Cursor) -> bool:
     """Steps over an attribute that says nothing about shape or values."""
+    if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):  # of a table that may have none
+        return True
     if cursor.accept_any("VISIBLE", "VIRTUAL", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
         return True
     if cursor.accept("COMMENT"):
@@ -308,10 +310,6 @@ def _skip_reference(cursor: Cursor) -> None:
             cursor.next()
         elif not cursor.accept_any("RESTRICT", "CASCADE"):
             raise cursor.not_understood("a foreign key's action")
-
-
-def _stronger(key: KeyKind, other: KeyKind) -> KeyKind:
-    return key if key == "primary" else other
 
 
 def _default(cursor: Cursor, dialect: Dialect) -> dict[str, Any]:

@@ -116,10 +116,14 @@ def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefini
 
 
 def own_keys(definition: ColumnDefinition) -> tuple[Constraint, ...]:
-    """The column's own PRIMARY KEY, UNIQUE and REFERENCES."""
+    """The column's own PRIMARY KEY, UNIQUE and REFERENCES; beside a primary key MariaDB makes no unique one."""
     names = (definition.name,)
-    own: tuple[Constraint, ...] = (IndexDefinition(definition.key, names, (None,)),) if definition.key != "none" else ()
-    return (*own, AddForeignKey(None, names)) if definition.references else own
+    own: list[Constraint] = []
+    if definition.primary:
+        own.append(IndexDefinition("primary", names, (None,)))
+    if definition.unique and not (definition.primary and definition.flavour == "mariadb"):
+        own.append(IndexDefinition("unique", names, (None,)))
+    return (*own, AddForeignKey(None, names)) if definition.references else tuple(own)
 
 
 def _table_options(cursor: Cursor) -> _Options:

@@ -75,7 +75,7 @@ class ColumnDefinition:
     strict: whether sql_mode makes too long a VARCHAR an error instead of a TEXT.
     default: None where no DEFAULT is written; default_is_expression: it isn't a constant.
     expression: of a generated column, canonical (see virtual.py); stored: it is computed when the row is written.
-    key: the column's own PRIMARY KEY or UNIQUE; references: it is a foreign key by itself.
+    primary, unique: it has a PRIMARY KEY, a UNIQUE of its own; references: it is a foreign key by itself.
     null_written: NULL is written, which is more than that NOT NULL isn't. on_update: ON UPDATE CURRENT_TIMESTAMP.
     explicit_timestamps: the session's explicit_defaults_for_timestamp, None where it isn't told.
     """
@@ -95,7 +95,8 @@ class ColumnDefinition:
     stored: bool = False
     invisible: bool = False
     auto_increment: bool = False
-    key: KeyKind = "none"
+    primary: bool = False
+    unique: bool = False
     references: bool = False
     strict: bool = True
     flavour: Flavour = "mysql"
@@ -113,7 +114,7 @@ class ColumnDefinition:
         """
         if self.type != "timestamp" or self.explicit_timestamps:
             return self
-        nullable = self.null_written and self.key != "primary"
+        nullable = self.null_written and not self.primary
         has_default = self.default_is_expression or self.default not in (None, Literal("null"))
         if self.explicit_timestamps is None:
             if nullable or (not self.nullable and has_default):
@@ -171,7 +172,7 @@ class ColumnDefinition:
             fraction=self.arguments[0] if type_ in ("time", "datetime", "timestamp") and self.arguments else 0,
             charset=shown_charset,
             values=self._members(charset),
-            nullable=self.nullable and not self.auto_increment and self.key != "primary",
+            nullable=self.nullable and not self.auto_increment and not self.primary,
             default_is_expression=self.default_is_expression
             or defaults.is_kept_as_written(type_, self.default, self.flavour),
             generated=self.generated,

@@ -276,11 +276,13 @@ class Cursor:
         first = self.name()
         return (first, self.name()) if self.accept(".") else ("", first)
 
-    def skip_dotted_name(self) -> None:
-        """Steps over ``a``, ``t.a``, ``db.t.a``."""
-        self.name()
+    def column_name(self) -> str:
+        """The last part of ``a``, ``t.a``, ``db.t.a``, ``.a``: MariaDB takes all of them in definitions, too."""
+        self.accept(".")
+        name = self.name()
         while self.accept("."):
-            self.name()
+            name = self.name()
+        return name
 
     def table_name(self) -> TableName:
         database, table = self.qualified_name()

@@ -108,7 +108,7 @@ def _skip_expression(cursor: Cursor) -> None:
     elif cursor.accept("NEXT", "VALUE", "FOR") or cursor.accept("PREVIOUS", "VALUE", "FOR"):
         cursor.qualified_name()
     else:
-        cursor.skip_dotted_name()
+        cursor.column_name()
         if cursor.at("("):
             cursor.skip_parentheses()
 
@@ -116,7 +116,7 @@ def _skip_expression(cursor: Cursor) -> None:
 def _skip_variable(cursor: Cursor) -> None:
     """What follows ``@``: ``v``, ``'v'``, ``@sql_mode``, ``@global.sql_mode``, and ``:=`` with another expression."""
     if cursor.accept("@"):
-        cursor.skip_dotted_name()
+        cursor.column_name()
         return
     if cursor.token.kind not in ("word", "quoted", "string"):
         raise cursor.not_understood("a variable's name expected")
