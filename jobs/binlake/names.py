@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 
-_NOT_IN_PATHS = re.compile(r"[/\\%~\x00-\x1f\x7f]")
+_NOT_IN_PATHS = re.compile(r"[/\\%~?#\x00-\x1f\x7f]")
 
 
 def mysql_quote(name: str) -> str:
@@ -33,7 +33,8 @@ def spark_string(text: str) -> str:
 def folder(name: str) -> str:
     """The folder of a database or table: its name as it stands, odd characters as ``~XX``.
 
-    ``/ \\ % ~``, control characters and a leading ``_`` or ``.`` are written as the bytes' hexadecimal.
+    ``/ \\ % ~ ? #``, control characters and a leading ``_`` or ``.`` are written as the bytes' hexadecimal: deltalake
+    1.6 reads no history where a path has ``?`` or ``#``, as if an address ended there.
     """
 
     def escape(text: str) -> str:

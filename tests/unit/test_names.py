@@ -21,6 +21,8 @@ from binlake import names
         (".hidden", "~2Ehidden"),
         ("..", "~2E."),
         ("tab\t", "tab~09"),
+        ("what?", "what~3F"),
+        ("c#", "c~23"),
     ],
 )
 def test_folder_keeps_names_and_writes_odd_characters_as_bytes(name: str, folder: str) -> None:
