@@ -134,7 +134,10 @@ def _run(server: Server, chosen: list[Case], part: int) -> None:
                 cursor.execute(f"CREATE DATABASE {mysql_quote(case.database)}")
             if part >= len(case.parts):
                 continue
-            cursor.execute("SET sql_mode = 'STRICT_TRANS_TABLES'")
+            cursor.execute(
+                "SET sql_mode = 'STRICT_TRANS_TABLES', time_zone = DEFAULT, timestamp = DEFAULT,"
+                " explicit_defaults_for_timestamp = DEFAULT"
+            )
             cursor.execute(f"USE {mysql_quote(case.database)}")
             for statement in case.parts[part]:
                 try:

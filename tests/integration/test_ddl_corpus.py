@@ -271,8 +271,8 @@ def follow(chain: Chain, step: Step, database: str, server: Server) -> Iterator[
             case ddl.AlterTable(name=name):
                 evolution = ddl.evolve(known[name.table], change, flavour=server.kind)
                 known[name.table] = evolution.after
-                marks |= {"?"} if evolution.unprovable else set()
-                reasons += evolution.unprovable
+                marks |= {"?"} if evolution.unprovable or evolution.impossible else set()
+                reasons += evolution.unprovable + evolution.impossible
                 yield name.table, evolution
             case ddl.RowsChanged():
                 marks = {"!"}

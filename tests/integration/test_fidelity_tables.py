@@ -151,6 +151,30 @@ def test_text_keys_with_trailing_spaces_and_odd_case(mirror: Mirror) -> None:
     mirror.assert_equal("words")
 
 
+def test_dates_that_no_calendar_has_come_with_a_column(mirror: Mirror) -> None:
+    """Their text is beside them, in rows that no event names; NULL becomes the time, and the zero date stays."""
+    mirror.options["invalid_dates"] = "keep_text"
+    mirror.execute(
+        "SET sql_mode = '', explicit_defaults_for_timestamp = OFF",
+        "CREATE TABLE zeros (id INT PRIMARY KEY, ts TIMESTAMP(3) NULL)",
+        "INSERT INTO zeros VALUES (1, '0000-00-00'), (2, NULL), (3, '2020-01-01 00:00:00.5')",
+    )
+    mirror.snapshot()
+    asked = len(mirror.metadata.read("snapshots"))
+    mirror.execute(
+        "SET sql_mode = '', explicit_defaults_for_timestamp = OFF",
+        "ALTER TABLE zeros ADD second TIMESTAMP, ADD third TIMESTAMP(2)",
+        "ALTER TABLE zeros ADD d DATE NOT NULL, ADD dt DATETIME(4) NOT NULL",
+        "INSERT INTO zeros (id) VALUES (4)",
+        "ALTER TABLE zeros MODIFY ts TIMESTAMP(3)",
+        "SET sql_mode = 'ALLOW_INVALID_DATES'",
+        "ALTER TABLE zeros ADD odd DATE DEFAULT '2021-02-30', ADD fine DATETIME DEFAULT '2020-02-29'",
+    )
+    mirror.sync()
+    mirror.assert_equal("zeros")
+    assert len(mirror.metadata.read("snapshots")) == asked
+
+
 def test_a_key_never_holds_an_invalid_date(mirror: Mirror) -> None:
     """Even where the policy keeps their text: MERGE couldn't find the row again. The table stops, with the remedy."""
     mirror.options["invalid_dates"] = "keep_text"

@@ -33,7 +33,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from binlake.schema.session import Session
+from binlake.schema.session import UNTOLD, Session
 from binlake.schema.table import Column, TableName
 
 INSERT, UPDATE, DELETE = 1, 2, 3
@@ -41,8 +41,6 @@ INSERT, UPDATE, DELETE = 1, 2, 3
 Wanted = Callable[[str, str], bool | frozenset[str]]
 """(database, table) → whether its mutations are to be decoded: False for a table that is stepped over, or the names, in
 lower case, of the columns that are. Columns of the primary key can't be; names that the table hasn't are no error."""
-
-_UNTOLD = Session()
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Statement:
     error: int = 0
     has_xid: bool = False
     thread: int = 0
-    session: Session = _UNTOLD
+    session: Session = UNTOLD
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from binlake.config import InvalidDates
-from binlake.errors import UnfollowedStatement
 from binlake.lake.steps import ReshapeStep
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
 from binlake.schema.conversion import conversion
+from binlake.schema.defaults import is_impossible_date
 from binlake.schema.table import Column
 
 
@@ -21,8 +21,8 @@ from binlake.schema.table import Column
 class LakeColumn:
     """A column as it stands afterwards. origin: the column that holds its values until then; None for a new one.
 
-    suffix: what kept texts of invalid dates have behind them now. value: what all rows have in a new column, in Spark
-    SQL.
+    suffix: what kept texts of invalid dates have behind them now. value: what all rows have in a new column, and those
+    with NULL in one that was there, in Spark SQL.
     """
 
     name: str
@@ -35,14 +35,15 @@ class LakeColumn:
     @property
     def is_written(self) -> bool:
         """Whether rows that are there need other values, so that they are written anew."""
-        if self.origin is None:
-            return self.value is not None
-        return self.kind_before != self.kind or bool(self.suffix)
+        changed = self.origin is not None and (self.kind_before != self.kind or bool(self.suffix))
+        return changed or self.value is not None
 
     @property
     def expression(self) -> str:
         """Spark SQL over the old columns."""
         value = spark_quote(self.origin) if self.origin else self.value or "NULL"
+        if self.origin and self.value:
+            value = f"COALESCE({value}, {self.value})"
         if self.suffix:
             value = f"CONCAT({value}, {spark_string(self.suffix)})"
         return f"CAST({value} AS {self.kind}) AS {spark_quote(self.name)}"
@@ -52,26 +53,39 @@ def lake_columns_after(step: ReshapeStep, invalid_dates: InvalidDates) -> list[L
     """The Delta table's columns after the step, side columns of invalid dates included."""
     mirrored = {column.name: column for column in step.before.mirrored}
     kept = {column.name for column in step.after.mirrored}
-    fills = {column.name: default_expression(column, text) for column, text in step.fills}
+    fills = dict((column.name, text) for column, text in step.fills)
+    keeps_text = invalid_dates == "keep_text"
     columns: list[LakeColumn] = []
     for column, origin in zip(step.after.columns, step.origins, strict=True):
         if column.name not in kept:
             continue
         old = mirrored.get(origin) if origin else None
-        columns.append(_lake_column(column, old, fills.get(column.name)))
-        if invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
-            columns.append(_side_column(column, old))
+        text = fills.get(column.name)
+        columns.append(_lake_column(column, old, _value(column, old, text, keeps_text=keeps_text)))
+        if keeps_text and datatypes.entry(column).may_be_invalid_date:
+            columns.append(_side_column(column, old, text))
     for column, origin in zip(step.after.kept, step.kept_origins, strict=True):
         kind = datatypes.delta_type(column)
         columns.append(LakeColumn(column.name, kind, origin, kind))
     return columns
 
 
-def _side_column(column: Column, old: Column | None) -> LakeColumn:
+def _value(column: Column, old: Column | None, text: str | None, *, keeps_text: bool) -> str | None:
+    """A fill in Spark SQL. A date whose text is kept beside it is NULL here, and not on the server."""
+    if text is None or is_impossible_date(column, text):
+        return None
+    value = default_expression(column, text)
+    if keeps_text and old is not None and datatypes.entry(old).may_be_invalid_date:
+        return f"IF({spark_quote(datatypes.text_column(old))} IS NULL, {value}, NULL)"
+    return value
+
+
+def _side_column(column: Column, old: Column | None, text: str | None) -> LakeColumn:
     """The column that keeps the texts of invalid dates."""
     name = datatypes.text_column(column)
     if old is None or not datatypes.entry(old).may_be_invalid_date:
-        return LakeColumn(name, "STRING", None, None)
+        kept = spark_string(text) if text is not None and is_impossible_date(column, text) else None
+        return LakeColumn(name, "STRING", None, None, value=kept)
     suffix = conversion(old, column, strict=True).date_suffix
     return LakeColumn(name, "STRING", datatypes.text_column(old), "STRING", suffix)
 
@@ -90,7 +104,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)\Z")
 def widens(column: LakeColumn) -> bool:
     """Whether Delta's type widening takes the old values as they stand ("Supported type changes", Delta's manual)."""
     before, after = column.kind_before or "", column.kind
-    if column.suffix or column.origin is None:
+    if column.suffix or column.origin is None or column.value is not None:
         return False
     if before in _INTEGERS and after in _INTEGERS:
         return _INTEGERS.index(before) < _INTEGERS.index(after)
@@ -132,13 +146,10 @@ def _new_field(column: LakeColumn) -> dict[str, Any]:
 
 
 def default_expression(column: Column, text: str) -> str:
-    """A server's constant as a Spark SQL expression of the column's Delta type; raises UnfollowedStatement."""
+    """A server's constant, of a TIMESTAMP in UTC, as a Spark SQL expression of the column's Delta type."""
     kind = datatypes.delta_type(column)
     if column.type == "timestamp":
-        raise UnfollowedStatement(
-            f"the default of the new TIMESTAMP column {column.name!r} depends on a session's time zone",
-            remedy="snapshot this table again",
-        )
+        return f"CAST({spark_string(text + '+00:00')} AS {kind})"
     if column.type == "bit":
         number = int(text.strip("b'") or "0", 2) if text.startswith("b'") else int(text)
         if kind == "BOOLEAN":

@@ -126,8 +126,8 @@ class ReshapeStep:
     """The rows stay, under other columns. ``origins``: for each column of ``after`` that of ``before``; None is new.
 
     kept_origins: for each of ``after.kept`` the lake's column that has its values. fills: of new columns, the constant
-    that old rows got, as the server writes it. Without fills and changed Delta types it writes no data file; with one
-    of them every row is written anew.
+    that old rows got, as the server writes it (TIMESTAMP in UTC); of others, what their NULLs became. Without fills and
+    changed Delta types it writes no data file; with one of them every row is written anew.
     """
 
     before: TableSchema

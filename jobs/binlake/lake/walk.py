@@ -42,7 +42,8 @@ class Rules:
 
     included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
     adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
-    server to ask for a new snapshot. goes_when_dropped: its folder is removed once the batch is recorded.
+    server to ask for a new snapshot. goes_when_dropped: its folder is removed once the batch is recorded. keeps_text:
+    the lake has the texts of invalid dates (invalid_dates: keep_text).
     """
 
     included: Callable[[TableName], bool]
@@ -51,6 +52,7 @@ class Rules:
     policy: Callable[[TableName], Policy] = lambda name: Policy()
     can_snapshot: bool = True
     goes_when_dropped: Callable[[TableName], bool] = lambda name: False
+    keeps_text: bool = False
 
     def followed(self, name: TableName) -> bool:
         return self.included(name) or self.ghost(name)
@@ -306,11 +308,12 @@ class Walk:
         if table.empty:
             table.add(CreateStep(after), self.turn)
             return FOLLOWED, _left_out(before, after)
-        if evolution.unprovable:
-            reason = f"{here.position.short}: {'; '.join(evolution.unprovable)}"
+        unprovable = evolution.unprovable + (() if self.rules.keeps_text else evolution.impossible)
+        if unprovable:
+            reason = f"{here.position.short}: {'; '.join(unprovable)}"
             return self.ask(table, reason), reason
-        if _reshapes(before, after, evolution.origins):
-            fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
+        fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
+        if fills or _reshapes(before, after, evolution.origins):
             table.add(ReshapeStep(before, after, evolution.origins, kept_origins, fills), self.turn)
         return FOLLOWED, _left_out(before, after)
 

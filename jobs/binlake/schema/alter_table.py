@@ -125,6 +125,7 @@ def altered(dialect: Dialect, name: TableName, alterations: tuple[Alteration, ..
         strict=dialect.strict and not ignore,
         pads_char=bool(dialect.sql_mode & PAD_CHAR_TO_FULL_LENGTH),
         keeps_zeros=bool(dialect.sql_mode & NO_AUTO_VALUE_ON_ZERO),
+        session=dialect.session,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from binlake.schema.alterations import Alteration
+from binlake.schema.session import UNTOLD, Session
 from binlake.schema.table import TableName, TableSchema
 
 
@@ -61,6 +62,7 @@ class AlterTable:
     strict: values that don't fit made the statement fail (STRICT_TRANS_TABLES or STRICT_ALL_TABLES, without IGNORE).
     pads_char: the session read CHAR values with their trailing spaces (PAD_CHAR_TO_FULL_LENGTH).
     keeps_zeros: zero stayed zero in a column that became AUTO_INCREMENT (NO_AUTO_VALUE_ON_ZERO).
+    session: whose time and time zone old rows may get.
     """
 
     name: TableName
@@ -68,6 +70,7 @@ class AlterTable:
     strict: bool
     pads_char: bool = False
     keeps_zeros: bool = False
+    session: Session = UNTOLD
 
 
 @dataclass(frozen=True)

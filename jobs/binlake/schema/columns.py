@@ -47,6 +47,7 @@ _AFTER_DEFINITION = ("FIRST", "AFTER", "PARTITION", "REMOVE")
 _TEXTUAL = frozenset({*TEXT_TO_BYTES, "enum", "set"})
 # REAL_AS_FLOAT and ORACLE give these words another meaning.
 _BY_SQL_MODE = ("REAL", "DATE", "BLOB")
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _MARIADB_ONLY = frozenset({"uuid", "inet4", "inet6"})
 
 
@@ -60,7 +61,7 @@ def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
         "",
         strict=dialect.strict,
         flavour=dialect.flavour,
-        explicit_timestamps=dialect.session.explicit_timestamps,
+        session=dialect.session,
     )
     return _attributes(cursor, dialect, _data_type(cursor, dialect, definition))
 
@@ -313,8 +314,21 @@ def _skip_reference(cursor: Cursor) -> None:
 
 
 def _default(cursor: Cursor, dialect: Dialect) -> dict[str, Any]:
-    literal = default_value(cursor, dialect)
-    return {"default": literal, "default_is_expression": literal is None}
+    now = _now(cursor)
+    literal = default_value(cursor, dialect) if now is None else None
+    return {"default": literal, "default_is_expression": literal is None, "now": now}
+
+
+def _now(cursor: Cursor) -> int | None:
+    """Steps over CURRENT_TIMESTAMP or a synonym, if one is next; gives the digits of its fraction."""
+    if not cursor.at_any(*_NOW) or cursor.peek().key == ".":
+        return None
+    cursor.next()
+    if not cursor.accept("("):
+        return 0
+    digits = 0 if cursor.at(")") else cursor.integer()
+    cursor.expect(")")
+    return digits
 
 
 def _skip_function(cursor: Cursor) -> None:

@@ -38,11 +38,13 @@ class Conversion:
         ``unprovable``: neither is known, for this reason.
     date_suffix: what the server's text of every old date has behind it now, also of the invalid ones whose text is kept
         beside the column.
+    nulls_get_now: NULL became the time of the statement, under strict mode too, if the statement didn't fail of it.
     """
 
     kind: Literal["same", "cast", "unprovable"]
     reason: str = ""
     date_suffix: str = ""
+    nulls_get_now: bool = False
 
 
 _SAME = Conversion("same")
@@ -53,14 +55,13 @@ def conversion(before: Column, after: Column, *, strict: bool) -> Conversion:
 
     strict: values that didn't fit made the statement fail.
     """
-    if before.nullable and not after.nullable and after.type == "timestamp":
-        return Conversion("unprovable", "NULL may have become the statement's time")
-    if before.nullable and not after.nullable and not strict:
+    not_null = before.nullable and not after.nullable
+    if not_null and not strict and after.type != "timestamp":
         return Conversion("unprovable", "NULL may have become another value without strict mode")
     if (suffix := _provable(before, after, strict)) is None:
         return Conversion("unprovable", f"what {_described(before)} became as {_described(after)} can't be proved")
     kind: Literal["same", "cast"] = "same" if datatypes.delta_type(before) == datatypes.delta_type(after) else "cast"
-    return Conversion(kind, date_suffix=suffix)
+    return Conversion(kind, date_suffix=suffix, nulls_get_now=not_null and after.type == "timestamp")
 
 
 def _described(column: Column) -> str:

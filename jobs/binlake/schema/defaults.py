@@ -12,12 +12,14 @@ import ipaddress
 import re
 import struct
 from dataclasses import dataclass
+from datetime import date
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Literal as OneOf
 
 from binlake.errors import UnfollowedStatement
 from binlake.schema import charsets
 from binlake.schema.lexer import Flavour
+from binlake.schema.session import Session
 from binlake.schema.table import Column
 
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
@@ -34,6 +36,14 @@ NATIONAL = "national"
 
 class NotConstant(UnfollowedStatement):
     """What old rows hold in an added column isn't one constant, or can't be told from the statement."""
+
+
+class ImpossibleDate(NotConstant):
+    """Old rows hold a date in an added column that no calendar has, as 0000-00-00. text: the server's."""
+
+    def __init__(self, message: str, text: str) -> None:
+        super().__init__(message)
+        self.text = text
 
 
 @dataclass(frozen=True)
@@ -53,8 +63,9 @@ class Literal:
 def old_row_default(column: Column) -> str | None:
     """The value that rows get which are older than the column, as the server's text; None is NULL.
 
-    That is its default, or for NOT NULL without default the type's implicit one (manual 13.6). Raises
-    NotConstant, with the reason, where that isn't one constant or can't be told from here.
+    That is its default, or for NOT NULL without default the type's implicit one (manual 13.6). Of a TIMESTAMP it is
+    in the time zone of the default. Raises NotConstant, with the reason, where that isn't one constant or can't be told
+    from here, and ImpossibleDate.
     """
     if column.generated:
         raise NotConstant(f"column {column.name!r} is computed by the server for old rows")
@@ -62,14 +73,22 @@ def old_row_default(column: Column) -> str | None:
         raise NotConstant(f"the default of column {column.name!r} is an expression")
     if column.default is None:
         return None if column.nullable else _implicit_default(column)
-    if column.type == "timestamp":
-        # The statement doesn't carry the session's time zone.
-        raise NotConstant(f"the default of column {column.name!r} (TIMESTAMP) depends on the time zone")
-    if column.type in _ZERO_DATES and "-00" in column.default:
-        raise NotConstant(f"the default of column {column.name!r} is an invalid date")
+    if is_impossible_date(column, column.default):
+        raise ImpossibleDate(f"the default of column {column.name!r} is an invalid date", column.default)
     if column.type == "year" and column.length == 2:
         return _year(Literal("string", column.default))
     return column.default
+
+
+def is_impossible_date(column: Column, text: str) -> bool:
+    """Whether no calendar has this date, the server's text of a DATE, DATETIME or TIMESTAMP; of other types never."""
+    if column.type not in _ZERO_DATES:
+        return False
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        return True
+    return False
 
 
 def _implicit_default(column: Column) -> str:
@@ -85,7 +104,9 @@ def _implicit_default(column: Column) -> str:
     if type_ == "enum":
         return column.values[0]
     if type_ in _ZERO_DATES:
-        raise NotConstant(f"old rows get the invalid date 0000-00-00 in column {column.name!r}")
+        zero = _date("0000-00-00", type_ != "date", column.fraction)
+        assert zero is not None
+        raise ImpossibleDate(f"old rows get the invalid date 0000-00-00 in column {column.name!r}", zero)
     others = {
         "bit": "b'0'",
         "year": "0000",
@@ -123,12 +144,17 @@ def server_text(column: Column, literal: Literal, flavour: Flavour) -> str | Non
     return text.rjust(column.zerofill, "0")
 
 
-def shown_text(column: Column, literal: Literal, flavour: Flavour) -> str | None:
-    """Like server_text, for defaults that old rows never need: what isn't understood stays as written."""
+def shown_text(column: Column, literal: Literal, flavour: Flavour, session: Session) -> str | None:
+    """Like server_text, for defaults that old rows never need: what isn't understood stays as written.
+
+    MySQL shows a TIMESTAMP in the time zone in which it was written, MariaDB in the reader's, here UTC.
+    """
     try:
-        return server_text(column, literal, flavour)
+        text = server_text(column, literal, flavour)
     except NotConstant:
         return literal.text
+    utc = session.utc(text) if text and column.type == "timestamp" and flavour == "mariadb" else None
+    return utc or text
 
 
 def is_kept_as_written(type_: str, literal: Literal | None, flavour: Flavour) -> bool:
@@ -158,8 +184,7 @@ def _convert(column: Column, literal: Literal, flavour: Flavour) -> str | None:
     if type_ in _ZERO_DATES and literal.kind == "number" and not _number(literal):
         return _date("0000-00-00", type_ != "date", column.fraction)
     if type_ in _ZERO_DATES:
-        is_zero = literal.kind == "number" and not literal.text.strip("0")
-        return _date("0000-00-00" if is_zero else _plain(literal), type_ != "date", column.fraction)
+        return _date(_plain(literal), type_ != "date", column.fraction)
     if type_ in TEXTS:
         text = _text(literal, column.charset)
         return text.rstrip(" ") if type_ == "char" else text

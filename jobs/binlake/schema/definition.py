@@ -17,6 +17,7 @@ from binlake.schema import charsets, defaults
 from binlake.schema.charsets import bytes_per_character
 from binlake.schema.defaults import Literal, NotConstant
 from binlake.schema.lexer import Flavour
+from binlake.schema.session import UNTOLD, Session
 from binlake.schema.table import Column, KeyKind, Virtual
 
 TEXT_TO_BYTES = {
@@ -73,11 +74,12 @@ class ColumnDefinition:
     values: members of ENUM and SET; bytes where they are written in hexadecimal.
     charset: None where the table's default counts.
     strict: whether sql_mode makes too long a VARCHAR an error instead of a TEXT.
-    default: None where no DEFAULT is written; default_is_expression: it isn't a constant.
+    default: None where no DEFAULT is written; default_is_expression: it isn't a constant. now: it is
+    CURRENT_TIMESTAMP with so many digits.
     expression: of a generated column, canonical (see virtual.py); stored: it is computed when the row is written.
     primary, unique: it has a PRIMARY KEY, a UNIQUE of its own; references: it is a foreign key by itself.
     null_written: NULL is written, which is more than that NOT NULL isn't. on_update: ON UPDATE CURRENT_TIMESTAMP.
-    explicit_timestamps: the session's explicit_defaults_for_timestamp, None where it isn't told.
+    session: whose explicit_defaults_for_timestamp, time and time zone decide what a TIMESTAMP is and holds.
     """
 
     name: str
@@ -102,7 +104,8 @@ class ColumnDefinition:
     flavour: Flavour = "mysql"
     null_written: bool = False
     on_update: bool = False
-    explicit_timestamps: bool | None = True
+    session: Session = UNTOLD
+    now: int | None = None
 
     def settled(self, *, is_first_timestamp: bool, in_primary_key: bool) -> ColumnDefinition:
         """With what the server adds to a TIMESTAMP while explicit_defaults_for_timestamp is off.
@@ -112,11 +115,11 @@ class ColumnDefinition:
         Sources: MySQL manual 7.1.8, explicit_defaults_for_timestamp; promote_first_timestamp_column (sql/sql_table.cc
         of both servers). Raises UnfollowedStatement where it depends on the variable, which isn't told.
         """
-        if self.type != "timestamp" or self.explicit_timestamps:
+        if self.type != "timestamp" or self.session.explicit_timestamps:
             return self
         nullable = self.null_written and not self.primary
         has_default = self.default_is_expression or self.default not in (None, Literal("null"))
-        if self.explicit_timestamps is None:
+        if self.session.explicit_timestamps is None:
             if nullable or (not self.nullable and has_default):
                 return self
             raise UnfollowedStatement(
@@ -127,7 +130,8 @@ class ColumnDefinition:
         if has_default or (nullable and not in_primary_key):
             return replace(self, nullable=nullable)
         if is_first_timestamp and not (nullable or self.on_update):
-            return replace(self, nullable=False, default=None, default_is_expression=True)
+            digits = self.arguments[0] if self.arguments else 0
+            return replace(self, nullable=False, default=None, default_is_expression=True, now=digits)
         zero = None if in_primary_key and self.flavour == "mysql" else ZERO_DATE
         return replace(self, nullable=False, default=zero)
 
@@ -136,21 +140,37 @@ class ColumnDefinition:
         column = self._typed(table_charset)
         if self.default is None or column.default_is_expression:
             return column
-        return replace(column, default=defaults.shown_text(column, self.default, self.flavour))
+        return replace(column, default=defaults.shown_text(column, self.default, self.flavour, self.session))
 
     def constant_default(self, table_charset: str) -> str | None:
-        """The value, as the server's text, that rows get which are older than the column; None is NULL.
+        """The value, as the server's text, that rows get which are older than the column; None is NULL. Of a TIMESTAMP
+        in UTC.
 
-        Raises NotConstant where that isn't one constant for all rows.
+        Raises NotConstant where that isn't one constant for all rows, ImpossibleDate for one that no calendar has.
         """
         if self.auto_increment:
             raise NotConstant(f"column {self.name!r} counts up by itself (AUTO_INCREMENT) in old rows")
         column = self._typed(table_charset)
+        if self.now is not None and self.now == column.fraction and not self.generated:
+            return self._time(column)
         if self.default is not None and not column.default_is_expression:
             column = replace(column, default=defaults.server_text(column, self.default, self.flavour))
             if column.type in defaults.BYTES and defaults.hides_zero_bytes(column, self.default):
                 raise NotConstant(f"the default of column {self.name!r} has zero bytes")
-        return defaults.old_row_default(column)
+        text = defaults.old_row_default(column)
+        if text is None or column.type != "timestamp":
+            return text
+        if (utc := self.session.utc(text)) is None:
+            raise NotConstant(f"the default of column {self.name!r} (TIMESTAMP) depends on the session's time zone")
+        return utc
+
+    def _time(self, column: Column) -> str:
+        """The time of the statement, the same for all rows."""
+        session = self.session
+        text = {"timestamp": session.now, "datetime": session.local_now}.get(column.type, lambda _: None)(self.now or 0)
+        if text is None:
+            raise NotConstant(f"the time that is the default of column {self.name!r} isn't told in the log")
+        return text
 
     def _typed(self, table_charset: str) -> Column:
         """The column without its default."""

@@ -31,7 +31,7 @@ from binlake.schema.alterations import (
 )
 from binlake.schema.changes import AlterTable
 from binlake.schema.conversion import conversion
-from binlake.schema.defaults import NotConstant
+from binlake.schema.defaults import ImpossibleDate, NotConstant
 from binlake.schema.definition import ColumnDefinition, converted, converted_definition
 from binlake.schema.keys import Constraint, is_there, new_keys, with_key
 from binlake.schema.lexer import Flavour
@@ -48,16 +48,18 @@ class Evolution:
     after: the shape as information_schema shows it.
     origins: for each column of ``after`` the name that the column of the shape before has, whose values it holds;
         None for an added one.
-    fills: added columns that the lake has, with the constant, as the server's text, that old rows got; those that got
-        NULL aren't listed.
+    fills: columns that the lake has, with a constant, as the server's text, of a TIMESTAMP in UTC: what old rows got
+        in an added one, if not NULL, or what became of NULL in one that was there.
     unprovable: why the values of old rows can't be derived from those in the lake; empty where they can: by
         ``conversion`` of each column that stays, and ``fills``.
+    impossible: why a lake that doesn't keep the texts of invalid dates can't hold the fills; empty where it can.
     """
 
     after: TableSchema
     origins: tuple[str | None, ...]
     fills: tuple[tuple[Column, str], ...]
     unprovable: tuple[str, ...]
+    impossible: tuple[str, ...] = ()
 
 
 @dataclass
@@ -118,9 +120,10 @@ class _Evolving:
             entry.column = column
         origins = tuple(entry.origin.name if entry.origin else None for entry in self.entries)
         unprovable: list[str] = []
-        fills = self._fills(after, unprovable)
+        impossible: list[str] = []
+        fills = self._fills(after, unprovable, impossible)
         unprovable += self._unprovable(after)
-        return Evolution(after, origins, fills, tuple(unprovable))
+        return Evolution(after, origins, fills, tuple(unprovable), tuple(impossible))
 
     # -- columns ------------------------------------------------------------------------------------
 
@@ -173,7 +176,7 @@ class _Evolving:
         expression = one.is_expression or defaults.is_kept_as_written(column.type, one.default, self.flavour)
         if one.default is None or expression:
             return replace(column, default=None, default_is_expression=expression)
-        text = defaults.shown_text(column, one.default, self.flavour)
+        text = defaults.shown_text(column, one.default, self.flavour, self.change.session)
         return replace(column, default=text, default_is_expression=False)
 
     def _columns_that_come(self, moved: list[tuple[_Entry, Place]]) -> None:
@@ -264,20 +267,36 @@ class _Evolving:
 
     # -- values -------------------------------------------------------------------------------------
 
-    def _fills(self, after: TableSchema, unprovable: list[str]) -> tuple[tuple[Column, str], ...]:
+    def _fills(
+        self, after: TableSchema, unprovable: list[str], impossible: list[str]
+    ) -> tuple[tuple[Column, str], ...]:
         fills: list[tuple[Column, str]] = []
         for entry in self.entries:
-            if entry.origin is not None or entry.definition is None or entry.column not in after.mirrored:
+            if entry.definition is None or entry.column not in after.mirrored:
                 continue
-            definition = replace(entry.definition, nullable=entry.column.nullable)
             try:
-                text = definition.constant_default(self.charset)
+                text = self._fill(entry, entry.definition)
+            except ImpossibleDate as error:
+                in_key = entry.column.name in after.key  # MERGE would never find it again
+                (unprovable if in_key else impossible).append(error.message)
+                text = error.text
             except NotConstant as error:
                 unprovable.append(error.message)
                 continue
             if text is not None:
                 fills.append((entry.column, text))
         return tuple(fills)
+
+    def _fill(self, entry: _Entry, definition: ColumnDefinition) -> str | None:
+        """The constant that old rows got in an added column, or in the place of NULL. Raises NotConstant."""
+        column = entry.column
+        if entry.origin is None:
+            return replace(definition, nullable=column.nullable).constant_default(self.charset)
+        if not conversion(entry.origin, column, strict=self.change.strict).nulls_get_now:
+            return None
+        if (now := self.change.session.now(column.fraction)) is None:
+            raise NotConstant(f"column {column.name!r}: NULL became the statement's time, which isn't told in the log")
+        return now
 
     def _unprovable(self, after: TableSchema) -> Iterable[str]:
         """Why the values of columns that stay can't be told."""

@@ -64,6 +64,9 @@ class Session:
         return -size if found[1] == "-" else size
 
 
+UNTOLD = Session()
+
+
 def _text(time: datetime, fraction: str) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}" + (f".{fraction}" if fraction else "")
 

@@ -23,6 +23,7 @@ from binlake.lake.steps import (
 )
 from binlake.lake.walk import Rules
 from binlake.position import Position
+from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 
 FILE = "binlog.000001"
@@ -56,6 +57,7 @@ def steps_of(
     lifeless: Sequence[TableName] = (),
     policy: Policy | None = None,
     going: Sequence[TableName] = (),
+    keeps_text: bool = False,
 ) -> BatchSteps:
     return split(
         Manifest(7, "a", slices),
@@ -66,6 +68,7 @@ def steps_of(
             ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
             policy=lambda name: policy or Policy(),
             goes_when_dropped=lambda name: name in going,
+            keeps_text=keeps_text,
         ),
         lives=list(lives),
         created=[1 for _ in slices],
@@ -103,6 +106,25 @@ def test_add_column_cuts_epochs_in_order() -> None:
     assert isinstance(reshape, ReshapeStep)
     assert [(column.name, text) for column, text in reshape.fills] == [("n", "7")]
     assert [column.name for column in table.life.schema.columns] == ["id", "n", "v"]
+
+
+@pytest.mark.parametrize(("keeps_text", "status"), [(True, "following"), (False, "resnapshot")])
+def test_a_date_that_no_calendar_has_comes_where_its_text_is_kept(keeps_text: bool, status: str) -> None:
+    ddl = statement(50, 0, "ALTER TABLE t ADD d DATE NOT NULL")
+    table = one(steps_of(a_slice(ddl), keeps_text=keeps_text))
+    assert table.life.status == status
+    fills = [text for step in table.steps if isinstance(step, ReshapeStep) for _, text in step.fills]
+    assert fills == (["0000-00-00"] if keeps_text else [])
+
+
+def test_a_column_that_was_there_gets_the_time_for_null() -> None:
+    schema = TableSchema((ID, Column("ts", "timestamp")), ("id",), "primary")
+    ddl = statement(50, 0, "ALTER TABLE t MODIFY ts TIMESTAMP NOT NULL")
+    told = replace(ddl, session=Session(explicit_timestamps=True, began=1577836800))
+    table = one(steps_of(a_slice(told), lives=[replace(life(), schema=schema)]))
+    (reshape,) = table.steps
+    assert isinstance(reshape, ReshapeStep)
+    assert [(column.name, text) for column, text in reshape.fills] == [("ts", "2020-01-01 00:00:00")]
 
 
 def test_a_nullable_column_needs_no_fill() -> None:

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from binlake.errors import SchemaMismatch
 from binlake.schema import ddl
 from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, STRICT_TRANS_TABLES, Flavour
+from binlake.schema.session import Session
 from binlake.schema.table import Column, Index, TableSchema
 
 KEYED = TableSchema(
     (Column("Id", "int", nullable=False), Column("n", "int", nullable=False), Column("x", "int")), ("Id",), "primary"
 )
 UNKEYED = TableSchema(KEYED.columns)
+ON = Session(explicit_timestamps=True)
+TOLD = Session(False, began=1577836800, microsecond=123456, time_zone="+05:30")
 UNIQUE = TableSchema(KEYED.columns, ("n",), "unique", indexes=(Index("u", ("n",), (None,), True),))
 
 
 def evolution(
-    text: str, schema: TableSchema = KEYED, *, flavour: Flavour = "mysql", sql_mode: int = STRICT_TRANS_TABLES
+    text: str,
+    schema: TableSchema = KEYED,
+    *,
+    flavour: Flavour = "mysql",
+    sql_mode: int = STRICT_TRANS_TABLES,
+    session: Session = ON,
 ) -> ddl.Evolution:
     """What a statement that is one AlterTable makes of a shape."""
-    [change] = ddl.parse(text, database="shop", sql_mode=sql_mode, flavour=flavour).changes
+    [change] = ddl.parse(text, database="shop", sql_mode=sql_mode, flavour=flavour, session=session).changes
     assert isinstance(change, ddl.AlterTable)
     return ddl.evolve(schema, change, flavour=flavour)
 
@@ -155,11 +164,6 @@ def test_old_rows_get_a_constant(definition: str, default: str | None) -> None:
     [
         "INT AUTO_INCREMENT UNIQUE",
         "SERIAL",
-        "DATE NOT NULL",
-        "DATE DEFAULT '0000-00-00'",
-        "DATETIME DEFAULT '2020-00-01'",
-        "DATETIME NOT NULL",
-        "TIMESTAMP NOT NULL",
         "TIMESTAMP DEFAULT '2020-01-01 00:00:00'",
         "DATETIME DEFAULT CURRENT_TIMESTAMP(0)",
         "DATETIME DEFAULT '2020-01-01 00:00:00.6'",
@@ -195,6 +199,81 @@ def test_old_rows_get_a_constant(definition: str, default: str | None) -> None:
 def test_what_is_no_constant_is_said(definition: str) -> None:
     [reason] = evolution(f"ALTER TABLE t ADD a {definition}").unprovable
     assert "'a'" in reason
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ("DATE NOT NULL", "0000-00-00"),
+        ("DATE DEFAULT 0", "0000-00-00"),
+        ("DATE DEFAULT '2021-02-29'", "2021-02-29"),
+        ("DATETIME DEFAULT '2020-00-01'", "2020-00-01 00:00:00"),
+        ("DATETIME(3) NOT NULL", "0000-00-00 00:00:00.000"),
+        ("TIMESTAMP NOT NULL", "0000-00-00 00:00:00"),
+        ("TIMESTAMP(2) NOT NULL", "0000-00-00 00:00:00.00"),
+    ],
+)
+def test_a_date_that_no_calendar_has_is_told_apart(definition: str, text: str) -> None:
+    found = evolution(f"ALTER TABLE t ADD a {definition}")
+    assert not found.unprovable
+    assert [fill for _, fill in found.fills] == [text]
+    assert "'a'" in found.impossible[0]
+
+
+def test_no_date_of_a_key_is_null_with_its_text_beside_it() -> None:
+    [reason] = evolution("ALTER TABLE t ADD a DATE NOT NULL PRIMARY KEY", UNKEYED).unprovable
+    assert "'a'" in reason
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ("TIMESTAMP", "2020-01-01 00:00:00"),
+        ("TIMESTAMP(4)", "2020-01-01 00:00:00.1234"),
+        ("TIMESTAMP(6) NULL DEFAULT NOW(6)", "2020-01-01 00:00:00.123456"),
+        ("DATETIME DEFAULT LOCALTIME", "2020-01-01 05:30:00"),
+        ("DATETIME(1) DEFAULT LOCALTIMESTAMP(1) ON UPDATE NOW(1)", "2020-01-01 05:30:00.1"),
+        ("TIMESTAMP DEFAULT '2020-01-01 01:00:00'", "2019-12-31 19:30:00"),
+        ("TIMESTAMP(1) DEFAULT '2020-01-01 01:00:00.5'", "2019-12-31 19:30:00.5"),
+    ],
+)
+def test_old_rows_get_the_time_of_the_statement(definition: str, text: str) -> None:
+    found = evolution(f"ALTER TABLE t ADD a {definition}", session=TOLD)
+    assert (found.unprovable, found.impossible) == ((), ())
+    assert [fill for _, fill in found.fills] == [text]
+
+
+@pytest.mark.parametrize(
+    ("definition", "untold"),
+    [
+        ("TIMESTAMP DEFAULT NOW()", {"began": None}),
+        ("TIMESTAMP DEFAULT NOW()", {"began": 0}),
+        ("TIMESTAMP DEFAULT NOW()", {"began": 2**31}),
+        ("TIMESTAMP(1)", {"microsecond": None}),
+        ("DATETIME DEFAULT NOW()", {"time_zone": ""}),
+        ("DATETIME DEFAULT NOW()", {"time_zone": "SYSTEM"}),
+        ("TIMESTAMP DEFAULT '2020-01-01 00:00:00'", {"time_zone": "Europe/Berlin"}),
+        ("TIMESTAMP DEFAULT '1970-01-01 05:30:00'", {}),
+        ("DATE DEFAULT NOW()", {}),
+        ("DATETIME(3) DEFAULT NOW(2)", {}),
+        ("DATETIME DEFAULT (NOW())", {}),
+    ],
+)
+def test_a_time_that_is_not_told_is_not_guessed(definition: str, untold: dict[str, Any]) -> None:
+    session = replace(TOLD, **untold)
+    [reason] = evolution(f"ALTER TABLE t ADD a {definition}", session=session, flavour="mariadb").unprovable
+    assert "'a'" in reason
+
+
+def test_null_becomes_the_time_in_a_timestamp_that_is_not_null() -> None:
+    schema = TableSchema((KEYED.columns[0], Column("a", "timestamp", fraction=3)), ("Id",), "primary")
+    for sql_mode in (0, STRICT_TRANS_TABLES):
+        found = evolution("ALTER TABLE t MODIFY a TIMESTAMP(3)", schema, session=TOLD, sql_mode=sql_mode)
+        assert not found.unprovable
+        assert [(column.name, text) for column, text in found.fills] == [("a", "2020-01-01 00:00:00.123")]
+        untold = evolution("ALTER TABLE t MODIFY a TIMESTAMP(3) NOT NULL", schema, sql_mode=sql_mode)
+        assert "NULL" in untold.unprovable[0]
+    assert not evolution("ALTER TABLE t MODIFY a TIMESTAMP(3) NULL", schema, session=TOLD).fills
 
 
 def test_defaults_that_rows_never_need_do_not_stop_a_new_table() -> None:

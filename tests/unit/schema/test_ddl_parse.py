@@ -312,7 +312,7 @@ U, V = tables("u", "v")
     ],
 )
 def test_rows_and_names_that_change_are_told(text: str, changes: tuple[ddl.Change, ...]) -> None:
-    parsed = parse(text)
+    parsed = parse(text, session=Session())
     assert parsed.changes == changes
     assert set(parsed.tables) == {name for change in changes for name in ddl.tables_of(change)}
 

@@ -1,0 +1,20 @@
+SET explicit_defaults_for_timestamp = OFF, sql_mode = '';
+CREATE TABLE t (id INT PRIMARY KEY, n INT);
+INSERT INTO t VALUES (1, 1), (2, 2);
+CREATE TABLE u (id INT PRIMARY KEY, first TIMESTAMP NULL, made TIMESTAMP(2));
+INSERT INTO u VALUES (1, NULL, '2020-01-01 00:00:00.25');
+CREATE TABLE v (id INT PRIMARY KEY, ts TIMESTAMP(3));
+INSERT INTO v (id) VALUES (1);
+ALTER TABLE t ADD ts TIMESTAMP;
+INSERT INTO t (id, n) VALUES (3, 3);
+ALTER TABLE t ADD before_all TIMESTAMP(6) FIRST;
+UPDATE t SET n = 5 WHERE id = 1;
+ALTER TABLE u ADD last TIMESTAMP DEFAULT '2020-01-01 00:00:00';
+INSERT INTO u (id, made) VALUES (2, NULL);
+SET explicit_defaults_for_timestamp = ON;
+ALTER TABLE v ADD plain TIMESTAMP, ADD written TIMESTAMP NOT NULL DEFAULT NOW();
+INSERT INTO v (id) VALUES (2);
+-- sync
+SET explicit_defaults_for_timestamp = OFF, sql_mode = '';
+ALTER TABLE v ADD front TIMESTAMP FIRST, DROP written, MODIFY plain TIMESTAMP NULL DEFAULT NOW();
+INSERT INTO v (id) VALUES (3);
