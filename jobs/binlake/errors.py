@@ -18,6 +18,7 @@
     │   ├── UnfollowedStatement                 a DDL statement we can't follow
     │   ├── UnsupportedColumn
     │   ├── InvalidDate
+    │   ├── InvalidText
     │   ├── SchemaMismatch                      the log and the recorded schema disagree
     │   ├── StagedRowsLost                      staged rows of a prepared XA transaction are damaged
     │   ├── LakeTableChanged                    somebody restored, replaced or removed our Delta table
@@ -142,6 +143,10 @@ class UnsupportedColumn(TableError):
 
 class InvalidDate(TableError):
     """A date such as 0000-00-00 under the policy ``invalid_dates: fail``."""
+
+
+class InvalidText(TableError):
+    """A value that isn't valid in the character set of its column."""
 
 
 class SchemaMismatch(TableError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, InvalidDate, LakeError, StagingError, UnsupportedColumn
+from binlake.errors import BinlakeError, InvalidDate, InvalidText, LakeError, StagingError, UnsupportedColumn
 from binlake.lake import files, functions, storage
 from binlake.lake.chunks import Chunk, Records, TableSnapshot
 from binlake.lake.table import LakeTable, lake_columns
@@ -19,6 +20,12 @@ from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
 from binlake.schema.table import Column, TableName, TableSchema, table_id
+
+_NOT_TEXT = "binlake: no text in column"
+_MEND_TEXT = (
+    "mend the value on the server, or leave the column out (tables.exclude_columns in the YAML), then run the "
+    "snapshot again"
+)
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,8 @@ def commit(
     """Replace the Delta table by the staged chunks; repeating it after a kill gives the same table.
 
     session: of this table alone. batch: the newest number given out; commits of other lives in batches up to that one
-    come to nothing here. Raises InvalidDate, UnsupportedColumn, LakeError; StagingError for damaged chunks, which are
-    copied anew by the next run.
+    come to nothing here. Raises InvalidDate, InvalidText, UnsupportedColumn, LakeError; StagingError for damaged
+    chunks, which are copied anew by the next run.
     """
     if lost := records.lost(table):
         raise _damaged(table, records, lost)
@@ -71,6 +78,11 @@ def commit(
         raise
     except Exception as error:
         told = storage.messages(error)
+        if found := re.search(rf"{_NOT_TEXT} (\d+)\b", told):
+            column = table.schema.mirrored[int(found[1])]
+            raise InvalidText(
+                f"{table.name}: a value of column {column.name!r} isn't valid in its character set", remedy=_MEND_TEXT
+            ) from None
         if lost := [chunk for chunk in table.chunks if f"/{table.id}/{chunk.number}/part-" in told]:
             raise _damaged(table, records, lost) from error
         path = config.table_path(table.name)
@@ -155,8 +167,10 @@ def _staged(session: SparkSession, table: TableSnapshot, records: Records) -> Da
 def _restored(config: PipelineConfig, schema: TableSchema) -> list[str]:
     """Spark SQL of the Delta table's columns over the staged ones."""
     selected: list[str] = []
-    for column in schema.mirrored:
+    for number, column in enumerate(schema.mirrored):
         value = datatypes.entry(column).restore(column)
+        if datatypes.is_text(column):
+            value = f"IF({value} IS NULL OR is_valid_utf8({value}), {value}, raise_error('{_NOT_TEXT} {number}'))"
         selected.append(f"{value} AS {spark_quote(column.name)}")
         if config.invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
             name = spark_quote(datatypes.text_column(column))

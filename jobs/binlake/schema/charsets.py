@@ -34,7 +34,7 @@ _BYTES_PER_CHARACTER |= {"eucjpms": 3, "ucs2": 2}
 _BYTES_PER_CHARACTER |= dict.fromkeys(("big5", "sjis", "euckr", "gb2312", "gbk", "cp932"), 2)
 
 _PYTHON_CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf16": "utf-16-be", "utf16le": "utf-16-le"}
-_PYTHON_CODECS |= {"utf32": "utf-32-be", "ucs2": "utf-16-be", "ascii": "ascii"}
+_PYTHON_CODECS |= {"utf32": "utf-32-be", "ascii": "ascii"}
 NOT_ASCII = frozenset({"utf16", "utf16le", "utf32", "ucs2", "swe7"})
 """Where bytes below 0x80 don't stand for ASCII."""
 
@@ -94,6 +94,8 @@ def decoder(name: str, errors: Errors = "strict") -> Decode:
     """
     if name == "gb18030":
         return lambda data: _decode_gb18030(data, errors)
+    if name == "ucs2":
+        return lambda data: _decode_ucs2(data, errors)
     if name in _PYTHON_CODECS:
         codec = _PYTHON_CODECS[name]
         return lambda data: data.decode(codec, errors)
@@ -125,6 +127,13 @@ def decoder(name: str, errors: Errors = "strict") -> Decode:
         return "".join(text)
 
     return decode
+
+
+def _decode_ucs2(data: bytes, errors: Errors) -> str:
+    text = data.decode("utf-16-be", errors)
+    if 2 * len(text) < len(data) and errors == "strict":
+        raise UnicodeDecodeError("ucs2", data, 0, len(data), "a pair of surrogates")
+    return "".join(one if one <= "\uffff" else 2 * NO_CHARACTER for one in text)
 
 
 def _decode_gb18030(data: bytes, errors: Errors) -> str:

@@ -236,16 +236,38 @@ _YEAR = DataType(
 )
 
 
-def _text(orderable: bool = False, expression: str = "CONVERT({} USING utf8mb4)") -> DataType:
-    return DataType(
-        arrow=lambda column: pa.string(),
-        delta=lambda column: "STRING",
-        select=lambda column: expression.format(_server(column)),
-        restore=_cast_to_delta,
-        server_text=lambda column: _server_sha(expression.format(_server(column))),
-        lake_text=_lake_sha,
-        orderable_key=orderable,
-    )
+def _utf8(column: Column) -> str:
+    """A text's bytes in UTF-8, which drivers hand on as they are: as text they would replace what isn't valid in it.
+
+    That is half a surrogate pair, which MariaDB takes in most forms of Unicode and both servers in ucs2: MariaDB
+    converts it to bytes that aren't UTF-8, MySQL to NULL or, outside of strict mode, to the text before it. For these
+    two stands the byte FF.
+    """
+    name = _server(column)
+    text = f"CONVERT({name} USING utf8mb4)"
+    if column.charset != "ucs2":
+        return f"CAST({text} AS BINARY)"
+    whole = f"CHAR_LENGTH({text}) = CHAR_LENGTH({name})"
+    return f"IF({whole}, CAST({text} AS BINARY), IF({name} IS NULL, NULL, x'FF'))"
+
+
+_TEXT = DataType(
+    arrow=lambda column: pa.string(),
+    delta=lambda column: "STRING",
+    select=_utf8,
+    restore=_cast_to_delta,
+    server_text=lambda column: _server_sha(_utf8(column)),
+    lake_text=_lake_sha,
+    orderable_key=True,
+)
+_RENDERED = DataType(
+    arrow=lambda column: pa.string(),
+    delta=lambda column: "STRING",
+    select=_server_char,
+    restore=_cast_to_delta,
+    server_text=lambda column: _server_sha(_server_char(column)),
+    lake_text=_lake_sha,
+)
 
 
 def _bytes(expression: str = "{}") -> DataType:
@@ -268,10 +290,8 @@ _VECTOR = DataType(
     lake_text=lambda column: f"binlake_vector_hex({_lake(column)})",
 )
 
-_TEXT = _text(orderable=True)
 # HEX and back: drivers interpret geometry columns, the bytes are wanted as stored
 _GEOMETRY = _bytes("UNHEX(HEX({}))")
-_RENDERED = _text(expression="CAST({} AS CHAR)")
 
 REGISTRY: dict[str, DataType] = {
     "tinyint": _integer(pa.int8(), "TINYINT", pa.int16(), "SMALLINT"),

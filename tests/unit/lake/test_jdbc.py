@@ -18,7 +18,7 @@ def test_names_are_quoted_and_columns_numbered() -> None:
     schema = TableSchema((Column("i d`", "int"), Column("v", "varchar", length=3)), ("i d`",), "primary")
     query = jdbc.chunk_query(TableName("a.b", "c`d"), schema, -5, 18446744073709551615)
     assert query == (
-        "SELECT `i d``` + 0 AS c0, CONVERT(`v` USING utf8mb4) AS c1 FROM `a.b`.`c``d`"
+        "SELECT `i d``` + 0 AS c0, CAST(CONVERT(`v` USING utf8mb4) AS BINARY) AS c1 FROM `a.b`.`c``d`"
         " WHERE `i d``` >= -5 AND `i d``` < 18446744073709551615"
     )
 
