@@ -32,7 +32,7 @@ def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Inde
     spelled = tuple(_find(schema, name).name for name in primary)
     columns = tuple(replace(c, nullable=False) if c.name in spelled else c for c in schema.columns)
     schema = replace(schema, columns=columns)
-    ordered = in_server_order(schema, [_spelled(schema, index) for index in indexes])
+    ordered = in_server_order(schema, [_kept_by(schema, _spelled(schema, index)) for index in indexes])
     told = judged(schema)
     key, kind = key_of([c for c in columns if c.name not in {*told.untold, *told.computed}], spelled, ordered)
     return replace(schema, key=key, key_kind=kind, indexes=ordered, untold=tuple(told.untold))
@@ -73,6 +73,13 @@ def _indexed_bytes(column: Column) -> int:
     if column.type.endswith(("char", "binary")) and column.length is not None:
         return column.length * bytes_per_character(column.charset or "")
     return _LARGEST_NUMBER
+
+
+def _kept_by(schema: TableSchema, index: Index) -> Index:
+    """A long index is kept by a hash whether that is declared or not, and by none once its columns are short again."""
+    if not index.by_hash or None in index.columns or any(index.prefixes):
+        return index
+    return replace(index, by_hash=not _is_long([schema.column(name) for name in index.columns if name]))
 
 
 def in_server_order(schema: TableSchema, indexes: Iterable[Index]) -> tuple[Index, ...]:
