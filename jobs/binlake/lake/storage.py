@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from binlake.errors import LakeError
+from binlake.lake import java_errors
 
 FREE = "free space on the lake's disk, then run again: nothing is lost"
 ALLOW = "make the lake's folder writable for this account, then run again: nothing is lost"
@@ -22,7 +21,6 @@ _EITHER = ("mkdirs failed", "cannot create")
 _OF_STORAGE = re.compile(r"java\.n?io\.|org\.apache\.hadoop\.|.*IOException$")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _BACKTRACE = re.compile(r"^\s*0: ", re.MULTILINE)
-_CONDITION = re.compile(r"\[[A-Z0-9_.]+\]")
 
 
 def failed(doing: str, error: BaseException) -> LakeError:
@@ -40,16 +38,14 @@ def _remedy(cause: str) -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """One line. Of Java's errors that of the storage, else no more than kind and condition: Spark's quote rows."""
-    chain = list(_java_causes(error))
+    """One line. Of Java's errors that of the storage, else the last of the causes."""
+    chain = java_errors.causes(error)
     if not chain:
         return _one_line(str(error)) or type(error).__name__
-    for kind, message in reversed(chain):
-        if _OF_STORAGE.match(kind) and message:
-            return f"{kind.rpartition('.')[2]}: {_one_line(message)}"
-    kind, message = chain[0]
-    condition = _CONDITION.match(message)
-    return " ".join([kind.rpartition(".")[2], *([condition.group()] if condition else [])])
+    for one in reversed(chain):
+        if _OF_STORAGE.match(one.kind) and one.message:
+            return f"{one.kind.rpartition('.')[2]}: {_one_line(one.message)}"
+    return java_errors.root_cause(chain)
 
 
 def is_cause(error: BaseException) -> bool:
@@ -60,15 +56,7 @@ def is_cause(error: BaseException) -> bool:
 
 def messages(error: BaseException) -> str:
     """All that Java's errors say, to look for a path in; not to be shown."""
-    return "\n".join(message for _, message in _java_causes(error))
-
-
-def _java_causes(error: BaseException) -> Iterator[tuple[str, str]]:
-    """(class, message) from the outermost on."""
-    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while cause is not None:
-        yield str(cause.getClass().getName()), str(cause.getMessage() or "")
-        cause = cause.getCause()
+    return "\n".join(one.message for one in java_errors.causes(error))
 
 
 def _one_line(text: str) -> str:
