@@ -26,6 +26,7 @@
     ├── StagingError          retry helps       a staged file is missing or damaged
     │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
+    ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (lake/wave.py)
     └── LeaseHeld                 retry helps   another run works on this source
 
 Every message ends with what to do next; none carries a secret or the value of a row.

@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
-from binlake.lake import files
+from binlake.lake import files, java_errors
 from binlake.lake.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.lake.commit import SnapshotResult, commit, committed_result
 from binlake.lake.metadata import Metadata
@@ -106,7 +107,6 @@ class _Snapshotter:
     def __post_init__(self) -> None:
         self.records = Records(self.config, self.metadata)
         self.transport = self.source.transport(self.config.source.replica_id())
-        self.cores = self.session.sparkContext.defaultParallelism
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []
         self.fatal: list[BaseException] = []
@@ -197,7 +197,7 @@ class _Snapshotter:
 
         kind = needs(tables[0])
         members = [Member(table, chunk) for table in tables if needs(table) == kind for chunk in table.pending]
-        return members[: self.cores], *kind
+        return members[: _cores(self.session)], *kind
 
     @contextmanager
     def _surviving(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:
@@ -211,11 +211,12 @@ class _Snapshotter:
         except BinlakeError as error:
             if not error.retryable or isinstance(error, LakeError):  # a full disk stays full while the lock is taken
                 raise
-            self.report.say(f"a wave failed and is repeated: {error.message}")
-            for table in {id(member.table): member.table for member in wave}.values():
+            tables = {id(member.table): member.table for member in wave}.values()
+            for table in tables:
                 table.tries += 1
-                if table.tries >= _TRIES:
-                    raise
+            if any(table.tries >= _TRIES for table in tables):
+                raise
+            self.report.say(f"a wave failed and is repeated: {error.message}")
             time.sleep(_PAUSE)
 
     def _again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
@@ -238,12 +239,24 @@ class _Snapshotter:
         try:
             with self._failing(table.name):
                 self.metadata.check()
-                result = commit(of_this_thread(self.session), self.config, table, self.records, batch=self.batch)
+                result = self._committed(table)
                 self.results[table.name] = result
                 self.report.say(_sentence(result))
                 self.fault("snapshot committed")
         except BaseException as error:
             self.fatal.append(error)
+
+    def _committed(self, table: TableSnapshot) -> SnapshotResult:
+        """A commit can be repeated, where it failed because an executor was lost."""
+        for _ in range(_TRIES - 1):
+            try:
+                return commit(of_this_thread(self.session), self.config, table, self.records, batch=self.batch)
+            except LakeError as error:
+                if error.__cause__ is None or not java_errors.executor_lost(error.__cause__):
+                    raise
+                self.report.say(f"{error.message}; it is repeated")
+                time.sleep(_PAUSE)
+        return commit(of_this_thread(self.session), self.config, table, self.records, batch=self.batch)
 
     @contextmanager
     def _failing(self, name: TableName) -> Iterator[None]:
@@ -273,6 +286,15 @@ class _Snapshotter:
             self.report.progress("snapshot", done, total, detail)
 
         return watch
+
+
+def _cores(session: SparkSession) -> int:
+    """Of the executors that are there by now: a connection of a wave that finds none would wait at its gate."""
+    context = session.sparkContext
+    jvm_context: Any = context._jsc.sc()
+    executors = jvm_context.statusStore().executorList(True)
+    there = sum(int(executors.apply(number).totalCores()) for number in range(executors.size()))
+    return there or context.defaultParallelism
 
 
 def _sentence(result: SnapshotResult) -> str:

@@ -11,17 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pymysql
+from pymysql.constants import ER
 from pyspark.sql import SparkSession
 
-from binlake.errors import AccessDenied, ConnectionFailed, SourceError
-from binlake.lake import jdbc, storage
+from binlake.errors import BinlakeError, ConnectionFailed, SourceError
+from binlake.lake import java_errors, jdbc, storage
 from binlake.lake.chunks import Chunk, Records, TableSnapshot
 from binlake.position import Position
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
 from binlake.source.catalog import read_schemas
-from binlake.source.connection import Endpoint
+from binlake.source.connection import Endpoint, translate
 from binlake.source.locks import (
+    SPENT,
     Busy,
     CreatedOf,
     Gate,
@@ -34,9 +37,13 @@ from binlake.source.locks import (
 from binlake.source.server import Source
 
 _WATCH_SECONDS = 0.5
-# Unknown table or column, or a definition newer than the read view.
-_CHANGED = {1054, 1146, 1412}
-_DENIED = {1044, 1045, 1142, 1143, 1227}
+_CHANGED = {ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED}
+
+
+class ChunkFailed(BinlakeError):
+    """Spark lost or failed the task that copied a chunk; another wave copies it, at a position of its own."""
+
+    retryable = True
 
 
 class TableChanged(Exception):
@@ -75,8 +82,8 @@ class Copying:
 def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_copied: bool) -> None:
     """Copy the chunks and record them as staged.
 
-    until_copied: hold the lock until then. Raises TableChanged, Busy, and SourceError when a chunk failed; the other
-    chunks are recorded all the same.
+    until_copied: hold the lock until then. Raises TableChanged, Busy, and ChunkFailed, SourceError or LakeError when a
+    chunk failed; the other chunks are recorded all the same.
     """
     began = time.monotonic()
     copies = [_Copy(copying, member) for member in wave]
@@ -219,27 +226,51 @@ class _Copy:
         return [jvm_context.statusStore().lastStageAttempt(stage) for job in jobs if job for stage in job.stageIds]
 
     def _translated(self, error: Exception) -> Exception:
-        """Spark's error in our tree, without rows: only what the server itself says is repeated."""
-        code, text = _sql_error(error)
-        where = f"{self._copying.endpoint.address}: {self._member.table.name}: {text}"
-        if code in _CHANGED:
+        """Spark's error in our tree, without rows: only what the server itself says is repeated as it is."""
+        chain = java_errors.causes(error)
+        if not chain:
+            return error
+        name, place = self._member.table.name, java_errors.place(chain)
+        told = f"{name}, chunk {self._member.chunk.number}" + (f", {place}" if place else "")
+        sql = _sql_error(error)
+        if java_errors.executor_lost(error) or (sql and sql.code == SPENT):
+            return ChunkFailed(
+                f"{told}: the executor that copied it was lost",
+                remedy="see in Spark's and the cluster's logs why executors end (memory, preemption), then run again",
+            )
+        if sql and sql.code in _CHANGED:
             return TableChanged([self._member.table])
-        if code in _DENIED:
-            return AccessDenied(where, remedy="run binlake doctor: it names the missing grant")
-        if not text and storage.is_cause(error):
-            return storage.failed(f"copying {self._member.table.name} to {self.folder} failed", error)
-        if code == 0 or not text:
-            where = f"{self._copying.endpoint.address}: {self._member.table.name}: {text or type(error).__name__}"
-            return ConnectionFailed(where, remedy="check that Spark's executors reach the server, then run again")
-        return SourceError(f"{where} (error {code})", remedy="run binlake doctor")
+        if sql:
+            return self._of_server(told, sql, java_errors.root_cause(chain))
+        if storage.is_cause(error):
+            return storage.failed(f"copying {told} to {self.folder} failed", error)
+        return ChunkFailed(
+            f"{told}: {java_errors.root_cause(chain)}", remedy="mend what the message names, then run again"
+        )
+
+    def _of_server(self, told: str, sql: SqlError, root: str) -> SourceError:
+        endpoint = self._copying.endpoint
+        if sql.code:
+            found = translate(pymysql.err.MySQLError(sql.code, sql.text), endpoint)
+            return type(found)(f"{told}: {found.message}", remedy=found.remedy)
+        return ConnectionFailed(
+            f"{told}: {endpoint.address}: {sql.text}" + ("" if sql.text in root else f": {root}"),
+            remedy="check that the server runs and that Spark's executors reach it, then run again",
+        )
 
 
-def _sql_error(error: Exception) -> tuple[int, str]:
-    """(the server's error number, its message) from the Java exception; (0, …) when the server didn't answer."""
+@dataclass(frozen=True)
+class SqlError:
+    """What the driver of the server says. code: the server's error number, 0 where it didn't answer."""
+
+    code: int
+    text: str
+
+
+def _sql_error(error: Exception) -> SqlError | None:
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while cause is not None:
-        name = cause.getClass().getName()
-        if name.startswith(("java.sql.", "com.mysql.cj.jdbc.exceptions.")):
-            return int(cause.getErrorCode()), str(cause.getMessage()).partition("\n")[0]
+        if str(cause.getClass().getName()).startswith(("java.sql.", "com.mysql.cj.jdbc.exceptions.")):
+            return SqlError(int(cause.getErrorCode()), str(cause.getMessage()).partition("\n")[0])
         cause = cause.getCause()
-    return 0, ""
+    return None

@@ -39,6 +39,9 @@ from binlake.source.server import Source, error_code
 LockMode = Literal["flush", "tables", "none"]
 """How a wave stops writes: globally (falls back to ``tables`` without the grant), its tables only, or not at all."""
 
+SPENT = ER.SUBQUERY_NO_1_ROW
+"""The server's error for a connection that comes to a gate a second time; no chunk's own SELECT has a subquery."""
+
 CreatedOf = Callable[[str], int]
 """Timestamp (seconds) of the format description event of a binlog file."""
 
