@@ -175,12 +175,17 @@ def test_tables_that_cannot_be_mirrored(server: Server, database: str, lake: Pat
     assert "MyISAM" in warned[f"table {database}.old"]
 
 
-def test_sequences_are_taken_and_versioned_tables_refused(mariadb_server: Server, lake: Path) -> None:
+def test_sequences_and_versioned_tables_are_taken(mariadb_server: Server, lake: Path) -> None:
     mariadb_server.execute(
-        "CREATE OR REPLACE DATABASE odd", "CREATE SEQUENCE odd.s", "CREATE TABLE odd.v (id INT) WITH SYSTEM VERSIONING"
+        "CREATE OR REPLACE DATABASE odd",
+        "CREATE SEQUENCE odd.s",
+        "CREATE TABLE odd.v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING",
+        "CREATE TABLE odd.by_transaction (id INT PRIMARY KEY, s BIGINT UNSIGNED AS ROW START,"
+        " e BIGINT UNSIGNED AS ROW END, PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING",
     )
-    checks = {check.name: check.ok for check in examine(mariadb_server, lake, "odd")}
-    assert (checks["table odd.s"], checks["table odd.v"]) == (True, False)
+    checks = {check.name: check for check in examine(mariadb_server, lake, "odd")}
+    assert [checks[f"table odd.{name}"].ok for name in ("s", "v", "by_transaction")] == [True, True, False]
+    assert "logged as statements" in checks["table odd.by_transaction"].found
     mariadb_server.execute("DROP DATABASE odd")
 
 

@@ -114,6 +114,8 @@ class CascadedBatch:
 
 def untold(one: Cascade, child: TableSchema, parent: TableSchema) -> str:
     """Why a foreign key's changes can never be derived; empty where they can."""
+    if child.versioned or parent.versioned:
+        return f"{one.key!r} is of a system-versioned table"
     for schema, names in ((child, one.columns), (parent, one.referenced)):
         mirrored = {column.name.lower(): column for column in schema.mirrored}
         if any(name.lower() not in mirrored for name in names):

@@ -52,6 +52,7 @@ def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start:
     """Tables whose rows may have changed without a word in the log."""
     _forgotten_keys(walk)
     deleted, updated = (_changed(walk, manifest, which) for which in (2, 1))
+    deleted |= {name for name in updated if (table := walk.at(name)) and table.was_versioned}
     acted = touched(cascades, deleted, updated)
     for one in cascades:
         table = walk.at(one.child)

@@ -26,12 +26,16 @@ _SNAPSHOT = "binlake snapshot --config FILE --tables '{}'"
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     """The table map must agree with the schema we carry; raises SchemaMismatch."""
-    if [column.name for column in file.columns] != [column.name for column in schema.logged]:
+    shown = [column for column in file.columns if column.name not in schema.hidden]
+    if [column.name for column in shown] != [column.name for column in schema.logged]:
         raise _mismatch(name, file, "its columns are others")
-    for logged, known in zip(file.columns, schema.logged, strict=True):
+    if schema.row_end is not None and not any(column.name == schema.row_end for column in file.columns):
+        raise _mismatch(name, file, f"the column {schema.row_end!r} is missing")
+    for logged, known in zip(shown, schema.logged, strict=True):
         if known.type not in RENDERERS and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
             raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
-    if file.key and schema.key_kind == "primary" and file.key != schema.key:
+    key = tuple(column for column in file.key if column != schema.row_end)
+    if key and schema.key_kind == "primary" and key != schema.key:
         raise _mismatch(name, file, "its primary key is another")
 
 

@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from binlake.binlog.border import staged_schema
+from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
 from binlake.config import InvalidDates
 from binlake.lake.staging import StagedFile
 from binlake.lake.steps import Life, MergeStep
@@ -17,6 +17,9 @@ from binlake.schema import datatypes
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import Column, TableSchema
 from binlake.schema.virtual import arithmetic, judged
+
+_NO_END = "(2147483647999999, 4294967295999999)"
+"""Microseconds of the last TIMESTAMP, before MariaDB 11.5 in 2038 and since in 2106."""
 
 
 def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid_dates: InvalidDates) -> DataFrame | None:
@@ -36,7 +39,27 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid_date
         parts.append(staged.selectExpr("*", "0L AS place"))
     if step.xa:
         parts.append(_committed(session, step, invalid_dates))
-    return reduce(DataFrame.unionByName, parts) if parts else None
+    if not parts:
+        return None
+    staged = reduce(DataFrame.unionByName, parts)
+    return staged if step.schema.row_end is None else _of_current_rows(staged, step.schema.row_end)
+
+
+def _of_current_rows(staged: DataFrame, row_end: str) -> DataFrame:
+    """What the mutations of a system-versioned table do to its current rows: those whose time has no end.
+
+    The server logs former rows as it writes them: an update inserts the row as it was, a delete gives the row its end
+    (TABLE::delete_row, sql/sql_delete.cc; vers_insert_history_row, sql/table.cc).
+    """
+    was, stays = (f"unix_micros({image}.{spark_quote(row_end)}) IN {_NO_END}" for image in ("before", "after"))
+    changed = staged.where(f"{was} OR {stays}")
+    own = [name for name in staged.columns if name not in ("op", "before", "after")]
+    return changed.selectExpr(
+        *own,
+        f"CASE WHEN NOT coalesce({was}, false) THEN {INSERT} WHEN {stays} THEN {UPDATE} ELSE {DELETE} END AS op",
+        f"IF({was}, before, NULL) AS before",
+        f"IF({stays}, after, NULL) AS after",
+    )
 
 
 def _read(session: SparkSession, files: tuple[StagedFile, ...], invalid_dates: InvalidDates) -> DataFrame:

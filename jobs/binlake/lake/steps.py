@@ -222,6 +222,11 @@ class TableSteps:
         self.steps[0] = replace(step, parents=parents)
 
     @property
+    def was_versioned(self) -> bool:
+        """Whether rows may have gone by updates, which gave them an end."""
+        return self.first_schema.versioned or self.life.schema.versioned
+
+    @property
     def newly_stopped(self) -> bool:
         return self._began_following and self.life.status == "stopped"
 

@@ -21,6 +21,7 @@ from binlake.schema.alterations import (
     Place,
     RenameColumn,
     RenameKey,
+    SystemVersioning,
     TableCharset,
 )
 from binlake.schema.changes import (
@@ -92,12 +93,6 @@ _ROWS_CHANGE = (
     ("TRUNCATE", "PARTITION"),
     ("DISCARD",),
     ("IMPORT",),
-    ("DROP", "SYSTEM", "VERSIONING"),
-)
-_UNFOLLOWED = (
-    ("DROP", "PERIOD"),
-    ("ADD", "SYSTEM", "VERSIONING"),
-    ("ADD", "PERIOD", "FOR"),
 )
 
 
@@ -177,13 +172,27 @@ class _AlterTable:
 
     def _clause(self) -> None:
         cursor = self.cursor
-        if any(cursor.at(*words) for words in _UNFOLLOWED):
-            raise UnfollowedStatement(f"{cursor.token.key} {cursor.peek().key} isn't followed".replace("  ", " "))
+        if self._versioning():
+            return
         if cursor.at("ADD") and not cursor.at("ADD", "PARTITION"):
             cursor.next()
             self._add()
             return
         _ = self._other_table() or self._without_shape() or self._column_clause() or self._drop() or self._option()
+
+    def _versioning(self) -> bool:
+        cursor = self.cursor
+        if cursor.accept("ADD", "SYSTEM", "VERSIONING"):
+            self.alterations.append(SystemVersioning(on=True))
+        elif cursor.accept("DROP", "SYSTEM", "VERSIONING"):
+            self.alterations.append(SystemVersioning(on=False))
+        elif cursor.accept("DROP", "PERIOD", "FOR", "SYSTEM_TIME"):
+            self.nothing.append("DROP PERIOD")
+        elif cursor.at("DROP", "PERIOD", "FOR"):
+            raise UnfollowedStatement("DROP PERIOD isn't followed")
+        else:
+            return False
+        return True
 
     def _without_shape(self) -> bool:
         """Clauses that change neither columns nor keys."""

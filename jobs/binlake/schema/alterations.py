@@ -133,6 +133,13 @@ class ConvertCharset:
     charset: str
 
 
+@dataclass(frozen=True)
+class SystemVersioning:
+    """ADD or DROP SYSTEM VERSIONING (MariaDB): current rows stay as they are; with DROP the former ones go."""
+
+    on: bool
+
+
 Alteration = (
     AddColumn
     | DropColumn
@@ -146,4 +153,5 @@ Alteration = (
     | AddForeignKey
     | TableCharset
     | ConvertCharset
+    | SystemVersioning
 )

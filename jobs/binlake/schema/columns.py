@@ -44,6 +44,7 @@ _SYNONYMS = {
 }
 # PARTITION BY and REMOVE PARTITIONING follow the last clause of ALTER TABLE without a comma.
 _AFTER_DEFINITION = ("FIRST", "AFTER", "PARTITION", "REMOVE")
+BY_TRANSACTION = "its rows are versioned by transactions, and their changes are logged as statements"
 _TEXTUAL = frozenset({*TEXT_TO_BYTES, "enum", "set"})
 # REAL_AS_FLOAT and ORACLE give these words another meaning.
 _BY_SQL_MODE = ("REAL", "DATE", "BLOB")
@@ -249,18 +250,26 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if cursor.at_any("CHARSET", "CHARACTER") and definition.type in _TEXTUAL:
         return {"charset": charset_clause(cursor)}
     if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
-        if not cursor.at("("):
-            raise UnfollowedStatement("system-versioned tables aren't mirrored")
-        return {"generated": True, "expression": _expression(cursor)}
+        return _row_time(cursor, definition) or {"generated": True, "expression": _expression(cursor)}
     if cursor.accept_any("STORED", "PERSISTENT"):
         return {"stored": True}
     if cursor.accept("INVISIBLE"):
         return {"invisible": True}
     if _skip_compressed(cursor, dialect):
         return {}
-    if cursor.at("WITH") or cursor.at("WITHOUT"):
-        raise UnfollowedStatement("system-versioned tables aren't mirrored")
+    if cursor.accept("WITH", "SYSTEM", "VERSIONING"):
+        return {"versioned": True}
+    if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):
+        return {}
     raise cursor.not_understood(f"an attribute of column {definition.name!r}")
+
+
+def _row_time(cursor: Cursor, definition: ColumnDefinition) -> dict[str, Any]:
+    """``ROW START`` or ``ROW END`` of a system-versioned table; else nothing."""
+    which = "start" if cursor.accept("ROW", "START") else "end" if cursor.accept("ROW", "END") else ""
+    if which and definition.type != "timestamp":
+        raise UnfollowedStatement(BY_TRANSACTION)
+    return {"generated": True, "stored": True, "nullable": False, "row_time": which} if which else {}
 
 
 def _expression(cursor: Cursor) -> str:
@@ -342,6 +351,9 @@ def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
     """An index or constraint of a table, if one is next; stops before ``,`` or ``)``. Of CHECK nothing is told: an
     index without columns.
     """
+    if cursor.accept("PERIOD", "FOR", "SYSTEM_TIME"):
+        cursor.skip_parentheses()
+        return IndexDefinition("none", (), ())
     if cursor.at("PERIOD", "FOR"):
         raise UnfollowedStatement("tables with periods aren't mirrored")
     named, symbol = cursor.accept("CONSTRAINT"), None

@@ -18,7 +18,7 @@ from binlake.schema.definition import ColumnDefinition, IndexDefinition, canonic
 from binlake.schema.engines import why_member_refused, why_refused
 from binlake.schema.keys import Constraint, new_keys, with_key
 from binlake.schema.lexer import Cursor, Dialect
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.table import TableName, TableSchema
 
 _QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 
@@ -34,6 +34,7 @@ class _Options:
     charset: str | None = None
     with_rows: bool = False
     engine: str | None = None
+    versioned: bool = False
     members: tuple[TableName, ...] = ()
 
 
@@ -55,14 +56,16 @@ def create_table(
     if not options.with_rows:  # else MySQL has written out all that the columns have
         definitions = _settled(definitions, indexes)
     columns = tuple(definition.column(charset) for definition in definitions)
-    return (CreateTable(name, _schema(columns, charset, indexes), if_not_exists and not options.with_rows),)
+    versioned = options.versioned or any(definition.versioned for definition in definitions)
+    schema = _with_key(TableSchema(columns, charset=charset, versioned=versioned), indexes)
+    return (CreateTable(name, schema, if_not_exists and not options.with_rows),)
 
 
 def _settled(
     definitions: tuple[ColumnDefinition, ...], constraints: tuple[Constraint, ...]
 ) -> tuple[ColumnDefinition, ...]:
     """Raises UnfollowedStatement."""
-    first = next((one for one in definitions if one.type == "timestamp"), None)
+    first = next((one for one in definitions if one.type == "timestamp" and not one.row_time), None)
     keys = [one for one in constraints if isinstance(one, IndexDefinition) and one.kind == "primary"]
     primary = {name.lower() for key in keys for name in key.columns if name}
     return tuple(
@@ -70,12 +73,11 @@ def _settled(
     )
 
 
-def _schema(columns: tuple[Column, ...], charset: str, constraints: Iterable[Constraint]) -> TableSchema:
+def _with_key(schema: TableSchema, constraints: Iterable[Constraint]) -> TableSchema:
     """Raises UnfollowedStatement for a column that is there twice, or not at all."""
-    names = [column.name.lower() for column in columns]
+    names = [column.name.lower() for column in schema.columns]
     if len(set(names)) != len(names):
         raise UnfollowedStatement("the statement names a column twice")
-    schema = TableSchema(columns, charset=charset)
     try:
         return with_key(schema, *new_keys((), (), constraints))
     except SchemaMismatch as error:
@@ -132,8 +134,9 @@ def _table_options(cursor: Cursor) -> _Options:
     while not cursor.at_end:
         if cursor.token.kind == "broken":
             raise cursor.not_understood("a quote or comment that never ends")
-        if cursor.at("WITH", "SYSTEM"):
-            raise UnfollowedStatement("system-versioned tables aren't mirrored")
+        if cursor.accept("WITH", "SYSTEM", "VERSIONING"):
+            options.versioned = True
+            continue
         if cursor.at("SEQUENCE"):
             raise UnfollowedStatement("sequences aren't mirrored")
         if cursor.at_any("SELECT", "AS", "VALUES", "TABLE") or (cursor.at("(") and cursor.peek().key in _QUERY):

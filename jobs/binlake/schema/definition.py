@@ -18,7 +18,7 @@ from binlake.schema.charsets import bytes_per_character
 from binlake.schema.defaults import Literal, NotConstant
 from binlake.schema.lexer import Flavour
 from binlake.schema.session import UNTOLD, Session
-from binlake.schema.table import Column, KeyKind, Virtual
+from binlake.schema.table import Column, KeyKind, RowTime, Virtual
 
 TEXT_TO_BYTES = {
     "char": "binary",
@@ -80,6 +80,7 @@ class ColumnDefinition:
     primary, unique: it has a PRIMARY KEY, a UNIQUE of its own; references: it is a foreign key by itself.
     null_written: NULL is written, which is more than that NOT NULL isn't. on_update: ON UPDATE CURRENT_TIMESTAMP.
     session: whose explicit_defaults_for_timestamp, time and time zone decide what a TIMESTAMP is and holds.
+    row_time: see table.Column. versioned: WITH SYSTEM VERSIONING, which makes the whole table so.
     """
 
     name: str
@@ -106,6 +107,8 @@ class ColumnDefinition:
     on_update: bool = False
     session: Session = UNTOLD
     now: int | None = None
+    row_time: RowTime = ""
+    versioned: bool = False
 
     def settled(self, *, is_first_timestamp: bool, in_primary_key: bool) -> ColumnDefinition:
         """With what the server adds to a TIMESTAMP while explicit_defaults_for_timestamp is off.
@@ -115,7 +118,7 @@ class ColumnDefinition:
         Sources: MySQL manual 7.1.8, explicit_defaults_for_timestamp; promote_first_timestamp_column (sql/sql_table.cc
         of both servers). Raises UnfollowedStatement where it depends on the variable, which isn't told.
         """
-        if self.type != "timestamp" or self.session.explicit_timestamps:
+        if self.type != "timestamp" or self.session.explicit_timestamps or self.row_time:
             return self
         nullable = self.null_written and not self.primary
         has_default = self.default_is_expression or self.default not in (None, Literal("null"))
@@ -200,6 +203,7 @@ class ColumnDefinition:
             auto_increment=self.auto_increment,
             zerofill=self._zerofill_width(type_),
             virtual=Virtual(self.expression, self.flavour) if self.generated and not self.stored else None,
+            row_time=self.row_time,
         )
 
     def _members(self, charset: str) -> tuple[str, ...]:

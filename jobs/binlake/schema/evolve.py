@@ -27,6 +27,7 @@ from binlake.schema.alterations import (
     Place,
     RenameColumn,
     RenameKey,
+    SystemVersioning,
     TableCharset,
 )
 from binlake.schema.changes import AlterTable
@@ -110,7 +111,12 @@ class _Evolving:
         self._rename_within_expressions()
         if self._all(ConvertCharset):
             self._convert()
-        schema = replace(self.before, columns=tuple(entry.column for entry in self.entries), charset=self.charset)
+        schema = replace(
+            self.before,
+            columns=tuple(entry.column for entry in self.entries),
+            charset=self.charset,
+            versioned=next((one.on for one in self._all(SystemVersioning)), self.before.versioned),
+        )
         primary, indexes = self._keys()
         try:
             after = with_key(schema, primary, indexes)
@@ -321,7 +327,8 @@ class _Evolving:
             elif new.auto_increment and not old.auto_increment and not self.change.keeps_zeros:
                 yield f"column {new.name!r}: AUTO_INCREMENT numbered rows that had 0 or NULL"
         kept = [entry for entry in self.entries if entry.origin and entry.definition is None]
-        if values_changed and any(entry.column.generated and entry.column in after.mirrored for entry in kept):
+        computed = [entry.column for entry in kept if entry.column.generated and not entry.column.row_time]
+        if values_changed and any(column in after.mirrored for column in computed):
             yield "generated columns are computed anew from a column that changed its type"
 
 

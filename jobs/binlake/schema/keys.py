@@ -28,8 +28,10 @@ def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Inde
     primary: columns of the primary key, empty for none; they become NOT NULL. indexes: the others, in the order in
     which the server meets them. Virtual columns whose values the log doesn't tell are found, and are no key. Raises
     SchemaMismatch for a column that isn't there.
+
+    To unique keys of a versioned table MariaDB adds the end of a row's time, which is one and the same in current rows.
     """
-    spelled = tuple(_find(schema, name).name for name in primary)
+    spelled = tuple(name for one in primary if (name := _find(schema, one).name) != schema.row_end)
     columns = tuple(replace(c, nullable=False) if c.name in spelled else c for c in schema.columns)
     schema = replace(schema, columns=columns)
     ordered = in_server_order(schema, [_kept_by(schema, _spelled(schema, index)) for index in indexes])
@@ -159,11 +161,12 @@ def _find(schema: TableSchema, name: str) -> Column:
 def _spelled(schema: TableSchema, index: Index) -> Index:
     """With its columns as the table spells them, and no prefix where that is all of a column."""
     columns = tuple(name if name is None else _find(schema, name).name for name in index.columns)
-    prefixes = tuple(
-        None if name is None or is_whole(schema.column(name), prefix) else prefix
+    parts = [
+        (name, None if name is None or is_whole(schema.column(name), prefix) else prefix)
         for name, prefix in zip(columns, index.prefixes, strict=True)
-    )
-    return replace(index, columns=columns, prefixes=prefixes)
+        if name is None or name != schema.row_end
+    ]
+    return replace(index, columns=tuple(name for name, _ in parts), prefixes=tuple(prefix for _, prefix in parts))
 
 
 def is_whole(column: Column, prefix: int | None) -> bool:

@@ -12,6 +12,7 @@ from binlake.errors import ConfigurationError
 from binlake.position import Position
 
 KeyKind = Literal["primary", "unique", "none"]
+RowTime = Literal["", "start", "end"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Column:
     default_is_expression: the default isn't a constant (CURRENT_TIMESTAMP, an expression).
     zerofill: digits to which the server's text is filled with zeros; 0 where it isn't ZEROFILL.
     virtual: of a generated column that isn't stored, how it is computed.
+    row_time: which end of a row's time the column has, in a system-versioned table (ROW START, ROW END).
     """
 
     name: str
@@ -57,6 +59,7 @@ class Column:
     auto_increment: bool = False
     zerofill: int = 0
     virtual: Virtual | None = None
+    row_time: RowTime = ""
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Column:
@@ -97,6 +100,7 @@ class TableSchema:
     kept: columns that the server dropped and the lake keeps, under the names that they have there.
     untold: names of virtual columns whose values the log doesn't tell (see virtual.py); the lake leaves them out.
     sequence: a MariaDB sequence, a table of one row that each logged row takes the place of.
+    versioned: MariaDB keeps former rows in the table (WITH SYSTEM VERSIONING); the lake has the current ones.
     """
 
     columns: tuple[Column, ...]
@@ -108,6 +112,19 @@ class TableSchema:
     kept: tuple[Column, ...] = field(default=(), compare=False)
     untold: tuple[str, ...] = ()
     sequence: bool = False
+    versioned: bool = False
+
+    @property
+    def row_end(self) -> str | None:
+        """The column that tells the current rows of a versioned table from the former ones."""
+        shown = (column.name for column in self.columns if column.row_time == "end")
+        return next(shown, "row_end") if self.versioned else None
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns of the log that no statement declared, and that the catalog doesn't show."""
+        declared = any(column.row_time for column in self.columns)
+        return ("row_start", "row_end") if self.versioned and not declared else ()
 
     @property
     def mirrored(self) -> tuple[Column, ...]:
@@ -152,6 +169,7 @@ class TableSchema:
             "kept": [asdict(column) for column in self.kept],
             "untold": list(self.untold),
             "sequence": self.sequence,
+            "versioned": self.versioned,
         }
 
     @classmethod
@@ -166,6 +184,7 @@ class TableSchema:
             tuple(Column.from_json(column) for column in value["kept"]),
             tuple(value.get("untold", ())),
             value.get("sequence", False),
+            value.get("versioned", False),
         )
 
     @property

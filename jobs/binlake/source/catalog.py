@@ -18,17 +18,18 @@ from binlake.errors import SchemaMismatch
 from binlake.names import mysql_quote
 from binlake.schema.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.schema.keys import with_key
-from binlake.schema.table import Column, Index, TableName, TableSchema, Virtual
+from binlake.schema.table import Column, Index, RowTime, TableName, TableSchema, Virtual
 from binlake.source.server import Source
 
-BASE_TABLE, SEQUENCE = "BASE TABLE", "SEQUENCE"
-MIRRORED = frozenset({BASE_TABLE, SEQUENCE})
+BASE_TABLE, SEQUENCE, SYSTEM_VERSIONED = "BASE TABLE", "SEQUENCE", "SYSTEM VERSIONED"
+MIRRORED = frozenset({BASE_TABLE, SEQUENCE, SYSTEM_VERSIONED})
 """Kinds of tables that can be mirrored."""
 
 _WITH_LENGTH = frozenset({"char", "varchar", "binary", "varbinary"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _WITH_CHARSET = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 _WITH_FRACTION = frozenset({"time", "datetime", "timestamp"})
+_ROW_TIMES: dict[str, RowTime] = {"ROW START": "start", "ROW END": "end"}
 _MEMBERS_AT_ONCE = 200
 """Names in one IN list."""
 
@@ -173,7 +174,10 @@ def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSche
     what = "table_collation AS collation, table_type AS kind"
     return {
         TableName(row["d"], row["t"]): TableSchema(
-            (), charset=charset_of_collation(row["collation"] or "") or "utf8mb4", sequence=row["kind"] == SEQUENCE
+            (),
+            charset=charset_of_collation(row["collation"] or "") or "utf8mb4",
+            sequence=row["kind"] == SEQUENCE,
+            versioned=row["kind"] == SYSTEM_VERSIONED,
         )
         for row in _select(source, what, "tables WHERE", "table_schema, table_name", names)
     }
@@ -221,6 +225,7 @@ def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
         invisible="INVISIBLE" in extra,
         auto_increment="AUTO_INCREMENT" in extra,
         zerofill=_zerofill(type_, declared),
+        row_time=_ROW_TIMES.get(row["expression"] or "", ""),
         virtual=_virtual(_as_text(row["expression"] or ""), mariadb=mariadb) if virtual else None,
     )
 

@@ -55,6 +55,8 @@ def test_parents_come_before_their_children() -> None:
         ([key(C, A, "gone")], (), "isn't mirrored"),
         ([key(C, A, "id", update="CASCADE")], (), "the table's own key"),
         ([key(C, A, delete="SET DEFAULT")], (), "sets a default"),
+        ([key(C, A)], (table(A, schema=replace(SCHEMA, versioned=True)),), "system-versioned"),
+        ([key(C, A)], (table(C, schema=replace(SCHEMA, versioned=True)),), "system-versioned"),
     ],
 )
 def test_what_cannot_be_derived(acting: list[Cascade], tables: tuple[TableSteps, ...], why: str) -> None:

@@ -351,3 +351,19 @@ def test_a_shape_comes_back_from_json() -> None:
     found = TableSchema.from_json(json.loads(json.dumps(schema.to_json())))
     assert (found, found.indexes, found.fingerprint) == (schema, schema.indexes, schema.fingerprint)
     assert replace(schema, indexes=()).fingerprint == schema.fingerprint
+
+
+def test_system_versioning_leaves_current_rows_as_they_are() -> None:
+    versioned = evolution("ALTER TABLE t ADD SYSTEM VERSIONING", flavour="mariadb")
+    assert (versioned.after, versioned.unprovable) == (replace(KEYED, versioned=True), ())
+    text = "ALTER TABLE t DROP SYSTEM VERSIONING, DROP PERIOD FOR SYSTEM_TIME"
+    assert evolution(text, versioned.after, flavour="mariadb").after == KEYED
+
+
+def test_times_that_old_rows_get_are_not_told() -> None:
+    text = "ALTER TABLE t ADD s TIMESTAMP(6) AS ROW START, ADD e TIMESTAMP(6) AS ROW END, ADD SYSTEM VERSIONING"
+    shown = evolution(text, flavour="mariadb")
+    assert len(shown.unprovable) == 2
+    assert (shown.after.row_end, shown.after.hidden, shown.after.key) == ("e", (), ("Id",))
+    hidden = evolution("ALTER TABLE t DROP s, DROP e, MODIFY n BIGINT NOT NULL", shown.after, flavour="mariadb")
+    assert (hidden.after.row_end, hidden.unprovable) == ("row_end", ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -132,6 +133,26 @@ def test_life_of_tables() -> None:
     assert created == ddl.CreateTable(T, TableSchema((Column("a", "int"),)))
 
 
+@pytest.mark.parametrize(
+    ("definition", "hidden"),
+    [
+        ("(a INT PRIMARY KEY) WITH SYSTEM VERSIONING", ("row_start", "row_end")),
+        ("(a INT PRIMARY KEY, b INT WITH SYSTEM VERSIONING)", ("row_start", "row_end")),
+        ("(a INT PRIMARY KEY, b INT WITHOUT SYSTEM VERSIONING) ENGINE=InnoDB WITH SYSTEM VERSIONING PARTITION BY"
+         " SYSTEM_TIME INTERVAL 1 DAY (PARTITION p HISTORY, PARTITION n CURRENT)", ("row_start", "row_end")),
+        ("(a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE, e TIMESTAMP(6) AS ROW END,"
+         " PRIMARY KEY (a, e), PERIOD FOR SYSTEM_TIME (s, e)) WITH SYSTEM VERSIONING", ()),
+    ],
+)  # fmt: skip
+def test_system_versioned_tables(definition: str, hidden: tuple[str, ...]) -> None:
+    [created] = parse(f"CREATE TABLE t {definition}", flavour="mariadb").changes
+    assert isinstance(created, ddl.CreateTable)
+    schema = created.schema
+    assert (schema.versioned, schema.hidden, schema.key) == (True, hidden, ("a",))
+    assert schema.row_end == ("row_end" if hidden else "e")
+    assert TableSchema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+
+
 def test_sequences_share_the_names_of_tables() -> None:
     def changes(text: str) -> tuple[ddl.Change, ...]:
         return parse(text, flavour="mariadb").changes
@@ -175,8 +196,7 @@ def test_databases_set_what_tables_inherit() -> None:
         "CREATE TABLE t (SELECT 1)",
         "CREATE TABLE t (a INT) WITH c AS (SELECT 1) SELECT * FROM c",
         "CREATE TABLE t (a INT) TABLE u",
-        "CREATE TABLE t (a INT) WITH SYSTEM VERSIONING",
-        "CREATE TABLE t (a INT, s TIMESTAMP(6) GENERATED ALWAYS AS ROW START)",
+        "CREATE TABLE t (a INT, s BIGINT UNSIGNED GENERATED ALWAYS AS ROW START)",
         "CREATE TABLE t (a DATE, b DATE, PERIOD FOR p (a, b))",
         "CREATE TABLE t (a XMLTYPE)",
         "CREATE TABLE t (a INT, A INT)",
@@ -196,7 +216,9 @@ def test_databases_set_what_tables_inherit() -> None:
         "ALTER TABLE t ALTER a SET FROBNICATE",
         "ALTER TABLE t ALTER a RENAME",
         "ALTER TABLE t RENAME COLUMN a b",
-        "ALTER TABLE t ADD SYSTEM VERSIONING",
+        "ALTER TABLE t ADD s BIGINT UNSIGNED AS ROW START",
+        "ALTER TABLE t ADD PERIOD FOR p (a, b)",
+        "ALTER TABLE t DROP PERIOD FOR p",
     ],
 )
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
