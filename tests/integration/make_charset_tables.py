@@ -17,7 +17,6 @@ import pymysql
 
 UNICODE = {"binary", "utf8mb3", "utf8mb4", "utf16", "utf16le", "utf32", "ucs2"}
 TABLES = Path(__file__).parents[2] / "jobs/binlake/schema/charset_tables.npz"
-QUESTION = ord("?")
 
 
 def codes(length: int) -> list[bytes]:
@@ -30,20 +29,21 @@ def codes(length: int) -> list[bytes]:
 
 
 def table(cursor: pymysql.cursors.Cursor, charset: str, length: int) -> np.ndarray:
-    """Code points in the order of ``codes(length)``; 0 where the server has none (but code 0 itself is 0)."""
+    """Code points in the order of ``codes(length)``; 0 where the code can't be stored (but code 0 itself is 0), that of
+    ``?`` also where it can, and stands for no character of Unicode."""
     asked = codes(length)
     result = np.zeros(len(asked), np.uint16)
     for start in range(0, len(asked), 8192):
         part = [code.hex() for code in asked[start : start + 8192]]
         cursor.execute(
-            f"SELECT h, HEX(CONVERT(CONVERT(UNHEX(h) USING {charset}) USING utf8mb4)), "
+            f"SELECT HEX(CONVERT(CONVERT(UNHEX(h) USING {charset}) USING utf8mb4)), "
             f"CHAR_LENGTH(CONVERT(UNHEX(h) USING {charset})) "
             "FROM JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, h VARCHAR(8) PATH '$')) j ORDER BY n",
             (json.dumps(part),),
         )
-        for place, (code, converted, characters) in enumerate(cursor.fetchall(), start):
+        for place, (converted, characters) in enumerate(cursor.fetchall(), start):
             text = bytes.fromhex(converted or "").decode()
-            if characters == 1 and len(text) == 1 and (text != "?" or code == "3f"):
+            if characters == 1 and len(text) == 1:
                 result[place] = ord(text)
     return result
 

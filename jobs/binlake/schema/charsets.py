@@ -42,6 +42,7 @@ Decode = Callable[[bytes], str]
 """Raises UnicodeDecodeError, where it is strict."""
 Codes = npt.NDArray[np.uint16]
 Errors = Literal["strict", "replace"]
+_QUESTION = ord("?")
 NO_CHARACTER = "\ufffd"
 """What stands in a text for bytes that are no character."""
 
@@ -80,7 +81,7 @@ def bytes_per_character(name: str) -> int:
 @cache
 def tables() -> dict[str, Codes]:
     """Code points by ``{charset}{length}``: one byte; two bytes from 0x8000 on; three behind 0x8f, from 0x8080 on in
-    rows of 128. 0 is no character."""
+    rows of 128. 0 is no character; codes that the server stores and converts to ``?`` have that, too."""
     data = (resources.files(__package__) / "charset_tables.npz").read_bytes()
     with np.load(io.BytesIO(data)) as stored:
         return {name: stored[name] for name in stored.files}
@@ -88,7 +89,9 @@ def tables() -> dict[str, Codes]:
 
 @cache
 def decoder(name: str, errors: Errors = "strict") -> Decode:
-    """Decoder of a character set's bytes to text. Raises KeyError for an unknown name.
+    """Decoder of a statement's or definition's bytes to text. Raises KeyError for an unknown name.
+
+    Here a code that stands for no character is none, where a value's becomes the server's ``?``.
 
     errors: ``replace`` puts NO_CHARACTER where the bytes are no character.
     """
@@ -104,6 +107,9 @@ def decoder(name: str, errors: Errors = "strict") -> Decode:
     two, three = known.get(f"{name}2"), known.get(f"{name}3")
     ascii_first = name not in NOT_ASCII
 
+    def is_character(code: int, lead: int) -> bool:
+        return bool(code) and (code != _QUESTION or lead == _QUESTION)
+
     def decode(data: bytes) -> str:
         if ascii_first and data.isascii():
             return data.decode("ascii")
@@ -112,16 +118,17 @@ def decoder(name: str, errors: Errors = "strict") -> Decode:
         while at < end:
             lead = data[at]
             code, size = one[lead], 1
-            if not code and lead:
+            if not is_character(code, lead) and lead:
                 if two is not None and at + 1 < end:
                     code, size = int(two[(lead - 0x80) << 8 | data[at + 1]]), 2
-                if not code and three is not None and lead == 0x8F and at + 2 < end:
+                if not is_character(code, lead) and three is not None and lead == 0x8F and at + 2 < end:
                     second, third = data[at + 1], data[at + 2]
                     if second >= 0x80 and third >= 0x80:
                         code, size = int(three[(second - 0x80) << 7 | third - 0x80]), 3
-                if not code and errors == "strict":
+                told = is_character(code, lead)
+                if not told and errors == "strict":
                     raise UnicodeDecodeError(name, data, at, at + 1, "no such character")
-                code, size = (code, size) if code else (ord(NO_CHARACTER), 1)
+                code, size = (code, size) if told else (ord(NO_CHARACTER), 1)
             text.append(chr(code))
             at += size
         return "".join(text)
