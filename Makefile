@@ -19,7 +19,7 @@ ui: ## Airflow's UI on what the last demo left
 	@$(PYTHON) docker/local/ui.py
 
 test: ## all tests, two side by side, quick ones first
-	@$(SETUP)
+	@$(SETUP) tests
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: ## ruff, its formatter, mypy
@@ -38,10 +38,11 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	@$(SETUP)
 	$(PYTHON) docker/local/bench_decoder.py peers
 
-soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, every cut of every case
-	@$(SETUP)
+soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, every cut of every case, strangers
+	@$(SETUP) tests
 	$(PYTHON) tests/soak.py both $(or $(MINUTES),10)
 	$(PYTHON) tests/big_transaction.py mysql 3
+	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)
 	BINLAKE_CUT_OFF=1 BINLAKE_WALK_STATEMENTS=2000 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 5400 -rP \
 	  tests/integration/test_cases.py tests/integration/test_random_walk.py
 

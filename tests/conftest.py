@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    order = ("unit", "cases", "integration", "faults", "ui")
+    order = ("unit", "cases", "integration", "strangers", "faults", "ui")
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     return order.index(folder) if folder in order else len(order)
 

@@ -7,32 +7,15 @@
 set -euo pipefail
 
 fail() { echo "mysql    $*" >&2; exit 1; }
-
-# The Debian mirror this machine already uses; BINLAKE_DEBIAN_MIRROR where it uses none (Ubuntu).
-mirror() {
-  if [ -n "${BINLAKE_DEBIAN_MIRROR:-}" ]; then echo "$BINLAKE_DEBIAN_MIRROR"; return; fi
-  [ "$(. /etc/os-release && echo "$ID")" = debian ] || return 0
-  { sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/debian.sources
-    sed -n 's/^deb \(\[[^]]*\] *\)\{0,1\}\([^ ]*\) .*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list
-  } 2>/dev/null | grep -v -e '-security' | head -n 1 || true # a missing file is no failure
-}
+. "$(dirname "$0")/debian.sh"
 
 install_into() {
-  local dir=$1 root=$1/root keyring=/usr/share/keyrings/debian-archive-keyring.gpg from packages apt
+  local dir=$1 root=$1/root packages apt
   [ -x "$root/usr/sbin/mysqld" ] && return
-  command -v apt-get dpkg-deb > /dev/null || fail "needs apt-get and dpkg-deb; elsewhere use docker/compose.yaml"
-  [ -r "$keyring" ] || fail "needs the package debian-archive-keyring"
-  from=$(mirror)
-  [ -n "$from" ] || fail "no Debian mirror is known here; set BINLAKE_DEBIAN_MIRROR to one"
   rm -rf "$dir/fresh"
-  mkdir -p "$dir/fresh/lists/partial" "$dir/fresh/cache/archives/partial" "$dir/fresh/debs" "$dir/fresh/root"
+  mkdir -p "$dir/fresh/debs" "$dir/fresh/root"
   dir=$(cd "$dir/fresh" && pwd)
-  echo "deb [signed-by=$keyring] $from sid main" > "$dir/sid.list"
-  # apt with lists, cache and state of its own: the system's apt sees nothing of sid.
-  apt=(-q -o "Dir::Etc::sourcelist=$dir/sid.list" -o Dir::Etc::sourceparts=/dev/null
-       -o "Dir::State::Lists=$dir/lists" -o "Dir::Cache=$dir/cache" -o Dir::State::status=/dev/null
-       -o APT::Sandbox::User= -o Acquire::Languages=none)
-  apt-get "${apt[@]}" update > "$dir/log" 2>&1 || { tail -n 5 "$dir/log" >&2; fail "sid's lists can't be had"; }
+  private_apt "$dir" sid
   packages=$(apt-cache "${apt[@]}" depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
     --no-replaces --no-enhances mysql-server-core mysql-client-core 2> /dev/null |
     grep -E '^[a-z]' | sort -u | grep -v -E '^perl|gconv|legacy')

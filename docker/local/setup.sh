@@ -2,6 +2,7 @@
 # What a machine needs, without Docker: each step says what it does, or that it was done before.
 #
 #   setup.sh [STEP…]    python java mariadb mysql tools jars kernels; all of them by default
+#   setup.sh tests      these, and the servers' own test suites
 #   setup.sh demo       python java jars kernels, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -176,6 +177,24 @@ setup_one_server() {
   setup_mariadb
 }
 
+# -- suites ----------------------------------------------------------------------------------------
+
+setup_suites() { # one is enough: each server takes most of either
+  local kind folder=$STATE/strangers
+  declare -A size=([mariadb]=20 [mysql]=340)
+  for kind in mariadb mysql; do
+    if [ -d "$folder/$kind" ]; then
+      say suites "$kind's own test suite in $folder/$kind"
+      continue
+    fi
+    say suites "unpacking $kind's own test suite into $folder/$kind (${size[$kind]} MB)"
+    mkdir -p "$folder"
+    bash docker/local/suites.sh install "$folder" "$kind" || say suites "$kind's test suite can't be had"
+  done
+  [ -d "$folder/mariadb" ] || [ -d "$folder/mysql" ] ||
+    fail suites "no server's test suite can be had: unpack one (its folder mysql-test) as $folder/mariadb or $folder/mysql"
+}
+
 # -- kernels ---------------------------------------------------------------------------------------
 
 setup_kernels() { # compiled once here, so that no stage task pays for the compiler
@@ -196,11 +215,12 @@ exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools jars kernels
+[ "$*" != tests ] || set -- python java mariadb mysql tools jars kernels suites
 [ "$*" != demo ] || set -- python java one_server jars kernels
 for step in "$@"; do
   case $step in
-    python | java | mariadb | mysql | tools | one_server | kernels) "setup_$step" ;;
+    python | java | mariadb | mysql | tools | one_server | kernels | suites) "setup_$step" ;;
     jars) $VENV/bin/python docker/local/jars.py ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
