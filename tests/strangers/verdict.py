@@ -71,7 +71,11 @@ def tables_of(server: Server) -> list[TableName]:
 def drop_all(server: Server) -> None:
     """No database but the server's own is left."""
     listed = server.execute(f"SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT IN {SYSTEM}")
-    server.execute("SET foreign_key_checks = 0", *(f"DROP DATABASE {mysql_quote(name)}" for (name,) in listed))
+    # Whose connection was cut off may take a while to let go of its tables.
+    server.execute(
+        "SET foreign_key_checks = 0, lock_wait_timeout = 60",
+        *(f"DROP DATABASE {mysql_quote(name)}" for (name,) in listed),
+    )
 
 
 def _asked(mirror: Mirror) -> dict[TableName, str]:
