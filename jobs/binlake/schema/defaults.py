@@ -157,6 +157,13 @@ def shown_text(column: Column, literal: Literal, flavour: Flavour, session: Sess
     return utc or text
 
 
+def kept(column: Column, literal: Literal | None, flavour: Flavour) -> Literal | None:
+    """MySQL's TEXT, BLOB and VECTOR have no constant default: without strict mode it takes '' and forgets it (manual
+    13.3.4; sql/create_field.cc, ``Create_field::init``)."""
+    forgets = flavour == "mysql" and (column.type.endswith(("text", "blob")) or column.type == "vector")
+    return None if forgets else literal
+
+
 def is_kept_as_written(type_: str, literal: Literal | None, flavour: Flavour) -> bool:
     """MariaDB shows x'41', _latin1'x' and DATE'…' as the default of a TEXT or BLOB, not their values."""
     if literal is None or flavour != "mariadb" or not type_.endswith(("text", "blob")):

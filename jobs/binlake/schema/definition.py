@@ -141,9 +141,10 @@ class ColumnDefinition:
     def column(self, table_charset: str) -> Column:
         """The column as information_schema shows it, in a table with this default character set."""
         column = self._typed(table_charset)
-        if self.default is None or column.default_is_expression:
+        default = defaults.kept(column, self.default, self.flavour)
+        if default is None or column.default_is_expression:
             return column
-        return replace(column, default=defaults.shown_text(column, self.default, self.flavour, self.session))
+        return replace(column, default=defaults.shown_text(column, default, self.flavour, self.session))
 
     def constant_default(self, table_charset: str) -> str | None:
         """The value, as the server's text, that rows get which are older than the column; None is NULL. Of a TIMESTAMP
@@ -156,9 +157,10 @@ class ColumnDefinition:
         column = self._typed(table_charset)
         if self.now is not None and self.now == column.fraction and not self.generated:
             return self._time(column)
-        if self.default is not None and not column.default_is_expression:
-            column = replace(column, default=defaults.server_text(column, self.default, self.flavour))
-            if column.type in defaults.BYTES and defaults.hides_zero_bytes(column, self.default):
+        default = defaults.kept(column, self.default, self.flavour)
+        if default is not None and not column.default_is_expression:
+            column = replace(column, default=defaults.server_text(column, default, self.flavour))
+            if column.type in defaults.BYTES and defaults.hides_zero_bytes(column, default):
                 raise NotConstant(f"the default of column {self.name!r} has zero bytes")
         text = defaults.old_row_default(column)
         if text is None or column.type != "timestamp":
