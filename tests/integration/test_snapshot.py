@@ -299,6 +299,17 @@ def test_odd_tables(mirror: Mirror) -> None:
     mirror.assert_equal(*names)
 
 
+def test_a_table_that_the_server_cant_read_fails_alone(mirror: Mirror) -> None:
+    accounts(mirror, "a", "lost", "z")
+    mirror.execute("ALTER TABLE lost DISCARD TABLESPACE")
+    with pytest.raises(TableError, match=r"lost: .*\(error 1814\)"):
+        mirror.snapshot()
+    mirror.assert_equal("a", "z")
+    mirror.execute("UPDATE a SET amount = 1")
+    mirror.sync()
+    mirror.assert_equal("a", "z")
+
+
 def test_keyless_and_plain_tables_lock_even_without_locks(mirror: Mirror) -> None:
     mirror.execute(
         "CREATE TABLE keyless (v INT)",

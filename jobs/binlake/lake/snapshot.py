@@ -29,7 +29,7 @@ from binlake.lake.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.lake.commit import SnapshotResult, commit, committed_result
 from binlake.lake.metadata import Metadata
 from binlake.lake.session import of_this_thread
-from binlake.lake.wave import Copying, Member, TableChanged, run_wave
+from binlake.lake.wave import Copying, Member, TableChanged, TableUnreadable, run_wave
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -208,6 +208,9 @@ class _Snapshotter:
             for table in changed.tables:
                 open_tables.remove(table)
                 self._again(open_tables, table, changed)
+        except TableUnreadable as unreadable:
+            open_tables.remove(unreadable.table)
+            self._fail(unreadable.table.name, unreadable)
         except BinlakeError as error:
             if not error.retryable or isinstance(error, LakeError):  # a full disk stays full while the lock is taken
                 raise

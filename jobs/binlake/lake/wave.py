@@ -15,7 +15,7 @@ import pymysql
 from pymysql.constants import ER
 from pyspark.sql import SparkSession
 
-from binlake.errors import BinlakeError, ConnectionFailed, SourceError
+from binlake.errors import BinlakeError, ConnectionFailed, SourceError, TableError
 from binlake.lake import java_errors, jdbc, storage
 from binlake.lake.chunks import Chunk, Records, TableSnapshot
 from binlake.position import Position
@@ -38,6 +38,19 @@ from binlake.source.server import Source
 
 _WATCH_SECONDS = 0.5
 _CHANGED = {ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED}
+# The server has the table, and can't read its files: by number, since pymysql doesn't name all of them.
+_UNREADABLE = {
+    1017,  # ER_FILE_NOT_FOUND
+    1030,  # ER_GET_ERRNO
+    1034,  # ER_NOT_KEYFILE
+    1168,  # ER_WRONG_MRG_TABLE
+    1194,  # ER_CRASHED_ON_USAGE
+    1195,  # ER_CRASHED_ON_REPAIR
+    1712,  # ER_INDEX_CORRUPT
+    1812,  # ER_TABLESPACE_MISSING
+    1814,  # ER_TABLESPACE_DISCARDED
+    1932,  # MariaDB's ER_NO_SUCH_TABLE_IN_ENGINE
+}
 
 
 class ChunkFailed(BinlakeError):
@@ -52,6 +65,14 @@ class TableChanged(Exception):
     def __init__(self, tables: Sequence[TableSnapshot]) -> None:
         super().__init__(", ".join(str(table.name) for table in tables))
         self.tables = list(tables)
+
+
+class TableUnreadable(TableError):
+    """The server itself can't read the table."""
+
+    def __init__(self, table: TableSnapshot, message: str) -> None:
+        super().__init__(message, remedy="mend it on the server or exclude it, then run the snapshot again")
+        self.table = table
 
 
 @dataclass(frozen=True)
@@ -82,8 +103,8 @@ class Copying:
 def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_copied: bool) -> None:
     """Copy the chunks and record them as staged.
 
-    until_copied: hold the lock until then. Raises TableChanged, Busy, and ChunkFailed, SourceError or LakeError when a
-    chunk failed; the other chunks are recorded all the same.
+    until_copied: hold the lock until then. Raises TableChanged, TableUnreadable, Busy, and ChunkFailed, SourceError or
+    LakeError when a chunk failed; the other chunks are recorded all the same.
     """
     began = time.monotonic()
     copies = [_Copy(copying, member) for member in wave]
@@ -240,6 +261,8 @@ class _Copy:
             )
         if sql and sql.code in _CHANGED:
             return TableChanged([self._member.table])
+        if sql and sql.code in _UNREADABLE:
+            return TableUnreadable(self._member.table, f"{told}: {sql.text} (error {sql.code})")
         if sql:
             return self._of_server(told, sql, java_errors.root_cause(chain))
         if storage.is_cause(error):
