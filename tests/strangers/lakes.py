@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -82,10 +83,11 @@ class Lakes:
         def still(part: Sequence[Fed]) -> bool:
             return any(found.kind == verdict.kind for found in self.verdicts(database, part))
 
+        end = time.monotonic() + seconds
         database = verdict.database or script[0].text.split("`")[1]
         for part in (_of_table(script, verdict), _of_database(script, database), list(script)):
-            if part and still(part):
-                return reduced(part, still, seconds)
+            if part and time.monotonic() < end and still(part):
+                return reduced(part, still, end - time.monotonic())
         return []
 
 

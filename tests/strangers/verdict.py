@@ -63,7 +63,7 @@ def tables_of(server: Server) -> list[TableName]:
     """What holds rows: no views."""
     rows = server.execute(
         "SELECT table_schema, table_name FROM information_schema.tables"
-        f" WHERE table_schema NOT IN {SYSTEM} AND table_type NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE')"
+        f" WHERE table_schema NOT IN {SYSTEM} AND table_type NOT IN ('VIEW', 'SYSTEM VIEW')"
     )
     return [TableName(database, table) for database, table in rows]
 
