@@ -160,3 +160,14 @@ def test_head_and_logs(server: Server) -> None:
         assert source.head()[1] > offset
         assert source.head()[2] != gtid_set
         assert abs(source.now() - source.now()) < 60_000_000
+
+
+def test_tables_whose_names_the_catalog_holds_for_equal(server: Server, database: str) -> None:
+    names = [TableName(database, table) for table in ("A", "a", "á")]
+    server.execute(*(f"CREATE TABLE `{name.table}` (`{name.table}` INT)" for name in names), database=database)
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        found = read_schemas(source, names)
+        assert {name: [column.name for column in shape.columns] for name, shape in found.items()} == {
+            name: [name.table] for name in names
+        }
+        assert read_tables(source, names).keys() == set(names)

@@ -148,6 +148,8 @@ def _select(source: Source, what: str, where: str, order: str, names: Iterable[T
     """Rows with ``d`` and ``t``, the table they belong to; information_schema compares without regard to case."""
     wanted = set(names)
     for database, members in _by_database(wanted):
+        if len(members) > 1:
+            members.append("")  # MariaDB takes IN ('A', 'a') for one name, and looks up the first alone
         marks = ", ".join(["%s"] * len(members))
         rows = source.query(
             f"SELECT table_schema AS d, table_name AS t, {what} FROM information_schema.{where}"
