@@ -312,14 +312,17 @@ class Feeder:
 
 
 def end_prepared(server: Server) -> None:
-    """Prepared XA transactions are rolled back."""
+    """Prepared XA transactions are rolled back; those of connections that just closed take a moment to be had."""
+    end = time.monotonic() + STATEMENT_SECONDS
     with server.connect(conv={}, use_unicode=False) as connection:
         connection.encoding = "latin1"
-        for format_id, global_length, branch_length, data in _query(connection, "XA RECOVER"):
-            name, middle = bytes(data or b""), int(global_length or 0)
-            branch = name[middle : middle + int(branch_length or 0)]
-            with suppress(pymysql.err.MySQLError):
-                connection.query(f"XA ROLLBACK 0x{name[:middle].hex()},0x{branch.hex()},{int(format_id or 0)}")
+        while (found := _query(connection, "XA RECOVER")) and time.monotonic() < end:
+            for format_id, global_length, _, data in found:
+                name, middle = bytes(data or b""), int(global_length or 0)
+                with suppress(pymysql.err.MySQLError):
+                    xid = f"X'{name[:middle].hex()}',X'{name[middle:].hex()}',{int(format_id or 0)}"
+                    connection.query(f"XA ROLLBACK {xid}")
+            time.sleep(0.05)
 
 
 def _slow(query: str) -> bool:

@@ -201,7 +201,7 @@ def standing(verdicts: Iterable[Verdict]) -> list[str]:
     """What stands still or was snapshotted anew, a line for each kind of reason, the most frequent first."""
     kinds: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
-        if verdict.outcome in ("stopped", "snapshot asked"):
+        if verdict.outcome in ("stopped", "snapshot asked", "unreadable"):
             kinds[verdict.kind].append(verdict)
     ordered = sorted(kinds.values(), key=len, reverse=True)
     return [f"{len(found)} {found[0].outcome}: {found[0].name}: {found[0].reason}" for found in ordered]

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any, Literal
 
+import pymysql
+
 import comparison
 from binlake.lake import watermarks
 from binlake.names import mysql_quote
@@ -16,7 +18,8 @@ from binlake.source.server import Source
 from mirror import Mirror
 from servers import Server
 
-Outcome = Literal["equal", "snapshot asked", "stopped", "differs", "crash"]
+Outcome = Literal["equal", "snapshot asked", "stopped", "unreadable", "differs", "crash"]
+"""unreadable: by the server itself (a discarded tablespace, a MERGE table over tables of unlike shapes)."""
 FAILURES: frozenset[Outcome] = frozenset({"differs", "crash"})
 SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 _VARYING = re.compile(r"\S*binlog\.\d+:\d+|\d+|`[^`]*`|'[^']*'|\"[^\"]*\"|\b\w+\.\w+\b")
@@ -73,7 +76,7 @@ def drop_all(server: Server) -> None:
     listed = server.execute(f"SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT IN {SYSTEM}")
     # Whose connection was cut off may take a while to let go of its tables.
     server.execute(
-        "SET foreign_key_checks = 0, lock_wait_timeout = 60",
+        "SET foreign_key_checks = 0, lock_wait_timeout = 60, innodb_lock_wait_timeout = 60",
         *(f"DROP DATABASE {mysql_quote(name)}" for (name,) in listed),
     )
 
@@ -99,6 +102,8 @@ def _outcome(
         return "differs", "the lake has it, the server doesn't"
     try:
         comparison.assert_equal(mirror.server, name.database, name.table, mirror.config.table_path(name))
+    except pymysql.err.MySQLError as error:
+        return "unreadable", str(error)
     except Exception as error:
         return "differs", f"{type(error).__name__}: {error}"
     return ("equal", "") if shape == there else ("differs", f"shapes: {_difference(shape, there)}")
