@@ -27,6 +27,10 @@ from strangers.suites import Suite, read
 STATEMENT_SECONDS = 5
 FILE_SECONDS = 20.0
 MOST_STATEMENTS = 1500
+MOST_ROWS = 100_000
+"""That a file may write: it ends behind the statement that writes more. Temporary tables count too."""
+SLOW_SECONDS = 0.2
+"""Quicker statements don't write that many."""
 MOST_TURNS = 100
 """Of a loop."""
 DEEPEST = 5
@@ -150,6 +154,7 @@ class Feeder:
         self._variables: dict[str, str] = {"engine": "InnoDB", "default_engine": "InnoDB", "engine_type": "InnoDB"}
         self._functions: set[str] = set()
         self._end = time.monotonic() + FILE_SECONDS
+        self._written = _rows_written(server)
 
     @property
     def database(self) -> str:
@@ -164,11 +169,15 @@ class Feeder:
 
     def _steps(self, steps: tuple[Step, ...], folder: Path, depth: int) -> Iterator[Fed]:
         for step in steps:
-            if time.monotonic() > self._end or len(self.fed) > MOST_STATEMENTS:
+            began = time.monotonic()
+            if began > self._end or len(self.fed) > MOST_STATEMENTS:
                 raise Finished
             match step:
                 case Statement(text, evaluated):
                     yield from self._statement(self._filled(text) if evaluated else text)
+                    slow = time.monotonic() - began > SLOW_SECONDS
+                    if slow and _rows_written(self.server) - self._written > MOST_ROWS:
+                        raise Finished
                 case Let(name, value):
                     self._variables[name] = self._value(value)
                 case Count(name, by):
@@ -323,6 +332,12 @@ def end_prepared(server: Server) -> None:
                     xid = f"X'{name[:middle].hex()}',X'{name[middle:].hex()}',{int(format_id or 0)}"
                     connection.query(f"XA ROLLBACK {xid}")
             time.sleep(0.05)
+
+
+def _rows_written(server: Server) -> int:
+    """By all sessions, since the server began."""
+    written = ("Handler_write", "Handler_update", "Handler_delete")
+    return sum(int(value) for _, value in server.execute(f"SHOW GLOBAL STATUS WHERE Variable_name IN {written}"))
 
 
 def _slow(query: str) -> bool:
