@@ -302,7 +302,7 @@ def test_odd_tables(mirror: Mirror) -> None:
 def test_a_table_that_the_server_cant_read_fails_alone(mirror: Mirror) -> None:
     accounts(mirror, "a", "lost", "z")
     mirror.execute("ALTER TABLE lost DISCARD TABLESPACE")
-    with pytest.raises(TableError, match=r"lost: .*\(error 1814\)"):
+    with pytest.raises(TableError, match=r"lost.*\(error 1814\)"):
         mirror.snapshot()
     mirror.assert_equal("a", "z")
     mirror.execute("UPDATE a SET amount = 1")
