@@ -61,6 +61,11 @@ def names_asked(config: PipelineConfig, source: Source, metadata: Metadata) -> l
     return [name for name in asked if name in there]
 
 
+def names_awaited(config: PipelineConfig, source: Source, refused: Collection[TableName]) -> set[TableName]:
+    """Included tables that the server has and that can be followed."""
+    return set(included_tables(source, config)) - set(refused)
+
+
 def refused_for_cascades(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
     """Tables that can't be mirrored, because their rows change below the log and the policy has no way around it."""
     return {

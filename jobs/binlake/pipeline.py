@@ -21,6 +21,7 @@ from binlake.bootstrap import (
     begin_lives,
     begin_with_files,
     names_asked,
+    names_awaited,
     names_to_snapshot,
     refused_for_cascades,
     refused_for_engines,
@@ -57,7 +58,7 @@ from binlake.schema.cascades import Cascade
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName
 from binlake.source.cascades import unlogged_cascades
-from binlake.source.catalog import database_charsets, included_tables
+from binlake.source.catalog import database_charsets
 from binlake.source.folder import Folder
 from binlake.source.log import Origin, opened, server_of
 from binlake.source.server import Source
@@ -155,8 +156,7 @@ def bootstrap(
             failures=failed,
             fault=fault,
         )
-        awaited = set(included_tables(source, config)) - failures.keys()
-        begin_lives(held, metadata, source, results, control.batch, awaited)
+        begin_lives(held, metadata, source, results, control.batch, names_awaited(config, source, failures))
         fault("lives begun")
         note_bootstrap(metadata, control.batch, began_us, results)
     for error in (*failures.values(), *failed):

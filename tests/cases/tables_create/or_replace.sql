@@ -12,4 +12,5 @@ INSERT INTO counted VALUES (1);
 -- fails
 CREATE OR REPLACE TABLE half (id INT PRIMARY KEY, PRIMARY KEY (id));
 CREATE OR REPLACE SEQUENCE counted;
--- gone half counted
+-- gone half
+-- resnapshot counted
