@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pymysqlreplication.row_event import RowsEvent, find_charset
 
-from binlake.binlog import charsets
 from binlake.opinion.misread import MISREADINGS
 from binlake.opinion.values import same
+from binlake.schema import charsets
 from binlake.schema.table import Column
 
 COLLATIONS = [number for number in range(1, 4096) if charsets.charset(number) not in (None, "binary")]
