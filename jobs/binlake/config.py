@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from croniter import croniter
@@ -210,14 +210,29 @@ class PipelineConfig(_Strict):
         return "/".join([self.root, "_staging", *parts])
 
 
+class _Loader(yaml.SafeLoader):
+    """Values that can't be, such as a 13th month or half of a surrogate pair, are errors at a place of the file."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        value = super().construct_scalar(node)
+        value.encode()
+        return value
+
+
 def load(path: str | Path) -> PipelineConfig:
     """Read one YAML; raises ConfigurationError that names the file and each wrong key."""
     try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        document = yaml.load(Path(path).read_bytes(), _Loader)
     except OSError as error:
         raise ConfigurationError(f"can't read {path}: {error.strerror}", remedy="give --config FILE") from error
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="mend the line named above") from error
+        raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="mend the place named above") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path} holds no settings", remedy="README.md shows a whole file")
     try:

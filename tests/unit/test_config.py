@@ -1,5 +1,6 @@
 """The YAML is checked at the border; each error names file and key."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,23 @@ def test_a_wrong_key_is_named(tmp_path: Path, change: tuple[str, str], said: str
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigurationError):
         config.load(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (rb'"\ud83d\ude00.*"', "surrogates not allowed"),
+        (b"2024-13-01", "month must be in 1..12"),
+        (b"caf\xe9.*", "invalid continuation byte"),
+    ],
+)
+def test_what_no_value_can_be_is_told_with_its_place(tmp_path: Path, value: bytes, said: str) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_bytes(b"tables: {include: [%s]}" % value)
+    with pytest.raises(ConfigurationError, match=said) as found:
+        config.load(path)
+    assert re.search("column 20|position 2[0-9]", str(found.value))
+    str(found.value).encode()
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
