@@ -61,9 +61,10 @@ def key_of(
 def _is_long(columns: Iterable[Column]) -> bool:
     """Whether a unique index over all of these is too long for the storage engine, so that MariaDB keeps it by a hash.
 
-    It is no key then: the server looks for the same value beside the engine, and until 10.11.14 two sessions with READ
-    COMMITTED could both pass (MDEV-37199; handler::check_duplicate_long_entry_key in sql/handler.cc). As far as tried,
-    InnoDB with pages of 16 KiB and more holds 3,072 bytes.
+    It is no key then: the server looks for the same value beside the engine, and two sessions with READ COMMITTED could
+    both pass before 10.6.23, 10.11.14 and 11.8.3 (MDEV-37199 in their release notes;
+    handler::check_duplicate_long_entry_key in sql/handler.cc). As far as tried, InnoDB with pages of 16 KiB and more
+    holds 3,072 bytes.
     """
     return sum(_indexed_bytes(column) for column in columns) > _LONGEST_INDEX
 

@@ -281,7 +281,7 @@ class _Judge:
         if name == "STR_TO_DATE":  # by its format, which knows no offset
             return _Facts(date=True)
         self.as_date(facts, day=name in _OF_DATES)
-        return _Facts(span=name in _GIVE_TIMES, date=name in _OF_DATES and not name.startswith("TIMESTAMPDIFF"))
+        return _Facts(span=name in _GIVE_TIMES, date=name in _OF_DATES and name != "TIMESTAMPDIFF")
 
     def _cast(self, inside: list[Token]) -> _Facts:
         facts = self.expression(inside)
