@@ -22,12 +22,13 @@ test: ## all tests, two side by side, quick ones first
 	@$(SETUP) tests
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-lint: ## ruff, its formatter, mypy
+lint: ## ruff, its formatter, mypy, and which folder may import which
 	@$(SETUP) python
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/mypy docker/local
+	$(PYTHON) -m pytest -q tests/unit/test_rooms.py
 
 bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows
 	@$(SETUP)
@@ -40,8 +41,8 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 
 soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, every cut of every case, strangers
 	@$(SETUP) tests
-	$(PYTHON) tests/soak.py both $(or $(MINUTES),10)
-	$(PYTHON) tests/big_transaction.py mysql 3
+	$(PYTHON) tests/soak/random_statements.py both $(or $(MINUTES),10)
+	$(PYTHON) tests/soak/big_transaction.py mysql 3
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)
 	BINLAKE_CUT_OFF=1 BINLAKE_WALK_STATEMENTS=2000 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 5400 -rP \
 	  tests/integration/test_cases.py tests/integration/test_random_walk.py

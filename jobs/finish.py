@@ -3,7 +3,7 @@
 import sys
 
 from binlake import job, pipeline
-from binlake.record import RunReport
+from binlake.state.record import RunReport
 
 
 def work(run: job.Job) -> RunReport:

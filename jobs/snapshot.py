@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from binlake import job, pipeline
 
 if TYPE_CHECKING:
-    from binlake.lake.snapshot import SnapshotResult
+    from binlake.snapshot.snapshot import SnapshotResult
 
 
 def work(run: job.Job) -> "list[SnapshotResult]":

@@ -22,10 +22,11 @@ from rich.table import Table
 
 from binlake import config as configuration
 from binlake import pipeline
-from binlake.lake import lease, session
+from binlake.lake import session
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source.connection import from_environment
+from binlake.state import lease
 from servers import Server
 
 if TYPE_CHECKING:

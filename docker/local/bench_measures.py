@@ -39,7 +39,7 @@ def decode(log: dict[str, Any], what: str = "all") -> int:
 def stage(log: dict[str, Any], what: str = "all") -> int:
     """The same into staging's Parquet."""
     from binlake.binlog.reader import read
-    from binlake.lake.staging import stage_slice
+    from binlake.state.staging import stage_slice
 
     part = _slice(log)
     with tempfile.TemporaryDirectory() as folder:
@@ -91,8 +91,8 @@ def together(work: Callable[[], int]) -> dict[str, float]:
 
 def wire(log: dict[str, Any], port: int) -> dict[str, float]:
     """Bytes of the log read from the live server as a replica, not decoded."""
-    from binlake.binlog.transport import ServerTransport
     from binlake.source.connection import Endpoint
+    from binlake.source.dump import ServerTransport
 
     transport = ServerTransport(Endpoint("127.0.0.1", port, "root", ""), 6198, "mysql")
     return repeated(lambda: sum(chunk.size for chunk in transport.chunks(_slice(log))))

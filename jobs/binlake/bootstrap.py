@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from binlake import names
+from binlake.batch.steps import Life
 from binlake.binlog.boundaries import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
 from binlake.errors import LakeError, ServerSettingError, TableError, UsageError
-from binlake.lake import watermarks
-from binlake.lake.lease import Lease
-from binlake.lake.metadata import Metadata
-from binlake.lake.steps import Life
 from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.engines import ENGINE_REMEDY
@@ -26,9 +24,12 @@ from binlake.source.engines import refused_engines
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Log
 from binlake.source.server import Source
+from binlake.state import watermarks
+from binlake.state.lease import Lease
+from binlake.state.metadata import Metadata, now_us
 
 if TYPE_CHECKING:
-    from binlake.lake.snapshot import SnapshotResult
+    from binlake.snapshot.snapshot import SnapshotResult
 
 
 def names_to_snapshot(
@@ -178,3 +179,27 @@ def _lost(position: Position, low: Position) -> bool:
     files = file_number(position.file) - file_number(low.file)
     seconds = position.created - low.created
     return files * seconds < 0 or (files == 0 and seconds != 0)
+
+
+def note_bootstrap(metadata: Metadata, batch: int, began_us: int, results: list[SnapshotResult]) -> None:
+    """A run's row for a bootstrap."""
+    tables = [{"table": str(r.name), "rows": r.rows, "delta_version": r.delta_version} for r in results]
+    metadata.append(
+        "runs",
+        [
+            {
+                "run": uuid.uuid4().hex,
+                "kind": "bootstrap",
+                "batch": batch,
+                "started_us": began_us,
+                "ended_us": now_us(),
+                "outcome": "recorded",
+                "position": str(max(r.high for r in results)) if results else None,
+                "tables": json.dumps(tables, ensure_ascii=False),
+                "phases": json.dumps({"snapshot": round((now_us() - began_us) / 1e6, 2)}),
+                "bytes": sum(r.bytes for r in results),
+                "mutations": 0,
+                "message": f"{len(results)} tables, {sum(r.rows for r in results):,} rows",
+            }
+        ],
+    )

@@ -11,24 +11,25 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
+from binlake.batch import epochs
+from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
+from binlake.batch.walk import Rules
 from binlake.config import PipelineConfig, TablesConfig
 from binlake.errors import TableError, UsageError
-from binlake.lake import epochs, files, watermarks
-from binlake.lake.apply import TableOutcome, apply_batch
-from binlake.lake.lease import OpenBatch
-from binlake.lake.metadata import Metadata, literal
-from binlake.lake.steps import Life, TableSteps
-from binlake.lake.walk import Rules
-from binlake.lineage import check_position, rebased
+from binlake.lake.apply import apply_batch
 from binlake.position import Position, Range
 from binlake.report import Report
 from binlake.schema.cascades import Cascade, cascading
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName, TableSchema
 from binlake.source.cascades import unlogged_cascades
+from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened
 from binlake.source.server import Source
 from binlake.stage import stage_batch
+from binlake.state import files, watermarks
+from binlake.state.lease import OpenBatch
+from binlake.state.metadata import Metadata, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

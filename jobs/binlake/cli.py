@@ -21,19 +21,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
-from binlake import decisions
 from binlake.config import PipelineConfig
-from binlake.decisions import Reason
 from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
 from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.state import decisions
+from binlake.state.decisions import Reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from binlake.history import Shape
     from binlake.logview import Readable
     from binlake.source.log import Origin
+    from binlake.state.history import Shape
     from binlake.verify import VerifyReport
 
 
@@ -204,8 +204,8 @@ def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any
 
 
 def _doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.doctor import preflight
     from binlake.source.log import server_of
-    from binlake.source.preflight import preflight
 
     origin = _origin(config)
     asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
@@ -296,7 +296,7 @@ def _verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def _status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    from binlake.status import read_status
+    from binlake.state.status import read_status
 
     found = read_status(config)
     if arguments.json:
@@ -313,9 +313,9 @@ def _status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def _opened(arguments: argparse.Namespace) -> Readable:
     """The log by the reader that was asked for."""
     if arguments.reader == "binlake":
-        from binlake import binlog
+        from binlake import openlog
 
-        return binlog.open(arguments.uri, arguments.start, arguments.stop)
+        return openlog.open(arguments.uri, arguments.start, arguments.stop)
     from binlake.opinion import listing
 
     return listing.open(arguments.uri, arguments.start, arguments.stop)
@@ -358,7 +358,8 @@ def _skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def _history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    from binlake import history, pipeline
+    from binlake import pipeline
+    from binlake.state import history
 
     metadata = pipeline.metadata_of(config)
     name = _table_name(arguments.table) if arguments.table else None

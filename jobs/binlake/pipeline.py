@@ -16,43 +16,26 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from binlake import decisions
+from binlake.batch import epochs
+from binlake.batch.manifest import Manifest
+from binlake.batch.steps import BatchSteps, TableOutcome, rebased
+from binlake.batch.walk import Rules
 from binlake.bootstrap import (
     begin_lives,
     begin_with_files,
     names_asked,
     names_awaited,
     names_to_snapshot,
+    note_bootstrap,
     refused_for_cascades,
     refused_for_engines,
     refused_for_gaps,
     refused_for_untold_columns,
 )
 from binlake.config import PipelineConfig
-from binlake.decisions import Reason
 from binlake.errors import BinlogError, StagingError, TableError, UsageError
-from binlake.lake import epochs, files, lease, watermarks
-from binlake.lake.apply import TableOutcome, apply_batch, changed_by_others, refuse_begun
-from binlake.lake.lease import Lease, OpenBatch
-from binlake.lake.metadata import Metadata, now_us
-from binlake.lake.staging import Manifest, read_manifest
-from binlake.lake.steps import BatchSteps
-from binlake.lake.walk import Rules
-from binlake.lineage import check_position, rebased
-from binlake.plan import next_range
+from binlake.lake.apply import apply_batch, changed_by_others, refuse_begun
 from binlake.position import Position
-from binlake.record import (
-    RunReport,
-    last_run,
-    names_dropped,
-    note_batch,
-    note_bootstrap,
-    note_poison,
-    note_schemas,
-    nothing_new,
-    outcome_rows,
-    record_batch,
-)
 from binlake.report import Report
 from binlake.schema.cascades import Cascade
 from binlake.schema.ddl import Flavour
@@ -60,13 +43,31 @@ from binlake.schema.table import TableName
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets
 from binlake.source.folder import Folder
+from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened, server_of
+from binlake.source.plan import next_range
 from binlake.source.server import Source
+from binlake.state import decisions, files, lease, watermarks
+from binlake.state.decisions import Reason
+from binlake.state.lease import Lease, OpenBatch
+from binlake.state.metadata import Metadata, now_us
+from binlake.state.record import (
+    RunReport,
+    last_run,
+    names_dropped,
+    note_batch,
+    note_poison,
+    note_schemas,
+    nothing_new,
+    outcome_rows,
+    record_batch,
+)
+from binlake.state.staging import read_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from binlake.lake.snapshot import LockMode, SnapshotResult
+    from binlake.snapshot.snapshot import LockMode, SnapshotResult
     from binlake.verify import VerifyReport
 
 SessionFactory = Callable[[], "SparkSession"]
@@ -120,7 +121,7 @@ def bootstrap(
     The other tables keep their watermarks. A table that fails is raised once the others have their lives. A folder of
     files holds no table to copy: the log is followed from its beginning, or from where the lake stands.
     """
-    from binlake.lake.snapshot import snapshot
+    from binlake.snapshot.snapshot import snapshot
 
     began_us = now_us()
     if isinstance(origin, Folder):

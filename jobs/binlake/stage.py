@@ -9,15 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError
-from binlake.lake import files
-from binlake.lake.lease import OpenBatch
-from binlake.lake.staging import Manifest, StagedSlice, stage_slice, write_manifest
 from binlake.position import Slice
 from binlake.report import Report
+from binlake.state import files
+from binlake.state.lease import OpenBatch
+from binlake.state.staging import stage_slice, write_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

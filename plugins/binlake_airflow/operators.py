@@ -18,8 +18,8 @@ from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_ag
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from binlake.lake.lease import OpenBatch
     from binlake.pipeline import PlanOutcome
+    from binlake.state.lease import OpenBatch
 
 UI_COLOR = "#e8f0fb"
 BACKFILL = "backfill"
@@ -43,7 +43,7 @@ def _emit(context: Context, source: str, table: str, extra: dict[str, Any]) -> N
 
 def _open_batch(config: PipelineConfig) -> OpenBatch | None:
     from binlake import pipeline
-    from binlake.lake import lease
+    from binlake.state import lease
 
     return lease.read(pipeline.metadata_of(config)).open
 
@@ -62,7 +62,7 @@ class BinlakePreflightOperator(BaseOperator):
         self.config_file = config_file
 
     def execute(self, context: Context) -> None:
-        from binlake.source.preflight import preflight
+        from binlake.doctor import preflight
 
         with airflow_errors():
             config = load(self.config_file)
@@ -110,7 +110,7 @@ class BinlakeResnapshotOperator(BinlakeSparkOperator):
 
     def execute(self, context: Context) -> Any:
         from binlake import pipeline
-        from binlake.lake import watermarks
+        from binlake.state import watermarks
 
         with airflow_errors():
             config = self.pipeline_config()

@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from binlake import cli, pipeline, record
+from binlake import cli, pipeline
 from binlake.lake.table import LakeTable
+from binlake.state import record
 
 at = ""
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlake import cli, pipeline
-from binlake.lake import lease, session
+from binlake.lake import session
+from binlake.state import lease
 from mirror import Mirror
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pytest
 
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
+from binlake.doctor import preflight
 from binlake.errors import AccessDenied
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
 from binlake.source.locks import LockMode, read_lock
-from binlake.source.preflight import preflight
 from binlake.source.server import Source
 from servers import Kind, Server
 

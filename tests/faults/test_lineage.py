@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlake import decisions, lineage, pipeline
-from binlake.decisions import Reason
+from binlake import pipeline
 from binlake.errors import PositionLost, UsageError
 from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.source import lineage
+from binlake.state import decisions
+from binlake.state.decisions import Reason
 from mirror import Mirror
 from servers import KINDS, Server
 

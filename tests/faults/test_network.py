@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_home import wait_for
-from binlake.binlog import transport
 from binlake.binlog.reader import read
-from binlake.binlog.transport import ServerTransport
 from binlake.errors import AccessDenied, ConnectionFailed, ServerIdInUse
 from binlake.position import Slice
-from binlake.source import connection
+from binlake.source import connection, dump
 from binlake.source.connection import Endpoint
+from binlake.source.dump import ServerTransport
 from binlake.source.locks import read_lock
 from binlake.source.server import Source
 from binlog_slices import SERVER_ID, position, read_all, rows, written
@@ -107,7 +106,7 @@ def test_a_stalled_reader_gives_up(
 ) -> None:
     through = reader_at(proxy.port, server)
     read_all(through, changes, database)
-    monkeypatch.setattr(transport, "STALLED", DEADLINE)
+    monkeypatch.setattr(dump, "STALLED", DEADLINE)
     for stall in (proxy.connections[0] - changes.size // 2, proxy.connections[0] - 200):
         proxy.stall_after = stall
         with fails_at_once():
@@ -238,7 +237,7 @@ def test_a_reader_may_pause_longer_than_the_server_waits_for_others(
     server.execute("SET GLOBAL net_write_timeout = 1")
     try:
         patient = begun(server, long_log, reader_at(server.port, server))
-        monkeypatch.setattr(transport, "PAUSED", 1)
+        monkeypatch.setattr(dump, "PAUSED", 1)
         impatient = begun(server, long_log, replace(reader_at(server.port, server), server_id=SERVER_ID + 1))
         wait_for("the server to hang up", 60, lambda: len(readers_of(server)) == 1)
     finally:

@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from binlake import pipeline, record
+from binlake import pipeline
 from binlake.errors import LakeError, LeaseHeld, StagingError, UsageError
-from binlake.lake import apply, lease, table
+from binlake.lake import apply, table
 from binlake.schema.table import TableName
+from binlake.state import lease, record
 from protocol_model import KEYLESS_TABLE, TABLES, Row, Waiting, Worker, World
 
 A, B, HEAP = TABLES

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_home import ProcessWatch
+from binlake.batch.manifest import Manifest
 from binlake.binlog.reader import read
 from binlake.errors import BinlakeError
-from binlake.lake import files
-from binlake.lake.staging import Manifest, stage_slice, write_manifest
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
+from binlake.state import files
+from binlake.state.staging import stage_slice, write_manifest
 from binlog_slices import SERVER_ID, from_server, written
 from mirror import SHORT_LIVED, Mirror
 from servers import Server, free_port

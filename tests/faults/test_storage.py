@@ -17,8 +17,9 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake import cli, pipeline
-from binlake.lake import lease, merge, session, staging
+from binlake.lake import merge, session
 from binlake.report import Report
+from binlake.state import lease, staging
 from mirror import CutOff, Mirror
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from binlake.binlog.boundaries import format_description
-from binlake.binlog.transport import ServerTransport
 from binlake.errors import ConfigurationError, SourceError
-from binlake.lake import jdbc
+from binlake.snapshot import jdbc
 from binlake.source.connection import Endpoint, parse_airflow_connection
+from binlake.source.dump import ServerTransport
 from binlake.source.server import Source
 from binlog_slices import position
 from servers import KINDS, Server

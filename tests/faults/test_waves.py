@@ -8,9 +8,9 @@ import pytest
 
 from binlake.bootstrap import names_to_snapshot
 from binlake.errors import AccessDenied, BinlakeError, ConnectionFailed, TableError
-from binlake.lake import snapshot as snapshots
-from binlake.lake import wave
 from binlake.report import Report
+from binlake.snapshot import snapshot as snapshots
+from binlake.snapshot import wave
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from mirror import Mirror, on_mysql

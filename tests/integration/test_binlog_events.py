@@ -12,10 +12,11 @@ import pytest
 from binlake.binlog.border import Mutations, Statement, Stopped, XaEvent
 from binlake.binlog.boundaries import format_description, transaction_boundaries
 from binlake.binlog.reader import read
-from binlake.binlog.transport import FileTransport, ServerTransport
+from binlake.binlog.transport import FileTransport
 from binlake.errors import CorruptEvent, PositionLost
 from binlake.position import Slice
 from binlake.source.connection import Endpoint
+from binlake.source.dump import ServerTransport
 from binlog_slices import from_server, position, read_all, rows, transports, written
 from servers import Server
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlake.doctor import preflight
 from binlake.errors import ConfigurationError, PositionLost, UsageError
 from binlake.source.folder import Folder
-from binlake.source.preflight import preflight
 from binlake.source.server import Source
 
 if TYPE_CHECKING:

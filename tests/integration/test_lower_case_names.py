@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlake.doctor import preflight
 from binlake.errors import ConfigurationError
 from binlake.source.folder import Folder
 from binlake.source.log import folder_of
-from binlake.source.preflight import preflight
 from mirror import Mirror
 from servers import KINDS, Server
 

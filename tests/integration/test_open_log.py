@@ -10,9 +10,9 @@ import pytest
 
 from binlake import binlog, cli
 from binlake.binlog.border import Mutations, Statement
-from binlake.binlog.log import OpenLog
 from binlake.errors import PositionLost, TableError, UsageError
 from binlake.gtid import GtidSet
+from binlake.openlog import OpenLog
 from servers import Server
 
 

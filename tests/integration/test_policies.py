@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from binlake import cli, history
+from binlake import cli
 from binlake.errors import TableError
 from binlake.schema.table import TableName
+from binlake.state import history
 from mirror import Mirror, on_mariadb, on_mysql
 
 

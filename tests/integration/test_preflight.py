@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlake.config import PipelineConfig
+from binlake.doctor import Check, preflight
 from binlake.errors import ServerSettingError, TableError
 from binlake.source.connection import Endpoint
-from binlake.source.preflight import Check, preflight
 from mirror import Mirror
 from servers import Server
 

@@ -15,12 +15,12 @@ from pymysqlreplication.row_event import find_charset
 
 from binlake import cli
 from binlake.config import PipelineConfig
+from binlake.doctor import Check
 from binlake.opinion import compare, doctor, stream
 from binlake.opinion.doctor import second_opinion
 from binlake.opinion.misread import MISREADINGS
 from binlake.opinion.window import Bounds
 from binlake.source.connection import Endpoint
-from binlake.source.preflight import Check
 from binlog_slices import position
 from odd_values import LENIENT, SAMPLES, Sample, SampleTable
 from servers import Server

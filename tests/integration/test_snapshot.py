@@ -20,17 +20,18 @@ from deltalake import DeltaTable, QueryBuilder
 from binlake import pipeline
 from binlake.bootstrap import begin_lives
 from binlake.errors import AccessDenied, InvalidDate, TableError
-from binlake.lake import jdbc, lease, wave
-from binlake.lake import snapshot as snapshot_room
-from binlake.lake.snapshot import SnapshotResult, snapshot
 from binlake.lake.table import LakeTable, overtaking
 from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.snapshot import jdbc, wave
+from binlake.snapshot import snapshot as snapshot_room
+from binlake.snapshot.snapshot import SnapshotResult, snapshot
 from binlake.source import locks
 from binlake.source.catalog import included_tables
 from binlake.source.connection import Endpoint
 from binlake.source.locks import Busy, Gate, Gates, read_lock
 from binlake.source.server import Source
+from binlake.state import lease
 from comparison import assert_equal
 from mirror import SHORT_LIVED, Mirror, on_mysql
 from servers import Server

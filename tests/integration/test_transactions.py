@@ -160,7 +160,7 @@ def test_a_range_never_ends_inside_a_transaction(mirror: Mirror) -> None:
 
 
 def _ids(mirror: Mirror) -> set[int]:
-    from binlake.lake.metadata import query
+    from binlake.state.metadata import query
 
     assert DeltaTable.is_deltatable(mirror.path("a"))
     return {row["id"] for row in query(mirror.path("a")).to_pylist()}

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from binlake.config import PipelineConfig
 from binlake.lake import functions
-from binlake.lake.metadata import Metadata
 from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
@@ -19,6 +18,7 @@ from binlake.schema.table import TableName
 from binlake.source.catalog import read_schema
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
+from binlake.state.metadata import Metadata
 from binlake.verify import DifferingRow, TableResult, VerifyReport, verify
 from comparison import assert_equal
 from odd_values import SampleTable

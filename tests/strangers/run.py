@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "docker" / "local")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "support"), str(HERE.parents[1] / "docker" / "local")]
 
 from mirror import Mirror  # noqa: E402
 from servers import KINDS, Kind, Server, Setting  # noqa: E402

@@ -1,21 +1,18 @@
-"""The binlog: bytes to Arrow. ``open`` is the way in for programs of their own (see ``binlake.binlog.log``)."""
+"""The binlog: bytes to Arrow. ``open`` is the way in for programs of their own (see ``binlake.openlog``)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import Any
 
-if TYPE_CHECKING:
-    from binlake.binlog.log import open as open  # noqa: A004  # its users write binlog.open
-
-__all__ = ["open", "warm"]
+__all__ = ["open", "warm"]  # open: see __getattr__
 
 
 def __getattr__(name: str) -> Any:
-    """``open`` when it is asked for: it loads the kernels, which who only wants a type needn't wait for."""
+    """``open``, under the name its users know it by. It knows servers, so it stands above this folder, and is loaded
+    by name when it is asked for: nothing in here imports what speaks to one."""
     if name == "open":
-        from binlake.binlog import log
-
-        return log.open
+        return importlib.import_module("binlake.openlog").open
     raise AttributeError(name)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from binlake.binlog import events, payload, tablemap, values
 from binlake.binlog.events import HEADER, HEADER_SIZE, Cursor, EventType, FormatDescription, Malformed
-from binlake.binlog.proof import corrupt, describe, proved
+from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.statements import statement_text
 from binlake.binlog.transport import Transport
 from binlake.gtid import GtidPosition, GtidSet

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from binlake.binlog.boundaries import Boundary, format_description, transaction_boundaries
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Query
-from binlake.binlog.proof import corrupt, describe, proved
+from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.transport import Transport
 from binlake.errors import PositionLost, UsageError
 from binlake.gtid import Executed, GtidPosition, GtidSet

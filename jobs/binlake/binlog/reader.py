@@ -17,14 +17,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import events, kernels, payload, scan, tablemap, values, whole
+from binlake.binlog import events, kernels, payload, scan, tablemap, values
+from binlake.binlog import partial_rows as whole
 from binlake.binlog.arrays import numbers
 from binlake.binlog.batches import Batches
 from binlake.binlog.border import UPDATE, Executed, Item, RolledBack, Statement, Stopped, Wanted, XaEvent
 from binlake.binlog.columns import Decoded, TableDecoder, malformed
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
+from binlake.binlog.integrity import corrupt, describe
 from binlake.binlog.kernels import Numbers
-from binlake.binlog.proof import corrupt, describe
 from binlake.binlog.statements import charset_of, normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transactions import Transactions

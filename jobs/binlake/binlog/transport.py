@@ -1,4 +1,4 @@
-"""Where the bytes of a slice come from: a server as its replica, or files. One parser reads both.
+"""How the bytes of a slice arrive, wherever they come from; and from files. One parser reads all transports.
 
 A transport yields chunks of whole events, back to back, exactly as they stand in the binlog file: first the format
 description event (whatever the slice's start), then the events from ``start`` on. It never ends early in silence.
@@ -6,38 +6,24 @@ description event (whatever the slice's start), then the events from ``start`` o
 
 from __future__ import annotations
 
-import socket
-import struct
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pymysql
 
 from binlake.binlog import framing
-from binlake.binlog.events import ARTIFICIAL, ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType
+from binlake.binlog.events import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType
 from binlake.binlog.kernels import SLACK
-from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
+from binlake.errors import CorruptEvent, PositionLost, SourceError
 from binlake.position import FIRST_OFFSET, Slice
-from binlake.source import connection
-from binlake.source.connection import Endpoint
 
 CHUNK_SIZE = 8 << 20
 """Bytes after which a chunk is handed over; one event larger than that makes a larger chunk."""
-_RECEIVE = 4 << 20
-"""Bytes of the buffer between socket and chunks."""
-HEARTBEAT = 5
-"""Seconds between the server's heartbeats while it has nothing to send."""
-STALLED = 60
-"""Seconds without a byte after which the server counts as gone."""
-PAUSED = 600
-"""Seconds for which the server waits while what it sent is decoded and written."""
 
-_LOST_REMEDY = "the log from here on is gone or was never there: run binlake snapshot to begin anew"
+LOST_REMEDY = "the log from here on is gone or was never there: run binlake snapshot to begin anew"
 
 
 @dataclass(frozen=True)
@@ -78,7 +64,7 @@ class Transport(Protocol):
         ...
 
 
-def _beyond(file: str, offset: int, size: int, stop: int) -> CorruptEvent:
+def reaches_beyond(file: str, offset: int, size: int, stop: int) -> CorruptEvent:
     return CorruptEvent(
         f"the event of {size} bytes reaches beyond the slice's end {stop}, which isn't between two events",
         file=file,
@@ -87,12 +73,12 @@ def _beyond(file: str, offset: int, size: int, stop: int) -> CorruptEvent:
     )
 
 
-def _longer(file: str, stop: int) -> PositionLost:
-    return PositionLost(f"{file} goes on after {stop}, where it was planned to end", remedy=_LOST_REMEDY)
+def goes_on(file: str, stop: int) -> PositionLost:
+    return PositionLost(f"{file} goes on after {stop}, where it was planned to end", remedy=LOST_REMEDY)
 
 
-def _shorter(file: str, offset: int, stop: int) -> PositionLost:
-    return PositionLost(f"{file} ends at {offset}, before the planned stop {stop}", remedy=_LOST_REMEDY)
+def ends_early(file: str, offset: int, stop: int) -> PositionLost:
+    return PositionLost(f"{file} ends at {offset}, before the planned stop {stop}", remedy=LOST_REMEDY)
 
 
 @dataclass(frozen=True)
@@ -124,7 +110,7 @@ class FileTransport:
             with path.open("rb", buffering=0) as stream:
                 yield from self._read(stream, part)
         except FileNotFoundError:
-            raise PositionLost(f"there is no {path}", remedy=_LOST_REMEDY) from None
+            raise PositionLost(f"there is no {path}", remedy=LOST_REMEDY) from None
         except OSError as error:
             raise SourceError(f"{path}: {error.strerror}", remedy="check the file's permissions") from None
 
@@ -167,20 +153,20 @@ class FileTransport:
                     "an event shorter than its header", file=part.file, offset=offset + whole, remedy=_CORRUPT_REMEDY
                 )
             if offset + needed > part.stop:
-                raise _beyond(part.file, offset + whole, needed - whole, part.stop)
+                raise reaches_beyond(part.file, offset + whole, needed - whole, part.stop)
             if whole:
                 yield Chunk(offset, buffer, whole)
                 held -= whole
                 buffer[:held] = buffer[whole : whole + held].copy()
                 offset += whole
             elif not got and needed <= len(buffer) - SLACK:
-                raise _shorter(part.file, offset, part.stop)
+                raise ends_early(part.file, offset, part.stop)
             elif needed > len(buffer) - SLACK:  # one event larger than a chunk
                 larger = np.empty(needed + SLACK, np.uint8)
                 larger[:held] = buffer[:held]
                 buffer = larger
         if part.whole and stream.read(1):
-            raise _longer(part.file, part.stop)
+            raise goes_on(part.file, part.stop)
 
 
 def _exactly(stream: Any, size: int) -> bytes:
@@ -195,231 +181,3 @@ def _exactly(stream: Any, size: int) -> bytes:
 
 
 _CORRUPT_REMEDY = "the file is damaged or this isn't between two events: run binlake snapshot to begin anew"
-
-
-@dataclass(frozen=True)
-class ServerTransport:
-    """A replica by file and offset: COM_REGISTER_SLAVE and COM_BINLOG_DUMP of the client/server protocol.
-
-    server_id: ours; no other replica may have it. Each reader at work needs its own.
-    """
-
-    endpoint: Endpoint
-    server_id: int
-    flavour: Literal["mysql", "mariadb"]
-
-    def chunks(self, part: Slice) -> Iterator[Chunk]:
-        session = connection.connect(self.endpoint, read_timeout=STALLED, program_name="binlake")
-        try:
-            stream = _Dump(session, self, part)
-            yield from stream.chunks()
-        except pymysql.err.MySQLError as error:
-            raise translate(error, self.endpoint, part) from None
-        except OSError as error:
-            raise ConnectionFailed(
-                f"{self.endpoint.address}: {type(error).__name__} while reading {part.file}",
-                remedy="check that the server runs, then run again",
-            ) from None
-        finally:
-            session._force_close()  # type: ignore[attr-defined]  # a dump ends by hanging up
-
-    def ended(self, part: Slice, offset: int) -> SourceError:
-        """Why a dump ended before the slice's end: MariaDB says the same when it shuts down and when the file ends."""
-        with connection.connect(self.endpoint, read_timeout=STALLED) as session, session.cursor() as cursor:
-            cursor.execute("SHOW BINARY LOGS")
-            sizes = {row[0]: int(row[1]) for row in cursor.fetchall()}
-        if sizes.get(part.file, 0) < part.stop:
-            return _shorter(part.file, offset, part.stop)
-        return ConnectionFailed(
-            f"{self.endpoint.address}: the server ended the stream at {part.file}:{offset}, before the file's end",
-            remedy="check that the server isn't being stopped, then run again",
-        )
-
-
-_FREE_IDS = "give this source a free range of server ids (source.server_id in the YAML), then run again"
-
-
-def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> SourceError:
-    """The server's refusal of a dump in our tree."""
-    code = error.args[0] if error.args else 0
-    text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    if code in (1236, 1789):  # ER_SOURCE_FATAL_ERROR_READING_BINLOG, ER_SOURCE_HAS_PURGED_REQUIRED_GTIDS
-        if "same server" in text:
-            return ServerIdInUse(f"{where.address}: {text}", remedy=_FREE_IDS)
-        return PositionLost(f"{where.address}: {part.file}:{part.start}: {text}", remedy=_LOST_REMEDY)
-    if code == 4052:  # MariaDB's ER_SLAVE_SAME_ID, said to the elder of two replicas
-        return ServerIdInUse(f"{where.address}: {text}", remedy=_FREE_IDS)
-    if code in (1927, 1317, 3169):  # killed
-        return ServerIdInUse(
-            f"{where.address}: {text}",
-            remedy="the connection was killed: check that no other replica has our server ids, then run again",
-        )
-    return connection.translate(error, where)
-
-
-class _Dump:
-    """One COM_BINLOG_DUMP at work."""
-
-    def __init__(self, session: Any, transport: ServerTransport, part: Slice) -> None:
-        self._part = part
-        self._transport = transport
-        self._where = transport.endpoint.address
-        mariadb = transport.flavour == "mariadb"
-        with session.cursor() as cursor:
-            # The server may only send checksums to who has said to know them.
-            cursor.execute("SET @master_binlog_checksum='CRC32', @source_binlog_checksum='CRC32'")
-            period = HEARTBEAT * 1_000_000_000
-            cursor.execute(f"SET @master_heartbeat_period={period}, @source_heartbeat_period={period}")
-            cursor.execute(f"SET net_write_timeout={PAUSED}")
-            if mariadb:
-                cursor.execute("SET @mariadb_slave_capability=4")
-            else:
-                # A server ends the dump of an elder replica with the same uuid; without one, with the same server_id.
-                name = str(uuid.uuid4())
-                cursor.execute(f"SET @slave_uuid='{name}', @replica_uuid='{name}'")
-        self._socket: socket.socket = session._sock
-        self._register(session, transport.server_id)
-        non_block, annotate = 1, 2
-        flags = non_block | (annotate if mariadb else 0)
-        start = max(part.start, FIRST_OFFSET)
-        # The command has 32 bits for the offset: beyond 4 GiB the file is read from its beginning, and stepped over.
-        self._begin = start if start < 1 << 32 else FIRST_OFFSET
-        head = struct.pack("<BIHI", 0x12, self._begin, flags, transport.server_id)
-        self._command(session, head + part.file.encode())
-        self._buffer = np.empty(_RECEIVE, np.uint8)
-        self._at = self._end = 0  # what was received and not yet taken
-
-    def _register(self, session: Any, server_id: int) -> None:
-        hostname = b"binlake"
-        body = struct.pack("<BIB", 0x15, server_id, len(hostname)) + hostname + b"\0\0" + struct.pack("<HII", 0, 0, 0)
-        self._command(session, body)
-        session._read_ok_packet()
-
-    def _command(self, session: Any, body: bytes) -> None:
-        session._next_seq_id = 0
-        session.write_packet(body)
-
-    # packets -------------------------------------------------------------------------------------------------------
-    def _more(self, needed: int = 0) -> None:
-        """Receives at least a byte, with room for ``needed`` in all. Raises ConnectionFailed."""
-        if self._at:
-            left = self._end - self._at
-            self._buffer[:left] = self._buffer[self._at : self._end].copy()
-            self._at, self._end = 0, left
-        if needed > len(self._buffer):
-            larger = np.empty(needed, np.uint8)
-            larger[: self._end] = self._buffer[: self._end]
-            self._buffer = larger
-        self._socket.settimeout(STALLED)
-        got = self._socket.recv_into(self._buffer.data[self._end :])
-        if not got:
-            raise ConnectionFailed(
-                f"{self._where}: the server closed the connection while sending {self._part.file}",
-                remedy="check the server's error log, then run again",
-            )
-        self._end += got
-
-    def _packet(self) -> bytes:
-        """The next packet, put together from parts of 16 MiB. Raises ConnectionFailed."""
-        pieces: list[bytes] = []
-        while True:
-            while self._end - self._at < 4:
-                self._more()
-            size = int.from_bytes(self._buffer[self._at : self._at + 3].tobytes(), "little")
-            while self._end - self._at < 4 + size:
-                self._more(4 + size)
-            pieces.append(self._buffer[self._at + 4 : self._at + 4 + size].tobytes())
-            self._at += 4 + size
-            if size < 0xFFFFFF:
-                return b"".join(pieces) if len(pieces) > 1 else pieces[0]
-
-    def _event(self) -> bytes | None:
-        """The next event, or None at the end of the log (EOF of a dump that doesn't block)."""
-        packet = self._packet()
-        if packet[:1] == b"\0":
-            return packet[1:]
-        if packet[:1] == b"\xfe" and len(packet) < 9:
-            return None
-        if packet[:1] == b"\xff":
-            pymysql.err.raise_mysql_exception(packet)
-        raise ConnectionFailed(f"{self._where}: a packet that isn't one", remedy="run again")
-
-    # events --------------------------------------------------------------------------------------------------------
-    def chunks(self) -> Iterator[Chunk]:
-        part = self._part
-        target = np.empty(CHUNK_SIZE + SLACK, np.uint8)
-        counts = np.zeros(2, np.int64)
-        offset = self._begin  # of the next event
-        described = False
-        held = 0  # bytes in target
-        while not described or offset < part.stop or part.whole:
-            if described and part.start <= offset < part.stop:
-                status = framing.unpack(
-                    self._buffer.ctypes.data + self._at,
-                    self._end - self._at,
-                    target.ctypes.data + held,
-                    len(target) - SLACK - held,
-                    part.stop - offset,
-                    counts,
-                )
-                taken, given = counts.tolist()
-                self._at += taken
-                offset += given
-                held += given
-                if status == framing.ROOM and held:
-                    yield Chunk(offset - held, target, held)
-                    held = 0
-                    continue
-                if offset >= part.stop:
-                    continue
-                if status == framing.MORE:
-                    self._more(int(self._size_ahead()))
-                    continue
-                # everything else goes the slow way
-            event = self._event()
-            if event is None:
-                if offset < part.stop:
-                    raise self._transport.ended(part, offset)
-                break
-            if len(event) < HEADER_SIZE:
-                raise CorruptEvent("a cut-off event", file=part.file, offset=offset, remedy="run again")
-            _, kind, _, size, log_pos, flags = HEADER.unpack_from(event)
-            if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
-                continue
-            if size != len(event):
-                raise CorruptEvent(
-                    f"an event of {size} bytes came in {len(event)}", file=part.file, offset=offset, remedy="run again"
-                )
-            if kind == EventType.FORMAT_DESCRIPTION and not described:
-                described = True
-                yield Chunk.of(FIRST_OFFSET, event)
-                if offset == FIRST_OFFSET:
-                    offset += size
-                continue
-            # An event may end at a multiple of 4 GiB, where the low 32 bits of its end are 0, too
-            if flags & ARTIFICIAL or (log_pos == 0 and (offset + size) % (1 << 32)):
-                if kind == EventType.ROTATE and described:  # on to the next file
-                    if offset < part.stop:
-                        raise _shorter(part.file, offset, part.stop)
-                    break
-                continue
-            if offset >= part.stop:
-                raise _longer(part.file, part.stop)
-            if offset + size > part.stop:
-                raise _beyond(part.file, offset, size, part.stop)
-            if offset < part.start < offset + size:
-                raise _beyond(part.file, offset, size, part.start)
-            if held:
-                yield Chunk(offset - held, target, held)
-                held = 0
-            offset += size
-            if offset > part.start:
-                yield Chunk.of(offset - size, event)
-        if held:
-            yield Chunk(offset - held, target, held)
-
-    def _size_ahead(self) -> int:
-        """Bytes of the packet that is arriving, with its header; 0 if that isn't known yet."""
-        if self._end - self._at < 4:
-            return 0
-        return 4 + int.from_bytes(self._buffer[self._at : self._at + 3].tobytes(), "little")

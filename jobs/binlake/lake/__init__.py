@@ -1,1 +1,1 @@
-"""The lake: snapshot, staging, merge, metadata and their Spark session."""
+"""Delta tables as Spark writes them: merge, reshape, what is derived."""

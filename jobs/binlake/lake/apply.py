@@ -5,9 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import (
+    BatchSteps,
+    CreateStep,
+    LeaveStep,
+    Life,
+    MergeStep,
+    MoveStep,
+    ReshapeStep,
+    Status,
+    Step,
+    TableOutcome,
+    TableSteps,
+    TruncateStep,
+)
 from binlake.config import PipelineConfig
 from binlake.errors import (
     BinlakeError,
@@ -18,22 +33,9 @@ from binlake.errors import (
     StagingError,
     TableError,
 )
-from binlake.lake import storage
-from binlake.lake.staging import StagedFile, check_file
-from binlake.lake.steps import (
-    BatchSteps,
-    CreateStep,
-    LeaveStep,
-    Life,
-    MergeStep,
-    MoveStep,
-    ReshapeStep,
-    Status,
-    Step,
-    TableSteps,
-    TruncateStep,
-)
 from binlake.schema.table import TableName
+from binlake.state import storage_errors
+from binlake.state.staging import check_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,18 +55,6 @@ _TRIES, _PAUSE = 5, 1.0
 
 Fault = Callable[[str], None]
 """Called at named points (``table merged``, ``epoch committed`` …); tests kill or raise there."""
-
-
-@dataclass(frozen=True)
-class TableOutcome:
-    """What a batch did to one life of a table. Counts are the log's mutations, not Delta's rows."""
-
-    life: Life
-    inserted: int
-    updated: int
-    deleted: int
-    delta_version: int | None
-    seconds: float
 
 
 def application_id(config: PipelineConfig, life: Life) -> str:
@@ -400,4 +390,4 @@ class _Group:
 
 def _translate(error: Exception, one: _Running) -> LakeError:
     """Spark's and Delta's failures: the batch stays open, and the next run repeats it."""
-    return storage.failed(f"merging {one.life.name} into {one.target.path} failed", error)
+    return storage_errors.failed(f"merging {one.life.name} into {one.target.path} failed", error)

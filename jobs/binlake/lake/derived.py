@@ -15,11 +15,11 @@ from functools import cached_property, reduce
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from binlake.batch.steps import Life, MergeStep, ParentMutations
 from binlake.binlog.border import DELETE, UPDATE
 from binlake.config import InvalidDates
 from binlake.errors import UnfollowedStatement
 from binlake.lake.mutations import lake_image, staged_rows
-from binlake.lake.steps import Life, MergeStep, ParentMutations
 from binlake.lake.table import lake_columns
 from binlake.names import spark_quote
 from binlake.schema.cascades import Cascade

@@ -8,13 +8,13 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import InvalidDates
 from binlake.errors import InvalidDate, SchemaMismatch, UnfollowedStatement
 from binlake.lake import derived
 from binlake.lake.mutations import lake_image, staged_rows
-from binlake.lake.staging import StagedFile
-from binlake.lake.steps import Life, MergeStep
 from binlake.lake.table import LakeTable, lake_columns
 from binlake.names import spark_quote
 from binlake.schema import datatypes

@@ -7,10 +7,10 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
 from binlake.config import InvalidDates
-from binlake.lake.staging import StagedFile
-from binlake.lake.steps import Life, MergeStep
 from binlake.lake.table import lake_columns
 from binlake.names import spark_quote
 from binlake.schema import datatypes

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from binlake.batch.steps import ReshapeStep
 from binlake.config import InvalidDates
-from binlake.lake.steps import ReshapeStep
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
 from binlake.schema.conversion import conversion

@@ -34,11 +34,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from binlake.config import InvalidDates
 from binlake.errors import LakeTableChanged, SchemaMismatch, SnapshotUnfinished
-from binlake.lake import files, storage
 from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote
 from binlake.schema import datatypes
 from binlake.schema.table import TableSchema
+from binlake.state import files, storage_errors
 
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Delta's schema fields before → after."""
@@ -125,7 +125,7 @@ class LakeTable:
         try:
             return DeltaLog(self.path)
         except DeltaError as error:
-            raise storage.failed(f"reading the Delta table {self.path} failed", error) from error
+            raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
 
     def exists(self) -> bool:
         return bool(DeltaLog.is_deltatable(self.path))

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
+from binlake.doctor import Check
 from binlake.errors import BinlakeError
 from binlake.opinion import PACKAGE
 from binlake.opinion.compare import Tally, Theirs, compare
@@ -20,7 +21,6 @@ from binlake.opinion.window import Bounds, Window, newest
 from binlake.position import file_number
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
-from binlake.source.preflight import Check
 from binlake.source.server import Source
 
 LINE = "second opinion"

@@ -15,11 +15,10 @@ import pyarrow as pa
 from pymysqlreplication import event as package_events
 from pymysqlreplication.row_event import RowsEvent, TableMapEvent
 
-from binlake import binlog
+from binlake import openlog
 from binlake.binlog.border import Item, Mutations, Statement, Stopped, Wanted, staged_schema
 from binlake.binlog.listing import Event
 from binlake.binlog.tablemap import Wire
-from binlake.binlog.transport import ServerTransport
 from binlake.errors import UnsupportedEvent, UsageError
 from binlake.opinion import PACKAGE
 from binlake.opinion.misread import WITHOUT_ROWS
@@ -28,6 +27,7 @@ from binlake.opinion.values import BYTES, plain
 from binlake.position import Slice, file_number
 from binlake.schema.table import Column, TableName
 from binlake.source.connection import Endpoint
+from binlake.source.dump import ServerTransport
 from binlake.source.log import folder_of
 
 _REMEDY = "read it without --reader: binlake's own reads it"
@@ -91,7 +91,7 @@ def open(uri: str, start: str | None = None, stop: str | None = None) -> Package
             f"{PACKAGE} reads from servers alone",
             remedy="give the server that wrote these files, or one started on a copy of them; or leave --reader away",
         )
-    opened = binlog.open(uri, start, stop)
+    opened = openlog.open(uri, start, stop)
     assert isinstance(opened.transport, ServerTransport)
     return PackageLog(opened.transport.endpoint, opened.transport.server_id, opened.slices)
 

@@ -17,13 +17,13 @@ from pymysqlreplication import BinLogStreamReader, event, row_event
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.binlog.events import ARTIFICIAL, EventType
-from binlake.binlog.transport import STALLED, translate
 from binlake.errors import BinlakeError, ConnectionFailed
 from binlake.opinion import PACKAGE
 from binlake.opinion.misread import NEVER_READ, WITHOUT_ROWS
 from binlake.position import FIRST_OFFSET, Slice
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint, connect
+from binlake.source.dump import STALLED, translate
 
 _WRAP = 1 << 32
 """An event's header has 32 bits for its end, and the command for where to begin."""

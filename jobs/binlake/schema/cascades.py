@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from binlake.schema.table import TableName
+from binlake.schema.table import TableName, TableSchema
 
 CASCADE_REMEDY = (
     "set on_unlogged_cascade: derive (or resnapshot) for the table, exclude it, or replace the cascade by a trigger or "
@@ -14,6 +14,8 @@ CASCADE_REMEDY = (
 )
 Action = Literal["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT", "NO ACTION"]
 _PASSIVE = frozenset({"RESTRICT", "NO ACTION"})
+_TOLD_BY_VALUE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "binary", "uuid"})
+"""Types of keys that are equal for the server exactly where their values in the lake are: no collations, no padding."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +76,38 @@ def acts(
 
 def cascading(one: Cascade) -> str:
     return f"foreign key {one.key!r} cascades from {one.parent}, and this server doesn't log what cascades change"
+
+
+def untold(one: Cascade, child: TableSchema, parent: TableSchema) -> str:
+    """Why a foreign key's changes can never be derived; empty where they can."""
+    if child.versioned or parent.versioned:
+        return f"{one.key!r} is of a system-versioned table"
+    for schema, names in ((child, one.columns), (parent, one.referenced)):
+        mirrored = {column.name.lower(): column for column in schema.mirrored}
+        if any(name.lower() not in mirrored for name in names):
+            return f"a column of {one.key!r} isn't mirrored"
+        if any(mirrored[name.lower()].type not in _TOLD_BY_VALUE for name in names):
+            return f"a column of {one.key!r} is of a type whose equality the server decides"
+    if not _is_unique(parent, one.referenced):
+        return f"what {one.key!r} refers to isn't unique"
+    if "SET DEFAULT" in (one.delete, one.update):
+        return f"{one.key!r} sets a default"
+    rewrites = one.on_update or one.delete != "CASCADE"
+    if rewrites and {name.lower() for name in one.columns} & {name.lower() for name in child.key}:
+        return f"{one.key!r} changes the table's own key"
+    if rewrites and any(column.generated for column in child.columns):
+        return "it has generated columns"
+    return ""
+
+
+def _is_unique(schema: TableSchema, names: tuple[str, ...]) -> bool:
+    wanted = {name.lower() for name in names}
+    if schema.key_kind == "primary" and {name.lower() for name in schema.key} == wanted:
+        return True
+    return any(
+        index.unique
+        and all(index.columns)
+        and not any(index.prefixes)
+        and {str(name).lower() for name in index.columns} == wanted
+        for index in schema.indexes
+    )

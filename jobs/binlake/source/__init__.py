@@ -1,1 +1,1 @@
-"""The MySQL or MariaDB server: connection, catalog, preflight, locks."""
+"""The MySQL or MariaDB server: connection, catalog, locks, its log as replicas get it, and the ranges in that."""

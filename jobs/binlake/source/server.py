@@ -11,9 +11,9 @@ import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import Cursor, DictCursor
 
-from binlake.binlog.transport import ServerTransport
 from binlake.errors import AccessDenied, ServerSettingError, SourceError
 from binlake.source.connection import Endpoint, connect, translate
+from binlake.source.dump import ServerTransport
 
 Flavour = Literal["mysql", "mariadb"]
 _HEAD_TRIES = 5

@@ -23,14 +23,14 @@ from binlake import names
 from binlake.config import PipelineConfig
 from binlake.errors import SourceError, UsageError
 from binlake.lake import functions
-from binlake.lake.metadata import Metadata, now_us
-from binlake.lake.watermarks import read_lives
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source, error_code
+from binlake.state.metadata import Metadata, now_us
+from binlake.state.watermarks import read_lives
 from binlake.verify import compare, server_side
 from binlake.verify.hashes import Chunks, TableHashes, chunk_count
 from binlake.verify.lake_side import LakeTable

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TypeVar
 
 from binlake.binlog.boundaries import format_description
-from binlake.binlog.transport import ServerTransport
 from binlake.errors import SourceError
 from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
+from binlake.source.dump import ServerTransport
 from binlake.source.locks import read_lock
 from binlake.source.server import Source
 

@@ -19,8 +19,8 @@ from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport
 from binlake.gtid import GtidPosition, GtidSet
-from binlake.lake.staging import stage_slice
 from binlake.position import Slice
+from binlake.state.staging import stage_slice
 
 
 def decoded(log: logs.Log, start: int = 4, stop: int = 0) -> list[Emitted]:

@@ -1,0 +1,484 @@
+"""The walk through a batch's log: what each mutation and each statement means for the tables' steps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from binlake.batch import renames
+from binlake.batch.kept_columns import keeping
+from binlake.batch.manifest import StagedFile
+from binlake.batch.prepared import PreparedTransactions
+from binlake.batch.steps import (
+    CreateStep,
+    LeaveStep,
+    Life,
+    MoveStep,
+    ReshapeStep,
+    TableSteps,
+    TruncateStep,
+    XaCommit,
+)
+from binlake.binlog.border import Statement, XaEvent
+from binlake.config import Policy
+from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
+from binlake.position import Position, file_number
+from binlake.schema import datatypes, ddl
+from binlake.schema.table import TableName, TableSchema, table_id
+from binlake.schema.temporary import TemporaryTables
+from binlake.schema.virtual import UNTOLD_REMEDY, judged
+
+FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
+"""What is done about a statement, in the DDL history."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the YAML says of tables.
+
+    included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
+    adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
+    server to ask for a new snapshot. goes_when_dropped: its folder is removed once the batch is recorded. keeps_text:
+    the lake has the texts of invalid dates (invalid_dates: keep_text).
+    """
+
+    included: Callable[[TableName], bool]
+    ghost: Callable[[TableName], bool] = lambda name: False
+    excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema
+    policy: Callable[[TableName], Policy] = lambda name: Policy()
+    can_snapshot: bool = True
+    goes_when_dropped: Callable[[TableName], bool] = lambda name: False
+    keeps_text: bool = False
+
+    def followed(self, name: TableName) -> bool:
+        return self.included(name) or self.ghost(name)
+
+
+@dataclass(frozen=True)
+class _At:
+    """A statement, what was understood of it, and where it stands."""
+
+    batch: int
+    position: Position
+    turn: int
+    statement: Statement
+    parsed: ddl.ParsedStatement
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return file_number(self.statement.file), self.statement.offset
+
+
+class Walk:
+    """The tables, and what becomes of them as the log is walked through."""
+
+    def __init__(
+        self,
+        source: str,
+        flavour: ddl.Flavour,
+        rules: Rules,
+        lives: list[Life],
+        stop: Position,
+        prepared: PreparedTransactions,
+        lifeless: Collection[TableName],
+        charsets: Mapping[str, str],
+        lower_case_names: bool,
+    ) -> None:
+        self.source = source
+        self.flavour = flavour
+        self.rules = rules
+        self.stop = stop
+        self.prepared = prepared
+        self.charsets = dict(charsets)
+        self.lower_case_names = lower_case_names
+        self.temporary = TemporaryTables(flavour)
+        self.lifeless = set(lifeless)
+        self.tables = {life.id: TableSteps(life) for life in lives}
+        self.current = {life.name: life.id for life in lives if life.status != "dropped"}
+        self.history: list[dict[str, Any]] = []
+        self.missing: set[TableName] = set()
+        self.asked: dict[TableName, str] = {}
+        self.gone: set[TableName] = set()
+        self.turn = 0
+
+    def at(self, name: TableName) -> TableSteps | None:
+        found = self.current.get(name)
+        return self.tables[found] if found else None
+
+    def file(self, file: StagedFile) -> None:
+        table = self._working(file.name, file.last[:2])
+        if table is not None and file.inserted + file.updated + file.deleted:
+            table.add_file(file, self.turn)
+
+    def xa(self, events: list[XaEvent]) -> None:
+        """Rows of XA transactions come with their outcome: a snapshot before it doesn't have them."""
+        commits, unknown = self.prepared.follow(events)
+        by_name: dict[TableName, list[tuple[StagedFile, XaCommit]]] = defaultdict(list)
+        for file, commit in commits:
+            by_name[file.name].append((file, commit))
+        for name, rows in by_name.items():
+            table = self._working(name, max(commit.committed for _, commit in rows))
+            if table is not None:
+                low = table.life.low.order
+                table.add_xa([(file, commit) for file, commit in rows if commit.committed >= low], self.turn)
+        for event in unknown:
+            reason = (
+                f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, prepared before the log that was read here"
+            )
+            for life in self.current.values():
+                if self.tables[life].life.low.order <= (file_number(event.file), event.offset):
+                    self.ask(self.tables[life], reason)
+
+    def _working(self, name: TableName, last: tuple[int, int]) -> TableSteps | None:
+        """The table that follows mutations up to ``last``; an included one without a life is noted, once."""
+        table = self.at(name)
+        if table is None:
+            if self.rules.included(name) and name not in self.asked and name not in self.lifeless:
+                self.missing.add(name)
+            return None
+        return table if table.life.status == "following" and last >= table.life.low.order else None
+
+    def stop_table(self, table: TableSteps, reason: str, remedy: str) -> None:
+        if table.life.status == "following":
+            table.forget()
+            table.life = replace(table.life, status="stopped", reason=reason, remedy=remedy)
+
+    def ask(self, table: TableSteps, reason: str) -> str:
+        """A new snapshot, where the policy says so and there is a server to take it from; else the table stops."""
+        name = table.life.name
+        wanted = self.rules.policy(name).on_unfollowable == "resnapshot"
+        if wanted and self.rules.can_snapshot and self.rules.included(name):
+            if table.life.status == "following":
+                remedy = "nothing: it is snapshotted anew by itself"
+                table.life = replace(table.life, status="resnapshot", reason=reason, remedy=remedy)
+            return ASKED
+        self.stop_table(table, reason, _resnapshot(name))
+        return STOPPED
+
+    # statements ------------------------------------------------------------------------------------------------------
+    def statement(self, batch: int, created: int, statement: Statement) -> None:
+        self.turn += 1
+        parsed = ddl.parse(
+            statement.text,
+            database=statement.database,
+            sql_mode=statement.sql_mode,
+            flavour=self.flavour,
+            charsets=self.charsets,
+            lower_case_names=self.lower_case_names,
+            session=statement.session,
+        )
+        if statement.error:
+            parsed = parsed.failed()
+        parsed = self.temporary.hidden(parsed, statement.thread)
+        where = Position(self.stop.server, statement.file, statement.offset, created)
+        here = _At(batch, where, self.turn, statement, parsed)
+        if parsed.kind == "DML" or parsed.may_concern_any:
+            self._opaque(here)
+        else:
+            self._changes(here)
+        if parsed.database_charset is not None:
+            self._database_charset(parsed.database_charset, statement.server_charset)
+        self.turn += 1
+
+    def _database_charset(self, told: ddl.DatabaseCharset, server_charset: str) -> None:
+        if not (told.if_not_exists and told.database in self.charsets):
+            self.charsets[told.database] = told.charset or server_charset
+
+    def _changes(self, here: _At) -> None:
+        noted: set[TableName] = set()
+        for change in here.parsed.changes:
+            if isinstance(change, ddl.RenameTables):
+                noted |= self._rename(here, change)
+                continue
+            if isinstance(change, ddl.DropDatabase):
+                self.charsets.pop(change.database, None)
+            for name, one in self._concerned(change):
+                noted.add(name)
+                self._change(here, name, one)
+        for name in here.parsed.tables:
+            if name not in noted and self._ours(name):
+                self._note(here, name, self.at(name), IGNORED, "", None, None)
+
+    def _ours(self, name: TableName) -> bool:
+        return self.rules.followed(name) or name in self.current
+
+    def _concerned(self, change: ddl.Change) -> list[tuple[TableName, ddl.Change]]:
+        if isinstance(change, ddl.DropDatabase):
+            known = (*self.current, *self.lifeless, *self.missing, *self.asked)
+            return [(name, ddl.DropTable(name)) for name in dict.fromkeys(known) if name.database == change.database]
+        assert not isinstance(change, ddl.RenameTables)  # they are done together
+        return [(change.name, change)] if self._ours(change.name) else []
+
+    def _opaque(self, here: _At) -> None:
+        """Rows that changed without row events, or a statement nobody can read."""
+        why = "a statement that can't be parsed may concern this table"
+        if here.parsed.kind == "DML":
+            why = "a statement changed rows without row events (binlog_format isn't ROW in that session)"
+        # Of the names in a statement that nobody can read most are no table's.
+        told = here.parsed.tables if here.parsed.kind == "DML" else ()
+        others = tuple(self.current) if here.parsed.may_concern_any else ()
+        for name in dict.fromkeys((*told, *others)):
+            if self._ours(name):
+                self._change(here, name, ddl.Unfollowed(name, why))
+
+    def _change(self, here: _At, name: TableName, change: ddl.Change) -> None:
+        table = self.at(name)
+        if table is not None and here.order < table.life.low.order:
+            self._note(here, name, table, IGNORED, "before the snapshot", None, None)
+            return
+        before = table.life.schema if table else None
+        action, reason = self._follow(here, name, change, table)
+        after_table = self.at(name)
+        told = action in (FOLLOWED, ASKED)
+        after = after_table.life.schema if after_table and told else None
+        self._note(here, name, after_table or table, action, reason, before, after)
+
+    def _follow(self, here: _At, name: TableName, change: ddl.Change, table: TableSteps | None) -> tuple[str, str]:
+        """Do what one change means for one table; gives the action and its reason."""
+        if isinstance(change, ddl.CreateTable | ddl.CreateLike):
+            return self._create(here, name, change, table)
+        if isinstance(change, ddl.DropTable):
+            self._forget(name)
+        if (
+            table is None
+            and here.parsed.kind in ("CREATE TABLE", "CREATE SEQUENCE")
+            and isinstance(change, ddl.Unfollowed)
+        ):
+            return self._ask_name(name, f"{here.position.short}: {change.why}")
+        if table is None:
+            return IGNORED, "this table isn't mirrored"
+        if isinstance(change, ddl.DropTable):
+            self._end(table, f"dropped at {here.position.short}")
+            return FOLLOWED, ""
+        if table.life.status != "following":
+            return IGNORED, f"this table is {table.life.status}"
+        if isinstance(change, ddl.TruncateTable):
+            return self._truncate(here, table)
+        if isinstance(change, ddl.AlterTable):
+            return self._alter(here, table, change)
+        if isinstance(change, ddl.NoShapeChange):
+            return FOLLOWED, change.why
+        assert isinstance(change, ddl.RowsChanged | ddl.Unfollowed)
+        reason = f"{here.position.short}: {change.why}"
+        if table.empty and isinstance(change, ddl.RowsChanged):
+            return FOLLOWED, "the table is empty"
+        return self.ask(table, reason), reason
+
+    def _forget(self, name: TableName) -> None:
+        """No table without a life has this name any more."""
+        self.missing.discard(name)
+        self.asked.pop(name, None)
+        if name in self.lifeless:
+            self.lifeless.discard(name)
+            self.gone.add(name)
+
+    def _end(self, table: TableSteps, reason: str) -> None:
+        if self.current.get(table.life.name) == table.life.id:
+            del self.current[table.life.name]
+        table.life = replace(table.life, status="dropped", reason=reason, remedy="")
+
+    def _truncate(self, here: _At, table: TableSteps) -> tuple[str, str]:
+        if self.rules.policy(table.life.name).on_truncate == "stop":
+            reason = f"{here.position.short}: TRUNCATE, at which this table is to stop (on_truncate: stop)"
+            self.stop_table(table, reason, _resnapshot(table.life.name))
+            return STOPPED, reason
+        table.add(TruncateStep(), self.turn)
+        table.empty = True
+        return FOLLOWED, ""
+
+    def _alter(self, here: _At, table: TableSteps, change: ddl.AlterTable) -> tuple[str, str]:
+        before = table.life.schema
+        try:
+            evolution = ddl.evolve(before, change, flavour=self.flavour)
+            after = self.rules.excluding(table.life.name, evolution.after)
+        except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
+            reason = f"{here.position.short}: {error.message}"
+            return self.ask(table, reason), reason
+        if why := self._refused_for_untold(table.life.name, after):
+            self.stop_table(table, f"{here.position.short}: {why}", UNTOLD_REMEDY)
+            return STOPPED, f"{here.position.short}: {why}"
+        kept_origins = tuple(column.name for column in before.kept)
+        if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
+            after, kept_origins = keeping(before, after, evolution.origins)
+        table.life = replace(table.life, schema=after)
+        if table.empty:
+            table.add(CreateStep(after), self.turn)
+            return FOLLOWED, _left_out(before, after)
+        unprovable = evolution.unprovable + (() if self.rules.keeps_text else evolution.impossible)
+        if unprovable:
+            reason = f"{here.position.short}: {'; '.join(unprovable)}"
+            return self.ask(table, reason), reason
+        fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
+        if fills or _reshapes(before, after, evolution.origins):
+            table.add(ReshapeStep(before, after, evolution.origins, kept_origins, fills), self.turn)
+        return FOLLOWED, _left_out(before, after)
+
+    def _refused_for_untold(self, name: TableName, schema: TableSchema) -> str:
+        """Why a table isn't mirrored that has columns which the log doesn't tell; empty where it is."""
+        refused = schema.untold and self.rules.policy(name).on_untold_column == "stop"
+        return f"{'; '.join(judged(schema).untold.values())} (on_untold_column: stop)" if refused else ""
+
+    def _create(
+        self, here: _At, name: TableName, change: ddl.CreateTable | ddl.CreateLike, table: TableSteps | None
+    ) -> tuple[str, str]:
+        existed = change.if_not_exists and not here.statement.has_xid
+        # MariaDB doesn't log it where the table was there.
+        if existed and table is None and self.flavour == "mysql" and self.rules.included(name):
+            why = "CREATE TABLE IF NOT EXISTS doesn't tell whether it made the table"
+            return self._ask_name(name, f"{here.position.short}: {why}")
+        if table is not None:
+            if existed:
+                return IGNORED, "the table existed"
+            # CREATE OR REPLACE logs no DROP; anything else means that a DROP wasn't logged
+            self._end(table, f"replaced at {here.position.short}")
+        if not self.rules.followed(name):
+            return IGNORED, "not included"
+        if isinstance(change, ddl.CreateLike):
+            like = self.at(change.like)
+            if like is None or like.life.status != "following" or here.order < like.life.low.order:
+                return self._ask_name(name, f"{here.position.short}: the columns of {change.like} aren't known here")
+            if like.life.schema.sequence:
+                return self._ask_name(name, f"{here.position.short}: the first row of a sequence isn't logged")
+            schema = replace(like.life.schema, kept=())
+        else:
+            schema = change.schema
+        try:
+            schema = self.rules.excluding(name, schema)
+        except ConfigurationError as error:
+            self.missing.add(name)
+            return STOPPED, error.message
+        if why := self._refused_for_untold(name, schema):
+            self.missing.add(name)
+            return STOPPED, f"{here.position.short}: {why}"
+        life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)
+        created = self.tables[life.id] = TableSteps(life, empty=True)
+        created.add(CreateStep(schema), self.turn)
+        self.current[name] = life.id
+        self._forget(name)
+        return FOLLOWED, _left_out(None, schema)
+
+    def _ask_name(self, name: TableName, reason: str) -> tuple[str, str]:
+        """A snapshot of a table of which nothing is known here."""
+        if not self.rules.included(name):
+            return IGNORED, reason
+        wanted = self.rules.policy(name).on_unfollowable == "resnapshot" and self.rules.can_snapshot
+        if not wanted:
+            self.missing.add(name)
+            return STOPPED, reason
+        self.asked[name] = reason
+        self.missing.discard(name)
+        return ASKED, reason
+
+    # names -----------------------------------------------------------------------------------------------------------
+    def _rename(self, here: _At, change: ddl.RenameTables) -> set[TableName]:
+        """All pairs of a statement at once, so that swaps and chains come out right; gives the names noted."""
+        later = {
+            name for name, life in self.current.items() if self.tables[life].life.low.order > here.order
+        }  # snapshotted after the statement, under the names they have
+        outcome = renames.outcome(
+            change.pairs, {name: life for name, life in self.current.items() if name not in later}
+        )
+        noted: set[TableName] = set()
+        for life_id, old, _ in outcome.moved:
+            if self.current.get(old) == life_id:
+                del self.current[old]
+        for life_id, old, new in outcome.moved:
+            noted |= {old, new}
+            self._move(here, self.tables[life_id], old, new, stays=old in outcome.taken, superseded=new in later)
+        for old, _ in outcome.unknown:
+            self._forget(old)
+        for old, new in outcome.unknown:
+            if self.rules.included(new) and new not in self.current:
+                noted.add(new)
+                action, reason = self._ask_name(new, f"{here.position.short}: renamed from {old}, which isn't mirrored")
+                self._note(here, new, None, action, reason, None, None)
+        return noted
+
+    def _move(
+        self, here: _At, table: TableSteps, old: TableName, new: TableName, *, stays: bool, superseded: bool
+    ) -> None:
+        """One table gets its new name. stays: another table has the old name now."""
+        schema = table.life.schema
+        if superseded or not self.rules.followed(new):
+            self._end(table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included"))
+            self._note(here, old, table, FOLLOWED, table.life.reason, schema, None)
+            return
+        self._forget(new)
+        if (stale := self.at(new)) is not None:  # its DROP wasn't logged
+            self._end(stale, f"replaced at {here.position.short}")
+        table.life = replace(table.life, name=new)
+        self.current[new] = table.life.id
+        action, reason = FOLLOWED, f"renamed from {old}"
+        if table.life.status == "following":
+            table.add(MoveStep(old, new), self.turn)
+            if not stays:
+                table.add(LeaveStep(old, new), self.turn)
+        elif self.rules.included(new):
+            table.life = replace(table.life, status="following")
+            action = self.ask(table, f"{here.position.short}: renamed from {old}, which was stopped")
+        self._note(here, new, table, action, reason, schema, schema)
+
+    def _note(
+        self,
+        here: _At,
+        name: TableName,
+        table: TableSteps | None,
+        action: str,
+        reason: str,
+        before: TableSchema | None,
+        after: TableSchema | None,
+    ) -> None:
+        statement = here.statement
+        self.history.append(
+            {
+                "batch": here.batch,
+                "file": statement.file,
+                "offset": statement.offset,
+                "position": str(here.position),
+                "gtid": statement.gtid,
+                "committed_us": statement.committed_us,
+                "database": name.database,
+                "default_database": statement.database,
+                "sql_mode": statement.sql_mode,
+                "statement": _told(here),
+                "kind": here.parsed.kind,
+                "table": name.table,
+                "table_id": table.life.id if table else None,
+                "action": action,
+                "reason": reason or None,
+                "before": json.dumps(before.to_json(), ensure_ascii=False) if before else None,
+                "after": json.dumps(after.to_json(), ensure_ascii=False) if after else None,
+            }
+        )
+
+
+def _told(here: _At) -> str:
+    """The statement as written; of one that changes rows no more than its verb, because it holds their values."""
+    if here.parsed.kind != "DML":
+        return here.statement.text
+    verb = re.match(r"[A-Za-z]+", here.statement.text)
+    return f"{verb[0].upper() if verb else 'DML'} …"
+
+
+def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
+    """Whether the lake's table looks another way: names, order or types, not lengths and defaults."""
+
+    def looks(schema: TableSchema) -> list[tuple[str, str, int]]:
+        return [(column.name, datatypes.delta_type(column), column.fraction) for column in schema.mirrored]
+
+    moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
+    return moved or looks(before) != looks(after)
+
+
+def _left_out(before: TableSchema | None, after: TableSchema) -> str:
+    """What is told of columns that the lake goes without from here on."""
+    known = before.untold if before else ()
+    return "; ".join(why for column, why in judged(after).untold.items() if column not in known)
+
+
+def _resnapshot(name: TableName) -> str:
+    return f"snapshot this table again: binlake snapshot --config FILE --tables '{name}'"

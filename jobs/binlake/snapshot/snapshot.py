@@ -1,0 +1,308 @@
+"""Snapshot: tables copied at known positions of the log, each in one Delta commit.
+
+    plan     each table is cut into chunks, or the chunks that a dead snapshot lacks are taken up
+    wave     as many chunks as Spark has cores open their read views at one position (binlake.source.locks),
+             and are copied to staged Parquet by one JDBC connection each, as the server sends the rows
+    commit   a table whose chunks are all staged becomes one Delta commit with its positions
+
+Chunks of one table may have different positions: replaying the log from the lowest one makes them equal, since row
+images are full. Tables without a key have one chunk, thus one position, and engines without read views are copied
+while the lock is held.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from binlake.binlog.boundaries import format_description
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, LakeError, TableError, UsageError
+from binlake.lake.session import of_this_thread
+from binlake.position import Position
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.schema.virtual import judged
+from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
+from binlake.snapshot.commit import SnapshotResult, commit, committed_result
+from binlake.snapshot.wave import Copying, Member, TableChanged, TableUnreadable, run_wave
+from binlake.source.catalog import SourceTable, read_tables
+from binlake.source.connection import Endpoint
+from binlake.source.locks import LockMode
+from binlake.source.server import Source
+from binlake.state import files, java_errors
+from binlake.state.metadata import Metadata
+
+__all__ = ["LockMode", "SnapshotResult", "snapshot"]
+
+_TRIES = 4
+"""How often one table's chunks may fail, or its shape change, before its snapshot gives up."""
+_PAUSE = 2.0
+_COMMITS_AT_ONCE = 4
+
+
+def snapshot(
+    session: SparkSession,
+    config: PipelineConfig,
+    endpoint: Endpoint,
+    source: Source,
+    names: Sequence[TableName],
+    *,
+    metadata: Metadata,
+    report: Report,
+    batch: int,
+    standing: Position | None = None,
+    lock: LockMode = "flush",
+    chunk_rows: int = CHUNK_ROWS,
+    failures: list[TableError] | None = None,
+    fault: Callable[[str], None] = lambda point: None,
+) -> list[SnapshotResult]:
+    """Copy ``names`` into the lake; one result for each table, in the order of ``names``.
+
+    source: a control connection, used for nothing else meanwhile. batch: the newest batch number given out.
+    standing: where the log is followed from; what an ended run copied before that is of no use.
+    failures: takes the errors that concern one table; without it the first is raised when all others are done.
+    fault: called at named points, where tests kill or raise.
+    """
+    _refuse_retries(session)
+    made = _Snapshotter(session, config, endpoint, source, metadata, report, batch, standing, lock, chunk_rows, fault)
+    results, failed = made.run(names)
+    if failures is not None:
+        failures.extend(failed)
+    elif failed:
+        raise failed[0]
+    return results
+
+
+def _refuse_retries(session: SparkSession) -> None:
+    """A retried or speculative task would open a later view under an old position."""
+    settings = session.sparkContext.getConf()
+    local = str(session.sparkContext.master).startswith("local")
+    if not local and settings.get("spark.task.maxFailures", "4") != "1":
+        raise UsageError("spark.task.maxFailures isn't 1", remedy="submit the job with --conf spark.task.maxFailures=1")
+    if settings.get("spark.speculation", "false") == "true":
+        raise UsageError("spark.speculation is on", remedy="submit the job with --conf spark.speculation=false")
+
+
+@dataclass
+class _Snapshotter:
+    session: SparkSession
+    config: PipelineConfig
+    endpoint: Endpoint
+    source: Source
+    metadata: Metadata
+    report: Report
+    batch: int
+    standing: Position | None
+    lock: LockMode
+    chunk_rows: int
+    fault: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.records = Records(self.config, self.metadata)
+        self.transport = self.source.transport(self.config.source.replica_id())
+        self.results: dict[TableName, SnapshotResult] = {}
+        self.failed: list[TableError] = []
+        self.fatal: list[BaseException] = []
+
+    def created(self, file: str) -> int:
+        return format_description(self.transport, file)
+
+    def run(self, names: Sequence[TableName]) -> tuple[list[SnapshotResult], list[TableError]]:
+        files.make_folder(self.config.staging_path("snapshot"))
+        open_tables = self._begin(names)
+        began = time.monotonic()
+        copying = Copying(
+            self.session,
+            self.endpoint,
+            self.source,
+            self.records,
+            self.created,
+            self._watch(list(open_tables), began),
+            self.fault,
+        )
+        with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
+            while open_tables and not self.fatal:
+                for table in [table for table in open_tables if not table.pending]:
+                    open_tables.remove(table)
+                    pool.submit(self._commit, table)
+                if open_tables:
+                    wave, mode, held = self._next_wave(open_tables)
+                    with self._surviving(open_tables, wave):
+                        run_wave(copying, wave, mode, until_copied=held)
+        if self.fatal:
+            raise self.fatal[0]
+        return [self.results[name] for name in names if name in self.results], self.failed
+
+    def _begin(self, names: Sequence[TableName]) -> list[TableSnapshot]:
+        """Take up what is there, plan the rest; large tables first, so that waves have chunks of one size."""
+        tables = read_tables(self.source, names, self.config.excluding)
+        begun: list[TableSnapshot] = []
+        for name in names:
+            if name not in tables:
+                self._fail(name, TableError(f"{name} isn't there any more", remedy="run the snapshot again"))
+                continue
+            if result := self._already_committed(tables[name]):
+                self.report.say(f"{name}: its snapshot at {result.low.short} was committed before")
+                self.results[name] = result
+                continue
+            with self._failing(name):
+                begun.append(self._plan(tables[name]))
+        return sorted(begun, key=lambda table: -table.estimate)
+
+    def _already_committed(self, table: SourceTable) -> SnapshotResult | None:
+        """The result of a snapshot whose commit was the last thing that happened."""
+        found = self.records.committed(table)
+        if found is None or not self._usable(found.low):
+            return None
+        if any(row["table_id"] == found.table_id for row in self.metadata.read("watermarks")):
+            return None
+        return committed_result(self.config, found)
+
+    def _plan(self, table: SourceTable) -> TableSnapshot:
+        resumed = self.records.unfinished(table, self._usable)
+        self.records.forget(table.name, but=resumed.id if resumed else None)
+        if resumed:
+            if lost := self.records.lost(resumed):
+                self.records.copy_again(resumed, lost)
+            staged = len(resumed.chunks) - len(resumed.pending)
+            self.report.say(f"{table.name}: goes on, {staged} of {len(resumed.chunks)} chunks are staged")
+            return resumed
+        for why in judged(table.schema).untold.values():
+            self.report.say(f"{table.name}: {why}")
+        planned = plan(self.source, table, chunk_rows=self.chunk_rows)
+        self.records.save(planned)
+        return planned
+
+    def _usable(self, position: Position) -> bool:
+        """Whether the server still holds the log from ``position`` on, and it is yet to be read."""
+        if position.server != self.source.server_identity or not position.reaches(self.standing):
+            return False
+        size = dict(self.source.binary_logs()).get(position.file)
+        return size is not None and position.offset <= size and self.created(position.file) == position.created
+
+    def _next_wave(self, tables: Sequence[TableSnapshot]) -> tuple[list[Member], LockMode, bool]:
+        """Chunks that are copied at once, the lock they need, and whether it is held until they are copied."""
+
+        def needs(table: TableSnapshot) -> tuple[LockMode, bool]:
+            alone = not table.transactional or not table.schema.key
+            # Without a key the log can't mend what a view has already; without views nothing but a lock helps.
+            return "tables" if alone and self.lock == "none" else self.lock, not table.transactional
+
+        kind = needs(tables[0])
+        members = [Member(table, chunk) for table in tables if needs(table) == kind for chunk in table.pending]
+        return members[: _cores(self.session)], *kind
+
+    @contextmanager
+    def _surviving(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:
+        """What failed in a wave goes into a later one; a table that changed its shape begins anew."""
+        try:
+            yield
+        except TableChanged as changed:
+            for table in changed.tables:
+                open_tables.remove(table)
+                self._again(open_tables, table, changed)
+        except TableUnreadable as unreadable:
+            open_tables.remove(unreadable.table)
+            self._fail(unreadable.table.name, unreadable)
+        except BinlakeError as error:
+            if not error.retryable or isinstance(error, LakeError):  # a full disk stays full while the lock is taken
+                raise
+            tables = {id(member.table): member.table for member in wave}.values()
+            for table in tables:
+                table.tries += 1
+            if any(table.tries >= _TRIES for table in tables):
+                raise
+            self.report.say(f"a wave failed and is repeated: {error.message}")
+            time.sleep(_PAUSE)
+
+    def _again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
+        self.report.say(f"{old.name}: DDL during its snapshot, which begins anew")
+        files.remove_folder(self.records.folder(old.id))
+        current = read_tables(self.source, [old.name], self.config.excluding).get(old.name)
+        if current is None or old.tries + 1 >= _TRIES:
+            gone = current is None
+            reason = f"{old.name} was dropped" if gone else f"{old.name} changes its shape again and again"
+            self._fail(old.name, TableError(reason, remedy="run the snapshot again when the DDL is done"))
+            return
+        with self._failing(old.name):
+            planned = plan(self.source, current, chunk_rows=self.chunk_rows)
+            planned.tries = old.tries + 1
+            self.records.save(planned)
+            open_tables.append(planned)
+
+    def _commit(self, table: TableSnapshot) -> None:
+        """In a thread, while the next wave is copied; in a session of its own, for Delta's transaction options."""
+        try:
+            with self._failing(table.name):
+                self.metadata.check()
+                result = self._committed(table)
+                self.results[table.name] = result
+                self.report.say(_sentence(result))
+                self.fault("snapshot committed")
+        except BaseException as error:
+            self.fatal.append(error)
+
+    def _committed(self, table: TableSnapshot) -> SnapshotResult:
+        """A commit can be repeated, where it failed because an executor was lost."""
+        for _ in range(_TRIES - 1):
+            try:
+                return commit(of_this_thread(self.session), self.config, table, self.records, batch=self.batch)
+            except LakeError as error:
+                if error.__cause__ is None or not java_errors.executor_lost(error.__cause__):
+                    raise
+                self.report.say(f"{error.message}; it is repeated")
+                time.sleep(_PAUSE)
+        return commit(of_this_thread(self.session), self.config, table, self.records, batch=self.batch)
+
+    @contextmanager
+    def _failing(self, name: TableName) -> Iterator[None]:
+        """An error of one table doesn't stop the others."""
+        try:
+            yield
+        except TableError as error:
+            self._fail(name, error)
+
+    def _fail(self, name: TableName, error: TableError) -> None:
+        self.report.say(f"{name}: {error}")
+        self.failed.append(error)
+
+    def _watch(self, tables: Sequence[TableSnapshot], began: float) -> Callable[[int], None]:
+        """Progress: rows of the chunks that are staged, and bytes with those of the running wave."""
+        before = sum(table.rows for table in tables)
+
+        def watch(running: int) -> None:
+            rows = sum(table.rows for table in tables)
+            staged = sum(table.bytes for table in tables)
+            # What a row weighs tells how many the running wave has written.
+            weight = staged / rows if rows else 0
+            done = rows + (running / weight if weight else 0)
+            total = max(done, sum(max(table.estimate, table.rows) for table in tables))
+            rate = (rows - before) / max(0.001, time.monotonic() - began)
+            detail = f"{rows:,} rows, {(staged + running) / 1e6:,.1f} MB, {rate:,.0f} rows/s"
+            self.report.progress("snapshot", done, total, detail)
+
+        return watch
+
+
+def _cores(session: SparkSession) -> int:
+    """Of the executors that are there by now: a connection of a wave that finds none would wait at its gate."""
+    context = session.sparkContext
+    jvm_context: Any = context._jsc.sc()
+    executors = jvm_context.statusStore().executorList(True)
+    there = sum(int(executors.apply(number).totalCores()) for number in range(executors.size()))
+    return there or context.defaultParallelism
+
+
+def _sentence(result: SnapshotResult) -> str:
+    rate = result.rows / result.seconds if result.seconds else 0
+    return (
+        f"{result.name}: {result.rows:,} rows, {result.bytes / 1e6:,.1f} MB, {rate:,.0f} rows/s, "
+        f"writes stopped for {result.lock_ms} ms, at {result.low.short}, Delta version {result.delta_version}"
+    )

@@ -1,0 +1,125 @@
+"""Lineage: whether a log is the one the lake has read so far, and where to go on in another server's.
+
+The same server is known by its identity, its files and their format description events. Another server of the same
+lineage (a promoted replica, a restored backup) is known by GTIDs: it must have executed everything the lake holds,
+and still have the log of everything else. Its order of commits may be another, so what is read there are the
+transactions outside the lake's set.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from binlake import gtid
+from binlake.binlog.boundaries import format_description, transaction_boundaries
+from binlake.binlog.locate import RESNAPSHOT, executed_before, outside
+from binlake.binlog.transport import Transport
+from binlake.errors import PositionLost
+from binlake.gtid import Executed, GtidPosition
+from binlake.position import FIRST_OFFSET, Position, Range, Slice
+from binlake.source.log import Log
+
+_PATIENCE = 10
+_PAUSE = 0.5
+"""Seconds. A transaction is in the log, and read here, a moment before the server counts it as executed: longer where
+it waits for a replica's acknowledgement."""
+
+
+def check_position(log: Log, transport: Transport, position: Position) -> None:
+    """The server must be the one of the position, and still hold its log from there on; raises PositionLost."""
+    if not log.is_of(position.server):
+        raise PositionLost(
+            f"the server is {log.server_identity}, the lake follows {position.server}",
+            remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
+        )
+    sizes = dict(log.binary_logs())
+    if position.file not in sizes:
+        raise PositionLost(
+            f"{position.file} is purged or missing; the lake stands at {position.short}",
+            remedy=f"{RESNAPSHOT}; and keep logs longer (binlog_expire_logs_seconds)",
+        )
+    if position.offset > sizes[position.file]:
+        raise PositionLost(
+            f"{position.short} lies past the end of the file ({sizes[position.file]} bytes): the log was reset or lost",
+            remedy=RESNAPSHOT,
+        )
+    created = format_description(transport, position.file)
+    if created != position.created:
+        raise PositionLost(
+            f"{position.file} isn't the file the lake has read: its numbering was restarted",
+            remedy=RESNAPSHOT,
+        )
+    _check_executed(log, position)
+
+
+def prove(log: Log, transport: Transport, position: Position) -> str:
+    """That the log goes on from the position, for who only asks; gives what was proved. Raises PositionLost."""
+    if log.is_of(position.server):
+        check_position(log, transport, position)
+        return f"{position.short} is there"
+    if not position.gtid_set:
+        raise _without_gtids(log, position)
+    _check_executed(log, position)
+    return f"{log.server_identity} holds all that {position.server} had up to {position.short}"
+
+
+def _without_gtids(log: Log, position: Position) -> PositionLost:
+    return PositionLost(
+        f"the server is {log.server_identity}, the lake follows {position.server}, and without GTIDs nothing proves "
+        "that they have one history",
+        remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
+    )
+
+
+def _check_executed(log: Log, position: Position) -> Executed:
+    """What the lake holds must have been executed there; raises PositionLost."""
+    lake = gtid.parse(position.gtid_set, log.flavour)
+    deadline = time.monotonic() + _PATIENCE
+    while not (there := gtid.parse(log.head()[2], log.flavour)).contains(lake):  # type: ignore[arg-type]  # one flavour
+        if time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+            continue
+        raise PositionLost(
+            f"{log.server_identity} lacks transactions that the lake holds ({lake}; it has {there}): it was restored "
+            "from a backup, or promoted before it had them",
+            remedy=f"find the server that has them, or {RESNAPSHOT}",
+        )
+    return lake
+
+
+def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple[str, int, str]) -> Range:
+    """What another server of the lineage holds behind ``start`` up to (file, offset, GTID set) ``stop``.
+
+    Its start is a position of that server, with the lake's GTID set. Raises PositionLost.
+    """
+    if not start.gtid_set:
+        raise _without_gtids(log, start)
+    executed = _check_executed(log, start)
+    file, offset, gtid_set = stop
+    slices = outside(transport, log.binary_logs(), executed, (file, offset))
+    if isinstance(executed, GtidPosition):
+        _check_last(log, transport, executed, (file, offset))
+    end = Position(log.server_identity, file, offset, format_description(transport, file), gtid_set)
+    if not slices:
+        begin = replace(end, gtid_set=start.gtid_set)
+        return Range(begin, begin, ())
+    first = slices[0]
+    return Range(Position(end.server, first.file, first.start, first.created, start.gtid_set), end, slices)
+
+
+def _check_last(log: Log, transport: Transport, executed: GtidPosition, stop: tuple[str, int]) -> None:
+    """MariaDB counts on in each domain whatever the server: the lake's last transactions themselves must be there."""
+    wanted = {f"{domain}-{server}-{number}" for domain, (server, number) in executed.domains.items()}
+    for file, size in reversed(log.binary_logs()):
+        part = Slice(file, FIRST_OFFSET, stop[1] if file == stop[0] else size, 0, whole=False)
+        before = executed_before(transport, file, size)
+        wanted -= {boundary.gtid for boundary in transaction_boundaries(transport, part)}
+        assert isinstance(before, GtidPosition)
+        wanted -= {f"{domain}-{server}-{number}" for domain, (server, number) in before.domains.items()}
+        if not wanted:
+            return
+    raise PositionLost(
+        f"{', '.join(sorted(wanted))} isn't in the log of {log.server_identity}: its history is another, or purged",
+        remedy=f"find the server that has it, or {RESNAPSHOT}",
+    )

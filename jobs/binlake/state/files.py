@@ -1,0 +1,207 @@
+"""Files of the lake outside Delta: staged Parquet and manifests, on a local disk or behind a URL."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from binlake.errors import LakeError, StagingError
+from binlake.state import storage_errors
+
+STAGED_ANEW = "run again: the batch is staged anew"
+_CHUNK = 4 << 20
+
+
+def _locate(path: str) -> tuple[fs.FileSystem, str]:
+    if "://" not in path:
+        return fs.LocalFileSystem(), path
+    try:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
+    except (OSError, ValueError) as error:
+        raise LakeError(
+            f"no file system for {path}: {error}", remedy="use a folder, s3://, gs://, abfss:// or hdfs://"
+        ) from error
+    return found
+
+
+@contextmanager
+def _storage(doing: str) -> Iterator[None]:
+    """What the storage refuses is told in our tree."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_errors.failed(f"can't {doing}", error) from error
+
+
+class _Hashing:
+    """A sink that hashes what passes through it, so that a staged file need not be read again.
+
+    Who writes through it (pyarrow) gets LakeError where the storage fails.
+    """
+
+    def __init__(self, sink: Any, path: str) -> None:
+        self._sink = sink
+        self._path = path
+        self.size = 0
+        self._digest = hashlib.blake2b(digest_size=16)
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        self.size += len(memoryview(data).cast("B"))
+        with _storage(f"write {self._path}"):
+            self._sink.write(data)
+        return len(memoryview(data).cast("B"))
+
+    def flush(self) -> None:
+        with _storage(f"write {self._path}"):
+            self._sink.flush()
+
+    def close(self) -> None:
+        self.closed = True
+        with _storage(f"write {self._path}"):
+            self._sink.close()
+
+    def tell(self) -> int:
+        return self.size
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    @property
+    def checksum(self) -> str:
+        return self._digest.hexdigest()
+
+
+def make_folder(path: str) -> None:
+    """A folder only its owner can enter: staged rows are as private as the source's.
+
+    So are the folders made on the way, from the last one on whose name begins with ``_``: what is above are tables,
+    which are their readers'.
+    """
+    filesystem, inner = _locate(path)
+    with _storage(f"make the folder {path}"):
+        if isinstance(filesystem, fs.LocalFileSystem):
+            _make_private(Path(inner))
+        else:
+            filesystem.create_dir(inner, recursive=True)
+
+
+def _make_private(path: Path) -> None:
+    private = [path]
+    while not private[-1].name.startswith("_") and any(parent.name.startswith("_") for parent in private[-1].parents):
+        private.append(private[-1].parent)
+    private[-1].parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(private):
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def hashing_sink(path: str) -> Iterator[_Hashing]:
+    """Write one file; afterwards ``size`` (bytes) and ``checksum`` (BLAKE2b, 16 bytes, hexadecimal) are known."""
+    filesystem, inner = _locate(path)
+    with _storage(f"write {path}"):
+        if isinstance(filesystem, fs.LocalFileSystem):
+            handle: IO[bytes] = open(os.open(inner, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")  # noqa: SIM115
+            sink = _Hashing(handle, path)
+        else:
+            sink = _Hashing(filesystem.open_output_stream(inner), path)
+    try:
+        yield sink
+    finally:
+        if not sink.closed:
+            sink.close()
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a small file whole: it appears complete or not at all."""
+    filesystem, inner = _locate(path)
+    data = text.encode()
+    if isinstance(filesystem, fs.LocalFileSystem):
+        with _storage(f"write {path}"):
+            temporary = Path(f"{inner}.writing")
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
+                handle.write(data)
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(temporary, inner)
+        return
+    with hashing_sink(path) as sink:
+        sink.write(data)
+
+
+def read_text(path: str) -> str:
+    """Raises StagingError when the file is missing."""
+    filesystem, inner = _locate(path)
+    try:
+        with filesystem.open_input_stream(inner) as stream:
+            return bytes(stream.readall()).decode()
+    except OSError as error:
+        raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
+
+
+def checksum(path: str) -> tuple[int, str]:
+    """Size in bytes and checksum of a file; raises StagingError when it can't be read."""
+    filesystem, inner = _locate(path)
+    digest, size = hashlib.blake2b(digest_size=16), 0
+    try:
+        with filesystem.open_input_stream(inner) as stream:
+            while block := stream.read(_CHUNK):
+                digest.update(block)
+                size += len(block)
+    except OSError as error:
+        raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
+    return size, digest.hexdigest()
+
+
+def exists(path: str) -> bool:
+    filesystem, inner = _locate(path)
+    with _storage(f"look for {path}"):
+        return bool(filesystem.get_file_info(inner).type != fs.FileType.NotFound)
+
+
+def remove_file(path: str) -> None:
+    filesystem, inner = _locate(path)
+    with _storage(f"remove {path}"):
+        filesystem.delete_file(inner)
+
+
+def subfolders(path: str) -> list[str]:
+    """Names of the folders in a folder; none when it isn't there."""
+    filesystem, inner = _locate(path)
+    with _storage(f"list {path}"):
+        found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+    return sorted(entry.base_name for entry in found if entry.type == fs.FileType.Directory)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder with what is in it; nothing happens when it isn't there."""
+    filesystem, inner = _locate(path)
+    with _storage(f"remove {path}"):
+        if filesystem.get_file_info(inner).type != fs.FileType.NotFound:
+            filesystem.delete_dir(inner)
+
+
+def parquet_rows(folder: str) -> int:
+    """Rows of the Parquet files in a folder, by their footers; raises StagingError where one can't be read."""
+    filesystem, inner = _locate(folder)
+    try:
+        found = filesystem.get_file_info(fs.FileSelector(inner))
+        paths = [entry.path for entry in found if entry.path.endswith(".parquet")]
+        return sum(pq.read_metadata(path, filesystem=filesystem).num_rows for path in paths)
+    except (OSError, pa.ArrowException) as error:
+        raise StagingError(f"can't read {folder}: {error}", remedy="run again: it is copied anew") from error

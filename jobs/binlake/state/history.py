@@ -1,0 +1,91 @@
+"""The DDL history asked: which statements concerned a table, and which shape it had at a position or a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from binlake.errors import UsageError
+from binlake.position import file_number
+from binlake.schema.table import TableName, TableSchema
+from binlake.state.metadata import Metadata
+
+_PLACE = re.compile(r"(?P<file>[^:/]+\.\d+):(?P<offset>\d+)\Z")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A place in the log (file number, offset), or a time (microseconds since 1970 UTC); the other is None."""
+
+    order: tuple[int, int] | None
+    at_us: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> Moment:
+        """``FILE:POS`` or ISO 8601, UTC unless it names another zone. Raises UsageError."""
+        if place := _PLACE.match(text):
+            return cls((file_number(place["file"]), int(place["offset"])), None)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageError(
+                f"--at {text!r} is neither a position nor a time",
+                remedy="write binlog.000042:157, or 2026-01-31T13:00:00+00:00",
+            ) from None
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return cls(None, int(moment.timestamp() * 1_000_000))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a table from somewhere on; None where the name has none."""
+
+    schema: TableSchema | None
+    position: str
+    order: tuple[int, int]
+    at_us: int
+
+    def stands_at(self, moment: Moment) -> bool:
+        if moment.order is not None:
+            return self.order <= moment.order
+        return moment.at_us is not None and self.at_us <= moment.at_us
+
+
+def statements(metadata: Metadata, name: TableName | None = None) -> list[dict[str, Any]]:
+    """Rows of the DDL history in the order of the log, of one table or of all."""
+    rows = metadata.read("ddl_history")
+    if name is not None:
+        rows = [row for row in rows if (row["database"], row["table"]) == (name.database, name.table)]
+    return sorted(rows, key=lambda row: (row["batch"], file_number(row["file"]), row["offset"]))
+
+
+def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
+    """All shapes of a name, oldest first: from its snapshots, and from the statements that were followed."""
+    found = [
+        Shape(
+            TableSchema.from_json(json.loads(row["schema"])),
+            row["position"],
+            (row["file_number"], row["offset"]),
+            row["at_us"],
+        )
+        for row in metadata.read("schemas")
+        if (row["database"], row["table"]) == (name.database, name.table) and row["why"] == "snapshot"
+    ]
+    for row in statements(metadata, name):
+        if row["before"] or row["after"]:
+            schema = TableSchema.from_json(json.loads(row["after"])) if row["after"] else None
+            found.append(Shape(schema, row["position"], (file_number(row["file"]), row["offset"]), row["committed_us"]))
+    return sorted(found, key=lambda shape: shape.order)
+
+
+def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:
+    """The shape a table had. Raises UsageError when nothing is known of it there."""
+    known = [shape for shape in shapes(metadata, name) if shape.stands_at(moment)]
+    if not known:
+        raise UsageError(
+            f"nothing is known of {name} there", remedy="the history begins with its snapshot, or with its CREATE TABLE"
+        )
+    return known[-1]

@@ -1,0 +1,279 @@
+"""The lease: who works on a source, and the one batch that may be open.
+
+One row in metadata. Every change is a compare and swap on the holder's token; the frozen plan of the open batch
+stands in the same row, so that ownership and plan can't disagree. The lease keeps two workers from doing the same
+work; that a woken zombie does no harm is the business of Delta's transaction ids.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from binlake import gtid
+from binlake.errors import LakeError, LeaseHeld
+from binlake.position import Position, Range
+from binlake.schema.ddl import Flavour
+from binlake.state.metadata import Metadata, literal, now_us
+
+LIFETIME = 120
+"""Seconds after which a lease that isn't renewed may be taken over."""
+_held_here: set[str] = set()
+"""Tokens of this process's leases."""
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """The frozen plan of a batch and how far it has come.
+
+    state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table;
+    prepared: XA transactions that still wait then (PreparedXa as JSON). content: of its first staging, see Manifest;
+    a later one must tell the same where a part is merged. cascades: when it was planned, the foreign keys that act
+    below the log (Cascade as JSON), None where the log has what they do. charsets: (database, default character set)
+    at the stop, once merged, where statements changed them. lower_case_names: the server has lower_case_table_names=1.
+    """
+
+    batch: int
+    range: Range
+    state: str = "planned"
+    attempt: str = ""
+    until_us: int | None = None
+    planned_us: int = 0
+    outcome: tuple[dict[str, Any], ...] = ()
+    prepared: tuple[dict[str, Any], ...] = ()
+    phases: tuple[tuple[str, float], ...] = ()
+    cascades: tuple[dict[str, Any], ...] | None = None
+    content: str = ""
+    charsets: tuple[tuple[str, str], ...] | None = None
+    lower_case_names: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "batch": self.batch,
+                "range": self.range.to_json(),
+                "state": self.state,
+                "attempt": self.attempt,
+                "until_us": self.until_us,
+                "planned_us": self.planned_us,
+                "outcome": list(self.outcome),
+                "prepared": list(self.prepared),
+                "phases": list(self.phases),
+                "cascades": None if self.cascades is None else list(self.cascades),
+                "content": self.content,
+                "charsets": None if self.charsets is None else list(self.charsets),
+                "lower_case_names": self.lower_case_names,
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> OpenBatch:
+        value = json.loads(text)
+        return cls(
+            value["batch"],
+            Range.from_json(value["range"]),
+            value["state"],
+            value["attempt"],
+            value["until_us"],
+            value["planned_us"],
+            tuple(value["outcome"]),
+            tuple(value["prepared"]),
+            tuple((name, seconds) for name, seconds in value["phases"]),
+            None if value["cascades"] is None else tuple(value["cascades"]),
+            value["content"],
+            _pairs(value["charsets"]),
+            value.get("lower_case_names", False),
+        )
+
+    def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
+        """With the GTIDs up to the stop exactly: those at the start and those of the range's transactions.
+
+        What a server says beside its log's end may lack transactions that are in the log and still commit.
+        """
+        start, stop = self.range.start, self.range.stop
+        executed = gtid.parse(start.gtid_set, flavour)
+        for text in gtid_sets:
+            executed = executed.union(gtid.parse(text, flavour))  # type: ignore[arg-type]  # of one flavour
+        return replace(self, range=replace(self.range, stop=replace(stop, gtid_set=str(executed))))
+
+    def with_phase(self, name: str, seconds: float) -> OpenBatch:
+        return replace(self, phases=(*self.phases, (name, round(seconds, 2))))
+
+
+def _pairs(value: list[list[str]] | None) -> tuple[tuple[str, str], ...] | None:
+    return None if value is None else tuple((first, second) for first, second in value)
+
+
+@dataclass(frozen=True)
+class Control:
+    """The lease's row: last batch number, the open batch, and the position up to which all is recorded."""
+
+    holder: str | None
+    token: str | None
+    since_us: int
+    expires_us: int
+    batch: int
+    open: OpenBatch | None
+    position: Position | None
+
+    @property
+    def planned_to(self) -> Position | None:
+        """The log up to here is read, or its reading is planned: a life must not begin before."""
+        return self.open.range.stop if self.open else self.position
+
+
+def read(metadata: Metadata) -> Control:
+    """The row as it stands; an empty one before the first bootstrap."""
+    rows = metadata.read("lease")
+    if not rows:
+        return Control(None, None, 0, 0, 0, None, None)
+    row = rows[0]
+    return Control(
+        holder=row["holder"],
+        token=row["token"],
+        since_us=row["since_us"] or 0,
+        expires_us=row["expires_us"] or 0,
+        batch=row["batch"] or 0,
+        open=OpenBatch.from_json(row["plan"]) if row["plan"] else None,
+        position=Position.from_json(json.loads(row["position"])) if row["position"] else None,
+    )
+
+
+class Lease:
+    """A held lease. ``update`` fails with LeaseHeld when somebody else took it over."""
+
+    def __init__(self, metadata: Metadata, token: str) -> None:
+        self._metadata = metadata
+        self.metadata = metadata.guarded(self.check)
+        """For all that is written while the lease is held."""
+        self._token = token
+        self._lock = threading.Lock()  # the renewing thread and the worker change one row
+
+    def control(self) -> Control:
+        """The row; raises LeaseHeld when somebody else took the lease over, whose batch it tells then."""
+        control = read(self._metadata)
+        if control.token != self._token:
+            raise _lost(control)
+        return control
+
+    def check(self) -> None:
+        """Raises LeaseHeld when somebody else took the lease over."""
+        self.control()
+
+    def update(self, **changes: str | int | None) -> None:
+        """Change the row, and extend the lease."""
+        changes["expires_us"] = now_us() + LIFETIME * 1_000_000
+        with self._lock:
+            if not self._metadata.swap("lease", f"token = {literal(self._token)}", changes):
+                raise _lost(read(self._metadata))
+
+    def open(self, plan: OpenBatch) -> None:
+        """Give out a batch number and freeze its plan."""
+        self.update(batch=plan.batch, plan=plan.to_json())
+
+    def advance(self, plan: OpenBatch) -> None:
+        """The open batch has come a step further."""
+        self.update(plan=plan.to_json())
+
+    def close(self, position: Position) -> None:
+        """The open batch is recorded; everything up to ``position`` is in the lake."""
+        self.update(plan=None, position=json.dumps(position.to_json()))
+
+    def release(self) -> None:
+        with self._lock:
+            self._metadata.swap(
+                "lease", f"token = {literal(self._token)}", {"holder": None, "token": None, "expires_us": 0}
+            )
+
+
+def _lost(control: Control) -> LeaseHeld:
+    return LeaseHeld(
+        f"this run lost its lease to {control.holder or 'another, which has ended'}",
+        remedy="nothing to do: the other run carries the batch on",
+    )
+
+
+def _died(holder: str, token: str) -> bool:
+    """Whether the holder was a process of this machine that is gone, or this one, which couldn't give it back."""
+    host, _, rest = holder.partition(" ")
+    pid, _, started = rest.removeprefix("pid ").partition(" ")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    if _process_start(int(pid)) != started.removeprefix("started "):
+        return True
+    return int(pid) == os.getpid() and token not in _held_here
+
+
+def _process_start(pid: int) -> str:
+    """The kernel's start time of a process: pids are used again."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _acquire(metadata: Metadata) -> Lease:
+    token = uuid.uuid4().hex
+    pid = os.getpid()
+    me = f"{socket.gethostname()} pid {pid} started {_process_start(pid)}"
+    if not metadata.read("lease"):
+        metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
+    row = read(metadata)
+    if row.token and row.expires_us > now_us() and row.holder and not _died(row.holder, row.token):
+        since = datetime.fromtimestamp(row.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
+    before = f"token = {literal(row.token)}" if row.token else "token IS NULL"
+    changes: dict[str, str | int | None] = {
+        "holder": me,
+        "token": token,
+        "since_us": now_us(),
+        "expires_us": now_us() + LIFETIME * 1_000_000,
+    }
+    if not metadata.swap("lease", before, changes):
+        raise LeaseHeld("another run took this source a moment ago", remedy="wait for it to end, then run again")
+    _held_here.add(token)
+    return Lease(metadata, token)
+
+
+@contextmanager
+def held(metadata: Metadata) -> Iterator[Lease]:
+    """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder.
+
+    What else fails in a process that lost its lease comes of it: others took away what it was working with.
+    """
+    lease = _acquire(metadata)
+    done = threading.Event()
+
+    def renew() -> None:
+        while not done.wait(LIFETIME / 4):
+            try:
+                lease.update()
+            except LeaseHeld:
+                return
+            except LakeError:  # what is tried next may find space again; until then everybody else waits
+                continue
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield lease
+    except Exception:
+        lease.check()
+        raise
+    finally:
+        done.set()
+        thread.join()
+        _held_here.discard(lease._token)
+        with suppress(LakeError):  # a full disk's own error is the one to tell; this lease is over all the same
+            lease.release()

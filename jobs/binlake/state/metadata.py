@@ -1,0 +1,233 @@
+"""Our own Delta tables: what was planned, staged, merged, seen and found.
+
+Written and read with deltalake, so that the planner, the command line and Airflow need no JVM to know the state.
+Who owns what is decided by ``swap`` alone: two stale appends both succeed, a stale update conflicts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from binlake.errors import LakeError
+from binlake.state import storage_errors
+
+_TEXT, _INT = pa.string(), pa.int64()
+
+
+def _schema(**fields: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, kind in fields.items()])
+
+
+SCHEMAS: dict[str, pa.Schema] = {
+    # One row. batch: the newest number given out; plan: its frozen plan as JSON, null once recorded.
+    "lease": _schema(
+        holder=_TEXT, token=_TEXT, since_us=_INT, expires_us=_INT, batch=_INT, plan=_TEXT, position=_TEXT
+    ),
+    # One row per batch, written when it is planned, staged, merged and recorded.
+    "batches": _schema(
+        batch=_INT, state=_TEXT, start=_TEXT, stop=_TEXT, gtid_set=_TEXT, range=_TEXT, until_us=_INT,
+        attempt=_TEXT, planned_us=_INT, updated_us=_INT, bytes=_INT,
+    ),
+    "runs": _schema(
+        run=_TEXT, kind=_TEXT, batch=_INT, started_us=_INT, ended_us=_INT, outcome=_TEXT, position=_TEXT,
+        tables=_TEXT, phases=_TEXT, bytes=_INT, mutations=_INT, message=_TEXT,
+    ),
+    # One row per life of a table. status: see lake.steps.Status.
+    "watermarks": _schema(
+        table_id=_TEXT, database=_TEXT, table=_TEXT, status=_TEXT, batch=_INT, position=_TEXT, gtid_set=_TEXT,
+        low=_TEXT, high=_TEXT, delta_version=_INT, fingerprint=_TEXT, reason=_TEXT, remedy=_TEXT, updated_us=_INT,
+    ),
+    "ddl_history": _schema(
+        batch=_INT, file=_TEXT, offset=_INT, position=_TEXT, gtid=_TEXT, committed_us=_INT, database=_TEXT,
+        default_database=_TEXT, sql_mode=_INT, statement=_TEXT, kind=_TEXT, table=_TEXT, table_id=_TEXT, action=_TEXT,
+        reason=_TEXT, before=_TEXT, after=_TEXT,
+    ),
+    # Default character sets at the recorded position; of databases that aren't here, utf8mb4.
+    "databases": _schema(database=_TEXT, charset=_TEXT),
+    # XA transactions without an outcome yet, whose staged rows are kept. files: JSON of lake.staging.StagedFile.
+    "prepared": _schema(batch=_INT, xid=_TEXT, file=_INT, after=_INT, prepared=_INT, files=_TEXT),
+    # The shape of a table from a position on.
+    "schemas": _schema(
+        table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file_number=_INT, offset=_INT, position=_TEXT,
+        fingerprint=_TEXT, schema=_TEXT, why=_TEXT, at_us=_INT,
+    ),
+    "snapshots": _schema(
+        snapshot=_TEXT, table_id=_TEXT, database=_TEXT, table=_TEXT, chunk=_INT, state=_TEXT, lower=_TEXT,
+        upper=_TEXT, position=_TEXT, gtid_set=_TEXT, rows=_INT, bytes=_INT, lock_ms=_INT, path=_TEXT, schema=_TEXT,
+        updated_us=_INT,
+    ),
+    # What stopped a table, or (without one) the run of a batch.
+    "quarantine": _schema(
+        batch=_INT, database=_TEXT, table=_TEXT, table_id=_TEXT, file=_TEXT, offset=_INT, reason=_TEXT,
+        remedy=_TEXT, raw=pa.binary(), at_us=_INT,
+    ),
+    # What people decided about tables and events. created: of the file's format description event.
+    "decisions": _schema(
+        at_us=_INT, who=_TEXT, why=_TEXT, action=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file=_TEXT,
+        offset=_INT, created=_INT,
+    ),
+    "verifications": _schema(
+        verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
+        delta_version=_INT, source_rows=_INT, lake_rows=_INT, chunks=_INT, differing=_INT, equal=pa.bool_(),
+    ),
+}  # fmt: skip
+"""Arrow schemas of the metadata tables. ``_us`` is microseconds since 1970 UTC; positions are text."""
+
+
+_PROPERTIES = {"delta.checkpointInterval": "10"}
+"""A sync opens these tables some thirty times, and each commit since the last checkpoint is read again: of the
+default's hundred that is 40 ms for each time, of ten it is 9."""
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def literal(value: str | int | None) -> str:
+    """A literal in the SQL of predicates and updates."""
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def query(location: str, columns: list[str] | None = None, *, version: int | None = None) -> pa.Table:
+    """A Delta table's rows, now or at a version, read without a JVM; deletion vectors are honoured.
+
+    By DataFusion: ``to_pyarrow_table`` refuses deletion vectors, and with pyarrow 26 its threads abort the
+    interpreter's exit now and then.
+    """
+    chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in columns) if columns else "*"
+    builder = QueryBuilder().register("rows", DeltaTable(location, version=version))
+    return pa.table(builder.execute(f"SELECT {chosen} FROM rows").read_all())
+
+
+def _unwritable(location: str, error: Exception) -> LakeError:
+    return storage_errors.failed(f"can't write the metadata table {location}", error)
+
+
+def _unreadable(location: str, error: Exception) -> LakeError:
+    return LakeError(
+        f"can't read the metadata table {location}: {storage_errors.cause_of(error)}",
+        remedy="run again; if it stays, the folder is damaged: restore the lake from a backup, or begin it anew",
+    )
+
+
+def _refuse_file(location: str) -> None:
+    """A lake below something that isn't a folder is no empty lake. Raises LakeError."""
+    above = next((path for path in Path(location).parents if path.exists()), None)
+    if "://" not in location and above is not None and not above.is_dir():
+        raise LakeError(
+            f"{above} isn't a folder",
+            remedy="let lake.path in the YAML name a folder that is writable for this account",
+        )
+
+
+class Metadata:
+    """The metadata tables below one folder, ``{lake}/{source}/_binlake``.
+
+    guard: raises LeaseHeld in a process that lost its lease. It is asked once a table's version is pinned and before
+    the write, which conflicts with whatever came in between: so a woken zombie replaces nothing.
+    """
+
+    def __init__(self, path: str, guard: Callable[[], None] = lambda: None) -> None:
+        self._path = path
+        self.check = guard
+
+    def guarded(self, guard: Callable[[], None]) -> Metadata:
+        return Metadata(self._path, guard)
+
+    def _location(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def table(self, name: str) -> DeltaTable:
+        """The Delta table, made empty when it isn't there yet."""
+        location = self._location(name)
+        try:
+            return DeltaTable(location)
+        except TableNotFoundError:
+            pass
+        except (DeltaError, OSError) as error:
+            raise _unreadable(location, error) from error
+        try:
+            return DeltaTable.create(self._new_folder(name), SCHEMAS[name], mode="ignore", configuration=_PROPERTIES)
+        except (DeltaError, OSError) as error:
+            raise _unwritable(location, error) from error
+
+    def read(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
+        """All rows as dictionaries; none when the table isn't there."""
+        location = self._location(name)
+        if not DeltaTable.is_deltatable(location):
+            _refuse_file(location)
+            return []
+        try:
+            rows: list[dict[str, Any]] = query(location, columns).to_pylist()
+        except Exception as error:  # DataFusion's have no type of their own
+            raise _unreadable(location, error) from error
+        return rows
+
+    def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows; missing columns are NULL. Never decides who owns anything."""
+        if rows:
+            self._write(name, rows, mode="append", predicate=None)
+
+    def replace(self, name: str, predicate: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Put ``rows`` in the place of those that meet ``predicate``, in one commit: repeatable."""
+        self._write(name, rows, mode="overwrite", predicate=predicate)
+
+    def create_with(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Make the table together with its first rows; of two callers at once one wins, the other changes nothing."""
+        try:
+            write_deltalake(self._new_folder(name), self._rows(name, rows), mode="error", configuration=_PROPERTIES)
+        except (DeltaError, OSError) as error:
+            if not DeltaTable.is_deltatable(self._location(name)):
+                raise _unwritable(self._location(name), error) from error
+
+    def _new_folder(self, name: str) -> str:
+        location = self._location(name)
+        if "://" not in location:
+            Path(location).mkdir(parents=True, exist_ok=True)
+        return location
+
+    @staticmethod
+    def _rows(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        schema = SCHEMAS[name]
+        return pa.Table.from_pylist([{field: row.get(field) for field in schema.names} for row in rows], schema=schema)
+
+    def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
+        data = self._rows(name, rows)
+        table = self.table(name)
+        self.check()
+        try:
+            if predicate is not None and not rows:
+                table.delete(predicate)
+            else:
+                write_deltalake(table, data, mode=mode, predicate=predicate)
+        except CommitFailedError as error:
+            self.check()
+            raise LakeError(f"another process wrote the metadata table {name}", remedy="run again") from error
+        except (DeltaError, OSError) as error:
+            raise _unwritable(self._location(name), error) from error
+
+    def swap(self, name: str, predicate: str, updates: Mapping[str, str | int | None]) -> bool:
+        """Compare and swap: change the row that meets ``predicate``.
+
+        False when no row meets it, or when another writer was quicker.
+        """
+        table = self.table(name)
+        try:
+            metrics = table.update(
+                predicate=predicate,
+                updates={column: literal(value) for column, value in updates.items()},
+            )
+        except CommitFailedError:
+            return False
+        except (DeltaError, OSError) as error:
+            raise _unwritable(self._location(name), error) from error
+        return bool(metrics["num_updated_rows"])

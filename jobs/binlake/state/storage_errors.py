@@ -1,0 +1,65 @@
+"""The lake's storage when it fails: what was told by Python, Java or Rust, as one line, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+from binlake.errors import LakeError
+from binlake.state import java_errors
+
+FREE = "free space on the lake's disk, then run again: nothing is lost"
+ALLOW = "make the lake's folder writable for this account, then run again: nothing is lost"
+EITHER = "free space on the lake's disk, or make its folder writable for this account; then run again: nothing is lost"
+OTHER = "mend what the message names, then run again: nothing is lost"
+
+_FULL = ("no space left", "quota exceeded", "file too large")
+_FORBIDDEN = (
+    "read-only file system", "permission denied", "operation not permitted", "access denied", "not a directory",
+)  # fmt: skip
+_EITHER = ("mkdirs failed", "cannot create")
+"""Hadoop doesn't say why a folder can't be made."""
+_OF_STORAGE = re.compile(r"java\.n?io\.|org\.apache\.hadoop\.|.*IOException$")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_BACKTRACE = re.compile(r"^\s*0: ", re.MULTILINE)
+
+
+def failed(doing: str, error: BaseException) -> LakeError:
+    """The error of our tree. doing: what was tried, with the path."""
+    cause = cause_of(error)
+    return LakeError(f"{doing}: {cause}", remedy=_remedy(cause))
+
+
+def _remedy(cause: str) -> str:
+    told = cause.lower()
+    for signs, remedy in ((_FULL, FREE), (_FORBIDDEN, ALLOW), (_EITHER, EITHER)):
+        if any(sign in told for sign in signs):
+            return remedy
+    return OTHER
+
+
+def cause_of(error: BaseException) -> str:
+    """One line. Of Java's errors that of the storage, else the last of the causes."""
+    chain = java_errors.causes(error)
+    if not chain:
+        return _one_line(str(error)) or type(error).__name__
+    for one in reversed(chain):
+        if _OF_STORAGE.match(one.kind) and one.message:
+            return f"{one.kind.rpartition('.')[2]}: {_one_line(one.message)}"
+    return java_errors.root_cause(chain)
+
+
+def is_cause(error: BaseException) -> bool:
+    """Whether Java's error says that the storage is full, or can't be written."""
+    told = messages(error).lower()
+    return any(sign in told for sign in (*_FULL, *_FORBIDDEN, *_EITHER))
+
+
+def messages(error: BaseException) -> str:
+    """All that Java's errors say, to look for a path in; not to be shown."""
+    return "\n".join(one.message for one in java_errors.causes(error))
+
+
+def _one_line(text: str) -> str:
+    """Rust's errors come coloured, over several lines, some with a backtrace."""
+    plain = _BACKTRACE.split(_COLOUR.sub("", text).replace("↳", ""))[0]
+    return ": ".join(line.strip() for line in plain.splitlines() if line.strip())

@@ -1,0 +1,176 @@
+"""Watermarks: every life of a table, and the position up to which it is merged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from binlake.batch.steps import Life, PreparedXa, Status
+from binlake.position import Position
+from binlake.schema.table import TableName, TableSchema
+from binlake.state.metadata import Metadata, literal, now_us
+
+
+def position_text(position: Position) -> str:
+    return json.dumps(position.to_json())
+
+
+def _position(text: str) -> Position:
+    return Position.from_json(json.loads(text))
+
+
+def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Life]:
+    """All lives, each with its newest schema; of an open batch as they stood before it, though it may have got as far
+    as to write down its own shapes."""
+    schemas: dict[str, dict[str, Any]] = {}
+    for row in sorted(metadata.read("schemas"), key=lambda row: (row["file_number"], row["offset"])):
+        if row["why"] != "followed" or row["batch"] != open_batch:
+            schemas[row["table_id"]] = row
+    return [
+        Life(
+            row["table_id"],
+            TableName(row["database"], row["table"]),
+            TableSchema.from_json(json.loads(schemas[row["table_id"]]["schema"])),
+            _position(row["low"]),
+            _position(row["high"]),
+            row["status"],
+            row["reason"] or "",
+            row["remedy"] or "",
+            row["delta_version"],
+        )
+        for row in metadata.read("watermarks")
+        if row["table_id"] in schemas
+    ]
+
+
+def schema_row(life: Life, *, batch: int, where: Position, why: str) -> dict[str, Any]:
+    """A row of ``schemas``: the life's shape from ``where`` on."""
+    number, offset = where.order
+    return {
+        "table_id": life.id,
+        "database": life.name.database,
+        "table": life.name.table,
+        "batch": batch,
+        "file_number": number,
+        "offset": offset,
+        "position": str(where),
+        "fingerprint": life.schema.fingerprint,
+        "schema": json.dumps(life.schema.to_json(), ensure_ascii=False),
+        "why": why,
+        "at_us": now_us(),
+    }
+
+
+def watermark_row(life: Life, *, batch: int, position: Position, delta_version: int | None) -> dict[str, Any]:
+    return {
+        "table_id": life.id,
+        "database": life.name.database,
+        "table": life.name.table,
+        "status": life.status,
+        "batch": batch,
+        "position": str(position),
+        "gtid_set": position.gtid_set,
+        "low": position_text(life.low),
+        "high": position_text(life.high),
+        "delta_version": delta_version,
+        "fingerprint": life.schema.fingerprint,
+        "reason": life.reason or None,
+        "remedy": life.remedy or None,
+        "updated_us": now_us(),
+    }
+
+
+NEVER = "included, but never snapshotted"
+
+
+def remedy_of(name: TableName, status: Status) -> str:
+    """What to do about an included table without a life."""
+    if status == "resnapshot":
+        return "nothing: it is snapshotted by itself"
+    return f"binlake snapshot --config FILE --tables '{name}'"
+
+
+def lifeless_row(name: TableName, status: Status, reason: str, *, batch: int, position: Position) -> dict[str, Any]:
+    """An included table that has no life here: missing (the log has mutations of it) or to be snapshotted."""
+    return {
+        "table_id": lifeless_id(name),
+        "database": name.database,
+        "table": name.table,
+        "status": status,
+        "batch": batch,
+        "position": str(position),
+        "reason": reason,
+        "remedy": remedy_of(name, status),
+        "updated_us": now_us(),
+    }
+
+
+def asked(metadata: Metadata) -> list[TableName]:
+    """Tables that are to be snapshotted anew, by name."""
+    rows = metadata.read("watermarks", ["database", "table", "status"])
+    return sorted({TableName(row["database"], row["table"]) for row in rows if row["status"] == "resnapshot"})
+
+
+def lifeless(metadata: Metadata) -> frozenset[TableName]:
+    """Included tables that have no life here: missing, or to be snapshotted for the first time."""
+    rows = metadata.read("watermarks", ["table_id", "database", "table"])
+    names = ((row["table_id"], TableName(row["database"], row["table"])) for row in rows)
+    return frozenset(name for key, name in names if key == lifeless_id(name))
+
+
+def read_charsets(metadata: Metadata) -> dict[str, str]:
+    """The databases' default character sets at the recorded position; empty before the first bootstrap."""
+    return {row["database"]: row["charset"] for row in metadata.read("databases")}
+
+
+def write_charsets(metadata: Metadata, charsets: Mapping[str, str]) -> None:
+    rows = [{"database": database, "charset": charset} for database, charset in charsets.items()]
+    metadata.replace("databases", "true", rows)
+
+
+def read_prepared(metadata: Metadata) -> list[PreparedXa]:
+    """XA transactions that wait for their outcome."""
+    return [PreparedXa.from_json({**row, "files": json.loads(row["files"])}) for row in metadata.read("prepared")]
+
+
+def write_prepared(metadata: Metadata, prepared: Sequence[dict[str, Any]]) -> None:
+    rows = [{**one, "files": json.dumps(one["files"], ensure_ascii=False)} for one in prepared]
+    if rows or metadata.read("prepared"):
+        metadata.replace("prepared", "true", rows)
+
+
+def follow_again(metadata: Metadata, life: str) -> None:
+    """A life that has caught up with the others."""
+    (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
+    following = {**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}
+    metadata.replace("watermarks", f"table_id = {literal(life)}", [following])
+
+
+def forget_lifeless(metadata: Metadata, names: list[TableName]) -> None:
+    """Rows of tables that never began a life here."""
+    if names:
+        ids = ", ".join(literal(lifeless_id(name)) for name in names)
+        metadata.replace("watermarks", f"table_id IN ({ids})", [])
+
+
+def lifeless_id(name: TableName) -> str:
+    return "missing:" + json.dumps([name.database, name.table], ensure_ascii=False)
+
+
+def started(metadata: Metadata, lives: list[Life], *, batch: int, versions: dict[str, int]) -> None:
+    """Lives begin with their snapshots; earlier lives of the same names end. In this order a kill loses nothing."""
+    metadata.replace(
+        "schemas",
+        f"table_id IN ({', '.join(literal(life.id) for life in lives)})",
+        [schema_row(life, batch=batch, where=life.low, why="snapshot") for life in lives],
+    )
+    names = {life.name for life in lives}
+    ids = {life.id for life in lives}
+    kept = [
+        row
+        for row in metadata.read("watermarks")
+        if row["table_id"] not in ids and TableName(row["database"], row["table"]) not in names
+    ]
+    rows = [watermark_row(life, batch=batch, position=life.low, delta_version=versions.get(life.id)) for life in lives]
+    metadata.replace("watermarks", "true", kept + rows)

@@ -1,0 +1,242 @@
+"""An Airflow of a test's own: its home, its DAGs folder, its database, and an eye on secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from binlake.config import PipelineConfig, load
+from binlake.source.connection import Endpoint
+from mirror import SHORT_LIVED
+from servers import Server, free_port
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.prefix) / "bin"
+YAML = """
+source: {{name: shop, connection: shop_mysql, server_id: {server_id}}}
+tables: {{include: ["{database}.*"], exclude: ["{database}.audit_*"]}}
+lake: {{path: "{lake}"}}
+schedule: "{schedule}"
+"""
+
+COMMANDS = """
+import json, sys
+from airflow.__main__ import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["airflow", *arguments]
+    main()
+"""
+"""Several airflow commands in one process: to import Airflow takes longer than most of them."""
+
+
+@dataclass
+class AirflowHome:
+    """``folder`` holds everything: home, DAGs, lake, the programs' output."""
+
+    folder: Path
+    server: Server
+    database: str
+    user: str
+    password: str
+    server_id: int = 4001
+    schedule: str = "0 * * * *"
+
+    def __post_init__(self) -> None:
+        self.port = free_port()
+        pipelines = self.folder / "dags" / "pipelines"
+        pipelines.mkdir(parents=True)
+        (self.folder / "output").mkdir()
+        shutil.copy(ROOT / "dags" / "binlake_dags.py", self.folder / "dags")
+        config = self.folder / "home" / "config"  # Airflow imports from it
+        config.mkdir(parents=True)
+        shutil.copy(ROOT / "tests/support/waiting_sqlite.py", config)
+        self.yaml = pipelines / "shop.yaml"
+        self.yaml.write_text(
+            YAML.format(
+                server_id=self.server_id, database=self.database, lake=self.folder / "lake", schedule=self.schedule
+            )
+        )
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """The database and its connection."""
+        fields = {
+            "conn_type": "mysql",
+            "host": "127.0.0.1",
+            "port": self.server.port,
+            "login": self.user,
+            "password": self.password,
+        }
+        path = self.folder / "connections.json"
+        path.write_text(json.dumps({"shop_mysql": fields}))
+        commands = [["db", "migrate"], ["connections", "import", str(path)]]
+        self._await("set_up", [sys.executable, "-c", COMMANDS, json.dumps(commands)])
+        path.unlink()
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        url = f"http://127.0.0.1:{self.port}"
+        return kept | {
+            "AIRFLOW_HOME": str(self.folder / "home"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.folder / "dags"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": "3",
+            "AIRFLOW__CORE__FERNET_KEY": "81HqDtbqAywKSOumSha3BhWNOdQ26slT6K0YaZeZyPs=",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__WORKERS": "1",
+            # Our one file doesn't change; it is parsed again now and then.
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
+            "AIRFLOW__API_AUTH__JWT_SECRET": "of the tests " * 8,
+            **SHORT_LIVED,
+        }
+
+    @property
+    def config(self) -> PipelineConfig:
+        return load(self.yaml)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint("127.0.0.1", self.server.port, self.user, self.password)
+
+    def run(self, *arguments: str, timeout: float = 900, **environment: str) -> str:
+        """One airflow command; both its streams. Raises AssertionError with their end."""
+        name = "_".join(argument.strip("-") for argument in arguments[:3] if "/" not in argument)
+        return self._await(name, [str(BIN / "airflow"), *arguments], timeout, **environment)
+
+    def run_beside_services(self, *arguments: str) -> str:
+        """One that writes to the database while the services do."""
+        return self.run(*arguments, AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS="waiting_sqlite.CONNECT_ARGS")
+
+    def _await(self, name: str, command: list[str], timeout: float = 900, **environment: str) -> str:
+        path = self.folder / "output" / f"{name}_{time.time_ns()}.log"
+        with path.open("wb") as output:
+            done = subprocess.run(
+                command, cwd=self.folder, env=self.env | environment, timeout=timeout,
+                stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        said = path.read_text(errors="replace")
+        assert done.returncode == 0, said[-6000:]
+        return said
+
+    def test_dag(self, dag: str, **conf: Any) -> str:
+        """`airflow dags test`."""
+        options = ["--conf", json.dumps(conf)] if conf else []
+        return self.run("dags", "test", *options, dag)
+
+    def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Rows of Airflow's metadata database."""
+        connection = sqlite3.connect(self.folder / "home" / "airflow.db", timeout=30)
+        try:
+            return connection.execute(sql, values).fetchall()
+        finally:
+            connection.close()
+
+    def states(self, dag: str) -> dict[str, str]:
+        """Task states of the newest run."""
+        rows = self.query(
+            "SELECT task_id, state FROM task_instance WHERE dag_id = ? AND run_id ="
+            " (SELECT run_id FROM dag_run WHERE dag_id = ? ORDER BY id DESC LIMIT 1)",
+            dag,
+            dag,
+        )
+        return dict(rows)
+
+    @contextmanager
+    def services(self) -> Iterator[None]:
+        """API server, scheduler and DAG processor, as in production; ended with all they started.
+
+        The scheduler is last: a task that finds no API server fails, and is tried again after half a minute only.
+        It serves no logs: nobody reads them here, and the port would be the same for every Airflow of a machine.
+        """
+        running: list[subprocess.Popen[bytes]] = []
+        try:
+            running.append(self._start("api-server"))
+            running.append(self._start("dag-processor"))
+            wait_for("the start of the API server", 300, self._answers)
+            running.append(self._start("scheduler", "--skip-serve-logs"))
+            yield
+        finally:
+            for process in running:
+                process.terminate()
+            for process in running:
+                try:
+                    process.wait(60)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+    def _start(self, service: str, *options: str) -> subprocess.Popen[bytes]:
+        with open(self.folder / "output" / f"{service}.log", "wb") as output:
+            return subprocess.Popen(
+                [str(BIN / "airflow"), service, *options], cwd=self.folder, env=self.env,
+                stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def _answers(self) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}/execution/health", timeout=10) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def files_with(self, secret: str) -> list[Path]:
+        """Files below the folder that hold it."""
+        wanted = secret.encode()
+        return [path for path in self.folder.rglob("*") if path.is_file() and wanted in path.read_bytes()]
+
+
+class ProcessWatch:
+    """Samples the arguments of all processes, and remembers those that hold a secret."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.found: set[bytes] = set()
+        self.jobs_seen = 0
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.2):
+            for entry in os.listdir("/proc"):
+                if not entry.isdigit():
+                    continue
+                try:
+                    with open(f"/proc/{entry}/cmdline", "rb") as file:
+                        arguments = file.read()
+                except OSError:
+                    continue
+                if b"org.apache.spark.deploy.SparkSubmit" in arguments:
+                    self.jobs_seen += 1
+                if self._secret in arguments:
+                    self.found.add(arguments)
+
+    def __enter__(self) -> ProcessWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+def wait_for(what: str, seconds: float, ready: Any) -> None:
+    """Poll; raises AssertionError that names what didn't come."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, f"{what} took longer than {seconds} s"
+        time.sleep(1)

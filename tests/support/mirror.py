@@ -1,0 +1,188 @@
+"""A source, its lake, and the engine's calls on them, in the tests' own process and Spark session."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+import comparison
+from binlake import pipeline
+from binlake.config import PipelineConfig
+from binlake.position import Position
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.source.connection import Endpoint
+from binlake.source.folder import Folder
+from binlake.source.log import Origin
+from binlake.source.server import Source
+from binlake.state import lease
+from binlake.state.metadata import Metadata
+from binlake.state.record import RunReport
+from servers import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from binlake.snapshot.snapshot import SnapshotResult
+    from binlake.verify import VerifyReport
+
+
+MOST_RUNS = 60
+SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
+"""For processes whose JVM lives for seconds: to optimise their code costs more than it gives back."""
+
+on_mysql, on_mariadb = (pytest.mark.parametrize("server", [kind], indirect=True) for kind in ("mysql", "mariadb"))
+"""For a test of what is the same on both: the corpus of cases tells what isn't."""
+
+
+class CutOff(Exception):
+    """As if the process had been killed here."""
+
+
+@dataclass
+class Mirror:
+    """One database of a server, mirrored."""
+
+    server: Server
+    database: str
+    folder: Path
+    spark: SparkSession
+    include: list[str] = field(default_factory=list)
+    exclude: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    server_id: int = 7100
+    files: Path | None = None
+    """Read the log from this folder instead of the server."""
+
+    @property
+    def config(self) -> PipelineConfig:
+        return PipelineConfig.model_validate(
+            {
+                "source": {
+                    "name": "tests",
+                    "connection": self.files.as_uri() if self.files else "tests",
+                    "server_id": self.server_id,
+                },
+                "tables": {"include": self.include or [f"{self.database}.*"], "exclude": self.exclude},
+                "lake": {"path": str(self.folder)},
+                **self.options,
+            }
+        )
+
+    def write_yaml(self) -> Path:
+        """The configuration as a file, for the command line."""
+        path = self.folder / "source.yaml"
+        path.write_text(json.dumps(self.config.model_dump()))  # JSON is YAML
+        return path
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint("127.0.0.1", self.server.port, "root", "")
+
+    @property
+    def origin(self) -> Origin:
+        return Folder(self.files) if self.files else self.endpoint
+
+    @property
+    def metadata(self) -> Metadata:
+        return pipeline.metadata_of(self.config)
+
+    def execute(self, *statements: str) -> None:
+        self.server.execute(*statements, database=self.database)
+
+    def follow_from_here(self) -> None:
+        """Follow the log from the head on, without a snapshot: every table is born in the log."""
+        from binlake.binlog.boundaries import format_description
+
+        with Source.open(self.endpoint) as source, lease.held(self.metadata) as held:
+            file, offset, gtid_set = source.head()
+            created = format_description(source.transport(self.server_id), file)
+            start = Position(source.server_identity, file, offset, created, gtid_set)
+            held.update(position=json.dumps(start.to_json()))
+
+    def snapshot(self, *patterns: str, lock: Any = "flush") -> list[SnapshotResult]:
+        return pipeline.bootstrap(
+            self.config, self.origin, lambda: self.spark, Report(), tables=list(patterns) or None, lock=lock
+        )
+
+    def sync(self, **options: Any) -> RunReport:
+        return pipeline.sync(self.config, self.origin, lambda: self.spark, Report(), **options)
+
+    @contextmanager
+    def cut_off_at(self, point: str) -> Iterator[None]:
+        """What runs in here is cut off when it reaches the point, which it must."""
+
+        def cut_off(reached: str) -> None:
+            if reached == point:
+                raise CutOff(point)
+
+        before, pipeline.fault = pipeline.fault, cut_off
+        try:
+            with pytest.raises(CutOff):
+                yield
+        finally:
+            pipeline.fault = before
+
+    def sync_cut_off(self, chance: random.Random, share: float, most: int | None = None) -> None:
+        """A sync that is cut off after a share of its Delta commits, and begun again until it comes to its end.
+
+        most: how many of its runs are cut off; without it all until one comes through, which each must get nearer to.
+        """
+
+        def cut_off(point: str) -> None:
+            if point == "epoch committed" and chance.random() < share:
+                raise CutOff(point)
+
+        before = pipeline.fault
+        try:
+            for run in range(MOST_RUNS):
+                pipeline.fault = cut_off if most is None or run < most else before
+                with suppress(CutOff):
+                    self.sync()
+                    return
+        finally:
+            pipeline.fault = before
+        raise AssertionError(f"not done after {MOST_RUNS} runs")
+
+    def verify(self, *patterns: str) -> VerifyReport:
+        return pipeline.verify(self.config, self.origin, lambda: self.spark, Report(), tables=list(patterns) or None)
+
+    def path(self, table: str) -> str:
+        return self.config.table_path(TableName(self.database, table))
+
+    def version(self, table: str) -> int:
+        return int(DeltaTable(self.path(table)).version())
+
+    def assert_equal(self, *tables: str) -> None:
+        """Each table's Delta copy equals the server's, by a comparison that shares no code with the engine."""
+        for table in tables:
+            comparison.assert_equal(self.server, self.database, table, self.path(table))
+
+    def commits(self, *tables: str) -> Counter[tuple[str, int, int]]:
+        """How often each (life, batch, step) was committed to the Delta tables of these, so far as they are there."""
+        logs = [DeltaTable(self.path(table)) for table in tables if DeltaTable.is_deltatable(self.path(table))]
+        told = [json.loads(commit.get("userMetadata") or "{}") for log in logs for commit in log.history()]
+        notes = [note["binlake"] for note in told if "binlake" in note]
+        return Counter((note["life"], note["batch"], note["step"]) for note in notes if "step" in note)
+
+    def assert_each_once(self, *tables: str) -> None:
+        for table in tables:
+            assert set(self.commits(table).values()) == {1}
+
+    def watermark(self, table: str) -> dict[str, Any]:
+        rows = [row for row in self.metadata.read("watermarks") if row["table"] == table]
+        assert rows, f"{table} has no watermark"
+        return max(rows, key=lambda row: row["updated_us"])
+
+    def history(self) -> list[dict[str, Any]]:
+        rows = self.metadata.read("ddl_history")
+        return sorted(rows, key=lambda row: (row["batch"], row["file"], row["offset"]))

@@ -1,0 +1,455 @@
+"""Statements cut a table's mutations into epochs; identity is a life, not a name."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from binlake.batch.epochs import split
+from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
+from binlake.batch.steps import (
+    BatchSteps,
+    CreateStep,
+    LeaveStep,
+    Life,
+    MergeStep,
+    MoveStep,
+    ReshapeStep,
+    Status,
+    TableSteps,
+    TruncateStep,
+)
+from binlake.batch.walk import Rules
+from binlake.binlog.border import Statement, Stopped, XaEvent
+from binlake.config import Policy
+from binlake.position import Position
+from binlake.schema.session import Session
+from binlake.schema.table import Column, TableName, TableSchema
+
+FILE = "binlog.000001"
+ID = Column("id", "bigint", nullable=False)
+SCHEMA = TableSchema((ID, Column("v", "varchar", length=20, charset="utf8mb4")), ("id",), "primary")
+T, A, B, C = (TableName("shop", name) for name in "tabc")
+
+
+def at(offset: int, file: str = FILE) -> Position:
+    return Position("server", file, offset, 1)
+
+
+def life(name: TableName = T, low: int = 4, status: Status = "following") -> Life:
+    return Life(f"life of {name}", name, SCHEMA, at(low), at(low), status)
+
+
+def mutations(offset: int, before: int = 0, name: TableName = T, slice_: int = 0) -> StagedFile:
+    sequence = (1 + slice_, offset, 0)
+    return StagedFile(
+        f"{name}-{offset}", name, SCHEMA.columns, ("id",), slice_, before, 1, 0, 0, sequence, sequence, 1, "", {}
+    )
+
+
+def statement(offset: int, ordinal: int, text: str, file: str = FILE) -> Statement:
+    return Statement(file, offset, ordinal, 0, None, "shop", 0, text)
+
+
+def steps_of(
+    *slices: StagedSlice,
+    lives: Sequence[Life] = (life(),),
+    lifeless: Sequence[TableName] = (),
+    policy: Policy | None = None,
+    going: Sequence[TableName] = (),
+    keeps_text: bool = False,
+) -> BatchSteps:
+    return split(
+        Manifest(7, "a", slices),
+        source="s",
+        flavour="mysql",
+        rules=Rules(
+            included=lambda name: name.database == "shop" and not name.table.startswith("_"),
+            ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
+            policy=lambda name: policy or Policy(),
+            goes_when_dropped=lambda name: name in going,
+            keeps_text=keeps_text,
+        ),
+        lives=list(lives),
+        created=[1 for _ in slices],
+        start=at(4),
+        stop=at(10_000),
+        lifeless=lifeless,
+    )
+
+
+def a_slice(*items: StagedFile | Statement | Stopped | XaEvent, number: int = 0) -> StagedSlice:
+    return StagedSlice(
+        number,
+        tuple(item for item in items if isinstance(item, StagedFile)),
+        tuple(item for item in items if isinstance(item, Statement)),
+        tuple(item for item in items if isinstance(item, Stopped)),
+        tuple(item for item in items if isinstance(item, XaEvent)),
+    )
+
+
+def one(found: BatchSteps) -> TableSteps:
+    assert len(found.tables) == 1
+    return found.tables[0]
+
+
+def test_mutations_of_several_slices_are_one_epoch() -> None:
+    table = one(steps_of(a_slice(mutations(10)), a_slice(mutations(4, slice_=1), number=1)))
+    assert [len(step.files) for step in table.steps if isinstance(step, MergeStep)] == [2]
+
+
+def test_add_column_cuts_epochs_in_order() -> None:
+    ddl = statement(50, 0, "ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 7 AFTER id")
+    table = one(steps_of(a_slice(mutations(10), ddl, mutations(60, before=1))))
+    _, reshape, _ = table.steps
+    assert [type(step) for step in table.steps] == [MergeStep, ReshapeStep, MergeStep]
+    assert isinstance(reshape, ReshapeStep)
+    assert [(column.name, text) for column, text in reshape.fills] == [("n", "7")]
+    assert [column.name for column in table.life.schema.columns] == ["id", "n", "v"]
+
+
+@pytest.mark.parametrize(("keeps_text", "status"), [(True, "following"), (False, "resnapshot")])
+def test_a_date_that_no_calendar_has_comes_where_its_text_is_kept(keeps_text: bool, status: str) -> None:
+    ddl = statement(50, 0, "ALTER TABLE t ADD d DATE NOT NULL")
+    table = one(steps_of(a_slice(ddl), keeps_text=keeps_text))
+    assert table.life.status == status
+    fills = [text for step in table.steps if isinstance(step, ReshapeStep) for _, text in step.fills]
+    assert fills == (["0000-00-00"] if keeps_text else [])
+
+
+def test_a_column_that_was_there_gets_the_time_for_null() -> None:
+    schema = TableSchema((ID, Column("ts", "timestamp")), ("id",), "primary")
+    ddl = statement(50, 0, "ALTER TABLE t MODIFY ts TIMESTAMP NOT NULL")
+    told = replace(ddl, session=Session(explicit_timestamps=True, began=1577836800))
+    table = one(steps_of(a_slice(told), lives=[replace(life(), schema=schema)]))
+    (reshape,) = table.steps
+    assert isinstance(reshape, ReshapeStep)
+    assert [(column.name, text) for column, text in reshape.fills] == [("ts", "2020-01-01 00:00:00")]
+
+
+def test_a_nullable_column_needs_no_fill() -> None:
+    table = one(steps_of(a_slice(statement(50, 0, "ALTER TABLE shop.t ADD n INT"))))
+    (reshape,) = table.steps
+    assert isinstance(reshape, ReshapeStep)
+    assert reshape.fills == ()
+
+
+def test_truncate_stands_between_epochs() -> None:
+    table = one(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t"), mutations(60, before=1))))
+    assert [type(step) for step in table.steps] == [MergeStep, TruncateStep, MergeStep]
+
+
+def test_drop_and_create_are_two_lives() -> None:
+    found = steps_of(
+        a_slice(
+            mutations(10),
+            statement(50, 0, "DROP TABLE `t` /* generated by server */"),
+            statement(60, 1, "CREATE TABLE t (k INT PRIMARY KEY)"),
+            mutations(70, before=2),
+        )
+    )
+    old, new = found.tables
+    assert (old.life.status, new.life.status) == ("dropped", "following")
+    assert [type(step) for step in new.steps] == [CreateStep, MergeStep]
+    assert old.life.id != new.life.id
+
+
+def kinds(table: TableSteps) -> list[str]:
+    return [type(step).__name__ for step in table.steps]
+
+
+def again(*names: str) -> StagedSlice:
+    """For each name a life that is made, filled and dropped."""
+    items: list[StagedFile | Statement] = []
+    for number, name in enumerate(names):
+        offset, table = 100 * number + 10, TableName("shop", name)
+        items += [
+            statement(offset, 2 * number, f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, v VARCHAR(20))"),
+            mutations(offset + 10, 2 * number + 1, table),
+            statement(offset + 20, 2 * number + 1, f"DROP TABLE {name}"),
+        ]
+    return a_slice(*items)
+
+
+def test_of_many_lives_at_one_path_only_the_last_is_done() -> None:
+    found = steps_of(again(*["n"] * 300), lives=[])
+    assert [kinds(table) for table in found.tables] == [[]] * 299 + [["CreateStep", "MergeStep"]]
+    assert len(found.history) == 600
+
+
+def test_a_dropped_table_is_merged_up_to_its_end_unless_its_folder_goes() -> None:
+    dropped = a_slice(mutations(10), statement(50, 0, "DROP TABLE t"))
+    assert kinds(one(steps_of(dropped))) == ["MergeStep"]
+    assert kinds(one(steps_of(dropped, going=[T]))) == []
+
+
+def test_a_table_made_and_dropped_whose_folder_goes_is_never_made() -> None:
+    found = steps_of(again("n", "t", "n"), lives=[], going=[TableName("shop", "n")])
+    assert [kinds(table) for table in found.tables] == [[], ["CreateStep", "MergeStep"], []]
+
+
+def test_a_table_in_whose_place_another_was_made_costs_nothing() -> None:
+    log = mutations(10), statement(50, 0, "DROP TABLE t"), statement(60, 1, "CREATE TABLE t (id INT)")
+    found = steps_of(a_slice(*log, statement(70, 2, "DROP TABLE t")))
+    assert [kinds(table) for table in found.tables] == [[], ["CreateStep"]]
+    assert [kinds(table) for table in steps_of(a_slice(*log), going=[T]).tables] == [[], ["CreateStep"]]
+
+
+def test_nor_does_one_that_another_was_renamed_over() -> None:
+    found = steps_of(
+        a_slice(
+            mutations(10), statement(50, 0, "DROP TABLE t"), statement(60, 1, "RENAME TABLE a TO t"), mutations(70, 2)
+        ),
+        lives=[life(), life(A)],
+    )
+    assert [kinds(table) for table in found.tables] == [[], ["MoveStep", "LeaveStep", "MergeStep"]]
+
+
+def test_a_dropped_table_that_moved_before_is_done_as_long_as_a_path_shows_it() -> None:
+    moved = mutations(10), statement(50, 0, "RENAME TABLE t TO u"), statement(60, 1, "DROP TABLE u")
+    whole = ["MergeStep", "MoveStep", "LeaveStep"]
+    u = TableName("shop", "u")
+    assert kinds(one(steps_of(a_slice(*moved)))) == whole
+    assert kinds(one(steps_of(a_slice(*moved), going=[u]))) == whole  # the path of its old name is left empty
+    made = statement(70, 2, "CREATE TABLE u (id INT)"), statement(80, 3, "CREATE TABLE t (id INT)")
+    assert kinds(steps_of(a_slice(*moved, made[0])).tables[0]) == whole
+    assert kinds(steps_of(a_slice(*moved, *made)).tables[0]) == []
+    assert kinds(steps_of(a_slice(*moved, made[1]), going=[u]).tables[0]) == []
+
+
+def test_nor_does_one_with_which_the_other_had_changed_names_before() -> None:
+    log = (
+        mutations(10),
+        statement(50, 0, "RENAME TABLE t TO tmp, a TO t, tmp TO a"),
+        statement(60, 1, "DROP TABLE a"),
+        statement(70, 2, "RENAME TABLE t TO a"),
+    )
+    first, second = steps_of(a_slice(*log), lives=[life(), life(A)], going=[A]).tables
+    assert (first.life.status, kinds(first)) == ("dropped", [])
+    assert (second.life.name, kinds(second)) == (A, ["MoveStep", "MoveStep", "LeaveStep"])
+
+
+def test_rows_of_a_life_that_goes_on_elsewhere_are_done() -> None:
+    found = steps_of(
+        a_slice(mutations(10), statement(50, 0, "RENAME TABLE t TO u"), statement(60, 1, "CREATE TABLE t (id INT)"))
+    )
+    assert [kinds(table) for table in found.tables] == [["MergeStep", "MoveStep", "LeaveStep"], ["CreateStep"]]
+
+
+def test_a_repeated_walk_gives_the_same_steps() -> None:
+    slices = a_slice(statement(60, 0, "CREATE TABLE n (k INT PRIMARY KEY)"), mutations(70, 1, TableName("shop", "n")))
+    assert steps_of(slices) == steps_of(slices)
+
+
+def test_what_lies_before_the_snapshot_is_skipped() -> None:
+    found = steps_of(a_slice(mutations(10), statement(50, 0, "ALTER TABLE t DROP COLUMN v")), lives=[life(low=100)])
+    assert (one(found).steps, one(found).life.status) == ([], "following")
+
+
+@pytest.mark.parametrize(("policy", "status"), [("resnapshot", "resnapshot"), ("stop", "stopped")])
+def test_what_the_log_cant_tell_asks_for_a_snapshot_or_stops_its_table_alone(policy: str, status: str) -> None:
+    other = TableName("shop", "o")
+    found = steps_of(
+        a_slice(
+            mutations(10),
+            statement(50, 0, "ALTER TABLE t MODIFY v INT"),
+            mutations(60, before=1),
+            mutations(61, before=1, name=other),
+        ),
+        lives=[life(), life(other)],
+        policy=Policy.model_validate({"on_unfollowable": policy}),
+    )
+    stopped, going_on = found.tables
+    # what is snapshotted anew may be half done; what stops stays at the position it has
+    assert (stopped.life.status, len(stopped.steps)) == (status, 1 if status == "resnapshot" else 0)
+    assert stopped.life.schema == SCHEMA or status == "resnapshot"
+    assert stopped.life.reason.startswith("binlog.000001:50: ")
+    assert ("--tables" in stopped.life.remedy) == (policy == "stop")
+    assert (going_on.life.status, len(going_on.steps)) == ("following", 1)
+
+
+def lives_after(found: BatchSteps) -> dict[str, tuple[str, str]]:
+    return {table.life.id: (str(table.life.name), table.life.status) for table in found.tables}
+
+
+def test_a_renamed_table_is_copied_and_says_where_it_went() -> None:
+    table = one(steps_of(a_slice(mutations(10), statement(50, 0, "RENAME TABLE t TO u"))))
+    u = TableName("shop", "u")
+    assert table.steps[1:] == [MoveStep(T, u), LeaveStep(T, u)]
+    assert table.life.name == u
+
+
+def test_names_that_are_swapped_are_moved_to_each_others_paths() -> None:
+    swap = statement(50, 0, "RENAME TABLE a TO tmp, b TO a, tmp TO b")
+    found = steps_of(a_slice(mutations(10, name=A), swap, mutations(60, 1, B)), lives=[life(A), life(B)])
+    assert lives_after(found) == {"life of shop.a": ("shop.b", "following"), "life of shop.b": ("shop.a", "following")}
+    first, second = found.tables
+    assert [type(step) for step in first.steps] == [MergeStep, MoveStep, MergeStep]
+    assert (first.turns, second.steps) == ([0, 1, 2], [MoveStep(B, A)])
+
+
+def test_a_ghost_takes_the_place_of_its_table() -> None:
+    ghost = TableName("shop", "_t_gho")
+    found = steps_of(
+        a_slice(
+            statement(10, 0, "CREATE TABLE _t_gho LIKE t"),
+            statement(20, 1, "ALTER TABLE _t_gho ADD at DATETIME DEFAULT CURRENT_TIMESTAMP"),
+            mutations(30, 2, ghost),
+            statement(40, 3, "RENAME TABLE t TO _t_del, _t_gho TO t"),
+            statement(50, 4, "DROP TABLE _t_del"),
+        )
+    )
+    old, new = found.tables
+    assert (old.life.name, old.life.status) == (T, "dropped")
+    assert kinds(old) == []
+    assert (new.life.name, new.life.status) == (T, "following")
+    assert [type(step) for step in new.steps] == [CreateStep, CreateStep, MergeStep, MoveStep, LeaveStep]
+
+
+def test_a_table_that_comes_from_elsewhere_is_snapshotted() -> None:
+    found = steps_of(a_slice(statement(50, 0, "RENAME TABLE _x TO u")))
+    assert [name for name, _ in found.asked] == [TableName("shop", "u")]
+
+
+def test_a_name_that_was_snapshotted_after_the_rename_is_left_alone() -> None:
+    found = steps_of(a_slice(statement(50, 0, "RENAME TABLE a TO b")), lives=[life(A), life(B, low=100)])
+    assert lives_after(found) == {"life of shop.a": ("shop.a", "dropped"), "life of shop.b": ("shop.b", "following")}
+
+
+def test_a_stopped_table_that_is_renamed_asks_for_a_snapshot_under_its_new_name() -> None:
+    found = one(steps_of(a_slice(statement(50, 0, "RENAME TABLE t TO u")), lives=[life(status="stopped")]))
+    assert (str(found.life.name), found.life.status, found.steps) == ("shop.u", "resnapshot", [])
+
+
+def test_truncate_can_stop_a_table() -> None:
+    policy = Policy(on_truncate="stop")
+    found = one(steps_of(a_slice(mutations(10), statement(50, 0, "TRUNCATE t")), policy=policy))
+    assert (found.life.status, found.steps) == ("stopped", [])
+
+
+def test_statements_elsewhere_never_matter() -> None:
+    found = steps_of(a_slice(statement(50, 0, "ALTER TABLE other.t FROBNICATE ~~ '"), mutations(60, before=1)))
+    assert one(found).life.status == "following"
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "action"), [("resnapshot", "resnapshot", "resnapshot asked"), ("stop", "stopped", "stopped")]
+)
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("UPDATE t SET v = 'x'", "t"),
+        ("INSERT INTO a SELECT * FROM t", "a"),
+        ("CALL p()", "abt"),
+        ("SELECT f()", "abt"),
+        ("DROP TABLE t, 'a", "abt"),
+    ],
+)
+def test_rows_changed_without_row_events_ask_for_a_snapshot_or_stop_their_tables(
+    text: str, named: str, policy: str, status: str, action: str
+) -> None:
+    found = steps_of(
+        a_slice(mutations(10), statement(50, 0, text), mutations(60, before=1), mutations(61, 1, B)),
+        lives=[life(), life(A), life(B)],
+        policy=Policy.model_validate({"on_unfollowable": policy}),
+    )
+    statuses = {table.life.name.table: table.life.status for table in found.tables}
+    assert statuses == {name: status if name in named else "following" for name in "abt"}
+    assert {(row["table"], row["action"]) for row in found.history} == {(name, action) for name in named}
+    assert all(row["reason"].startswith("binlog.000001:50: ") for row in found.history)
+    merged = {
+        table.life.name.table: [
+            file.first[1] for step in table.steps if isinstance(step, MergeStep) for file in step.files
+        ]
+        for table in found.tables
+    }
+    # what came before is merged where a snapshot follows, what comes after waits for it
+    assert merged["t"] == ([10, 60] if "t" not in named else [10] if policy == "resnapshot" else [])
+    assert merged["b"] == ([61] if "b" not in named else [])
+
+
+def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> None:
+    found = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
+    assert (one(found).life.status, len(one(found).steps)) == ("following", 1)
+    assert [(row["table"], row["action"], row["reason"]) for row in found.history] == [
+        ("t", "ignored", "before the snapshot"),
+        ("u", "ignored", "this table isn't mirrored"),
+    ]
+
+
+def test_rows_changed_without_row_events_leave_a_stopped_table_as_it_is() -> None:
+    found = steps_of(a_slice(statement(50, 0, "UPDATE t SET v = 'x'")), lives=[life(status="stopped")])
+    assert one(found).life.status == "stopped"
+    assert [(row["action"], row["reason"]) for row in found.history] == [("ignored", "this table is stopped")]
+
+
+def test_a_table_that_cannot_be_decoded_stops() -> None:
+    found = steps_of(a_slice(mutations(10), Stopped(T, FILE, 40, "missing column metadata", "SET GLOBAL …")))
+    assert (one(found).life.status, one(found).life.remedy) == ("stopped", "SET GLOBAL …")
+
+
+def test_an_included_table_without_snapshot_is_said() -> None:
+    found = steps_of(a_slice(mutations(10, name=TableName("shop", "late"))))
+    assert found.missing == (TableName("shop", "late"),)
+
+
+LATE = TableName("shop", "late")
+
+
+@pytest.mark.parametrize(
+    "text", ["DROP TABLE late", "DROP DATABASE shop", "RENAME TABLE late TO _late", "CREATE TABLE late (id INT)"]
+)
+def test_a_name_without_a_life_is_forgotten_when_its_table_goes(text: str) -> None:
+    found = steps_of(a_slice(statement(50, 0, text)), lifeless=[LATE])
+    assert (found.gone, found.missing) == ((LATE,), ())
+
+
+def test_it_is_missed_again_when_it_comes_back() -> None:
+    found = steps_of(
+        a_slice(statement(50, 0, "RENAME TABLE late TO _late"), mutations(60, before=1, name=LATE)), lifeless=[LATE]
+    )
+    assert (found.gone, found.missing) == ((LATE,), (LATE,))
+
+
+def test_names_without_a_life_that_are_swapped_are_asked_for() -> None:
+    swap = statement(50, 0, "RENAME TABLE late TO tmp, later TO late, tmp TO later")
+    found = steps_of(a_slice(swap), lifeless=[LATE, TableName("shop", "later")])
+    assert {name.table for name, _ in found.asked} == {"late", "later"}
+
+
+def test_a_new_table_whose_columns_are_not_told_is_asked_for() -> None:
+    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late AS SELECT * FROM _other")))
+    assert found.asked == ((LATE, f"{FILE}:50: its columns come from a query, logged in statement format"),)
+    assert [row["action"] for row in found.history] == ["resnapshot asked"]
+
+
+@pytest.mark.parametrize("like", [life(status="paused"), life(low=60)])
+def test_a_table_like_one_whose_columns_are_not_known_then_is_asked_for(like: Life) -> None:
+    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late LIKE t")), lives=[like])
+    assert found.asked == ((LATE, f"{FILE}:50: the columns of shop.t aren't known here"),)
+
+
+def test_a_table_like_one_has_not_the_columns_that_the_lake_keeps_of_it() -> None:
+    kept = replace(SCHEMA, kept=(Column("old", "int"),))
+    found = steps_of(a_slice(statement(50, 0, "CREATE TABLE late LIKE t")), lives=[replace(life(), schema=kept)])
+    assert [table.life.schema.kept for table in found.tables if table.life.name == LATE] == [()]
+
+
+def test_sessions_of_another_file_are_others() -> None:
+    made, emptied = statement(50, 0, "CREATE TEMPORARY TABLE t (a INT)"), statement(60, 1, "TRUNCATE t")
+    assert one(steps_of(a_slice(made, emptied))).steps == []
+    later = statement(4, 0, "TRUNCATE t", file="binlog.000002")
+    assert [type(step) for step in one(steps_of(a_slice(made), a_slice(later, number=1))).steps] == [TruncateStep]
+
+
+def test_history_has_every_statement_with_what_was_done() -> None:
+    found = steps_of(
+        a_slice(
+            statement(40, 0, "ALTER TABLE t ADD n INT"),
+            statement(50, 1, "ALTER TABLE t DROP PARTITION p"),
+            statement(60, 2, "CREATE USER u IDENTIFIED BY 'secret'"),
+        )
+    )
+    assert [(row["offset"], row["action"]) for row in found.history] == [(40, "followed"), (50, "resnapshot asked")]
+    assert '"n"' in found.history[0]["after"]
+    assert "secret" not in str(found.history)

@@ -1,0 +1,72 @@
+"""One worker at a time, taken over when it dies, fenced when it wakes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from binlake.errors import LeaseHeld
+from binlake.position import Position, Range, Slice
+from binlake.state import lease
+from binlake.state.lease import OpenBatch
+from binlake.state.metadata import Metadata, now_us
+
+START, STOP = Position("s", "b.000001", 4, 1), Position("s", "b.000001", 99, 1)
+PLAN = OpenBatch(1, Range(START, STOP, (Slice("b.000001", 4, 99, 1, False),)))
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Metadata:
+    return Metadata(str(tmp_path / "_binlake"))
+
+
+def test_a_second_holder_is_refused_by_name(metadata: Metadata) -> None:
+    with lease.held(metadata), pytest.raises(LeaseHeld, match=f"pid {os.getpid()}"), lease.held(metadata):
+        pass
+    with lease.held(metadata):
+        pass
+
+
+def test_plan_and_position_survive_the_holder(metadata: Metadata) -> None:
+    with lease.held(metadata) as held:
+        held.open(PLAN)
+    assert lease.read(metadata).open == PLAN
+    with lease.held(metadata) as held:
+        held.close(STOP)
+    control = lease.read(metadata)
+    assert (control.batch, control.open, control.position) == (1, None, STOP)
+
+
+def test_a_dead_process_is_taken_over_at_once(metadata: Metadata) -> None:
+    code = (
+        "import os, sys; from binlake.state import lease; from binlake.state.metadata import Metadata\n"
+        "with lease.held(Metadata(sys.argv[1])): os.kill(os.getpid(), 9)"
+    )
+    died = subprocess.run([sys.executable, "-c", code, metadata._path], check=False)
+    assert died.returncode == -9
+    assert lease.read(metadata).expires_us > now_us()
+    with lease.held(metadata) as held:
+        assert "pid" in str(held.control().holder)
+
+
+def test_a_holder_elsewhere_keeps_its_lease_until_it_expires(metadata: Metadata) -> None:
+    with lease.held(metadata):
+        pass
+    other = {"holder": "other-host pid 1 started 1", "token": "t", "since_us": now_us()}
+    metadata.swap("lease", "batch = 0", {**other, "expires_us": now_us() + 60_000_000})
+    with pytest.raises(LeaseHeld, match="other-host"), lease.held(metadata):
+        pass
+    metadata.swap("lease", "batch = 0", {"expires_us": now_us() - 1})
+    with lease.held(metadata):
+        pass
+
+
+def test_a_woken_holder_can_change_nothing(metadata: Metadata) -> None:
+    with lease.held(metadata) as held:
+        metadata.swap("lease", "batch = 0", {"holder": "other-host pid 1 started 1", "token": "t", "expires_us": 0})
+        with pytest.raises(LeaseHeld, match="other-host"):
+            held.open(PLAN)
+    assert lease.read(metadata).open is None
+    assert lease.read(metadata).token == "t"

@@ -1,0 +1,73 @@
+"""The engine's folders: each imports only what stands below it, and the pure ones need no server and no JVM."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import binlake
+
+ENGINE = Path(binlake.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(ENGINE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(ENGINE.rglob("*.py"))
+}
+PURE = ("schema", "binlog", "batch")
+WITHOUT_JVM = ("source", "state")
+
+
+def imported(module: str) -> set[str]:
+    """The engine's modules that one imports, wherever in its text, for the type checker alone included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module} imports relatively"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else str(node.module) for name in names}
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return (found & MODULES.keys()) - {"binlake", module}
+
+
+def room(module: str) -> str:
+    """The folder a module stands in; modules beside the folders are rooms of their own."""
+    return module.split(".")[1] if "." in module else module
+
+
+def graph() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {room(module): set() for module in MODULES}
+    for module in MODULES:
+        found[room(module)] |= {room(one) for one in imported(module)} - {room(module)}
+    return found
+
+
+def test_no_folder_imports_what_stands_above_it() -> None:
+    rest = graph()
+    while below := {one for one, needs in rest.items() if not needs & rest.keys()}:
+        rest = {one: needs for one, needs in rest.items() if one not in below}
+    assert not rest, f"these import each other in a circle: {rest}"
+
+
+def test_the_rooms_are_those_of_the_plan() -> None:
+    order = ["schema", "binlog", "batch", "source", "state", "lake", "snapshot"]
+    found = graph()
+    for number, one in enumerate(order):
+        assert not found[one] & set(order[number + 1 :]), f"{one} imports what stands above it"
+    assert "source" not in found["lake"], "lake is Spark alone"
+    assert not found["binlog"] & {"config"}, "the binlog knows no pipeline"
+
+
+@pytest.mark.parametrize("folder", [*PURE, *WITHOUT_JVM])
+def test_a_folder_needs_no_more_than_it_may(folder: str) -> None:
+    blocked = {"pyspark", "airflow", "py4j", "delta"} | ({"pymysql", "deltalake"} if folder in PURE else set())
+    modules = [module for module in MODULES if room(module) == folder]
+    assert modules
+    program = f"import sys; sys.modules.update(dict.fromkeys({sorted(blocked)})); " + "; ".join(
+        f"import {module}" for module in modules
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
