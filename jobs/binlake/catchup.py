@@ -28,6 +28,7 @@ from binlake.source.log import Origin, opened
 from binlake.source.server import Source
 from binlake.stage import stage_batch
 from binlake.state import files, watermarks
+from binlake.state.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.state.lease import OpenBatch
 from binlake.state.metadata import Metadata, literal
 
@@ -92,10 +93,7 @@ def _life(metadata: Metadata, row: dict[str, Any]) -> Life:
 
 
 def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> None:
-    from binlake.lake.apply import application_id
-    from binlake.lake.table import STEPS_PER_BATCH, LakeTable
-
-    recorded = LakeTable(config.table_path(life.name), application_id(config, life)).recorded()
+    recorded = LakeLog.of(config, life.name, life.id).recorded()
     if row["status"] == "stopped" and recorded >= row["batch"] * STEPS_PER_BATCH:
         raise UsageError(
             f"{life.name} has a part of batch {row['batch']}, in which it stopped",

@@ -34,7 +34,6 @@ from binlake.bootstrap import (
 )
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, StagingError, TableError, UsageError
-from binlake.lake.apply import apply_batch, changed_by_others, refuse_begun
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.cascades import Cascade
@@ -51,6 +50,7 @@ from binlake.state import decisions, files, lease, watermarks
 from binlake.state.decisions import Reason
 from binlake.state.lease import Lease, OpenBatch
 from binlake.state.metadata import Metadata, now_us
+from binlake.state.progress import changed_by_others, refuse_begun
 from binlake.state.record import (
     RunReport,
     last_run,
@@ -459,6 +459,8 @@ def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
 def _apply(config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps) -> list[TableOutcome]:
     if not any(table.steps for table in steps.tables):
         return []
+    from binlake.lake.apply import apply_batch
+
     return apply_batch(session(), config, batch.batch, batch.range.stop.short, steps, fault)
 
 

@@ -42,5 +42,5 @@ if __name__ == "__main__":
 
         stage.stage_batch = dying_within(stage.stage_batch, 2.0)
     if POINT == "within merge":
-        pipeline.apply_batch = dying_within(apply.apply_batch, 6.0)
+        apply.apply_batch = dying_within(apply.apply_batch, 6.0)
     sys.exit(cli.run(sys.argv[3:]))

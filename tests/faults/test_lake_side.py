@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake import cli
-from binlake.lake import merge, session
+from binlake.lake import apply, merge, session
 from mirror import Mirror
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def between_read_and_commit(
 
     with monkeypatch.context() as patched:
         patched.setattr(merge, "staged_rows", slow)
-        patched.setattr(merge, "merge_epoch", counted)
+        patched.setattr(apply, "merge_epoch", counted)
         thread = threading.Thread(target=act)
         thread.start()
         yield versions

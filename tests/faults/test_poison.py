@@ -138,18 +138,18 @@ def test_a_table_ends_the_run_where_the_policy_says_so(ready: Mirror) -> None:
 @pytest.mark.parametrize("policy", ["stop_table", "stop_run"])
 def test_a_commit_that_fails(ready: Mirror, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One table's folder can't be written: by policy it stops alone, or the run is repeated."""
-    from binlake.lake import merge
+    from binlake.lake import apply
 
     ready.options["policies"] = {"on_commit_failure": policy}
     with monkeypatch.context() as broken:
-        merged = merge.merge_epoch
+        merged = apply.merge_epoch
 
         def failing(spark: Any, table: Any, life: Any, *arguments: Any, **options: Any) -> None:
             if life.name.table == "t":
                 raise OSError("no space left on device")
             merged(spark, table, life, *arguments, **options)
 
-        broken.setattr(merge, "merge_epoch", failing)
+        broken.setattr(apply, "merge_epoch", failing)
         ready.execute("INSERT INTO t VALUES (3, 'c')", "INSERT INTO u VALUES ('c')")
         assert command(ready, "sync") == 3
         ready.assert_equal("u")

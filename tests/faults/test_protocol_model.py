@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from binlake import pipeline
 from binlake.errors import LakeError, LeaseHeld, StagingError, UsageError
-from binlake.lake import apply, table
+from binlake.lake import apply
 from binlake.schema.table import TableName
-from binlake.state import lease, record
+from binlake.state import lease, progress, record
+from binlake.state.delta_log import STEPS_PER_BATCH
 from protocol_model import KEYLESS_TABLE, TABLES, Row, Waiting, Worker, World
 
 A, B, HEAP = TABLES
@@ -237,24 +238,29 @@ def widen_the_range(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pipeline, "_plan", anew)
 
 
+def version_as(patch: pytest.MonkeyPatch, version: Callable[[int, int], int]) -> None:
+    for module in (apply, progress):
+        patch.setattr(module, "transaction_version", version)
+
+
 def version_without_batch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table, "transaction_version", lambda batch, step: step)
+    version_as(patch, lambda batch, step: step)
 
 
 def version_without_step(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(table, "transaction_version", lambda batch, step: batch)
+    version_as(patch, lambda batch, step: batch)
 
 
 def version_as_product(patch: pytest.MonkeyPatch) -> None:
     """Three times three is more than four times one."""
-    patch.setattr(table, "transaction_version", lambda batch, step: batch * step)
+    version_as(patch, lambda batch, step: batch * step)
 
 
 def steps_numbered_anew(patch: pytest.MonkeyPatch) -> None:
     """A retry counts from one those steps that are left."""
 
     def left(self: Any, one: Any, number: int, step: Any) -> None:
-        done = one.recorded % table.STEPS_PER_BATCH if one.recorded // table.STEPS_PER_BATCH == self._batch else 0
+        done = one.recorded % STEPS_PER_BATCH if one.recorded // STEPS_PER_BATCH == self._batch else 0
         if number > done:
             run(self, one, number - done, step)
 

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake import cli, pipeline
-from binlake.lake import merge, session
+from binlake.lake import apply, session
 from binlake.report import Report
 from binlake.state import lease, staging
 from mirror import CutOff, Mirror
@@ -375,7 +375,7 @@ def no_merge(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise AssertionError("a MERGE began")
 
     with monkeypatch.context() as patch:
-        patch.setattr(merge, "merge_epoch", begun)
+        patch.setattr(apply, "merge_epoch", begun)
         yield
 
 

@@ -20,7 +20,6 @@ from deltalake import DeltaTable, QueryBuilder
 from binlake import pipeline
 from binlake.bootstrap import begin_lives
 from binlake.errors import AccessDenied, InvalidDate, TableError
-from binlake.lake.table import LakeTable, overtaking
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import jdbc, wave
@@ -32,6 +31,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.locks import Busy, Gate, Gates, read_lock
 from binlake.source.server import Source
 from binlake.state import lease
+from binlake.state.delta_log import LakeLog, overtaking
 from comparison import assert_equal
 from mirror import SHORT_LIVED, Mirror, on_mysql
 from servers import Server
@@ -184,11 +184,12 @@ import sys
 sys.path[:0] = {path!r}
 from pathlib import Path
 from types import SimpleNamespace
-from binlake.lake import lease, session
-from binlake.lake.snapshot import snapshot
+from binlake.lake import session
 from binlake.report import Report
+from binlake.snapshot.snapshot import snapshot
 from binlake.source.catalog import included_tables
 from binlake.source.server import Source
+from binlake.state import lease
 from mirror import Mirror
 mirror = Mirror(SimpleNamespace(port={port}), {database!r}, Path({lake!r}), session.build("killed", master="local[2]"))
 with Source.open(mirror.endpoint) as source, lease.held(mirror.metadata):
@@ -533,6 +534,6 @@ def test_the_commit_carries_its_position(mirror: Mirror) -> None:
     note = json.loads(entry["userMetadata"])["binlake"]
     assert note["position"] == str(result.low)
     assert note["chunks"] == [result.low.short]
-    recorded = LakeTable(mirror.path("a"), f"binlake:tests:{result.table_id}").recorded()
+    recorded = LakeLog(mirror.path("a"), f"binlake:tests:{result.table_id}").recorded()
     assert recorded == overtaking(0) + 1
     assert_equal(mirror.server, mirror.database, "a", mirror.path("a"))

@@ -29,8 +29,9 @@ from binlake.binlog.border import Statement
 from binlake.binlog.boundaries import Boundary
 from binlake.config import PipelineConfig
 from binlake.errors import LakeError, StagingError
-from binlake.lake import apply, functions, merge, session, table
+from binlake.lake import apply, functions, merge
 from binlake.lake.reshape import LakeColumn
+from binlake.lake.table import LakeTable
 from binlake.position import Position, Slice, file_number
 from binlake.report import Report
 from binlake.schema.ddl import Flavour
@@ -39,7 +40,8 @@ from binlake.snapshot import snapshot
 from binlake.snapshot.commit import SnapshotResult
 from binlake.source import plan
 from binlake.source.server import Source
-from binlake.state import files, lease, record, watermarks
+from binlake.state import files, lease, progress, record, watermarks
+from binlake.state.delta_log import LakeLog
 from binlake.state.metadata import SCHEMAS, Metadata, literal
 
 Row = tuple[int | None, ...]
@@ -240,19 +242,10 @@ class DeltaLog:
 Change = Callable[[tuple[str, ...], list[Row]], tuple[tuple[str, ...], list[Row]]]
 
 
-def lake_table(world: World) -> type[table.LakeTable]:
+def lake_table(world: World) -> type[LakeTable]:
     """A LakeTable in memory: each change is one commit, which Delta leaves out when its version is recorded."""
 
-    class InMemory(table.LakeTable):
-        def log(self) -> DeltaLog:  # type: ignore[override]
-            return world.lake[self.path]
-
-        def exists(self) -> bool:
-            return self.path in world.lake
-
-        def is_at(self, version: int) -> bool:
-            return self.exists() and version == self.version()
-
+    class InMemory(LakeTable):
         def commit(self, version: int, note: dict[str, Any], change: Change, *, new: bool = False) -> None:
             world.reach("begin commit")
             found = world.lake.get(self.path)
@@ -663,11 +656,15 @@ class World:
         put(boundaries, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))
         put(plan, "transaction_boundaries", self._boundaries)
         put(stage, "_run", self._read)
-        put(apply, "ThreadPoolExecutor", _Pool)
+        for module in (apply, progress):
+            put(module, "ThreadPoolExecutor", _Pool)
         put(functions, "register", lambda own: None)
-        put(session, "of_this_thread", lambda shared: shared)
-        put(merge, "merge_epoch", merge_epoch)
-        put(table, "LakeTable", lake_table(self))
+        put(apply, "of_this_thread", lambda shared: shared)
+        put(apply, "merge_epoch", merge_epoch)
+        put(apply, "LakeTable", lake_table(self))
+        put(LakeLog, "log", lambda log: self.lake[log.path])
+        put(LakeLog, "exists", lambda log: log.path in self.lake)
+        put(LakeLog, "is_at", lambda log, version: log.exists() and version == log.version())
         put(files, "make_folder", lambda path: None)
         put(files, "write_text", self._write_text)
         put(files, "read_text", self._read_text)
@@ -818,7 +815,7 @@ class World:
             rows = list(second.content[1])
         metadata.check()
         identity = table_id("s", name, first.position)
-        target: Any = table.LakeTable(self.config.table_path(name), f"binlake:s:{identity}")
+        target: Any = apply.LakeTable.of(self.config, name, identity)
         note = {"binlake": {"snapshot": identity, "life": identity}}
         target.begin(None, (second.content[0], rows), batch, note)
         result = self._snapshots[name] = SnapshotResult(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ MODULES = {
 }
 PURE = ("schema", "binlog", "batch")
 WITHOUT_JVM = ("source", "state")
+SPARK = {"pyspark", "py4j", "delta"}
 
 
 def imported(module: str) -> set[str]:
@@ -61,13 +63,32 @@ def test_the_rooms_are_those_of_the_plan() -> None:
     assert not found["binlog"] & {"config"}, "the binlog knows no pipeline"
 
 
+def run_without(blocked: Collection[str], program: str) -> str:
+    """What a program prints in a process where these packages can't be imported."""
+    blocking = f"import sys; sys.modules.update(dict.fromkeys({sorted(blocked)}))\n"
+    ended = subprocess.run([sys.executable, "-c", blocking + program], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 @pytest.mark.parametrize("folder", [*PURE, *WITHOUT_JVM])
 def test_a_folder_needs_no_more_than_it_may(folder: str) -> None:
-    blocked = {"pyspark", "airflow", "py4j", "delta"} | ({"pymysql", "deltalake"} if folder in PURE else set())
     modules = [module for module in MODULES if room(module) == folder]
     assert modules
-    program = f"import sys; sys.modules.update(dict.fromkeys({sorted(blocked)})); " + "; ".join(
-        f"import {module}" for module in modules
+    blocked = SPARK | {"airflow"} | ({"pymysql", "deltalake"} if folder in PURE else set())
+    run_without(blocked, "\n".join(f"import {module}" for module in modules))
+
+
+@pytest.mark.parametrize("module", ["pipeline", "bootstrap", "stage", "job", "cli", "doctor"])
+def test_what_plans_and_tells_starts_without_spark(module: str) -> None:
+    run_without(SPARK, f"import binlake.{module}")
+
+
+def test_the_status_needs_no_spark(tmp_path: Path) -> None:
+    yaml = tmp_path / "shop.yaml"
+    yaml.write_text(
+        "source: {name: shop, connection: shop_mysql, server_id: 4001}\n"
+        f"tables: {{include: ['shop.*']}}\nlake: {{path: {tmp_path}/lake}}\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stderr
+    said = run_without(SPARK, f"from binlake import cli\nsys.exit(cli.run(['status', '--config', {str(yaml)!r}]))")
+    assert "no table has a snapshot yet" in said

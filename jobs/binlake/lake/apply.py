@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import (
@@ -17,7 +18,6 @@ from binlake.batch.steps import (
     MergeStep,
     MoveStep,
     ReshapeStep,
-    Status,
     Step,
     TableOutcome,
     TableSteps,
@@ -27,20 +27,20 @@ from binlake.config import PipelineConfig
 from binlake.errors import (
     BinlakeError,
     LakeError,
-    SnapshotUnfinished,
-    StagedRowsDiffer,
     StagedRowsLost,
     StagingError,
     TableError,
 )
+from binlake.lake import functions
+from binlake.lake.merge import merge_epoch
+from binlake.lake.reshape import lake_columns_after
+from binlake.lake.session import of_this_thread
+from binlake.lake.table import CONFLICTS, LakeTable, lake_columns
 from binlake.schema.table import TableName
 from binlake.state import storage_errors
+from binlake.state.delta_log import LakeLog, transaction_version
+from binlake.state.progress import TableProgress
 from binlake.state.staging import check_file
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from binlake.lake.table import LakeTable
 
 RESUME = "binlake table resume --config FILE --table '{}' --why …"
 SIDE_BY_SIDE = 4
@@ -49,16 +49,12 @@ SIDE_BY_SIDE = 4
 _READ_HERE = 16 << 20
 """Bytes of staged files that the driver checks sooner than a Spark job would begin."""
 _LOOKS = 16
-"""Tables, or small files, looked at at once: storage behind a URL answers slowly."""
+"""Small files looked at at once: storage behind a URL answers slowly."""
 _TRIES, _PAUSE = 5, 1.0
 """Of a step that conflicts with somebody's commit: how often, and seconds."""
 
 Fault = Callable[[str], None]
 """Called at named points (``table merged``, ``epoch committed`` …); tests kill or raise there."""
-
-
-def application_id(config: PipelineConfig, life: Life) -> str:
-    return f"binlake:{config.source.name}:{life.id}"
 
 
 def damaged(session: SparkSession, staged: Sequence[StagedFile]) -> dict[str, StagingError]:
@@ -95,9 +91,6 @@ def apply_batch(
         if path.startswith(config.staging_path(str(batch)) + "/"):
             raise damage
 
-    from binlake.lake import functions
-    from binlake.lake.session import of_this_thread
-
     def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
         own = of_this_thread(session)
         functions.register(own)
@@ -126,141 +119,8 @@ def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
     return [members for _, members in found]
 
 
-def refuse_begun(config: PipelineConfig, batch: int, steps: BatchSteps) -> None:
-    """The batch was staged anew and tells something else: steps that a table has already may be others now.
-
-    Raises StagedRowsDiffer.
-    """
-    from binlake.lake.table import overtaking, transaction_version
-
-    first, behind = transaction_version(batch, 1), overtaking(batch)  # a snapshot stands behind the batch's steps
-    begun = [str(table.life.name) for table in steps.tables if first <= _recorded(config, table) < behind]
-    if begun:
-        raise StagedRowsDiffer(
-            f"batch {batch} was staged anew and differs from its first staging,"
-            f" of which {', '.join(sorted(begun))} have a part",
-            remedy="take back what changed in the YAML since; else begin anew: binlake snapshot --config FILE",
-        )
-
-
-def _recorded(config: PipelineConfig, table: TableSteps) -> int:
-    """The newest transaction version of the table's life, wherever its steps lead; -1 without."""
-    from binlake.lake.table import LakeTable
-
-    app = application_id(config, table.life)
-    return max(LakeTable(config.table_path(name), app).recorded() for name in table.names)
-
-
-def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOutcome]:
-    """Tables that the batch leaves alone, but somebody else didn't: each stops. Needs no Spark."""
-
-    def look(table: TableSteps) -> TableOutcome | None:
-        if _stands(config, table.life):
-            return None
-        one = _Running(config, table)
-        one.look_back({table.life.id})
-        return None if one.works else one.outcome()
-
-    following = [table for table in steps.tables if not table.steps and table.life.status == "following"]
-    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
-        return [outcome for outcome in pool.map(look, following) if outcome]
-
-
-def _stands(config: PipelineConfig, life: Life) -> bool:
-    """Whether nobody committed to the table since the version that was recorded."""
-    from binlake.lake.table import LakeTable
-
-    target = LakeTable(config.table_path(life.name), application_id(config, life))
-    return life.delta_version is not None and target.is_at(life.delta_version)
-
-
 def files_of(step: Step) -> tuple[StagedFile, ...]:
     return step.staged if isinstance(step, MergeStep) else ()
-
-
-class _Running:
-    """One table of a group: where it works, what of its steps is done, what they took."""
-
-    def __init__(self, config: PipelineConfig, table: TableSteps) -> None:
-        from binlake.lake.table import LakeTable
-
-        self.table = table
-        self.life = table.life
-        self.seconds = 0.0
-        self._config = config
-        self._app = application_id(config, table.life)
-        self.target = LakeTable(config.table_path(table.begins), self._app)
-        self.since = table.life.delta_version
-        """Delta version up to which all that happened at the target is known; None before the table is there."""
-        self.recorded = _recorded(config, table)
-        if self.recorded < 0 and not isinstance(next(iter(table.steps), None), CreateStep):
-            self.life = replace(
-                table.life,
-                status="stopped",
-                reason=f"{self.target.path} isn't the table that was written for {table.life.name}",
-                remedy=f"snapshot it again: binlake snapshot --config FILE --tables '{table.life.name}'",
-            )
-
-    def at(self, name: TableName) -> LakeTable:
-        from binlake.lake.table import LakeTable
-
-        return LakeTable(self._config.table_path(name), self._app)
-
-    @property
-    def works(self) -> bool:
-        """A step that failed ends the table's work in this batch; what the log made of it later stays said."""
-        return self.life is self.table.life
-
-    def refuse_others(self, lives: Collection[str]) -> None:
-        """Raises LakeTableChanged or SnapshotUnfinished when somebody else changed rows since."""
-        if self.since is not None:
-            self.target.refuse_others(lives, self.since)
-
-    def begin_at(self, target: LakeTable) -> None:
-        """The table has its own rows at ``target`` from its newest commit on."""
-        self.target = target
-        self.since = target.last_own_version(self.life.id)
-
-    def look_back(self, lives: Collection[str]) -> None:
-        """A blind append conflicts with nothing: what came between the look before a step and its commit shows now."""
-        if self.works:
-            try:
-                self.refuse_others(lives)
-            except TableError as error:
-                self.refuse(error)
-
-    def refuse(self, error: TableError) -> None:
-        """The table stops, or by its policy the run."""
-        stops_run = self._config.policies.of(self.life.name).on_merge_failure == "stop_run"
-        if stops_run and not isinstance(error, SnapshotUnfinished):
-            raise error
-        self.stop(error)
-
-    def stop(self, error: TableError) -> None:
-        self.life = self.table.life
-        if self.life.status == "following":
-            status: Status = "resnapshot" if isinstance(error, SnapshotUnfinished) else "stopped"
-            self.life = replace(self.life, status=status, reason=error.message, remedy=error.remedy)
-        else:
-            self.life = replace(self.life)
-
-    def outcome(self) -> TableOutcome:
-        counts = [step.counts for step in self.table.steps if isinstance(step, MergeStep)]
-        inserted, updated, deleted = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
-        return TableOutcome(
-            self.life,
-            inserted,
-            updated,
-            deleted,
-            self._version(),
-            round(self.seconds, 2),
-        )
-
-    def _version(self) -> int | None:
-        """What the next batch needn't look at; of a table that stopped, what others did stays in sight."""
-        if not self.works or not self.target.exists():
-            return self.since
-        return self.target.last_own_version(self.life.id)
 
 
 class _Group:
@@ -282,7 +142,7 @@ class _Group:
         self._batch = batch
         self._position = position
         self._fault = fault
-        self._running = [_Running(config, table) for table in tables]
+        self._running = [TableProgress(config, table) for table in tables]
         self._lives = frozenset(table.life.id for table in tables)
 
     def run(self) -> list[TableOutcome]:
@@ -299,9 +159,7 @@ class _Group:
             one.look_back(self._lives)
         return [one.outcome() for one in self._running]
 
-    def _step(self, one: _Running, number: int, step: Step) -> None:
-        from binlake.lake.table import transaction_version
-
+    def _step(self, one: TableProgress, number: int, step: Step) -> None:
         version = transaction_version(self._batch, number)
         if one.works and version > one.recorded:
             try:
@@ -322,10 +180,8 @@ class _Group:
         if number == len(one.table.steps):
             self._fault("table merged")
 
-    def _run_alone(self, one: _Running, step: Step, version: int, number: int) -> None:
+    def _run_alone(self, one: TableProgress, step: Step, version: int, number: int) -> None:
         """A step between those of others: who runs OPTIMIZE meanwhile makes it begin again, under the same version."""
-        from binlake.lake.table import CONFLICTS
-
         for attempt in range(_TRIES):
             one.refuse_others(self._lives)
             try:
@@ -338,12 +194,8 @@ class _Group:
                     raise
             time.sleep(_PAUSE * (attempt + 1))
 
-    def _run_step(self, one: _Running, step: Step, version: int, number: int) -> None:
-        from binlake.lake.merge import merge_epoch
-        from binlake.lake.reshape import lake_columns_after
-        from binlake.lake.table import lake_columns
-
-        session, target, invalid_dates = self._session, one.target, self._config.invalid_dates
+    def _run_step(self, one: TableProgress, step: Step, version: int, number: int) -> None:
+        session, target, invalid_dates = self._session, _writable(one.target), self._config.invalid_dates
         note = self._note(one.life, number)
         match step:
             case CreateStep(schema):
@@ -354,9 +206,10 @@ class _Group:
             case TruncateStep():
                 target.truncate(session, version, note)
             case MoveStep(old, new):
-                one.at(new).move_from(session, one.at(old), one.life.id, version, self._told(note, moved_from=str(old)))
+                told = self._told(note, moved_from=str(old))
+                _writable(one.at(new)).move_from(session, one.at(old), one.life.id, version, told)
             case LeaveStep(old, new):
-                one.at(old).leave(session, version, self._told(note, moved_to=str(new)))
+                _writable(one.at(old)).leave(session, version, self._told(note, moved_to=str(new)))
             case MergeStep():
                 self._refuse_lost(one.life, step)
                 merge_epoch(
@@ -388,6 +241,10 @@ class _Group:
         return {"binlake": {**note["binlake"], **more}}
 
 
-def _translate(error: Exception, one: _Running) -> LakeError:
+def _writable(log: LakeLog) -> LakeTable:
+    return LakeTable(log.path, log.app)
+
+
+def _translate(error: Exception, one: TableProgress) -> LakeError:
     """Spark's and Delta's failures: the batch stays open, and the next run repeats it."""
     return storage_errors.failed(f"merging {one.life.name} into {one.target.path} failed", error)

@@ -1,8 +1,22 @@
-"""A mirrored Delta table: what it holds, and the frozen commits that change it.
+"""The frozen commits that change a mirrored Delta table.
 
-Each commit of a life of a table carries the application id ``binlake:{source}:{table id}`` and the version
-``batch * 2**20 + step``: what a table has is read back from the table itself. Delta skips a repeated version; its
-options are session configuration, so each table works in a session of its own, and the commit is proved afterwards.
+Each commit carries its life's application id and transaction version (state/delta_log.py); Delta leaves out a version
+that isn't above the recorded one. Its options are session configuration, so each table works in a session of its own,
+and the commit is proved afterwards.
+
+A run that lost its lease may wake up at any moment and go on committing. The fence keeps it out of a table that was
+snapshotted meanwhile:
+
+    1  a run      that carries batch n falls asleep before a commit (a zombie)
+    2  another    takes its lease over and snapshots the table, while n is the newest batch: ``begin``
+    3  begin      records in a commit of metadata alone, for each of our lives at the path, a version behind all steps
+                  of the batches up to n; under an application id of its own, the fence, the same
+    4  begin      commits the snapshot's rows under a version behind the fence
+    5  the zombie wakes: the steps of a life that stood here are left out; one that is being committed conflicts
+    6             a life that it only now brings here, by CREATE or a move (``take``), first claims the path: it is
+                  refused where the fence is, else recorded with the version before its step, for 3 to find it
+
+A kill between 3 and 4 is found by ``LakeLog.refuse_others`` before an old life goes on.
 """
 
 from __future__ import annotations
@@ -10,14 +24,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from delta.exceptions import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -27,8 +38,7 @@ from delta.exceptions import (
     MetadataChangedException,
     ProtocolChangedException,
 )
-from deltalake import DeltaTable as DeltaLog
-from deltalake.exceptions import DeltaError
+from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -38,13 +48,10 @@ from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields, 
 from binlake.names import spark_quote
 from binlake.schema import datatypes
 from binlake.schema.table import TableSchema
-from binlake.state import files, storage_errors
+from binlake.state.delta_log import APPLICATIONS, LakeLog, overtaking
 
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Delta's schema fields before → after."""
-STEPS_PER_BATCH = 1 << 20
-_OVERTAKEN = STEPS_PER_BATCH // 2
-"""Behind the steps of a batch stand the snapshots that overtake it."""
 CONFLICTS = (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -55,18 +62,8 @@ CONFLICTS = (
     ProtocolChangedException,
 )
 """Somebody committed meanwhile: the same step can be tried again."""
-_LEAVE_ROWS = frozenset(
-    {
-        "OPTIMIZE", "AUTO OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
-        "UPGRADE PROTOCOL", "CHANGE COLUMN", "ADD CONSTRAINT", "DROP CONSTRAINT", "COMPUTE STATS", "CLUSTER BY",
-        "ADD FEATURE", "DROP FEATURE", "CHECKPOINT", "Manual Update",
-    }
-)  # fmt: skip
-"""Operations of Delta that change no row."""
-_LOOKED_AT = 50
-_APPLICATION = "binlake:"
 _FENCE = "binlake-snapshot"
-"""Application id under which a snapshot records which batches it has overtaken at its path."""
+"""The fence's application id: its version tells which batches a snapshot has overtaken at its path."""
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -77,18 +74,6 @@ _DELETION_VECTORS = tuple(
 _REWRITTEN = 16 << 20
 """Bytes of data files up to which rows that change are written anew: deletion vectors would cost more jobs than that
 saves, and every reader has to apply them."""
-
-
-def transaction_version(batch: int, step: int) -> int:
-    """Grows with batch and step; steps count from 1 in each batch."""
-    if not 0 <= step < _OVERTAKEN:
-        raise ValueError(f"step {step} of batch {batch}")
-    return batch * STEPS_PER_BATCH + step
-
-
-def overtaking(batch: int) -> int:
-    """Behind all steps of the batches up to this one, before those of the next."""
-    return batch * STEPS_PER_BATCH + _OVERTAKEN
 
 
 def lake_columns(schema: TableSchema, invalid_dates: InvalidDates) -> list[tuple[str, str]]:
@@ -114,46 +99,8 @@ def table_properties(names: list[str]) -> dict[str, str]:
     return properties
 
 
-@dataclass(frozen=True)
-class LakeTable:
-    """One life of a table at its path. ``app`` is its application id."""
-
-    path: str
-    app: str
-
-    def log(self) -> DeltaLog:
-        try:
-            return DeltaLog(self.path)
-        except DeltaError as error:
-            raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
-
-    def exists(self) -> bool:
-        return bool(DeltaLog.is_deltatable(self.path))
-
-    def recorded(self) -> int:
-        """Transaction version recorded in the table for this life; -1 when there is none."""
-        if not self.exists():
-            return -1
-        version = self.log().transaction_version(self.app)
-        return -1 if version is None else int(version)
-
-    def version(self) -> int:
-        """Delta version."""
-        return int(self.log().version())
-
-    def is_at(self, version: int) -> bool:
-        """Whether this is its newest Delta version, by a look for two files of its log: none is read."""
-        there, next_one = (
-            files.exists(f"{self.path}/_delta_log/{number:020}.json") for number in (version, version + 1)
-        )
-        return there and not next_one
-
-    def size(self) -> int:
-        """Bytes of the data files; 0 where no table is."""
-        if not self.exists():
-            return 0
-        added = pa.table(self.log().get_add_actions())
-        return int(pc.sum(added["size_bytes"]).as_py() or 0)
+class LakeTable(LakeLog):
+    """One life of a table at its path, and the commits that change it."""
 
     @contextmanager
     def transaction(self, session: SparkSession, version: int, note: dict[str, Any]) -> Iterator[None]:
@@ -191,12 +138,7 @@ class LakeTable:
             writer.save(self.path)
 
     def begin(self, session: SparkSession, rows: DataFrame, batch: int, note: dict[str, Any]) -> None:
-        """The whole table in one commit; whatever lives were here are done: their versions of the batches up to this
-        one are recorded in a commit before, so what a woken zombie still has to commit is left out, conflicts, or is
-        refused.
-
-        A kill between the two is found by ``refuse_others``, before an old life goes on.
-        """
+        """The whole table in one commit, behind a fence: whatever lives were here are done."""
         fence = overtaking(batch)
         # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
         version = max(fence, self.recorded()) + 1
@@ -204,7 +146,7 @@ class LakeTable:
             announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
             with self._alone(session, {"binlake": announced}) as transaction:
                 found = transaction.versions()
-                ours = {app: max(fence, found[app]) for app in found if app.startswith(_APPLICATION)}
+                ours = {app: max(fence, found[app]) for app in found if app.startswith(APPLICATIONS)}
                 transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
         self.overwrite(session, rows, version, note)
 
@@ -222,7 +164,7 @@ class LakeTable:
                     f"{self.path}: a snapshot was committed over a batch that was begun before",
                     remedy="nothing: it is snapshotted by itself",
                 )
-            if recorded < version - 1:  # from here on a snapshot fences this life, too
+            if recorded < version - 1:
                 transaction.commit({self.app: version - 1})
         self.overwrite(session, rows, version, note)
 
@@ -325,67 +267,11 @@ class LakeTable:
         finally:
             session.conf.unset(_USER_METADATA)
 
-    def move_from(self, session: SparkSession, old: LakeTable, life: str, version: int, note: dict[str, Any]) -> None:
+    def move_from(self, session: SparkSession, old: LakeLog, life: str, version: int, note: dict[str, Any]) -> None:
         """The rows of this life, as they stood at its old path, in the place of whatever lies here."""
         at = old.last_version_of(life)
         rows = session.read.format("delta").option("versionAsOf", at).load(old.path)
         self.take(session, rows, version, note)
-
-    def refuse_others(self, lives: Collection[str], since: int) -> None:
-        """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged, or
-        SnapshotUnfinished where it was a snapshot of ours.
-
-        RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened.
-        """
-        if self.is_at(since) or (newest := self.version()) == since:
-            return
-        if newest < since:
-            raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
-        for commit in self.log().history(newest - since):
-            if int(commit["version"]) <= since:
-                continue
-            note = _note_of(commit)
-            operation, life = commit.get("operation", "an unknown operation"), note.get("life")
-            if "snapshot" in note:  # of this life, too: a woken run repeats the snapshot that another took up
-                raise SnapshotUnfinished(
-                    f"{self.path}: a snapshot was committed at Delta version {commit['version']} by a run that "
-                    "didn't come to its end",
-                    remedy="nothing: it is snapshotted by itself",
-                )
-            if life not in lives and (life or operation not in _LEAVE_ROWS):
-                raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
-
-    def _changed(self, what: str) -> LakeTableChanged:
-        return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
-
-    def last_own_version(self, life: str) -> int:
-        """The newest Delta version that a step of this life committed, as far as the newest commits tell."""
-        for commit in self.log().history(_LOOKED_AT):
-            note = _note_of(commit)
-            if note.get("life") == life and "step" in note:
-                return int(commit["version"])
-        return self.version()
-
-    def last_version_of(self, life: str) -> int:
-        """The newest Delta version that isn't another life's: in a swap the other may have taken the path already.
-
-        Raises LakeTableChanged when the history doesn't reach back so far.
-        """
-        candidate: int | None = None  # what others than binlake committed (OPTIMIZE) belongs to the life before it
-        for commit in self.log().history():
-            found = _note_of(commit).get("life")
-            if found is not None and found != life:
-                candidate = None
-                continue
-            candidate = int(commit["version"]) if candidate is None else candidate
-            if found == life:
-                return candidate
-        if candidate is not None:
-            return candidate
-        raise LakeTableChanged(
-            f"{self.path} holds another table's rows, and its history doesn't reach back further",
-            remedy="snapshot the renamed table again",
-        )
 
     def leave(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
         """All rows go, for the table went elsewhere: the commit says where to."""
@@ -414,9 +300,9 @@ class _Alone:
         return -1 if recorded is None else int(recorded)
 
     @cached_property
-    def _log(self) -> DeltaLog:
+    def _log(self) -> DeltaTable:
         """As the transaction sees it."""
-        return DeltaLog(self._path, version=int(self._transaction.snapshot().version()))
+        return DeltaTable(self._path, version=int(self._transaction.snapshot().version()))
 
     def versions(self) -> dict[str, int]:
         """Those of all application ids."""
@@ -432,13 +318,3 @@ class _Alone:
             actions.add(self._delta.actions.SetTransaction(app, version, now))
         operation = getattr(getattr(self._delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
         self._transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)
-
-
-def _note_of(commit: dict[str, Any]) -> dict[str, Any]:
-    """What one of our commits says of itself; empty for others'."""
-    try:
-        found = json.loads(commit.get("userMetadata") or "{}")
-    except ValueError:
-        return {}
-    note = found.get("binlake") if isinstance(found, dict) else None
-    return note if isinstance(note, dict) else {}

@@ -141,7 +141,7 @@ def _result(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult:
 
 
 def _target(config: PipelineConfig, table: TableSnapshot) -> LakeTable:
-    return LakeTable(config.table_path(table.name), f"binlake:{config.source.name}:{table.table_id}")
+    return LakeTable.of(config, table.name, table.table_id or "")
 
 
 def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
