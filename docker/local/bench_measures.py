@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from binlake.schema.invalid import FAIL
+
 PASSES = 5
 
 
@@ -44,7 +46,7 @@ def stage(log: dict[str, Any], what: str = "all") -> int:
     part = _slice(log)
     with tempfile.TemporaryDirectory() as folder:
         items = read(_transport(log), part, excluded(log, what))
-        staged = stage_slice(items, part, 0, folder, keep_text=False)
+        staged = stage_slice(items, part, 0, folder, FAIL)
     return sum(file.rows for file in staged.files)
 
 

@@ -156,7 +156,7 @@ def _one_batch(
             excluding=config.excluding,
             policy=config.policies.of,
             can_snapshot=not config.source.is_files,
-            keeps_text=config.invalid_dates == "keep_text",
+            invalid=config.invalid,
         ),
         lives=[life],
         created=[part.created for part in plan.range.slices],

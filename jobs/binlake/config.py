@@ -12,10 +12,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from binlake import names
 from binlake.errors import ConfigurationError
+from binlake.schema.invalid import InvalidDates, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import leaving_out
 
-InvalidDates = Literal["fail", "keep_text"]
 _TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
 _GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
@@ -173,6 +173,10 @@ class PipelineConfig(_Strict):
     policies: PoliciesConfig = PoliciesConfig()
     type_widening: bool = False
     """Delta's type widening in the place of rewriting a table, where its readers know it (deltalake's don't)."""
+
+    @property
+    def invalid(self) -> InvalidValues:
+        return InvalidValues(self.invalid_dates)
 
     def included(self, name: TableName) -> bool:
         return self.tables.included(name.database, name.table)

@@ -26,9 +26,9 @@ from binlake.errors import BinlakeError, ConfigurationError, SourceError
 from binlake.lake import settings
 from binlake.names import mysql_quote
 from binlake.position import file_number
-from binlake.schema import datatypes
 from binlake.schema.cascades import CASCADE_REMEDY, cascading, untold
 from binlake.schema.engines import ENGINE_REMEDY
+from binlake.schema.lake_columns import LakeColumn, side_columns
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.source import lineage
 from binlake.source.cascades import unlogged_cascades
@@ -367,25 +367,27 @@ def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
 
 
 def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check]:
-    keep_text = subject.config.invalid_dates == "keep_text"
     strict = subject.config.policies.of(table.name).on_untold_column == "stop"
     for why in judged(table.schema).untold.values():
         yield Check(line, False if strict else "warn", why, UNTOLD_REMEDY)
     for column in table.schema.mirrored:
         try:
-            entry = datatypes.entry(column)
+            sides = side_columns([column], subject.config.invalid)
         except BinlakeError as error:
             yield Check(line, False, error.message, error.remedy)
             continue
-        if not (keep_text and entry.may_be_invalid_date):
-            continue
-        if column.name in table.schema.key:
-            remedy = "use invalid_dates: fail, or exclude the table"
-            yield Check(line, False, f"the key has the date {column.name!r}, which keep_text may make NULL", remedy)
-        if table.schema.has(datatypes.text_column(column)):
-            remedy = "use invalid_dates: fail, or rename that column"
-            said = f"has a column {datatypes.text_column(column)!r} already, which keep_text needs for {column.name!r}"
-            yield Check(line, False, said, remedy)
+        for side in sides:
+            yield from _side_column(table, side, line)
+
+
+def _side_column(table: SourceTable, side: LakeColumn, line: str) -> Iterator[Check]:
+    column = side.source.name
+    if column in table.schema.key:
+        remedy = "use invalid_dates: fail, or exclude the table"
+        yield Check(line, False, f"the key has the date {column!r}, which keep_text may make NULL", remedy)
+    if table.schema.has(side.name):
+        remedy = "use invalid_dates: fail, or rename that column"
+        yield Check(line, False, f"has a column {side.name!r} already, which keep_text needs for {column!r}", remedy)
 
 
 def _cascades(subject: _Subject) -> Iterator[Check]:

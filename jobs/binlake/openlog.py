@@ -21,10 +21,11 @@ from binlake import gtid
 from binlake.binlog.border import Executed, Item, Mutations, RolledBack, Stopped, Wanted
 from binlake.binlog.listing import Event, list_events
 from binlake.binlog.locate import Place, between, outside
-from binlake.binlog.reader import InvalidDates, read
+from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.errors import TableError, UsageError
 from binlake.position import FIRST_OFFSET, Slice, file_number
+from binlake.schema.invalid import KEEP, InvalidValues
 from binlake.source.connection import endpoint_of
 from binlake.source.log import Log, Origin, folder_of, opened
 
@@ -48,13 +49,13 @@ class OpenLog:
         for part in self.slices:
             yield from list_events(self.transport, part)
 
-    def mutations(self, wanted: Wanted | None = None, *, invalid_dates: InvalidDates = "keep_text") -> Iterator[Item]:
+    def mutations(self, wanted: Wanted | None = None, invalid: InvalidValues = KEEP) -> Iterator[Item]:
         """Mutations as record batches, statements, tables that stopped and XA events; their order: see border.
 
         wanted: (database, table) → whether to decode its rows; by default all. Raises SourceError and BinlogError.
         """
         for part in self.slices:
-            for item in read(self.transport, part, wanted or _all, invalid_dates=invalid_dates):
+            for item in read(self.transport, part, wanted or _all, invalid=invalid):
                 if not isinstance(item, Executed):
                     yield item
 

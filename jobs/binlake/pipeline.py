@@ -429,7 +429,7 @@ def _split(
             config.policies.of,
             can_snapshot=not config.source.is_files,
             goes_when_dropped=config.goes_when_dropped,
-            keeps_text=config.invalid_dates == "keep_text",
+            invalid=config.invalid,
         ),
         lives=[
             rebased(life, standing, batch.range.start)

@@ -40,11 +40,10 @@ class SliceTask:
             self.transport,
             self.part,
             self.config.tables.wanted,
-            invalid_dates=self.config.invalid_dates,
+            invalid=self.config.invalid,
             skip=self.skip,
         )
-        keep_text = self.config.invalid_dates == "keep_text"
-        return stage_slice(items, self.part, self.number, self.folder, keep_text=keep_text)
+        return stage_slice(items, self.part, self.number, self.folder, self.config.invalid)
 
 
 def _run(task: SliceTask) -> StagedSlice | BinlakeError:

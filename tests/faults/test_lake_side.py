@@ -250,8 +250,8 @@ def between_read_and_commit(
     reading_path, go_path, seconds = str(reading), str(go), SECONDS
     waits.__module__ = "__main__"  # travels to the workers by value
 
-    def slow(spark: SparkSession, life: Any, step: Any, invalid_dates: Any) -> DataFrame:
-        rows = staged(spark, life, step, invalid_dates)
+    def slow(spark: SparkSession, life: Any, step: Any, invalid: Any) -> DataFrame:
+        rows = staged(spark, life, step, invalid)
         return rows.coalesce(1).mapInArrow(waits, rows.schema) if life.name.table == "t" else rows
 
     def counted(spark: Any, table: Any, life: Any, *arguments: Any, **options: Any) -> None:

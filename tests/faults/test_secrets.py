@@ -19,6 +19,7 @@ from airflow_home import ProcessWatch
 from binlake.batch.manifest import Manifest
 from binlake.binlog.reader import read
 from binlake.errors import BinlakeError
+from binlake.schema.invalid import FAIL
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from binlake.state import files
@@ -104,7 +105,7 @@ def test_staged_rows_are_their_owners_alone(server: Server, database: str, lake:
         server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", database=database)
     staging = lake / "tests" / "_staging"
     items = read(from_server(server), made.part, lambda schema, table: schema == database)
-    staged = stage_slice(items, made.part, 0, str(staging / "1" / "attempt"), keep_text=False)
+    staged = stage_slice(items, made.part, 0, str(staging / "1" / "attempt"), FAIL)
     write_manifest(str(staging / "1" / "attempt"), Manifest(1, "attempt", (staged,)))
     files.make_folder(str(staging / "snapshot"))
     assert staged.files

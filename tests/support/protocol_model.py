@@ -30,7 +30,7 @@ from binlake.binlog.boundaries import Boundary
 from binlake.config import PipelineConfig
 from binlake.errors import LakeError, StagingError
 from binlake.lake import apply, functions, merge
-from binlake.lake.reshape import LakeColumn
+from binlake.lake.reshape import ReshapedColumn
 from binlake.lake.table import LakeTable
 from binlake.position import Position, Slice, file_number
 from binlake.report import Report
@@ -298,10 +298,10 @@ def lake_table(world: World) -> type[LakeTable]:
             self.commit(version, note, lambda columns, _: (columns, []))
 
         def reshape(
-            self, session: Any, columns: list[LakeColumn], version: int, note: dict[str, Any], **options: Any
+            self, session: Any, columns: list[ReshapedColumn], version: int, note: dict[str, Any], **options: Any
         ) -> None:
             def reshaped(before: tuple[str, ...], rows: list[Row]) -> tuple[tuple[str, ...], list[Row]]:
-                def value(row: Row, column: LakeColumn) -> Any:
+                def value(row: Row, column: ReshapedColumn) -> Any:
                     if column.origin:
                         return row[before.index(column.origin)]
                     return _number(column.value) if column.value else None

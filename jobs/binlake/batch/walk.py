@@ -28,6 +28,7 @@ from binlake.config import Policy
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
 from binlake.position import Position, file_number
 from binlake.schema import datatypes, ddl
+from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.temporary import TemporaryTables
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
@@ -42,8 +43,8 @@ class Rules:
 
     included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
     adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
-    server to ask for a new snapshot. goes_when_dropped: its folder is removed once the batch is recorded. keeps_text:
-    the lake has the texts of invalid dates (invalid_dates: keep_text).
+    server to ask for a new snapshot. goes_when_dropped: its folder is removed once the batch is recorded. invalid:
+    which invalid values the lake keeps.
     """
 
     included: Callable[[TableName], bool]
@@ -52,7 +53,7 @@ class Rules:
     policy: Callable[[TableName], Policy] = lambda name: Policy()
     can_snapshot: bool = True
     goes_when_dropped: Callable[[TableName], bool] = lambda name: False
-    keeps_text: bool = False
+    invalid: InvalidValues = FAIL
 
     def followed(self, name: TableName) -> bool:
         return self.included(name) or self.ghost(name)
@@ -308,7 +309,7 @@ class Walk:
         if table.empty:
             table.add(CreateStep(after), self.turn)
             return FOLLOWED, _left_out(before, after)
-        unprovable = evolution.unprovable + (() if self.rules.keeps_text else evolution.impossible)
+        unprovable = evolution.unprovable + (() if self.rules.invalid.dates == "keep_text" else evolution.impossible)
         if unprovable:
             reason = f"{here.position.short}: {'; '.join(unprovable)}"
             return self.ask(table, reason), reason

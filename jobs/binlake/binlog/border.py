@@ -20,9 +20,8 @@ may come before mutations that wait for company, and those that it concerns may 
 | after        | struct of the table's columns | null for deletes |
 
 The struct's fields are the table map's columns by name, without those that ``wanted`` excludes, with the registry's
-Arrow types, all nullable. MariaDB's maps have columns too that it shows nobody: see schema.hidden. Under the
-policy ``keep_text`` each DATE, DATETIME and TIMESTAMP column is followed by ``{column}__text`` (string, null unless
-the date is invalid).
+Arrow types, all nullable, and their side columns: see schema.lake_columns. MariaDB's maps have columns too that it
+shows nobody: see schema.hidden.
 """
 
 from __future__ import annotations
@@ -33,6 +32,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import columns_of
 from binlake.schema.session import UNTOLD, Session
 from binlake.schema.table import Column, TableName
 
@@ -134,21 +135,9 @@ Item = Mutations | Statement | Stopped | XaEvent | RolledBack
 """What a slice is made of."""
 
 
-def image_type(columns: tuple[Column, ...], *, keep_text: bool) -> pa.StructType:
-    """The Arrow struct of a row image."""
-    from binlake.schema import datatypes
-
-    fields: list[pa.Field] = []
-    for column in columns:
-        fields.append(pa.field(column.name, datatypes.arrow_type(column)))
-        if keep_text and datatypes.entry(column).may_be_invalid_date:
-            fields.append(pa.field(datatypes.text_column(column), pa.string()))
-    return pa.struct(fields)
-
-
-def staged_schema(columns: tuple[Column, ...], *, keep_text: bool) -> pa.Schema:
+def staged_schema(columns: tuple[Column, ...], invalid: InvalidValues) -> pa.Schema:
     """Arrow schema of ``Mutations.batch`` and of a staged file."""
-    image = image_type(columns, keep_text=keep_text)
+    image = pa.struct([pa.field(one.name, one.arrow) for one in columns_of(columns, invalid)])
     return pa.schema(
         [
             pa.field("op", pa.int8(), nullable=False),

@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from binlake.binlog import kernels, strings, values
 from binlake.binlog.arrays import MOST_ROWS, absent, texts
-from binlake.binlog.border import image_type, staged_schema
+from binlake.binlog.border import staged_schema
 from binlake.binlog.events import Malformed
 from binlake.binlog.finishers import Bytes, Column, finisher
 from binlake.binlog.kernels import Numbers
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
 from binlake.errors import ConfigurationError
-from binlake.schema import datatypes
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import side_columns
 
 _L2 = 192 << 10
 """Bytes that the addresses of a block's values may take, so that they stay in the L2 cache."""
@@ -135,9 +136,9 @@ class TableDecoder:
     that can't be decoded, ConfigurationError for a key column that is excluded.
     """
 
-    def __init__(self, table: TableMap, *, keep_text: bool, excluded: frozenset[str] = frozenset()) -> None:
+    def __init__(self, table: TableMap, invalid: InvalidValues, excluded: frozenset[str] = frozenset()) -> None:
         self.table = table
-        self.keep_text = keep_text
+        self.invalid = invalid
         if needed := excluded.intersection(name.lower() for name in table.key):
             raise ConfigurationError(
                 f"{table.name}: {', '.join(sorted(needed))} can't be excluded: it belongs to the primary key",
@@ -149,8 +150,9 @@ class TableDecoder:
             (place, one) for place, one in enumerate(table.fields) if one.column.name.lower() not in excluded
         ]
         self.program[[one.column.name.lower() in excluded for one in table.fields], 0] = kernels.SKIPPED
-        self.schema: pa.Schema = staged_schema(self.columns, keep_text=keep_text)
-        self.image: pa.StructType = image_type(self.columns, keep_text=keep_text)
+        self.schema: pa.Schema = staged_schema(self.columns, invalid)
+        self.image: pa.StructType = self.schema.field("after").type
+        self._with_side = {one.source.name for one in side_columns(self.columns, invalid)}
         self._finish = {place: finisher(field) for place, field in self._gathered}
         count = max(len(table.fields), 1)
         self._block = max(64, min(1024, _L2 // (16 * count) // 8 * 8))
@@ -242,7 +244,7 @@ class TableDecoder:
                 out,
                 meta,
                 invalid,
-                self.keep_text,
+                self.invalid.dates == "keep_text",
                 state,
             )
             if status == kernels.GROW:
@@ -305,7 +307,7 @@ class TableDecoder:
                 ) from None
             except Malformed as error:
                 raise MalformedColumn(f"column {field.column.name!r}: {error.args[0]}") from None
-            if self.keep_text and datatypes.entry(field.column).may_be_invalid_date:
+            if field.column.name in self._with_side:
                 arrays.append(_texts(field, dates[dates[:, 1] == place], rows))
         absent = None
         count = int(rows - has[:rows].sum())

@@ -32,6 +32,7 @@ from binlake.binlog.transactions import Transactions
 from binlake.binlog.transport import Chunk, Transport, padded
 from binlake.errors import BinlogError, UnsupportedEvent
 from binlake.position import Slice, file_number
+from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName
 
 _MOST_EVENTS = 1 << 16
@@ -39,7 +40,6 @@ _MOST_EVENTS = 1 << 16
 _KEPT = 16 << 10
 """Bytes of an event that stops something."""
 
-InvalidDates = Literal["fail", "keep_text"]
 Emitted = Item | Executed
 _CONTROL = (b"BEGIN", b"COMMIT", b"RELEASE")
 
@@ -49,7 +49,7 @@ def read(
     part: Slice,
     wanted: Wanted,
     *,
-    invalid_dates: InvalidDates = "fail",
+    invalid: InvalidValues = FAIL,
     progress: Callable[[int], None] | None = None,
     skip: frozenset[int] = frozenset(),
 ) -> Iterator[Emitted]:
@@ -63,7 +63,7 @@ def read(
     for chunk in transport.chunks(part):
         if reader is None:
             description = describe(bytes(chunk), part, chunk.offset)
-            reader = _Reader(part, wanted, invalid_dates, description, skip)
+            reader = _Reader(part, wanted, invalid, description, skip)
             continue
         try:
             yield from reader.chunk(chunk)
@@ -94,7 +94,7 @@ class _Reader:
         self,
         part: Slice,
         wanted: Wanted,
-        invalid_dates: InvalidDates,
+        invalid: InvalidValues,
         description: FormatDescription,
         skip: frozenset[int],
     ) -> None:
@@ -103,7 +103,7 @@ class _Reader:
         self._file = part.file
         self._number = file_number(part.file)
         self._wanted = wanted
-        self._keep_text = invalid_dates == "keep_text"
+        self._invalid = invalid
         self._description = description
         self._known: list[_Known] = []
         self._by_body: dict[bytes, int] = {}
@@ -304,7 +304,7 @@ class _Reader:
                     table = tablemap.parse(body, id_size, mariadb=self._description.mariadb)
                     decoder = self._decoders.get((table, excluded))
                     if decoder is None:
-                        decoder = TableDecoder(table, keep_text=self._keep_text, excluded=excluded)
+                        decoder = TableDecoder(table, self._invalid, excluded)
                         self._decoders[table, excluded] = decoder
                 except (Undecodable, Malformed, UnicodeDecodeError) as error:
                     yield from self._drain()

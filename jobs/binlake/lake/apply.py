@@ -35,7 +35,8 @@ from binlake.lake import functions
 from binlake.lake.merge import merge_epoch
 from binlake.lake.reshape import lake_columns_after
 from binlake.lake.session import of_this_thread
-from binlake.lake.table import CONFLICTS, LakeTable, lake_columns
+from binlake.lake.table import CONFLICTS, LakeTable
+from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import TableName
 from binlake.state import storage_errors
 from binlake.state.delta_log import LakeLog, transaction_version
@@ -195,13 +196,13 @@ class _Group:
             time.sleep(_PAUSE * (attempt + 1))
 
     def _run_step(self, one: TableProgress, step: Step, version: int, number: int) -> None:
-        session, target, invalid_dates = self._session, _writable(one.target), self._config.invalid_dates
+        session, target, invalid = self._session, _writable(one.target), self._config.invalid
         note = self._note(one.life, number)
         match step:
             case CreateStep(schema):
-                target.create(session, lake_columns(schema, invalid_dates), version, note)
+                target.create(session, lake_columns(schema, invalid), version, note)
             case ReshapeStep():
-                columns = lake_columns_after(step, invalid_dates)
+                columns = lake_columns_after(step, invalid)
                 target.reshape(session, columns, version, note, widen=self._config.type_widening)
             case TruncateStep():
                 target.truncate(session, version, note)
@@ -220,7 +221,7 @@ class _Group:
                     self._config.table_path,
                     version=version,
                     note=note,
-                    invalid_dates=invalid_dates,
+                    invalid=invalid,
                     appends=self._config.policies.of(one.life.name).without_key == "append",
                 )
 

@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 
 from binlake.batch.steps import Life, MergeStep, ParentMutations
 from binlake.binlog.border import DELETE, UPDATE
-from binlake.config import InvalidDates
 from binlake.errors import UnfollowedStatement
 from binlake.lake.mutations import lake_image, staged_rows
-from binlake.lake.table import lake_columns
 from binlake.names import spark_quote
 from binlake.schema.cascades import Cascade
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.table import TableName, TableSchema
 
 _AT = "struct(file, offset, place, row, {part} AS part)"
@@ -40,10 +40,10 @@ def newest(
     life: Life,
     step: MergeStep,
     path_of: Callable[[TableName], str],
-    invalid_dates: InvalidDates,
+    invalid: InvalidValues,
 ) -> DataFrame:
     """Of each key that the log or a cascade changed the lake's columns as they are at last, and ``__gone``."""
-    table = _Table(session, life, step, path_of, invalid_dates)
+    table = _Table(session, life, step, path_of, invalid)
     columns = ["key", "at", "gone", "image"]
     changes = table.derived().select(*columns)
     if table.logged is not None:
@@ -60,20 +60,19 @@ class _Table:
     life: Life
     step: MergeStep
     path_of: Callable[[TableName], str]
-    invalid_dates: InvalidDates
+    invalid: InvalidValues
 
     @property
     def schema(self) -> TableSchema:
         return self.step.schema
 
     @cached_property
-    def types(self) -> dict[str, str]:
-        """The lake's columns."""
-        return dict(lake_columns(self.schema, self.invalid_dates))
+    def columns(self) -> tuple[LakeColumn, ...]:
+        return lake_columns(self.schema, self.invalid)
 
     @cached_property
     def staged(self) -> DataFrame | None:
-        return staged_rows(self.session, self.life, self.step, self.invalid_dates)
+        return staged_rows(self.session, self.life, self.step, self.invalid)
 
     @cached_property
     def logged(self) -> DataFrame | None:
@@ -92,7 +91,7 @@ class _Table:
         return came.union(went)
 
     def _image(self, image: str) -> str:
-        return f"struct({', '.join(lake_image(self.schema, image, self.invalid_dates))})"
+        return f"struct({', '.join(lake_image(self.schema, self.columns, image))})"
 
     # cascades --------------------------------------------------------------------------------------------------------
     def derived(self) -> DataFrame:
@@ -120,7 +119,7 @@ class _Table:
         """What went from the parent, or changed its key: at, number of the foreign key, gone, old and new key."""
         assert one.parent is not None
         assert one.step is not None
-        parent = _Table(self.session, one.parent, one.step, self.path_of, self.invalid_dates)
+        parent = _Table(self.session, one.parent, one.step, self.path_of, self.invalid)
         parts = []
         if parent.staged is not None:
             parts.append(parent._own_events(number, one.cascade))
@@ -159,7 +158,7 @@ class _Table:
 
     def _rows(self, cascades: Sequence[Cascade], events: DataFrame) -> DataFrame:
         """Rows and the times in which they looked so: those of the lake that an event may find, and the log's."""
-        names = ", ".join(map(spark_quote, self.types))
+        names = ", ".join(spark_quote(column.name) for column in self.columns)
         lake = (
             self.session.read.format("delta")
             .option("versionAsOf", self.life.delta_version)
@@ -201,14 +200,14 @@ class _Table:
     def _set(self, cascade: Cascade) -> str:
         """The row's image after the event."""
         values: list[str] = []
-        for name, kind in self.types.items():
-            value = f"r.image.{spark_quote(name)}"
-            if name in cascade.columns:
-                place = cascade.columns.index(name)
+        for column in self.columns:
+            value = f"r.image.{spark_quote(column.name)}"
+            if column.name in cascade.columns:
+                place = cascade.columns.index(column.name)
                 deleted = value if cascade.delete == "CASCADE" else "NULL"
                 updated = f"e.new.c{place}" if cascade.update == "CASCADE" else "NULL"
-                value = f"CAST(CASE WHEN e.gone THEN {deleted} ELSE {updated} END AS {kind})"
-            values.append(f"{value} AS {spark_quote(name)}")
+                value = f"CAST(CASE WHEN e.gone THEN {deleted} ELSE {updated} END AS {column.delta})"
+            values.append(f"{value} AS {spark_quote(column.name)}")
         return f"struct({', '.join(values)})"
 
 

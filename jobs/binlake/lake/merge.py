@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -11,13 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE
-from binlake.config import InvalidDates
 from binlake.errors import InvalidDate, SchemaMismatch, UnfollowedStatement
 from binlake.lake import derived
 from binlake.lake.mutations import lake_image, staged_rows
-from binlake.lake.table import LakeTable, lake_columns
+from binlake.lake.table import LakeTable
 from binlake.names import spark_quote
 from binlake.schema import datatypes
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableName, TableSchema
 
@@ -56,7 +57,7 @@ def merge_epoch(
     *,
     version: int,
     note: dict[str, Any],
-    invalid_dates: InvalidDates,
+    invalid: InvalidValues,
     appends: bool = False,
 ) -> None:
     """One epoch in one commit. Repeating it changes nothing.
@@ -66,36 +67,38 @@ def merge_epoch(
     """
     for file in step.staged:
         check_shape(life.name, step.schema, file)
-    staged = staged_rows(session, life, step, invalid_dates)
-    if invalid_dates == "keep_text" and staged is not None:
-        _refuse_invalid_keys(life.name, step.schema, staged)
+    columns = lake_columns(step.schema, invalid)
+    staged = staged_rows(session, life, step, invalid)
+    if staged is not None:
+        _refuse_invalid_keys(life.name, step.schema, columns, staged)
     if step.parents:
-        newest = derived.newest(session, life, step, path_of, invalid_dates)
+        newest = derived.newest(session, life, step, path_of, invalid)
         with table.transaction(session, version, note):
-            _merge_newest(session, table, step, newest, invalid_dates)
+            _merge_newest(session, table, step, newest, columns)
         return
     assert staged is not None
     if step.schema.sequence:
         with table.transaction(session, version, note):
-            _merge_newest(session, table, step, _newest_row(step.schema, staged, invalid_dates), invalid_dates)
+            _merge_newest(session, table, step, _newest_row(step.schema, staged, columns), columns)
         return
     if appends and not step.schema.key:
         _refuse_changes(life.name, step)
-        rows = staged.selectExpr("after").selectExpr(*lake_image(step.schema, "after", invalid_dates))
+        rows = staged.selectExpr("after").selectExpr(*lake_image(step.schema, columns, "after"))
         with table.transaction(session, version, note):
             rows.write.format("delta").mode("append").save(table.path)
         return
     with table.transaction(session, version, note):
         if step.schema.key:
-            _merge_by_key(session, table, step, staged, invalid_dates)
+            _merge_by_key(session, table, step, staged, columns)
         else:
-            _merge_by_row(session, table, step, staged, invalid_dates)
+            _merge_by_row(session, table, step, staged, columns)
 
 
-def _refuse_invalid_keys(name: TableName, schema: TableSchema, staged: DataFrame) -> None:
+def _refuse_invalid_keys(
+    name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], staged: DataFrame
+) -> None:
     """An invalid date is NULL with its text beside it; as a key MERGE would never find it again. Raises InvalidDate."""
-    dated = [column for column in schema.key if datatypes.entry(schema.column(column)).may_be_invalid_date]
-    for column in dated:
+    for column in (one.source.name for one in columns if one.is_side and one.source.name in schema.key):
         quoted = spark_quote(column)
         wrong = staged.where(
             f"(op <> {DELETE} AND after.{quoted} IS NULL) OR (op <> {INSERT} AND before.{quoted} IS NULL)"
@@ -121,7 +124,7 @@ def _refuse_changes(name: TableName, step: MergeStep) -> None:
 
 
 def _merge_by_key(
-    session: SparkSession, table: LakeTable, step: MergeStep, staged: DataFrame, invalid_dates: InvalidDates
+    session: SparkSession, table: LakeTable, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]
 ) -> None:
     """Keys compare as bytes: before images carry the stored key, so collations need no emulation.
 
@@ -131,7 +134,7 @@ def _merge_by_key(
     key = [spark_quote(name) for name in schema.key]
     key_list = ", ".join(key)
     changed = " OR ".join(f"NOT before.{name} <=> after.{name}" for name in key)
-    image = lake_image(schema, "__change.__image", invalid_dates)
+    image = lake_image(schema, columns, "__change.__image")
     staged.createOrReplaceTempView("staged")
     compacted = session.sql(f"""
         WITH changes AS (
@@ -147,15 +150,15 @@ def _merge_by_key(
         )
         SELECT __change.__gone AS __gone, {", ".join(image)} FROM newest
     """)
-    _merge_newest(session, table, step, compacted, invalid_dates)
+    _merge_newest(session, table, step, compacted, columns)
 
 
 def _merge_newest(
-    session: SparkSession, table: LakeTable, step: MergeStep, newest: DataFrame, invalid_dates: InvalidDates
+    session: SparkSession, table: LakeTable, step: MergeStep, newest: DataFrame, columns: Sequence[LakeColumn]
 ) -> None:
     """``newest``: of each key the lake's columns as they are at last, and ``__gone``."""
     key = [spark_quote(name) for name in step.schema.key]
-    names = [name for name, _ in lake_columns(step.schema, invalid_dates)]
+    names = [column.name for column in columns]
     condition = " AND ".join([f"t.{name} = s.{name}" for name in key] + _key_ranges(step)) or "true"
     values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
     (
@@ -169,10 +172,10 @@ def _merge_newest(
     )
 
 
-def _newest_row(schema: TableSchema, staged: DataFrame, invalid_dates: InvalidDates) -> DataFrame:
+def _newest_row(schema: TableSchema, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
     """Of a sequence: each row that is logged takes the place of the one that was there."""
     newest = staged.selectExpr("max_by(after, struct(file, offset, row)) AS image").where("image IS NOT NULL")
-    return newest.selectExpr("false AS __gone", *lake_image(schema, "image", invalid_dates))
+    return newest.selectExpr("false AS __gone", *lake_image(schema, columns, "image"))
 
 
 def _key_of(schema: TableSchema, image: str) -> str:
@@ -194,24 +197,24 @@ def _key_ranges(step: MergeStep) -> list[str]:
 
 
 def _merge_by_row(
-    session: SparkSession, table: LakeTable, step: MergeStep, staged: DataFrame, invalid_dates: InvalidDates
+    session: SparkSession, table: LakeTable, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]
 ) -> None:
     """Without a key, rows are told apart by all their values, and identical ones are counted.
 
     Of each row value that changed, all copies are deleted and the right number is inserted, in one MERGE.
     """
-    names = [name for name, _ in lake_columns(step.schema, invalid_dates)]
-    columns = ", ".join(spark_quote(name) for name in names)
-    before, after = (lake_image(step.schema, image, invalid_dates) for image in ("before", "after"))
+    names = [column.name for column in columns]
+    listed = ", ".join(spark_quote(name) for name in names)
+    before, after = (lake_image(step.schema, columns, image) for image in ("before", "after"))
     staged.createOrReplaceTempView("staged")
     DeltaTable.forPath(session, table.path).toDF().createOrReplaceTempView("target")
     session.sql(f"""
-        SELECT {columns}, sum(difference) AS __difference FROM (
+        SELECT {listed}, sum(difference) AS __difference FROM (
             SELECT {", ".join(after)}, 1L AS difference FROM staged WHERE op <> {DELETE}
             UNION ALL
             SELECT {", ".join(before)}, -1L AS difference
             FROM staged WHERE op IN ({UPDATE}, {DELETE})
-        ) GROUP BY {columns} HAVING sum(difference) <> 0
+        ) GROUP BY {listed} HAVING sum(difference) <> 0
     """).createOrReplaceTempView("differences")
     same = " AND ".join(f"t.{spark_quote(name)} <=> s.{spark_quote(name)}" for name in names)
     source = session.sql(f"""
@@ -221,9 +224,9 @@ def _merge_by_row(
             FROM differences s LEFT JOIN (SELECT *, 1 AS __present FROM target) t ON {same}
             GROUP BY {", ".join(f"s.{spark_quote(name)}" for name in names)}, s.__difference
         )
-        SELECT {columns}, true AS __gone FROM counted
+        SELECT {listed}, true AS __gone FROM counted
         UNION ALL
-        SELECT {columns}, false AS __gone
+        SELECT {listed}, false AS __gone
         FROM counted LATERAL VIEW explode(sequence(1, greatest(copies, 1))) AS copy WHERE copies > 0
     """)
     values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}

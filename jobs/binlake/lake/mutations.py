@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,19 +11,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
-from binlake.config import InvalidDates
-from binlake.lake.table import lake_columns
 from binlake.names import spark_quote
-from binlake.schema import datatypes
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.render import RENDERERS
-from binlake.schema.table import Column, TableSchema
+from binlake.schema.table import TableSchema
 from binlake.schema.virtual import arithmetic, judged
 
 _NO_END = "(2147483647999999, 4294967295999999)"
 """Microseconds of the last TIMESTAMP, before MariaDB 11.5 in 2038 and since in 2106."""
 
 
-def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid_dates: InvalidDates) -> DataFrame | None:
+def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: InvalidValues) -> DataFrame | None:
     """The epoch's mutations after the snapshot, None where nothing was staged.
 
     Those of an XA transaction stand where it was committed, in their own order there: ``place``, which is 0 for the
@@ -30,7 +30,7 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid_date
     """
     parts = []
     if step.files:
-        staged = _read(session, step.files, invalid_dates)
+        staged = _read(session, step.files, invalid)
         if any(file.xids for file in step.files):
             staged = staged.where("xid IS NULL")
         number, offset = life.low.order
@@ -38,7 +38,7 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid_date
             staged = staged.where(f"file > {number} OR (file = {number} AND offset >= {offset})")
         parts.append(staged.selectExpr("*", "0L AS place"))
     if step.xa:
-        parts.append(_committed(session, step, invalid_dates))
+        parts.append(_committed(session, step, invalid))
     if not parts:
         return None
     staged = reduce(DataFrame.unionByName, parts)
@@ -62,9 +62,9 @@ def _of_current_rows(staged: DataFrame, row_end: str) -> DataFrame:
     )
 
 
-def _read(session: SparkSession, files: tuple[StagedFile, ...], invalid_dates: InvalidDates) -> DataFrame:
+def _read(session: SparkSession, files: tuple[StagedFile, ...], invalid: InvalidValues) -> DataFrame:
     """The rows of staged files that weren't rolled back."""
-    schema = staged_schema(files[0].columns, keep_text=invalid_dates == "keep_text")
+    schema = staged_schema(files[0].columns, invalid)
     staged = session.read.schema(from_arrow_schema(schema)).parquet(*[file.path for file in files])
     void = sorted({(file.first[0], *bounds) for file in files for bounds in file.void})
     if not void:
@@ -79,9 +79,9 @@ def _read(session: SparkSession, files: tuple[StagedFile, ...], invalid_dates: I
     """)
 
 
-def _committed(session: SparkSession, step: MergeStep, invalid_dates: InvalidDates) -> DataFrame:
+def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -> DataFrame:
     """Rows of the XA transactions that ended."""
-    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), invalid_dates)
+    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), invalid)
     rows = sorted({(one.xid, one.file, one.after, one.prepared, *one.committed) for _, one in step.xa})
     columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
     session.createDataFrame(rows, columns).createOrReplaceTempView("ended")
@@ -93,17 +93,18 @@ def _committed(session: SparkSession, step: MergeStep, invalid_dates: InvalidDat
     """)
 
 
-def lake_image(schema: TableSchema, image: str, invalid_dates: InvalidDates) -> list[str]:
+def lake_image(schema: TableSchema, columns: Sequence[LakeColumn], image: str) -> list[str]:
     """The lake's columns from a staged image, as expressions."""
-    selected: list[str] = []
-    known = {column.name: column for column in schema.mirrored}
     computed = judged(schema).computed
-    for name, _ in lake_columns(schema, invalid_dates):
-        value = f"{image}.{spark_quote(name)}"
-        column: Column | None = known.get(name)
-        if column is not None and column.type in RENDERERS:
-            value = f"binlake_{column.type}({value})"
-        elif column is not None and column.name in computed:
-            value = f"CAST({arithmetic(column, schema, image)} AS {datatypes.delta_type(column)})"
-        selected.append(f"{value} AS {spark_quote(name)}")
-    return selected
+
+    def value(column: LakeColumn) -> str:
+        staged = f"{image}.{spark_quote(column.name)}"
+        if column.is_side:
+            return staged
+        if column.source.type in RENDERERS:
+            return f"binlake_{column.source.type}({staged})"
+        if column.name in computed:
+            return f"CAST({arithmetic(column.source, schema, image)} AS {column.delta})"
+        return staged
+
+    return [f"{value(column)} AS {spark_quote(column.name)}" for column in columns]

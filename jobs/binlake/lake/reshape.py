@@ -9,16 +9,17 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from binlake.batch.steps import ReshapeStep
-from binlake.config import InvalidDates
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
 from binlake.schema.conversion import conversion
 from binlake.schema.defaults import is_impossible_date
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.table import Column
 
 
 @dataclass(frozen=True)
-class LakeColumn:
+class ReshapedColumn:
     """A column as it stands afterwards. origin: the column that holds its values until then; None for a new one.
 
     suffix: what kept texts of invalid dates have behind them now. value: what all rows have in a new column, and those
@@ -49,50 +50,44 @@ class LakeColumn:
         return f"CAST({value} AS {self.kind}) AS {spark_quote(self.name)}"
 
 
-def lake_columns_after(step: ReshapeStep, invalid_dates: InvalidDates) -> list[LakeColumn]:
-    """The Delta table's columns after the step, side columns of invalid dates included."""
-    mirrored = {column.name: column for column in step.before.mirrored}
-    kept = {column.name for column in step.after.mirrored}
-    fills = dict((column.name, text) for column, text in step.fills)
-    keeps_text = invalid_dates == "keep_text"
-    columns: list[LakeColumn] = []
-    for column, origin in zip(step.after.columns, step.origins, strict=True):
-        if column.name not in kept:
-            continue
-        old = mirrored.get(origin) if origin else None
-        text = fills.get(column.name)
-        columns.append(_lake_column(column, old, _value(column, old, text, keeps_text=keeps_text)))
-        if keeps_text and datatypes.entry(column).may_be_invalid_date:
-            columns.append(_side_column(column, old, text))
-    for column, origin in zip(step.after.kept, step.kept_origins, strict=True):
+def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[ReshapedColumn]:
+    """The Delta table's columns after the step."""
+    origins = {column.name: origin for column, origin in zip(step.after.columns, step.origins, strict=True)}
+    before = {(one.source.name, one.holds): one for one in lake_columns(step.before, invalid)}
+    fills = {column.name: text for column, text in step.fills}
+    columns: list[ReshapedColumn] = []
+    for one in lake_columns(step.after, invalid):
+        origin, text = origins[one.source.name] or "", fills.get(one.source.name)
+        old = before.get((origin, one.holds))
+        if one.is_side:
+            columns.append(_side_column(one, old, text))
+        else:
+            columns.append(_reshaped(one, old, value=_value(one.source, before.get((origin, "text")), text)))
+    for column, kept_origin in zip(step.after.kept, step.kept_origins, strict=True):
         kind = datatypes.delta_type(column)
-        columns.append(LakeColumn(column.name, kind, origin, kind))
+        columns.append(ReshapedColumn(column.name, kind, kept_origin, kind))
     return columns
 
 
-def _value(column: Column, old: Column | None, text: str | None, *, keeps_text: bool) -> str | None:
+def _value(column: Column, side: LakeColumn | None, text: str | None) -> str | None:
     """A fill in Spark SQL. A date whose text is kept beside it is NULL here, and not on the server."""
     if text is None or is_impossible_date(column, text):
         return None
     value = default_expression(column, text)
-    if keeps_text and old is not None and datatypes.entry(old).may_be_invalid_date:
-        return f"IF({spark_quote(datatypes.text_column(old))} IS NULL, {value}, NULL)"
-    return value
+    return f"IF({spark_quote(side.name)} IS NULL, {value}, NULL)" if side else value
 
 
-def _side_column(column: Column, old: Column | None, text: str | None) -> LakeColumn:
+def _side_column(side: LakeColumn, old: LakeColumn | None, text: str | None) -> ReshapedColumn:
     """The column that keeps the texts of invalid dates."""
-    name = datatypes.text_column(column)
-    if old is None or not datatypes.entry(old).may_be_invalid_date:
-        kept = spark_string(text) if text is not None and is_impossible_date(column, text) else None
-        return LakeColumn(name, "STRING", None, None, value=kept)
-    suffix = conversion(old, column, strict=True).date_suffix
-    return LakeColumn(name, "STRING", datatypes.text_column(old), "STRING", suffix)
+    if old is None:
+        kept = spark_string(text) if text is not None and is_impossible_date(side.source, text) else None
+        return _reshaped(side, None, value=kept)
+    return _reshaped(side, old, suffix=conversion(old.source, side.source, strict=True).date_suffix)
 
 
-def _lake_column(column: Column, old: Column | None, value: str | None) -> LakeColumn:
-    before = datatypes.delta_type(old) if old else None
-    return LakeColumn(column.name, datatypes.delta_type(column), old.name if old else None, before, value=value)
+def _reshaped(column: LakeColumn, old: LakeColumn | None, suffix: str = "", value: str | None = None) -> ReshapedColumn:
+    name, kind = (old.name, old.delta) if old else (None, None)
+    return ReshapedColumn(column.name, column.delta, name, kind, suffix, value)
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -101,7 +96,7 @@ _DIGITS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)\Z")
 
 
-def widens(column: LakeColumn) -> bool:
+def widens(column: ReshapedColumn) -> bool:
     """Whether Delta's type widening takes the old values as they stand ("Supported type changes", Delta's manual)."""
     before, after = column.kind_before or "", column.kind
     if column.suffix or column.origin is None or column.value is not None:
@@ -120,7 +115,7 @@ def widens(column: LakeColumn) -> bool:
     )
 
 
-def reshaped_fields(fields: list[dict[str, Any]], columns: list[LakeColumn]) -> list[dict[str, Any]]:
+def reshaped_fields(fields: list[dict[str, Any]], columns: list[ReshapedColumn]) -> list[dict[str, Any]]:
     """Delta's schema fields after a reshape that casts nothing. Raises KeyError where an origin isn't there.
 
     A renamed field keeps its physical name and id, by which column mapping finds its data.
@@ -132,14 +127,14 @@ def reshaped_fields(fields: list[dict[str, Any]], columns: list[LakeColumn]) -> 
     ]
 
 
-def renames_or_drops(fields: list[dict[str, Any]], columns: list[LakeColumn]) -> bool:
+def renames_or_drops(fields: list[dict[str, Any]], columns: list[ReshapedColumn]) -> bool:
     """Whether column mapping is needed: a name of a data file's column stands for another, or for none."""
     origins = {column.origin.lower() for column in columns if column.origin}
     renamed = any(column.origin is not None and column.origin != column.name for column in columns)
     return renamed or any(field["name"].lower() not in origins for field in fields)
 
 
-def _new_field(column: LakeColumn) -> dict[str, Any]:
+def _new_field(column: ReshapedColumn) -> dict[str, Any]:
     parsed = StructType.fromDDL(f"c {column.kind}")
     assert isinstance(parsed, StructType)
     return {**parsed.fields[0].jsonValue(), "name": column.name, "nullable": True, "metadata": {}}

@@ -42,12 +42,10 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.config import InvalidDates
 from binlake.errors import LakeTableChanged, SchemaMismatch, SnapshotUnfinished
-from binlake.lake.reshape import LakeColumn, renames_or_drops, reshaped_fields, widens
+from binlake.lake.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote
-from binlake.schema import datatypes
-from binlake.schema.table import TableSchema
+from binlake.schema.lake_columns import LakeColumn
 from binlake.state.delta_log import APPLICATIONS, LakeLog, overtaking
 
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
@@ -74,16 +72,6 @@ _DELETION_VECTORS = tuple(
 _REWRITTEN = 16 << 20
 """Bytes of data files up to which rows that change are written anew: deletion vectors would cost more jobs than that
 saves, and every reader has to apply them."""
-
-
-def lake_columns(schema: TableSchema, invalid_dates: InvalidDates) -> list[tuple[str, str]]:
-    """(name, Delta type) of the Delta table's columns, side columns of invalid dates included."""
-    columns: list[tuple[str, str]] = []
-    for column in schema.mirrored:
-        columns.append((column.name, datatypes.delta_type(column)))
-        if invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
-            columns.append((datatypes.text_column(column), "STRING"))
-    return columns
 
 
 def needs_column_mapping(names: list[str]) -> bool:
@@ -180,9 +168,9 @@ class LakeTable(LakeLog):
         if "timestampNtz" not in (self.log().protocol().writer_features or ()):
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
-    def create(self, session: SparkSession, columns: list[tuple[str, str]], version: int, note: dict[str, Any]) -> None:
+    def create(self, session: SparkSession, columns: Sequence[LakeColumn], version: int, note: dict[str, Any]) -> None:
         """An empty table in the place of whatever is there."""
-        selected = ", ".join(f"CAST(NULL AS {kind}) AS {spark_quote(name)}" for name, kind in columns)
+        selected = ", ".join(f"CAST(NULL AS {one.delta}) AS {spark_quote(one.name)}" for one in columns)
         self.take(session, session.sql(f"SELECT {selected} WHERE false"), version, note)
 
     def truncate(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
@@ -197,7 +185,7 @@ class LakeTable(LakeLog):
         return f"delta.{spark_quote(self.path)}"
 
     def reshape(
-        self, session: SparkSession, columns: list[LakeColumn], version: int, note: dict[str, Any], *, widen: bool
+        self, session: SparkSession, columns: list[ReshapedColumn], version: int, note: dict[str, Any], *, widen: bool
     ) -> None:
         """Other columns over the rows that are there: by metadata alone where no value becomes another, else every row
         anew.
@@ -218,7 +206,7 @@ class LakeTable(LakeLog):
         self._commit_fields(session, lambda found: reshaped_fields(found, columns), version, note)
         self._prove(version)
 
-    def _widen(self, session: SparkSession, columns: list[LakeColumn]) -> None:
+    def _widen(self, session: SparkSession, columns: list[ReshapedColumn]) -> None:
         """The columns get their wider types under their old names; repeating it changes nothing."""
         if columns:
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
@@ -226,7 +214,9 @@ class LakeTable(LakeLog):
             name = spark_quote(column.origin or column.name)
             session.sql(f"ALTER TABLE {self.sql_name} ALTER COLUMN {name} TYPE {column.kind}")
 
-    def _rewrite(self, session: SparkSession, columns: list[LakeColumn], version: int, note: dict[str, Any]) -> None:
+    def _rewrite(
+        self, session: SparkSession, columns: list[ReshapedColumn], version: int, note: dict[str, Any]
+    ) -> None:
         rows = session.read.format("delta").load(self.path).selectExpr(*[column.expression for column in columns])
         try:
             self.overwrite(session, rows, version, note)

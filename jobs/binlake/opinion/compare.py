@@ -17,7 +17,8 @@ from binlake.opinion.misread import MISREADINGS, Misreading
 from binlake.opinion.stream import Image, Rows, Unread
 from binlake.opinion.values import same
 from binlake.position import file_number
-from binlake.schema import datatypes
+from binlake.schema.invalid import KEEP
+from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import Column, TableName
 
 SHOWN = 5
@@ -203,8 +204,15 @@ def _judged(column: Column, mine: Any, theirs: Image) -> str | Misreading:
 
 def _with_text(column: Column, image: Image, names: set[str]) -> Any:
     """The value of an image; of an invalid date its text, which the reader keeps in a column beside it."""
-    value, side = image[column.name], datatypes.text_column(column)
-    return image.get(side) if value is None and side not in names else value
+    value = image[column.name]
+    if value is None and (side := _side(column)) and side not in names:
+        return image.get(side)
+    return value
+
+
+@cache
+def _side(column: Column) -> str | None:
+    return next((side.name for side in side_columns([column], KEEP)), None)
 
 
 def declared(column: Column) -> str:

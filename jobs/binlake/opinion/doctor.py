@@ -83,7 +83,7 @@ def _ours(config: PipelineConfig, transport: Transport, window: Window, theirs: 
     """Our own reading, of the slices that the package came to."""
     for part in window.slices:
         if theirs.reaches((file_number(part.file), part.start)):
-            yield from read(transport, part, config.tables.wanted, invalid_dates=config.invalid_dates)
+            yield from read(transport, part, config.tables.wanted, invalid=config.invalid)
 
 
 # the lines -----------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from binlake.opinion.misread import WITHOUT_ROWS
 from binlake.opinion.stream import Image, Rows, Seen, Unread, events, kind_name, rows_of, table_of
 from binlake.opinion.values import BYTES, plain
 from binlake.position import Slice, file_number
+from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 from binlake.source.connection import Endpoint
 from binlake.source.dump import ServerTransport
@@ -181,7 +182,7 @@ class _Mutations:
         if isinstance(rows, Unread):
             return Stopped(name, seen.file, seen.offset, f"{PACKAGE} leaves out what is {rows.why}", _REMEDY)
         columns = tuple(map(_column, rows.columns))
-        schema = staged_schema(columns, keep_text=False)
+        schema = staged_schema(columns, FAIL)
         try:
             batch = pa.RecordBatch.from_pylist(list(self._staged(rows, columns, seen.event.timestamp)), schema)
         except (pa.ArrowException, TypeError, ValueError):  # no more of it: the message holds the value

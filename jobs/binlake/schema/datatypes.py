@@ -156,11 +156,6 @@ _BIT = DataType(
 )
 
 
-def text_column(column: Column) -> str:
-    """Name of the side column that keeps the text of an invalid date."""
-    return f"{column.name}__text"
-
-
 def _date_restore(column: Column) -> str:
     # Year 0 is outside what Delta readers agree on: an invalid date like 0000-00-00.
     return f"IF({_lake(column)} < '0001', NULL, TRY_CAST({_lake(column)} AS {delta_type(column)}))"

@@ -14,10 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, InvalidDate, InvalidText, LakeError, StagingError, UnsupportedColumn
 from binlake.lake import functions
-from binlake.lake.table import LakeTable, lake_columns
+from binlake.lake.table import LakeTable
 from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
+from binlake.schema.invalid import KEEP
+from binlake.schema.lake_columns import lake_columns, side_columns
 from binlake.schema.table import Column, TableName, TableSchema, table_id
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.state import files, storage_errors
@@ -168,14 +170,15 @@ def _staged(session: SparkSession, table: TableSnapshot, records: Records) -> Da
 def _restored(config: PipelineConfig, schema: TableSchema) -> list[str]:
     """Spark SQL of the Delta table's columns over the staged ones."""
     selected: list[str] = []
-    for number, column in enumerate(schema.mirrored):
+    for one in lake_columns(schema, config.invalid):
+        column = one.source
         value = datatypes.entry(column).restore(column)
-        if datatypes.is_text(column):
-            value = f"IF({value} IS NULL OR is_valid_utf8({value}), {value}, raise_error('{_NOT_TEXT} {number}'))"
-        selected.append(f"{value} AS {spark_quote(column.name)}")
-        if config.invalid_dates == "keep_text" and datatypes.entry(column).may_be_invalid_date:
-            name = spark_quote(datatypes.text_column(column))
-            selected.append(f"IF({_invalid(column)}, {spark_quote(column.name)}, NULL) AS {name}")
+        if one.is_side:
+            value = f"IF({_invalid(column)}, {spark_quote(column.name)}, NULL)"
+        elif datatypes.is_text(column):
+            place = schema.mirrored.index(column)
+            value = f"IF({value} IS NULL OR is_valid_utf8({value}), {value}, raise_error('{_NOT_TEXT} {place}'))"
+        selected.append(f"{value} AS {spark_quote(one.name)}")
     return selected
 
 
@@ -185,7 +188,7 @@ def _invalid(column: Column) -> str:
 
 
 def _refuse_twice(name: TableName, config: PipelineConfig, schema: TableSchema) -> None:
-    counted = Counter(column.lower() for column, _ in lake_columns(schema, config.invalid_dates))
+    counted = Counter(column.name.lower() for column in lake_columns(schema, config.invalid))
     twice = [column for column, count in counted.items() if count > 1]
     if twice:
         raise UnsupportedColumn(
@@ -197,10 +200,9 @@ def _refuse_twice(name: TableName, config: PipelineConfig, schema: TableSchema) 
 def _refuse_invalid_dates(staged: DataFrame, config: PipelineConfig, table: TableSnapshot) -> None:
     """Under ``fail`` none may be there; a key may never hold one, for MERGE finds no NULL."""
     checked = [
-        column
-        for column in table.schema.mirrored
-        if datatypes.entry(column).may_be_invalid_date
-        and (config.invalid_dates == "fail" or column.name in table.schema.key)
+        side.source
+        for side in side_columns(table.schema.mirrored, KEEP)
+        if config.invalid_dates == "fail" or side.source.name in table.schema.key
     ]
     if not checked:
         return

@@ -34,6 +34,7 @@ from binlake.binlog.border import (
 )
 from binlake.errors import StagingError
 from binlake.position import Slice, file_number
+from binlake.schema.invalid import InvalidValues
 from binlake.state import files
 
 OPEN_FILES = 64
@@ -151,10 +152,10 @@ def _sequence(batch: pa.RecordBatch, index: int) -> tuple[int, int, int]:
 class SliceWriter:
     """Writes what one slice's reader yields below ``folder``."""
 
-    def __init__(self, folder: str, number: int, *, keep_text: bool) -> None:
+    def __init__(self, folder: str, number: int, invalid: InvalidValues) -> None:
         self._folder = folder
         self._number = number
-        self._keep_text = keep_text
+        self._invalid = invalid
         self._open: dict[Any, _OpenFile] = {}
         self._closed: list[StagedFile] = []
         self._made = 0
@@ -174,7 +175,7 @@ class SliceWriter:
         sink = stack.enter_context(files.hashing_sink(path))
         writer = pq.ParquetWriter(
             sink,
-            staged_schema(mutations.columns, keep_text=self._keep_text),
+            staged_schema(mutations.columns, self._invalid),
             compression="zstd",
             compression_level=1,
             use_dictionary=["gtid", "xid"],
@@ -194,11 +195,11 @@ class SliceWriter:
 Items = Iterable[Item | Executed]
 
 
-def stage_slice(items: Items, part: Slice, number: int, folder: str, *, keep_text: bool) -> StagedSlice:
+def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: InvalidValues) -> StagedSlice:
     """Write one slice's mutations below ``{folder}/{number}``; gives what the manifest says of them."""
     target = f"{folder}/{number:05d}"
     files.make_folder(target)
-    writer = SliceWriter(target, number, keep_text=keep_text)
+    writer = SliceWriter(target, number, invalid)
     statements: list[Statement] = []
     stopped: list[Stopped] = []
     xa: list[XaEvent] = []

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from binlake.names import mysql_quote, spark_quote
 from binlake.schema import datatypes
-from binlake.schema.datatypes import text_column
+from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.table import Column, TableSchema
 
 ROWS_PER_CHUNK = 1_000
@@ -42,11 +42,11 @@ def chunk_count(rows: int) -> int:
 
 @dataclass(frozen=True)
 class TableHashes:
-    """The expressions for one table. side: columns of the lake that keep texts of invalid dates."""
+    """The expressions for one table. side: the lake's columns that keep invalid dates."""
 
     schema: TableSchema
     chunks: int
-    side: frozenset[str] = frozenset()
+    side: tuple[LakeColumn, ...] = ()
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -88,9 +88,10 @@ class TableHashes:
     def lake_value(self, column: Column) -> str:
         name = spark_quote(column.name)
         missing = "'N'"
-        if text_column(column) in self.side:
-            kept = f"CONCAT({spark_quote(text_column(column))}, '{datatypes.fraction_padding(column)}')"
-            missing = f"COALESCE({kept}, 'N')"
+        for side in self.side:
+            if side.source == column:
+                kept = f"CONCAT({spark_quote(side.name)}, '{datatypes.fraction_padding(column)}')"
+                missing = f"COALESCE({kept}, 'N')"
         return f"IF({name} IS NULL, {missing}, COALESCE({datatypes.entry(column).lake_text(column)}, '?'))"
 
 

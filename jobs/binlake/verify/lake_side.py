@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.names import spark_string
-from binlake.schema import datatypes
-from binlake.schema.datatypes import text_column
+from binlake.schema.invalid import FAIL, KEEP
+from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.table import TableSchema
 from binlake.verify.hashes import Chunk, Chunks, TableHashes, lake_shown
 from binlake.verify.server_side import KeyedHash
@@ -24,15 +24,15 @@ class LakeTable:
 
         self._types = {field.name: field.dataType.simpleString().upper() for field in self._rows.schema.fields}
 
-    def side_columns(self, schema: TableSchema) -> frozenset[str]:
-        """The columns that keep texts of invalid dates."""
-        dates = {text_column(column) for column in schema.mirrored if datatypes.entry(column).may_be_invalid_date}
-        return frozenset((dates & self._types.keys()) - {column.name for column in schema.mirrored})
+    def side_columns(self, schema: TableSchema) -> tuple[LakeColumn, ...]:
+        """Those that are there, whatever the YAML says."""
+        others = {column.name for column in schema.mirrored}
+        found = self._types.keys() - others
+        return tuple(side for side in side_columns(schema.mirrored, KEEP) if side.name in found)
 
     def structure(self, schema: TableSchema) -> str:
         """How columns and types differ from what they should be; empty when they don't. Kept ones aren't compared."""
-        expected = {column.name: datatypes.delta_type(column) for column in schema.mirrored}
-        expected |= dict.fromkeys(self.side_columns(schema), "STRING")
+        expected = {one.name: one.delta for one in (*lake_columns(schema, FAIL), *self.side_columns(schema))}
         wrong = [
             f"{name} is {self._types.get(name, 'missing')}, should be {expected.get(name, 'absent')}"
             for name in [*expected, *(self._types.keys() - expected.keys() - {column.name for column in schema.kept})]

@@ -23,6 +23,7 @@ from binlake.batch.walk import Rules
 from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
 from binlake.position import Position
+from binlake.schema.invalid import FAIL, KEEP, InvalidValues
 from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 
@@ -57,7 +58,7 @@ def steps_of(
     lifeless: Sequence[TableName] = (),
     policy: Policy | None = None,
     going: Sequence[TableName] = (),
-    keeps_text: bool = False,
+    invalid: InvalidValues = FAIL,
 ) -> BatchSteps:
     return split(
         Manifest(7, "a", slices),
@@ -68,7 +69,7 @@ def steps_of(
             ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
             policy=lambda name: policy or Policy(),
             goes_when_dropped=lambda name: name in going,
-            keeps_text=keeps_text,
+            invalid=invalid,
         ),
         lives=list(lives),
         created=[1 for _ in slices],
@@ -108,13 +109,13 @@ def test_add_column_cuts_epochs_in_order() -> None:
     assert [column.name for column in table.life.schema.columns] == ["id", "n", "v"]
 
 
-@pytest.mark.parametrize(("keeps_text", "status"), [(True, "following"), (False, "resnapshot")])
-def test_a_date_that_no_calendar_has_comes_where_its_text_is_kept(keeps_text: bool, status: str) -> None:
+@pytest.mark.parametrize(("invalid", "status"), [(KEEP, "following"), (FAIL, "resnapshot")])
+def test_a_date_that_no_calendar_has_comes_where_its_text_is_kept(invalid: InvalidValues, status: str) -> None:
     ddl = statement(50, 0, "ALTER TABLE t ADD d DATE NOT NULL")
-    table = one(steps_of(a_slice(ddl), keeps_text=keeps_text))
+    table = one(steps_of(a_slice(ddl), invalid=invalid))
     assert table.life.status == status
     fills = [text for step in table.steps if isinstance(step, ReshapeStep) for _, text in step.fills]
-    assert fills == (["0000-00-00"] if keeps_text else [])
+    assert fills == (["0000-00-00"] if invalid is KEEP else [])
 
 
 def test_a_column_that_was_there_gets_the_time_for_null() -> None:

@@ -22,6 +22,7 @@ from binlake.binlog.events import HEADER, EventType
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport
 from binlake.position import Slice
+from binlake.schema.invalid import KEEP
 
 NAMES = ["mysql-plain", "mariadb-plain", "mariadb-compressed", "mysql-compressed"]
 ROWS = (
@@ -64,7 +65,7 @@ def damaged(name: str, path: Path, kinds: tuple[int, ...], number: int, change: 
 def assert_only_t_stops(name: str, path: Path, offset: int) -> Stopped:
     """``o`` has all mutations, ``t`` those before the offset."""
     part = Slice(path.name, 4, path.stat().st_size, 0, True)
-    emitted = list(read(FileTransport(path), part, lambda _, table: table in ("t", "o"), invalid_dates="keep_text"))
+    emitted = list(read(FileTransport(path), part, lambda _, table: table in ("t", "o"), invalid=KEEP))
     expected = logs.log(name).expected
     assert _mutations(emitted, "o", name) == expected["mutations"]
     done = [at for at in _offsets(emitted, "o") if at < offset]

@@ -1,0 +1,59 @@
+"""Which columns a table has in the lake, and in the images that are staged from the log.
+
+Each of the server's columns gives one with its values. A value that no Delta type holds is NULL there; where the YAML
+has it kept, the column is followed by a side column that holds what the server shows, NULL where the value is valid:
+
+| policy                   | of columns                | side column      | holds |
+|--------------------------|---------------------------|------------------|-------|
+| invalid_dates: keep_text | DATE, DATETIME, TIMESTAMP | ``{name}__text`` | the server's text of the date |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from binlake.schema import datatypes
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.table import Column, TableSchema
+
+Holds = Literal["value", "text"]
+
+
+@dataclass(frozen=True)
+class LakeColumn:
+    """One column of the lake. name, delta, arrow: its own name and types. source: the server's column it comes from."""
+
+    name: str
+    delta: str
+    arrow: pa.DataType
+    source: Column
+    holds: Holds = "value"
+
+    @property
+    def is_side(self) -> bool:
+        return self.holds != "value"
+
+
+def lake_columns(schema: TableSchema, invalid: InvalidValues) -> tuple[LakeColumn, ...]:
+    """The Delta table's columns, but for those that the server dropped and the lake keeps (``schema.kept``)."""
+    return columns_of(schema.mirrored, invalid)
+
+
+def columns_of(columns: Iterable[Column], invalid: InvalidValues) -> tuple[LakeColumn, ...]:
+    """Each column's, followed by its side column. Raises UnsupportedColumn."""
+    return tuple(one for column in columns for one in _of(column, invalid))
+
+
+def side_columns(columns: Iterable[Column], invalid: InvalidValues) -> tuple[LakeColumn, ...]:
+    return tuple(one for one in columns_of(columns, invalid) if one.is_side)
+
+
+def _of(column: Column, invalid: InvalidValues) -> Iterable[LakeColumn]:
+    entry = datatypes.entry(column)
+    yield LakeColumn(column.name, entry.delta(column), entry.arrow(column), column)
+    if invalid.dates == "keep_text" and entry.may_be_invalid_date:
+        yield LakeColumn(f"{column.name}__text", "STRING", pa.string(), column, "text")
