@@ -123,7 +123,7 @@ def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
     transport = log.transport(0)
     executed = str(executed_before(transport, file, size))
     start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
-    held.update(plan=None, position=json.dumps(start.to_json()))
+    held.follow_from(start)
     return f"the log is followed from {start.short}; tables begin with their CREATE TABLE statements"
 
 
@@ -157,7 +157,7 @@ def begin_lives(
     if fresh or not watermarks.read_charsets(metadata):
         watermarks.write_charsets(metadata, database_charsets(source))
     if lows and fresh:
-        held.update(plan=None, position=json.dumps(min(lows).to_json()))
+        held.follow_from(min(lows))
 
 
 def _refuse_read(standing: Position | None, results: list[SnapshotResult]) -> None:

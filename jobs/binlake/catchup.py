@@ -6,7 +6,6 @@ itself, so a kill repeats nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from binlake.report import Report
 from binlake.schema.cascades import Cascade, cascading
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import loads
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened
@@ -86,8 +86,8 @@ def _life(metadata: Metadata, row: dict[str, Any]) -> Life:
         if shape["table_id"] == row["table_id"] and (shape["file_number"], shape["offset"]) <= position.order
     ]
     newest = max(shapes, key=lambda shape: (shape["batch"], shape["file_number"], shape["offset"]))
-    low, high = (Position.from_json(json.loads(row[end])) for end in ("low", "high"))
-    schema = TableSchema.from_json(json.loads(newest["schema"]))
+    low, high = (loads(Position, row[end]) for end in ("low", "high"))
+    schema = loads(TableSchema, newest["schema"])
     name = TableName(row["database"], row["table"])
     return Life(row["table_id"], name, schema, low, high, delta_version=row["delta_version"])
 
@@ -133,7 +133,7 @@ def _missed(metadata: Metadata, row: dict[str, Any]) -> Iterator[OpenBatch]:
     first = row["batch"] if row["status"] == "stopped" else row["batch"] + 1
     for batch in sorted(metadata.read("batches"), key=lambda batch: batch["batch"]):
         if batch["batch"] >= first and batch["state"] == "recorded":
-            yield OpenBatch(batch["batch"], Range.from_json(json.loads(batch["range"])))
+            yield OpenBatch(batch["batch"], loads(Range, batch["range"]))
 
 
 def _one_batch(

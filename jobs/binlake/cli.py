@@ -25,6 +25,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
 from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.serialization import dump
 from binlake.state import decisions
 from binlake.state.decisions import Reason
 
@@ -390,7 +391,7 @@ def _table_name(text: str) -> TableName:
 def _show_shape(name: TableName, shape: Shape, as_json: bool) -> None:
     schema = shape.schema
     if as_json:
-        _print_json({"table": str(name), "position": shape.position, "schema": schema.to_json() if schema else None})
+        _print_json({"table": str(name), "position": shape.position, "schema": dump(schema) if schema else None})
         return
     if schema is None:
         print(f"there is no {name} from {shape.position} on")

@@ -26,6 +26,7 @@
     ├── StagingError          retry helps       a staged file is missing or damaged
     │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
+    │   └── NewerMetadata                       a newer binlake wrote the metadata
     ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (lake/wave.py)
     └── LeaseHeld                 retry helps   another run works on this source
 
@@ -182,6 +183,12 @@ class LakeError(BinlakeError):
     """The lake's storage failed."""
 
     retryable = True
+
+
+class NewerMetadata(LakeError):
+    """A newer binlake wrote the metadata, in a form that this one doesn't know."""
+
+    retryable = False
 
 
 class LeaseHeld(BinlakeError):

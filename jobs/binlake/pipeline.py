@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from binlake.batch import epochs
 from binlake.batch.manifest import Manifest
+from binlake.batch.outcome import outcome_of
 from binlake.batch.steps import BatchSteps, TableOutcome, rebased
 from binlake.batch.walk import Rules
 from binlake.bootstrap import (
@@ -59,7 +60,6 @@ from binlake.state.record import (
     note_poison,
     note_schemas,
     nothing_new,
-    outcome_rows,
     record_batch,
 )
 from binlake.state.staging import read_manifest
@@ -388,10 +388,7 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
         held.advance(replace(staged, state="planned", attempt=""))
         raise
     note_schemas(metadata, staged, steps)
-    prepared = tuple(waiting.to_json() for waiting in steps.prepared)
-    rows = outcome_rows(steps, outcomes, manifest)
-    charsets = None if steps.charsets is None else tuple(steps.charsets.items())
-    merged = replace(staged, state="merged", outcome=rows, prepared=prepared, charsets=charsets)
+    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes))
     merged = merged.with_phase("merge", time.monotonic() - began)
     held.advance(merged)
     note_batch(metadata, merged)
@@ -405,9 +402,9 @@ def _manifest(config: PipelineConfig, batch: OpenBatch) -> Manifest:
     return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
 
 
-def _cascades(config: PipelineConfig, source: Source) -> tuple[dict[str, Any], ...] | None:
+def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | None:
     found = unlogged_cascades(source)
-    return None if found is None else tuple(one.to_json() for one in found if config.included(one.child))
+    return None if found is None else tuple(one for one in found if config.included(one.child))
 
 
 def _flavour(position: Position) -> Flavour:
@@ -439,7 +436,7 @@ def _split(
         start=batch.range.start,
         stop=stop,
         prepared=watermarks.read_prepared(metadata),
-        cascades=None if batch.cascades is None else [Cascade.from_json(one) for one in batch.cascades],
+        cascades=batch.cascades,
         lifeless=watermarks.lifeless(metadata),
         charsets=watermarks.read_charsets(metadata),
         lower_case_names=batch.lower_case_names,

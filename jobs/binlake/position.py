@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import CoreSchema, core_schema
+
 from binlake.errors import UsageError
 
 _TEXT = re.compile(r"(?P<server>.+)/(?P<file>[^/]+):(?P<offset>\d+)@(?P<created>\d+)\Z")
@@ -87,11 +89,20 @@ class Position:
         file_number(match["file"])
         return cls(match["server"], match["file"], int(match["offset"]), int(match["created"]), gtid_set)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"position": str(self), "gtid_set": self.gtid_set}
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        """In JSON it is its text, with the GTID set beside it."""
+        return core_schema.no_info_plain_validator_function(
+            cls._told,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda position: {"position": str(position), "gtid_set": position.gtid_set}
+            ),
+        )
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Position:
+    def _told(cls, value: Any) -> Position:
+        if not isinstance(value, dict) or not {"position", "gtid_set"} <= value.keys():
+            raise ValueError("no position")
         return cls.parse(value["position"], value["gtid_set"])
 
 
@@ -113,19 +124,6 @@ class Slice:
     def size(self) -> int:
         return self.stop - self.start
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "file": self.file,
-            "start": self.start,
-            "stop": self.stop,
-            "created": self.created,
-            "whole": self.whole,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Slice:
-        return cls(**value)
-
 
 @dataclass(frozen=True)
 class Range:
@@ -143,21 +141,6 @@ class Range:
     def size(self) -> int:
         """Bytes of log to read."""
         return sum(part.size for part in self.slices)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "start": self.start.to_json(),
-            "stop": self.stop.to_json(),
-            "slices": [part.to_json() for part in self.slices],
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Range:
-        return cls(
-            Position.from_json(value["start"]),
-            Position.from_json(value["stop"]),
-            tuple(Slice.from_json(part) for part in value["slices"]),
-        )
 
 
 Sequence = tuple[int, int, int]

@@ -146,6 +146,8 @@ def test_a_table_that_others_changed_is_found_though_the_log_says_nothing_of_it(
     followed.execute("DELETE FROM other WHERE id = 50")
     assert command(followed, "sync") == 3
     assert f"DELETE at Delta version {version} changed what binlake wrote" in capsys.readouterr().err
+    (row,) = followed.metadata.read("quarantine")
+    assert (row["table"], row["file"], row["offset"]) == ("t", None, None), "it wasn't the log that stopped it"
     followed.assert_equal("other")
     assert command(followed, "table", "resnapshot", "--table", f"{followed.database}.t", "--why", "restored") == 0
     work(followed)

@@ -19,7 +19,6 @@ each table after one of three. So each case proves as well that a kill between t
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from deltalake import DeltaTable
 import comparison
 from binlake.names import mysql_quote
 from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import loads
 from binlake.source import catalog
 from binlake.source.server import Source
 from binlake.state import metadata, watermarks
@@ -210,4 +210,4 @@ def _assert_row(row: dict[str, Any]) -> None:
         assert row["reason"].startswith(f"{row['file']}:{row['offset']}: ")
     for shape in (row["before"], row["after"]):
         if shape:
-            TableSchema.from_json(json.loads(shape))
+            loads(TableSchema, shape)

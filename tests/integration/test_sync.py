@@ -258,4 +258,4 @@ def test_the_quarantine_names_where_a_table_stopped(mirror: Mirror) -> None:
     assert report.tables[0].newly_stopped
     (row,) = mirror.metadata.read("quarantine")
     assert (row["table"], row["table_id"]) == ("t", mirror.watermark("t")["table_id"])
-    assert f"{row['file']}:{row['offset']}" in row["reason"]
+    assert row["reason"].startswith(f"{row['file']}:{row['offset']}: ")

@@ -107,7 +107,7 @@ class Mirror:
             file, offset, gtid_set = source.head()
             created = format_description(source.transport(self.server_id), file)
             start = Position(source.server_identity, file, offset, created, gtid_set)
-            held.update(position=json.dumps(start.to_json()))
+            held.follow_from(start)
 
     def snapshot(self, *patterns: str, lock: Any = "flush") -> list[SnapshotResult]:
         return pipeline.bootstrap(

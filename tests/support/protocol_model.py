@@ -36,11 +36,12 @@ from binlake.position import Position, Slice, file_number
 from binlake.report import Report
 from binlake.schema.ddl import Flavour
 from binlake.schema.table import Column, TableName, TableSchema, table_id
+from binlake.serialization import loads
 from binlake.snapshot import snapshot
 from binlake.snapshot.commit import SnapshotResult
 from binlake.source import plan
 from binlake.source.server import Source
-from binlake.state import files, lease, progress, record, watermarks
+from binlake.state import files, formats, lease, progress, record, watermarks
 from binlake.state.delta_log import LakeLog
 from binlake.state.metadata import SCHEMAS, Metadata, literal
 
@@ -415,7 +416,7 @@ class Store(Metadata):
         changes = ", ".join(f'"{column}" = {literal(value)}' for column, value in updates.items())
         swapped = bool(self._run(name, f"UPDATE {name} SET {changes} WHERE {predicate}").rowcount)
         if swapped and updates.get("position"):
-            self._world.moved(Position.from_json(json.loads(str(updates["position"]))))
+            self._world.moved(formats.read(Position, str(updates["position"])))
         return swapped
 
     def _insert(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -857,7 +858,7 @@ class World:
             self.failures.append(AssertionError(f"the position went back from {self._position} to {position}"))
         self._position = position
         # A sync takes the snapshots that were asked for, too.
-        lows = [Position.from_json(json.loads(row["low"])) for row in self.store.peek("watermarks") if row["low"]]
+        lows = [loads(Position, row["low"]) for row in self.store.peek("watermarks") if row["low"]]
         if self.worker and (self.worker.job == "bootstrap" or position in lows):
             self._jumps.add(position)
 
@@ -890,7 +891,7 @@ class World:
     def _check_table(self, row: dict[str, Any], at_end: bool) -> None:
         name, position = TableName(row["database"], row["table"]), Position.parse(row["position"])
         begins = self._is_ahead(name) and not at_end
-        if position < Position.from_json(json.loads(row["high"])) or begins:
+        if position < loads(Position, row["high"]) or begins:
             return
         path = self.config.table_path(name)
         assert path in self.lake, f"{name} is gone from the lake"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from binlake.batch.cascading import CascadedBatch
 from binlake.batch.ended import skip_unseen
 from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.batch.prepared import PreparedTransactions
-from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa
+from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, Standstill
 from binlake.batch.walk import IGNORED, Rules, Walk
 from binlake.position import Position, file_number
 from binlake.schema import ddl
@@ -43,7 +44,7 @@ def _walk_slice(walk: Walk, batch: int, created: int, part: StagedSlice) -> None
             item = stopped.pop(0)
             table = walk.at(item.name)
             if table is not None and (file_number(item.file), item.offset) >= table.life.low.order:
-                walk.stop_table(table, f"{item.file}:{item.offset}: {item.reason}", item.remedy)
+                walk.stop_table(table, Standstill.at(item.file, item.offset, item.reason, item.remedy, item.raw))
         if ordinal < len(part.statements):
             walk.statement(batch, created, part.statements[ordinal])
 
@@ -54,15 +55,16 @@ def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start:
     deleted, updated = (_changed(walk, manifest, which) for which in (2, 1))
     deleted |= {name for name in updated if (table := walk.at(name)) and table.was_versioned}
     acted = touched(cascades, deleted, updated)
+    at_stop = partial(Standstill.at, walk.stop.file, walk.stop.offset)
     for one in cascades:
         table = walk.at(one.child)
         if table is None or table.life.low.order >= walk.stop.order:
             continue
         policy = walk.rules.policy(one.child).on_unlogged_cascade
         if policy == "stop" or not walk.rules.included(one.parent):
-            walk.stop_table(table, f"{walk.stop.short}: {cascading(one)}", CASCADE_REMEDY)
+            walk.stop_table(table, at_stop(cascading(one), CASCADE_REMEDY))
         elif one.child in acted and policy == "resnapshot":
-            walk.ask(table, f"{walk.stop.short}: {cascading(acted[one.child])}")
+            walk.ask(table, at_stop(cascading(acted[one.child])))
     acting = tuple(one for one in cascades if acts(one, {*acted}, deleted, updated))
     altered = {TableName(row["database"], row["table"]) for row in walk.history}
     unchecked = {name for part in manifest.slices for name in part.unchecked}
@@ -85,7 +87,8 @@ def _derive(walk: Walk, batch: CascadedBatch) -> None:
         if table is None or table.life.status != "following" or table.life.low.order >= walk.stop.order:
             continue
         if why := batch.refusal(child):
-            walk.ask(table, f"{walk.stop.short}: {cascading(batch.of(child)[0])}; not derived: {why}")
+            why = f"{cascading(batch.of(child)[0])}; not derived: {why}"
+            walk.ask(table, Standstill.at(walk.stop.file, walk.stop.offset, why))
         elif parents := batch.parents(child):
             table.add_parents(parents)
 
@@ -97,11 +100,12 @@ def _forgotten_keys(walk: Walk) -> None:
         table = walk.at(name)
         if table is None or row["action"] == IGNORED or not _DROPS_KEY.search(row["statement"]):
             continue
-        reason = f"{row['file']}:{row['offset']}: a foreign key went that may have changed rows below the log"
+        why = "a foreign key went that may have changed rows below the log"
+        standstill = Standstill.at(row["file"], row["offset"], why, CASCADE_REMEDY)
         if walk.rules.policy(name).on_unlogged_cascade != "stop":
-            walk.ask(table, reason)
+            walk.ask(table, standstill)
         elif any(_DECLARES_KEY.search(told["statement"]) for told in walk.history if told["table_id"] == table.life.id):
-            walk.stop_table(table, reason, CASCADE_REMEDY)  # an older one has stopped it before
+            walk.stop_table(table, standstill)  # an older one has stopped it before
 
 
 def split(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from binlake.binlog.border import RolledBack, Statement, Stopped, XaEvent
-from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName
+from binlake.serialization import dump, load
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,6 @@ class StagedFile:
     def rows(self) -> int:
         return self.inserted + self.updated + self.deleted + sum(sum(counts) for counts in self.xids.values())
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> StagedFile:
-        return cls(
-            **{
-                **value,
-                "name": TableName(**value["name"]),
-                "columns": tuple(Column.from_json(column) for column in value["columns"]),
-                "key": tuple(value["key"]),
-                "first": tuple(value["first"]),
-                "last": tuple(value["last"]),
-                "ranges": {column: (low, high) for column, (low, high) in value["ranges"].items()},
-                "xids": {xid: (counts[0], counts[1], counts[2]) for xid, counts in value["xids"].items()},
-                "void": tuple((void[0], void[1], void[2], void[3]) for void in value["void"]),
-            }
-        )
-
 
 @dataclass(frozen=True)
 class StagedSlice:
@@ -71,23 +55,6 @@ class StagedSlice:
     xa: tuple[XaEvent, ...] = ()
     gtid_set: str = ""
     unchecked: tuple[TableName, ...] = ()
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> StagedSlice:
-        return cls(
-            value["slice"],
-            tuple(StagedFile.from_json(item) for item in value["files"]),
-            tuple(_statement(item) for item in value["statements"]),
-            tuple(Stopped(**{**item, "name": TableName(**item["name"])}) for item in value["stopped"]),
-            tuple(XaEvent(**item) for item in value["xa"]),
-            value["gtid_set"],
-            tuple(TableName(**name) for name in value["unchecked"]),
-        )
-
-
-def _statement(value: dict[str, Any]) -> Statement:
-    """What is staged without a session tells nothing of it."""
-    return Statement(**{**value, "session": Session(**value.get("session", {}))})
 
 
 @dataclass(frozen=True)
@@ -114,16 +81,12 @@ class Manifest:
     @property
     def content(self) -> str:
         """Digest of what the log told: the same however often the batch is staged, wherever its files lie."""
-        staged = [asdict(replace(file, path="", bytes=0, checksum="")) for file in self.files]
-        slices = [asdict(replace(part, files=())) for part in self.slices]
+        staged = [dump(replace(file, path="", bytes=0, checksum="")) for file in self.files]
+        slices = [dump(replace(part, files=())) for part in self.slices]
         return _digest({"files": staged, "slices": slices})
 
     def to_json(self) -> str:
-        value = {
-            "batch": self.batch,
-            "attempt": self.attempt,
-            "slices": [asdict(part) for part in self.slices],
-        }
+        value = dump(self)
         return json.dumps({"checksum": _digest(value), **value}, ensure_ascii=False)
 
     @classmethod
@@ -132,7 +95,7 @@ class Manifest:
         value = json.loads(text)
         if not isinstance(value, dict) or value.pop("checksum", None) != _digest(value):
             raise ValueError("the checksum differs")
-        return cls(value["batch"], value["attempt"], tuple(StagedSlice.from_json(part) for part in value["slices"]))
+        return load(cls, value)
 
 
 def _digest(value: dict[str, Any]) -> str:

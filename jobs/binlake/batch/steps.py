@@ -6,7 +6,7 @@ Steps are numbered within a life from 1; each is one idempotent Delta commit und
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from binlake.batch.manifest import StagedFile
@@ -14,9 +14,31 @@ from binlake.position import Position
 from binlake.schema.cascades import Cascade
 from binlake.schema.hidden import without_hashes
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.serialization import Base64
 
+SNAPSHOTTED_BY_ITSELF = "nothing: it is snapshotted anew by itself"
 Status = Literal["following", "stopped", "paused", "resnapshot", "dropped", "missing"]
 """resnapshot: stands until it is snapshotted anew, which happens by itself. paused: until somebody resumes it."""
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """Why a table doesn't follow the log, and what to do about it.
+
+    file, offset: of the log's event at which it stopped; None where it wasn't the log that stopped it, or where no more
+    than the words is known. raw: the event, or its first bytes, where it can't be decoded.
+    """
+
+    reason: str
+    remedy: str = ""
+    file: str | None = None
+    offset: int | None = None
+    raw: Base64 = b""
+
+    @classmethod
+    def at(cls, file: str, offset: int, why: str, remedy: str = "", raw: bytes = b"") -> Standstill:
+        """At a place of the log, with which the reason begins."""
+        return cls(f"{file}:{offset}: {why}", remedy, file, offset, raw)
 
 
 @dataclass(frozen=True)
@@ -25,6 +47,7 @@ class Life:
 
     low: mutations before it are in the snapshot already (the position of creation for tables born in the log).
     high: the table equals the server once merged up to it. delta_version: of the last commit that was recorded.
+    standstill: of a life that doesn't follow.
     """
 
     id: str
@@ -33,9 +56,21 @@ class Life:
     low: Position
     high: Position
     status: Status = "following"
-    reason: str = ""
-    remedy: str = ""
+    standstill: Standstill | None = None
     delta_version: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it doesn't follow; empty where it does."""
+        return self.standstill.reason if self.standstill else ""
+
+    @property
+    def remedy(self) -> str:
+        return self.standstill.remedy if self.standstill else ""
+
+    @property
+    def fingerprint(self) -> str:
+        return self.schema.fingerprint
 
 
 def rebased(life: Life, standing: Position | None, start: Position) -> Life:
@@ -49,12 +84,8 @@ def rebased(life: Life, standing: Position | None, start: Position) -> Life:
     ahead = standing is None or life.low.server != standing.server or max(life.low, life.high) > standing
     if life.status != "following" or not ahead:
         return on
-    return replace(
-        on,
-        status="resnapshot",
-        reason=f"it was snapshotted at {life.high.short} of another server, ahead of the lake",
-        remedy="nothing: it is snapshotted anew by itself",
-    )
+    reason = f"it was snapshotted at {life.high.short} of another server, ahead of the lake"
+    return replace(on, status="resnapshot", standstill=Standstill(reason, SNAPSHOTTED_BY_ITSELF))
 
 
 @dataclass(frozen=True)
@@ -97,13 +128,6 @@ class PreparedXa:
 
     def commit(self, committed: tuple[int, int]) -> XaCommit:
         return XaCommit(self.xid, self.file, self.after, self.prepared, committed)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> PreparedXa:
-        return cls(**{**value, "files": tuple(StagedFile.from_json(file) for file in value["files"])})
 
 
 @dataclass(frozen=True)

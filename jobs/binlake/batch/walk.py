@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,11 +13,13 @@ from binlake.batch.kept_columns import keeping
 from binlake.batch.manifest import StagedFile
 from binlake.batch.prepared import PreparedTransactions
 from binlake.batch.steps import (
+    SNAPSHOTTED_BY_ITSELF,
     CreateStep,
     LeaveStep,
     Life,
     MoveStep,
     ReshapeStep,
+    Standstill,
     TableSteps,
     TruncateStep,
     XaCommit,
@@ -32,6 +33,7 @@ from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.temporary import TemporaryTables
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
+from binlake.serialization import dumps
 
 FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
 """What is done about a statement, in the DDL history."""
@@ -72,6 +74,10 @@ class _At:
     @property
     def order(self) -> tuple[int, int]:
         return file_number(self.statement.file), self.statement.offset
+
+    def standstill(self, why: str, remedy: str = "") -> Standstill:
+        """Of a table that doesn't follow the statement."""
+        return Standstill.at(self.statement.file, self.statement.offset, why, remedy)
 
 
 class Walk:
@@ -127,12 +133,11 @@ class Walk:
                 low = table.life.low.order
                 table.add_xa([(file, commit) for file, commit in rows if commit.committed >= low], self.turn)
         for event in unknown:
-            reason = (
-                f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, prepared before the log that was read here"
-            )
+            why = f"XA COMMIT of {event.xid}, prepared before the log that was read here"
+            standstill = Standstill.at(event.file, event.offset, why)
             for life in self.current.values():
                 if self.tables[life].life.low.order <= (file_number(event.file), event.offset):
-                    self.ask(self.tables[life], reason)
+                    self.ask(self.tables[life], standstill)
 
     def _working(self, name: TableName, last: tuple[int, int]) -> TableSteps | None:
         """The table that follows mutations up to ``last``; an included one without a life is noted, once."""
@@ -143,21 +148,22 @@ class Walk:
             return None
         return table if table.life.status == "following" and last >= table.life.low.order else None
 
-    def stop_table(self, table: TableSteps, reason: str, remedy: str) -> None:
+    def stop_table(self, table: TableSteps, standstill: Standstill) -> None:
         if table.life.status == "following":
             table.forget()
-            table.life = replace(table.life, status="stopped", reason=reason, remedy=remedy)
+            table.life = replace(table.life, status="stopped", standstill=standstill)
 
-    def ask(self, table: TableSteps, reason: str) -> str:
-        """A new snapshot, where the policy says so and there is a server to take it from; else the table stops."""
+    def ask(self, table: TableSteps, standstill: Standstill) -> str:
+        """A new snapshot, where the policy says so and there is a server to take it from; else the table stops. The
+        remedy is told here."""
         name = table.life.name
         wanted = self.rules.policy(name).on_unfollowable == "resnapshot"
         if wanted and self.rules.can_snapshot and self.rules.included(name):
             if table.life.status == "following":
-                remedy = "nothing: it is snapshotted anew by itself"
-                table.life = replace(table.life, status="resnapshot", reason=reason, remedy=remedy)
+                by_itself = replace(standstill, remedy=SNAPSHOTTED_BY_ITSELF)
+                table.life = replace(table.life, status="resnapshot", standstill=by_itself)
             return ASKED
-        self.stop_table(table, reason, _resnapshot(name))
+        self.stop_table(table, replace(standstill, remedy=_resnapshot(name)))
         return STOPPED
 
     # statements ------------------------------------------------------------------------------------------------------
@@ -264,10 +270,16 @@ class Walk:
         if isinstance(change, ddl.NoShapeChange):
             return FOLLOWED, change.why
         assert isinstance(change, ddl.RowsChanged | ddl.Unfollowed)
-        reason = f"{here.position.short}: {change.why}"
         if table.empty and isinstance(change, ddl.RowsChanged):
             return FOLLOWED, "the table is empty"
-        return self.ask(table, reason), reason
+        return self._asked(table, here.standstill(change.why))
+
+    def _asked(self, table: TableSteps, standstill: Standstill) -> tuple[str, str]:
+        return self.ask(table, standstill), standstill.reason
+
+    def _stopped(self, table: TableSteps, standstill: Standstill) -> tuple[str, str]:
+        self.stop_table(table, standstill)
+        return STOPPED, standstill.reason
 
     def _forget(self, name: TableName) -> None:
         """No table without a life has this name any more."""
@@ -280,13 +292,12 @@ class Walk:
     def _end(self, table: TableSteps, reason: str) -> None:
         if self.current.get(table.life.name) == table.life.id:
             del self.current[table.life.name]
-        table.life = replace(table.life, status="dropped", reason=reason, remedy="")
+        table.life = replace(table.life, status="dropped", standstill=Standstill(reason))
 
     def _truncate(self, here: _At, table: TableSteps) -> tuple[str, str]:
         if self.rules.policy(table.life.name).on_truncate == "stop":
-            reason = f"{here.position.short}: TRUNCATE, at which this table is to stop (on_truncate: stop)"
-            self.stop_table(table, reason, _resnapshot(table.life.name))
-            return STOPPED, reason
+            why = "TRUNCATE, at which this table is to stop (on_truncate: stop)"
+            return self._stopped(table, here.standstill(why, _resnapshot(table.life.name)))
         table.add(TruncateStep(), self.turn)
         table.empty = True
         return FOLLOWED, ""
@@ -297,11 +308,9 @@ class Walk:
             evolution = ddl.evolve(before, change, flavour=self.flavour)
             after = self.rules.excluding(table.life.name, evolution.after)
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
-            reason = f"{here.position.short}: {error.message}"
-            return self.ask(table, reason), reason
+            return self._asked(table, here.standstill(error.message))
         if why := self._refused_for_untold(table.life.name, after):
-            self.stop_table(table, f"{here.position.short}: {why}", UNTOLD_REMEDY)
-            return STOPPED, f"{here.position.short}: {why}"
+            return self._stopped(table, here.standstill(why, UNTOLD_REMEDY))
         kept_origins = tuple(column.name for column in before.kept)
         if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
             after, kept_origins = keeping(before, after, evolution.origins)
@@ -311,8 +320,7 @@ class Walk:
             return FOLLOWED, _left_out(before, after)
         unprovable = evolution.unprovable + (() if self.rules.invalid.dates == "keep_text" else evolution.impossible)
         if unprovable:
-            reason = f"{here.position.short}: {'; '.join(unprovable)}"
-            return self.ask(table, reason), reason
+            return self._asked(table, here.standstill("; ".join(unprovable)))
         fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
         if fills or _reshapes(before, after, evolution.origins):
             table.add(ReshapeStep(before, after, evolution.origins, kept_origins, fills), self.turn)
@@ -419,8 +427,8 @@ class Walk:
             if not stays:
                 table.add(LeaveStep(old, new), self.turn)
         elif self.rules.included(new):
-            table.life = replace(table.life, status="following")
-            action = self.ask(table, f"{here.position.short}: renamed from {old}, which was stopped")
+            table.life = replace(table.life, status="following", standstill=None)
+            action = self.ask(table, here.standstill(f"renamed from {old}, which was stopped"))
         self._note(here, new, table, action, reason, schema, schema)
 
     def _note(
@@ -451,8 +459,8 @@ class Walk:
                 "table_id": table.life.id if table else None,
                 "action": action,
                 "reason": reason or None,
-                "before": json.dumps(before.to_json(), ensure_ascii=False) if before else None,
-                "after": json.dumps(after.to_json(), ensure_ascii=False) if after else None,
+                "before": dumps(before) if before else None,
+                "after": dumps(after) if after else None,
             }
         )
 

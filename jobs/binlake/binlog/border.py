@@ -36,6 +36,7 @@ from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import columns_of
 from binlake.schema.session import UNTOLD, Session
 from binlake.schema.table import Column, TableName
+from binlake.serialization import Base64
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 
@@ -86,15 +87,15 @@ class Statement:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A table whose events can't be decoded from here on; the other tables go on. raw: the event's bytes in base64, or
-    the first of them."""
+    """A table whose events can't be decoded from here on; the other tables go on. raw: the event's bytes, or the first
+    of them."""
 
     name: TableName
     file: str
     offset: int
     reason: str
     remedy: str
-    raw: str = ""
+    raw: Base64 = b""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ isn't everyday: DDL, tables that are new or stop, XA, payloads, and the batches 
 
 from __future__ import annotations
 
-import base64
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -328,8 +327,7 @@ class _Reader:
             if known.name == name:
                 known.decoder = None
                 self._known_table[number, 2] = 0
-        raw = base64.b64encode(self.raw(where)).decode("ascii")
-        yield Stopped(name, self._file, where, error.reason, error.remedy, raw)
+        yield Stopped(name, self._file, where, error.reason, error.remedy, self.raw(where))
 
     def raw(self, where: int) -> bytes:
         """The event there, as far as it is at hand and not longer than what is worth keeping."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from binlake.schema.table import TableName, TableSchema
 
@@ -40,15 +40,6 @@ class Cascade:
     @property
     def on_update(self) -> bool:
         return self.update not in _PASSIVE
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Cascade:
-        names = {end: TableName(**value[end]) for end in ("child", "parent")}
-        columns = {end: tuple(value[end]) for end in ("columns", "referenced")}
-        return cls(**{**value, **names, **columns})
 
 
 def touched(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
+
+from pydantic import PlainSerializer
 
 from binlake.errors import ConfigurationError
 from binlake.position import Position
+from binlake.serialization import dump
 
 KeyKind = Literal["primary", "unique", "none"]
 RowTime = Literal["", "start", "end"]
@@ -61,12 +64,6 @@ class Column:
     virtual: Virtual | None = None
     row_time: RowTime = ""
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Column:
-        virtual = value.get("virtual")
-        computed = Virtual(**virtual) if virtual else None
-        return cls(**{**value, "values": tuple(value["values"]), "virtual": computed})
-
 
 @dataclass(frozen=True)
 class Index:
@@ -81,11 +78,6 @@ class Index:
     prefixes: tuple[int | None, ...]
     unique: bool = False
     by_hash: bool = False
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Index:
-        columns, prefixes = tuple(value["columns"]), tuple(value["prefixes"])
-        return cls(value["name"], columns, prefixes, value["unique"], value.get("by_hash", False))
 
 
 @dataclass(frozen=True)
@@ -106,7 +98,7 @@ class TableSchema:
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     key_kind: KeyKind = "none"
-    excluded: frozenset[str] = frozenset()
+    excluded: Annotated[frozenset[str], PlainSerializer(sorted, return_type=list[str])] = frozenset()
     charset: str = "utf8mb4"
     indexes: tuple[Index, ...] = field(default=(), compare=False)
     kept: tuple[Column, ...] = field(default=(), compare=False)
@@ -158,39 +150,10 @@ class TableSchema:
     def with_columns(self, columns: tuple[Column, ...]) -> TableSchema:
         return replace(self, columns=columns)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "columns": [asdict(column) for column in self.columns],
-            "key": list(self.key),
-            "key_kind": self.key_kind,
-            "excluded": sorted(self.excluded),
-            "charset": self.charset,
-            "indexes": [asdict(index) for index in self.indexes],
-            "kept": [asdict(column) for column in self.kept],
-            "untold": list(self.untold),
-            "sequence": self.sequence,
-            "versioned": self.versioned,
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> TableSchema:
-        return cls(
-            tuple(Column.from_json(column) for column in value["columns"]),
-            tuple(value["key"]),
-            value["key_kind"],
-            frozenset(value["excluded"]),
-            value["charset"],
-            tuple(Index.from_json(index) for index in value["indexes"]),
-            tuple(Column.from_json(column) for column in value["kept"]),
-            tuple(value.get("untold", ())),
-            value.get("sequence", False),
-            value.get("versioned", False),
-        )
-
     @property
     def fingerprint(self) -> str:
         """Twelve hex digits that name this shape; equal shapes have equal ones."""
-        shape = {key: value for key, value in self.to_json().items() if key != "indexes"}
+        shape = {key: value for key, value in dump(self).items() if key != "indexes"}
         text = json.dumps(shape, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -20,6 +20,7 @@ from binlake.errors import StagingError
 from binlake.names import mysql_quote
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import dump, dumps, load, loads
 from binlake.snapshot import jdbc
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
@@ -97,7 +98,7 @@ class TableSnapshot:
 
 def digest(name: TableName, schema: TableSchema) -> str:
     """Eight hexadecimal digits of what a chunk selects: staged files of another selection don't fit."""
-    text = json.dumps([schema.to_json(), jdbc.chunk_query(name, schema, None, None)], sort_keys=True)
+    text = json.dumps([dump(schema), jdbc.chunk_query(name, schema, None, None)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -208,7 +209,7 @@ class Records:
         self.save(table)
 
     def _row(self, table: TableSnapshot, chunk: Chunk, committed: bool) -> dict[str, Any]:
-        positions = {"low": chunk.low.to_json(), "high": chunk.high.to_json()} if chunk.low and chunk.high else None
+        positions = {"low": dump(chunk.low), "high": dump(chunk.high)} if chunk.low and chunk.high else None
         return {
             "snapshot": table.id,
             "table_id": table.table_id,
@@ -224,7 +225,7 @@ class Records:
             "bytes": chunk.bytes,
             "lock_ms": chunk.lock_ms,
             "path": self.folder(table.id, chunk.number),
-            "schema": json.dumps(table.schema.to_json(), ensure_ascii=False),
+            "schema": dumps(table.schema),
             "updated_us": now_us(),
         }
 
@@ -245,7 +246,7 @@ def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
     made = TableSnapshot(
         rows[0]["snapshot"],
         table.name,
-        TableSchema.from_json(json.loads(rows[0]["schema"])),
+        loads(TableSchema, rows[0]["schema"]),
         table.engine,
         table.rows,
         table_id=rows[0]["table_id"],
@@ -256,8 +257,8 @@ def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
             positions = json.loads(row["position"])
             chunk = replace(
                 chunk,
-                low=Position.from_json(positions["low"]),
-                high=Position.from_json(positions["high"]),
+                low=load(Position, positions["low"]),
+                high=load(Position, positions["high"]),
                 rows=row["rows"],
                 bytes=row["bytes"],
                 lock_ms=row["lock_ms"],

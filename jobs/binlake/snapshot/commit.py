@@ -21,6 +21,7 @@ from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP
 from binlake.schema.lake_columns import lake_columns, side_columns
 from binlake.schema.table import Column, TableName, TableSchema, table_id
+from binlake.serialization import dump
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.state import files, storage_errors
 
@@ -54,8 +55,8 @@ class SnapshotResult:
         return {
             "table": str(self.name),
             "table_id": self.table_id,
-            "low": self.low.to_json(),
-            "high": self.high.to_json(),
+            "low": dump(self.low),
+            "high": dump(self.high),
             "rows": self.rows,
             "bytes": self.bytes,
             "seconds": round(self.seconds, 3),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 from binlake.errors import UsageError
 from binlake.position import file_number
 from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import loads
 from binlake.state.metadata import Metadata
 
 _PLACE = re.compile(r"(?P<file>[^:/]+\.\d+):(?P<offset>\d+)\Z")
@@ -66,7 +66,7 @@ def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
     """All shapes of a name, oldest first: from its snapshots, and from the statements that were followed."""
     found = [
         Shape(
-            TableSchema.from_json(json.loads(row["schema"])),
+            loads(TableSchema, row["schema"]),
             row["position"],
             (row["file_number"], row["offset"]),
             row["at_us"],
@@ -76,7 +76,7 @@ def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
     ]
     for row in statements(metadata, name):
         if row["before"] or row["after"]:
-            schema = TableSchema.from_json(json.loads(row["after"])) if row["after"] else None
+            schema = loads(TableSchema, row["after"]) if row["after"] else None
             found.append(Shape(schema, row["position"], (file_number(row["file"]), row["offset"]), row["committed_us"]))
     return sorted(found, key=lambda shape: shape.order)
 

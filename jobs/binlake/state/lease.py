@@ -7,21 +7,23 @@ work; that a woken zombie does no harm is the business of Delta's transaction id
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Literal
 
 from binlake import gtid
+from binlake.batch.outcome import BatchOutcome
 from binlake.errors import LakeError, LeaseHeld
 from binlake.position import Position, Range
+from binlake.schema.cascades import Cascade
 from binlake.schema.ddl import Flavour
+from binlake.state import formats
 from binlake.state.metadata import Metadata, literal, now_us
 
 LIFETIME = 120
@@ -30,69 +32,30 @@ _held_here: set[str] = set()
 """Tokens of this process's leases."""
 
 
+BatchState = Literal["planned", "staged", "merged"]
+
+
 @dataclass(frozen=True)
 class OpenBatch:
     """The frozen plan of a batch and how far it has come.
 
-    state: planned → staged → merged; attempt names the chosen staging folder; outcome is what merge did, per table;
-    prepared: XA transactions that still wait then (PreparedXa as JSON). content: of its first staging, see Manifest;
-    a later one must tell the same where a part is merged. cascades: when it was planned, the foreign keys that act
-    below the log (Cascade as JSON), None where the log has what they do. charsets: (database, default character set)
-    at the stop, once merged, where statements changed them. lower_case_names: the server has lower_case_table_names=1.
+    attempt: the chosen staging folder. outcome: what merge did. phases: names of the phases that are done, and their
+    seconds. content: of its first staging, see Manifest; a later one must tell the same where a part is merged.
+    cascades: when it was planned, the foreign keys that act below the log, None where the log has what they do.
+    lower_case_names: the server has lower_case_table_names=1.
     """
 
     batch: int
     range: Range
-    state: str = "planned"
+    state: BatchState = "planned"
     attempt: str = ""
     until_us: int | None = None
     planned_us: int = 0
-    outcome: tuple[dict[str, Any], ...] = ()
-    prepared: tuple[dict[str, Any], ...] = ()
+    outcome: BatchOutcome = field(default_factory=BatchOutcome)
     phases: tuple[tuple[str, float], ...] = ()
-    cascades: tuple[dict[str, Any], ...] | None = None
+    cascades: tuple[Cascade, ...] | None = None
     content: str = ""
-    charsets: tuple[tuple[str, str], ...] | None = None
     lower_case_names: bool = False
-
-    def to_json(self) -> str:
-        return json.dumps(
-            {
-                "batch": self.batch,
-                "range": self.range.to_json(),
-                "state": self.state,
-                "attempt": self.attempt,
-                "until_us": self.until_us,
-                "planned_us": self.planned_us,
-                "outcome": list(self.outcome),
-                "prepared": list(self.prepared),
-                "phases": list(self.phases),
-                "cascades": None if self.cascades is None else list(self.cascades),
-                "content": self.content,
-                "charsets": None if self.charsets is None else list(self.charsets),
-                "lower_case_names": self.lower_case_names,
-            },
-            ensure_ascii=False,
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> OpenBatch:
-        value = json.loads(text)
-        return cls(
-            value["batch"],
-            Range.from_json(value["range"]),
-            value["state"],
-            value["attempt"],
-            value["until_us"],
-            value["planned_us"],
-            tuple(value["outcome"]),
-            tuple(value["prepared"]),
-            tuple((name, seconds) for name, seconds in value["phases"]),
-            None if value["cascades"] is None else tuple(value["cascades"]),
-            value["content"],
-            _pairs(value["charsets"]),
-            value.get("lower_case_names", False),
-        )
 
     def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
         """With the GTIDs up to the stop exactly: those at the start and those of the range's transactions.
@@ -107,10 +70,6 @@ class OpenBatch:
 
     def with_phase(self, name: str, seconds: float) -> OpenBatch:
         return replace(self, phases=(*self.phases, (name, round(seconds, 2))))
-
-
-def _pairs(value: list[list[str]] | None) -> tuple[tuple[str, str], ...] | None:
-    return None if value is None else tuple((first, second) for first, second in value)
 
 
 @dataclass(frozen=True)
@@ -132,7 +91,7 @@ class Control:
 
 
 def read(metadata: Metadata) -> Control:
-    """The row as it stands; an empty one before the first bootstrap."""
+    """The row as it stands; an empty one before the first bootstrap. Raises NewerMetadata."""
     rows = metadata.read("lease")
     if not rows:
         return Control(None, None, 0, 0, 0, None, None)
@@ -143,8 +102,8 @@ def read(metadata: Metadata) -> Control:
         since_us=row["since_us"] or 0,
         expires_us=row["expires_us"] or 0,
         batch=row["batch"] or 0,
-        open=OpenBatch.from_json(row["plan"]) if row["plan"] else None,
-        position=Position.from_json(json.loads(row["position"])) if row["position"] else None,
+        open=formats.read(OpenBatch, row["plan"]) if row["plan"] else None,
+        position=formats.read(Position, row["position"]) if row["position"] else None,
     )
 
 
@@ -178,15 +137,19 @@ class Lease:
 
     def open(self, plan: OpenBatch) -> None:
         """Give out a batch number and freeze its plan."""
-        self.update(batch=plan.batch, plan=plan.to_json())
+        self.update(batch=plan.batch, plan=formats.written(plan))
 
     def advance(self, plan: OpenBatch) -> None:
         """The open batch has come a step further."""
-        self.update(plan=plan.to_json())
+        self.update(plan=formats.written(plan))
 
     def close(self, position: Position) -> None:
         """The open batch is recorded; everything up to ``position`` is in the lake."""
-        self.update(plan=None, position=json.dumps(position.to_json()))
+        self.follow_from(position)
+
+    def follow_from(self, position: Position) -> None:
+        """No batch is open; the log is read from here on."""
+        self.update(plan=None, position=formats.written(position))
 
     def release(self) -> None:
         with self._lock:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from binlake.batch.steps import BatchSteps, CreateStep, Life, MergeStep, Status, TableOutcome, TableSteps
+from binlake.batch.steps import BatchSteps, CreateStep, Life, MergeStep, Standstill, Status, TableOutcome, TableSteps
 from binlake.config import PipelineConfig
 from binlake.errors import SnapshotUnfinished, StagedRowsDiffer, TableError
 from binlake.schema.table import TableName
@@ -29,12 +29,11 @@ class TableProgress:
         """Delta version up to which all that happened at the target is known; None before the table is there."""
         self.recorded = _recorded(config, table)
         if self.recorded < 0 and not isinstance(next(iter(table.steps), None), CreateStep):
-            self.life = replace(
-                table.life,
-                status="stopped",
-                reason=f"{self.target.path} isn't the table that was written for {table.life.name}",
-                remedy=f"snapshot it again: binlake snapshot --config FILE --tables '{table.life.name}'",
+            foreign = Standstill(
+                f"{self.target.path} isn't the table that was written for {table.life.name}",
+                f"snapshot it again: binlake snapshot --config FILE --tables '{table.life.name}'",
             )
+            self.life = replace(table.life, status="stopped", standstill=foreign)
 
     def at(self, name: TableName) -> LakeLog:
         return LakeLog.of(self._config, name, self.life.id)
@@ -73,7 +72,7 @@ class TableProgress:
         self.life = self.table.life
         if self.life.status == "following":
             status: Status = "resnapshot" if isinstance(error, SnapshotUnfinished) else "stopped"
-            self.life = replace(self.life, status=status, reason=error.message, remedy=error.remedy)
+            self.life = replace(self.life, status=status, standstill=Standstill(error.message, error.remedy))
         else:
             self.life = replace(self.life)
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from binlake.batch.manifest import Manifest
-from binlake.batch.steps import BatchSteps, Life, Status, TableOutcome
+from binlake.batch.outcome import BatchOutcome, LifeOutcome
+from binlake.batch.steps import BatchSteps
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import dump, dumps
 from binlake.state import watermarks
 from binlake.state.lease import Lease, OpenBatch
 from binlake.state.metadata import Metadata, now_us
-
-_FILE_AND_OFFSET = re.compile(r"(?P<file>[^\s:]+\.\d+):(?P<offset>\d+): ")
-"""How a reason begins that has a place in the log."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None)
                 "start": str(plan.range.start),
                 "stop": str(plan.range.stop),
                 "gtid_set": plan.range.stop.gtid_set,
-                "range": json.dumps(plan.range.to_json()),
+                "range": dumps(plan.range),
                 "until_us": plan.until_us,
                 "attempt": plan.attempt,
                 "planned_us": plan.planned_us,
@@ -87,75 +84,22 @@ def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None
     changed = [
         watermarks.schema_row(table.life, batch=plan.batch, where=plan.range.stop, why="followed")
         for table in seen
-        if table.first_schema.to_json() != table.life.schema.to_json() or table.is_born
+        if table.is_born or _differ(table.first_schema, table.life.schema)
     ]
     metadata.replace("schemas", f"batch = {plan.batch} AND why = 'followed'", changed)
 
 
-def outcome_rows(steps: BatchSteps, outcomes: list[TableOutcome], manifest: Manifest) -> tuple[dict[str, Any], ...]:
-    """Per life what record will write; JSON, because it waits in the open batch."""
-    raw = {(one.name, one.file, one.offset): one.raw for part in manifest.slices for one in part.stopped}
-    by_life = {outcome.life.id: outcome for outcome in outcomes}
-    rows: list[dict[str, Any]] = []
-    for table in steps.tables:
-        outcome = by_life.get(table.life.id)
-        life = outcome.life if outcome else table.life
-        rows.append(
-            {
-                "id": life.id,
-                "database": life.name.database,
-                "table": life.name.table,
-                "low": life.low.to_json(),
-                "high": life.high.to_json(),
-                "schema": life.schema.to_json(),
-                "status": life.status,
-                "reason": life.reason,
-                "remedy": life.remedy,
-                "inserted": outcome.inserted if outcome else 0,
-                "updated": outcome.updated if outcome else 0,
-                "deleted": outcome.deleted if outcome else 0,
-                "delta_version": outcome.delta_version if outcome else None,
-                "seconds": outcome.seconds if outcome else 0.0,
-                "changed": outcome is not None,
-                "raw": raw.get((life.name, *_place(life.reason)), ""),
-            }
-        )
-    rows += [_lifeless(name, "dropped", "") for name in steps.gone]
-    rows += [_lifeless(name, "missing", watermarks.NEVER) for name in steps.missing]
-    rows += [_lifeless(name, "resnapshot", why) for name, why in steps.asked]
-    return tuple(rows)
-
-
-def _place(reason: str) -> tuple[str, int]:
-    """(file, offset) with which a reason begins; an empty name without one."""
-    where = _FILE_AND_OFFSET.match(reason)
-    return (where["file"], int(where["offset"])) if where else ("", 0)
-
-
-def _lifeless(name: TableName, status: Status, reason: str) -> dict[str, Any]:
-    """An included table that has no life here yet, or a name that none has any more."""
-    return {"lifeless": True, "database": name.database, "table": name.table, "status": status, "reason": reason}
-
-
-def _life(row: dict[str, Any]) -> Life:
-    return Life(
-        row["id"],
-        TableName(row["database"], row["table"]),
-        TableSchema.from_json(row["schema"]),
-        Position.from_json(row["low"]),
-        Position.from_json(row["high"]),
-        row["status"],
-        row["reason"],
-        row["remedy"],
-    )
+def _differ(before: TableSchema, after: TableSchema) -> bool:
+    """In anything that is written down: shapes are equal whatever their indexes and kept columns."""
+    return before is not after and dump(before) != dump(after)
 
 
 def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     """Watermarks, run and position of a merged batch; the lease's row last, so that a kill repeats all of it."""
     stop = plan.range.stop
     before = {row["table_id"]: row for row in metadata.read("watermarks")}
-    living = _still_living(plan, before)
-    ended = {row["id"] for row in plan.outcome if row not in living and not row.get("lifeless")}
+    living = _still_living(plan.outcome, before)
+    ended = {one.id for one in plan.outcome.lives} - {one.id for one in living.lives}
     before = {key: row for key, row in before.items() if key not in ended}
     plan = replace(plan, outcome=living)
     _advance_watermarks(metadata, plan, before)
@@ -163,14 +107,14 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
         plan.batch,
         str(stop),
         f"batch {plan.batch} recorded: every table that isn't stopped stands at {stop.short}",
-        sum(row["inserted"] + row["updated"] + row["deleted"] for row in plan.outcome if not row.get("lifeless")),
+        sum(one.mutations for one in living.lives),
         plan.range.size,
         _tables(plan, before),
         plan.phases,
     )
-    watermarks.write_prepared(metadata, plan.prepared)
-    if plan.charsets is not None:
-        watermarks.write_charsets(metadata, dict(plan.charsets))
+    watermarks.write_prepared(metadata, living.prepared)
+    if living.charsets is not None:
+        watermarks.write_charsets(metadata, {one.database: one.charset for one in living.charsets})
     metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NOT NULL", _quarantine_rows(plan, before))
     metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan)])
     note_batch(metadata, plan, state="recorded")
@@ -178,11 +122,17 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     return report
 
 
-def _still_living(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+def _still_living(outcome: BatchOutcome, before: Mapping[str, dict[str, Any]]) -> BatchOutcome:
     """What the merge did to tables that weren't snapshotted anew since: a snapshot ends the lives of its name."""
-    merged = {row["id"] for row in plan.outcome if not row.get("lifeless")}
-    begun = {(row["database"], row["table"]) for key, row in before.items() if row["low"] and key not in merged}
-    return tuple(row for row in plan.outcome if (row["database"], row["table"]) not in begun)
+    merged = {one.id for one in outcome.lives}
+    begun = {
+        TableName(row["database"], row["table"]) for key, row in before.items() if row["low"] and key not in merged
+    }
+    return replace(
+        outcome,
+        lives=tuple(one for one in outcome.lives if one.name not in begun),
+        lifeless=tuple(one for one in outcome.lifeless if one.name not in begun),
+    )
 
 
 def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
@@ -191,33 +141,35 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
     Of lives that never came to the lake, and of those whose place another took, no row is left.
     """
     stop = plan.range.stop
-    rows: dict[str, dict[str, Any]] = {}
-    for outcome in plan.outcome:
-        if outcome.get("lifeless"):
-            name = TableName(outcome["database"], outcome["table"])
-            if outcome["status"] == "dropped":
-                before = {key: row for key, row in before.items() if key != watermarks.lifeless_id(name)}
-                continue
-            row = watermarks.lifeless_row(name, outcome["status"], outcome["reason"], batch=plan.batch, position=stop)
-            rows[row["table_id"]] = row
-            continue
-        life = _life(outcome)
-        old = before.get(life.id)
-        if old is None and life.status == "dropped" and not outcome["changed"]:
-            continue
-        if old and not outcome["changed"] and life.status == old["status"] != "following":
-            named = {"database": life.name.database, "table": life.name.table}  # it may have been renamed meanwhile
-            rows[life.id] = {**old, **named, "reason": life.reason or None, "remedy": life.remedy or None}
-            continue
-        position = max(stop, life.low)
-        if old and life.status == "stopped":
-            position = Position.parse(old["position"], old["gtid_set"] or "")
-        version = outcome["delta_version"]
-        if version is None and old:
-            version = old["delta_version"]
-        rows[life.id] = watermarks.watermark_row(life, batch=plan.batch, position=position, delta_version=version)
+    gone = {watermarks.lifeless_id(one.name) for one in plan.outcome.lifeless if one.status == "dropped"}
+    before = {key: row for key, row in before.items() if key not in gone}
+    rows = {
+        watermarks.lifeless_id(one.name): watermarks.lifeless_row(
+            one.name, one.status, one.reason, batch=plan.batch, position=stop
+        )
+        for one in plan.outcome.lifeless
+        if one.status != "dropped"
+    }
+    for life in plan.outcome.lives:
+        row = _watermark(life, before.get(life.id), plan)
+        if row is not None:
+            rows[life.id] = row
     untouched = [row for key, row in before.items() if key not in rows]
     metadata.replace("watermarks", "true", _not_replaced(untouched + list(rows.values())))
+
+
+def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -> dict[str, Any] | None:
+    """A life's row after the batch; none for one that never came to the lake."""
+    if old is None and life.status == "dropped" and not life.changed:
+        return None
+    if old and not life.changed and life.status == old["status"] != "following":
+        named = {"database": life.name.database, "table": life.name.table}  # it may have been renamed meanwhile
+        return {**old, **named, "reason": life.reason or None, "remedy": life.remedy or None}
+    position = max(plan.range.stop, life.low)
+    if old and life.status == "stopped":
+        position = Position.parse(old["position"], old["gtid_set"] or "")
+    version = old["delta_version"] if life.delta_version is None and old else life.delta_version
+    return watermarks.watermark_row(life, batch=plan.batch, position=position, delta_version=version)
 
 
 def _not_replaced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -238,37 +190,33 @@ def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
     """Names of tables that this batch saw dropped, and that no table has now."""
     before = {row["table_id"]: row for row in metadata.read("watermarks")}
     already = {key for key, row in before.items() if row["status"] == "dropped"}
-    rows = [row for row in _still_living(plan, before) if not row.get("lifeless") and row["id"] not in already]
-    living = {(row["database"], row["table"]) for row in rows if row["status"] != "dropped"}
-    gone = {(row["database"], row["table"]) for row in rows if row["status"] == "dropped"}
-    return [TableName(*name) for name in sorted(gone - living)]
+    lives = [one for one in _still_living(plan.outcome, before).lives if one.id not in already]
+    living = {one.name for one in lives if one.status != "dropped"}
+    return sorted({one.name for one in lives if one.status == "dropped"} - living)
 
 
-def _newly_stopped(row: dict[str, Any], before: dict[str, Any] | None) -> bool:
-    return row["status"] == "stopped" and (before is None or before["status"] != "stopped")
+def _newly_stopped(life: LifeOutcome, before: dict[str, Any] | None) -> bool:
+    return life.status == "stopped" and (before is None or before["status"] != "stopped")
 
 
 def _quarantine_rows(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tables that this batch stopped, and where in the log."""
-    rows: list[dict[str, Any]] = []
-    for row in plan.outcome:
-        if not row.get("lifeless") and _newly_stopped(row, before.get(row["id"])):
-            file, offset = _place(row["reason"])
-            rows.append(
-                {
-                    "batch": plan.batch,
-                    "database": row["database"],
-                    "table": row["table"],
-                    "table_id": row["id"],
-                    "file": file or plan.range.stop.file,
-                    "offset": offset if file else plan.range.stop.offset,
-                    "reason": row["reason"],
-                    "remedy": row["remedy"],
-                    "raw": base64.b64decode(row["raw"]),
-                    "at_us": now_us(),
-                }
-            )
-    return rows
+    """Tables that this batch stopped; file and offset of those that the log stopped."""
+    return [
+        {
+            "batch": plan.batch,
+            "database": life.name.database,
+            "table": life.name.table,
+            "table_id": life.id,
+            "file": life.standstill.file,
+            "offset": life.standstill.offset,
+            "reason": life.standstill.reason,
+            "remedy": life.standstill.remedy,
+            "raw": life.standstill.raw,
+            "at_us": now_us(),
+        }
+        for life in plan.outcome.lives
+        if life.standstill and _newly_stopped(life, before.get(life.id))
+    ]
 
 
 def note_poison(metadata: Metadata, plan: OpenBatch, error: BinlogError) -> None:
@@ -286,24 +234,31 @@ def note_poison(metadata: Metadata, plan: OpenBatch, error: BinlogError) -> None
 
 
 def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRun, ...]:
-    runs: list[TableRun] = []
-    for row in plan.outcome:
-        name = TableName(row["database"], row["table"])
-        if row.get("lifeless") and row["status"] == "dropped":
-            continue
-        if row.get("lifeless"):
-            remedy = watermarks.remedy_of(name, row["status"])
-            runs.append(TableRun(str(name), row["status"], 0, 0, 0, None, "", 0.0, row["reason"], remedy))
-        elif row["changed"] or row["status"] in ("stopped", "resnapshot"):
-            counts = (row["inserted"], row["updated"], row["deleted"])
-            position = plan.range.stop.short if row["status"] == "following" else ""
-            runs.append(
-                TableRun(
-                    str(name), row["status"], *counts, row["delta_version"], position, row["seconds"],
-                    row["reason"], row["remedy"], _newly_stopped(row, before.get(row["id"])),
-                )
-            )  # fmt: skip
-    return tuple(runs)
+    lives = (
+        TableRun(
+            str(life.name),
+            life.status,
+            life.inserted,
+            life.updated,
+            life.deleted,
+            life.delta_version,
+            plan.range.stop.short if life.status == "following" else "",
+            life.seconds,
+            life.reason,
+            life.remedy,
+            _newly_stopped(life, before.get(life.id)),
+        )
+        for life in plan.outcome.lives
+        if life.changed or life.status in ("stopped", "resnapshot")
+    )
+    lifeless = (
+        TableRun(
+            str(one.name), one.status, 0, 0, 0, None, "", 0.0, one.reason, watermarks.remedy_of(one.name, one.status)
+        )
+        for one in plan.outcome.lifeless
+        if one.status != "dropped"
+    )
+    return (*lives, *lifeless)
 
 
 def _run_row(report: RunReport, plan: OpenBatch) -> dict[str, Any]:

@@ -6,18 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from binlake.batch.steps import Life, PreparedXa, Status
+from binlake.batch.outcome import LifeOutcome
+from binlake.batch.steps import Life, PreparedXa, Standstill, Status
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import dump, dumps, load, loads
 from binlake.state.metadata import Metadata, literal, now_us
-
-
-def position_text(position: Position) -> str:
-    return json.dumps(position.to_json())
-
-
-def _position(text: str) -> Position:
-    return Position.from_json(json.loads(text))
 
 
 def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Life]:
@@ -31,12 +25,11 @@ def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Lif
         Life(
             row["table_id"],
             TableName(row["database"], row["table"]),
-            TableSchema.from_json(json.loads(schemas[row["table_id"]]["schema"])),
-            _position(row["low"]),
-            _position(row["high"]),
+            loads(TableSchema, schemas[row["table_id"]]["schema"]),
+            loads(Position, row["low"]),
+            loads(Position, row["high"]),
             row["status"],
-            row["reason"] or "",
-            row["remedy"] or "",
+            Standstill(row["reason"], row["remedy"] or "") if row["reason"] else None,
             row["delta_version"],
         )
         for row in metadata.read("watermarks")
@@ -56,13 +49,15 @@ def schema_row(life: Life, *, batch: int, where: Position, why: str) -> dict[str
         "offset": offset,
         "position": str(where),
         "fingerprint": life.schema.fingerprint,
-        "schema": json.dumps(life.schema.to_json(), ensure_ascii=False),
+        "schema": dumps(life.schema),
         "why": why,
         "at_us": now_us(),
     }
 
 
-def watermark_row(life: Life, *, batch: int, position: Position, delta_version: int | None) -> dict[str, Any]:
+def watermark_row(
+    life: Life | LifeOutcome, *, batch: int, position: Position, delta_version: int | None
+) -> dict[str, Any]:
     return {
         "table_id": life.id,
         "database": life.name.database,
@@ -71,17 +66,14 @@ def watermark_row(life: Life, *, batch: int, position: Position, delta_version: 
         "batch": batch,
         "position": str(position),
         "gtid_set": position.gtid_set,
-        "low": position_text(life.low),
-        "high": position_text(life.high),
+        "low": dumps(life.low),
+        "high": dumps(life.high),
         "delta_version": delta_version,
-        "fingerprint": life.schema.fingerprint,
+        "fingerprint": life.fingerprint,
         "reason": life.reason or None,
         "remedy": life.remedy or None,
         "updated_us": now_us(),
     }
-
-
-NEVER = "included, but never snapshotted"
 
 
 def remedy_of(name: TableName, status: Status) -> str:
@@ -131,11 +123,12 @@ def write_charsets(metadata: Metadata, charsets: Mapping[str, str]) -> None:
 
 def read_prepared(metadata: Metadata) -> list[PreparedXa]:
     """XA transactions that wait for their outcome."""
-    return [PreparedXa.from_json({**row, "files": json.loads(row["files"])}) for row in metadata.read("prepared")]
+    return [load(PreparedXa, {**row, "files": json.loads(row["files"])}) for row in metadata.read("prepared")]
 
 
-def write_prepared(metadata: Metadata, prepared: Sequence[dict[str, Any]]) -> None:
-    rows = [{**one, "files": json.dumps(one["files"], ensure_ascii=False)} for one in prepared]
+def write_prepared(metadata: Metadata, prepared: Sequence[PreparedXa]) -> None:
+    told = [dump(one) for one in prepared]
+    rows = [{**one, "files": json.dumps(one["files"], ensure_ascii=False)} for one in told]
     if rows or metadata.read("prepared"):
         metadata.replace("prepared", "true", rows)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from binlake.position import Position
 from binlake.schema.table import TableName
+from binlake.serialization import dump
 
 SHOWN = 10
 """Differing rows of a table that the text shows; JSON has them all."""
@@ -99,7 +100,7 @@ class VerifyReport:
         return {
             "verification": self.verification,
             "equal": self.equal,
-            **self.position.to_json(),
+            **dump(self.position),
             "lock_ms": self.lock_ms,
             "seconds": self.seconds,
             "tables": [table.to_json() for table in self.tables],

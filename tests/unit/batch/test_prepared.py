@@ -12,6 +12,7 @@ from binlake.batch.walk import Rules
 from binlake.binlog.border import Statement, XaEvent
 from binlake.position import Position
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.serialization import dumps, loads
 
 FILE = "binlog.000001"
 SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
@@ -75,7 +76,7 @@ def test_rows_wait_for_a_later_batch() -> None:
 
 def test_what_waits_survives_as_json() -> None:
     first = steps_of(staged(100, 120, "x"), event(130, "prepared"))
-    assert PreparedXa.from_json(first.prepared[0].to_json()) == first.prepared[0]
+    assert loads(PreparedXa, dumps(first.prepared[0])) == first.prepared[0]
 
 
 def test_a_rollback_leaves_nothing() -> None:

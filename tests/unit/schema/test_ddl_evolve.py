@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from binlake.schema import ddl
 from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, STRICT_TRANS_TABLES, Flavour
 from binlake.schema.session import Session
 from binlake.schema.table import Column, Index, TableSchema
+from binlake.serialization import dumps, loads
 
 KEYED = TableSchema(
     (Column("Id", "int", nullable=False), Column("n", "int", nullable=False), Column("x", "int")), ("Id",), "primary"
@@ -348,7 +348,7 @@ def test_generated_columns_follow_the_columns_they_are_made_of() -> None:
 def test_a_shape_comes_back_from_json() -> None:
     text = "CREATE TABLE t (a INT(5) ZEROFILL, b FLOAT(7,3), c ENUM('x') NOT NULL, UNIQUE (c), KEY (b)) CHARSET latin1"
     schema = created(text)
-    found = TableSchema.from_json(json.loads(json.dumps(schema.to_json())))
+    found = loads(TableSchema, dumps(schema))
     assert (found, found.indexes, found.fingerprint) == (schema, schema.indexes, schema.fingerprint)
     assert replace(schema, indexes=()).fingerprint == schema.fingerprint
 

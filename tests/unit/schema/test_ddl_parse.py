@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from binlake.schema.definition import IndexDefinition
 from binlake.schema.lexer import ANSI_QUOTES, Flavour
 from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.serialization import dumps, loads
 
 T = TableName("shop", "t")
 
@@ -150,7 +150,7 @@ def test_system_versioned_tables(definition: str, hidden: tuple[str, ...]) -> No
     schema = created.schema
     assert (schema.versioned, schema.hidden, schema.key) == (True, hidden, ("a",))
     assert schema.row_end == ("row_end" if hidden else "e")
-    assert TableSchema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+    assert loads(TableSchema, dumps(schema)) == schema
 
 
 def test_sequences_share_the_names_of_tables() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from binlake.schema.table import Column, Index, TableSchema, Virtual
+from binlake.serialization import dump, dumps, load, loads
 
 SHAPE = TableSchema(
     (
@@ -27,20 +28,20 @@ COLUMN_BEFORE = {
 
 
 def test_shapes_come_back_from_json() -> None:
-    found = TableSchema.from_json(SHAPE.to_json())
+    found = loads(TableSchema, dumps(SHAPE))
     assert found == SHAPE
     assert (found.indexes, found.kept) == (SHAPE.indexes, SHAPE.kept)
     assert found.column("v").virtual == SHAPE.column("v").virtual
 
 
 def test_shapes_of_older_metadata_can_be_read() -> None:
-    told: dict[str, Any] = SHAPE.to_json()
+    told: dict[str, Any] = dump(SHAPE)
     older = {key: told[key] for key in ("key", "key_kind", "excluded", "charset")}
     for part in ("columns", "kept"):
         older[part] = [{key: column[key] for key in COLUMN_BEFORE} for column in told[part]]
     older["indexes"] = [
         {key: index[key] for key in ("name", "columns", "prefixes", "unique")} for index in told["indexes"]
     ]
-    found = TableSchema.from_json(older)
+    found = load(TableSchema, older)
     assert [column.name for column in found.mirrored] == ["id", "kind", "v"]
     assert found.indexes == (Index("kind", ("kind", None), (None, None), unique=True),)

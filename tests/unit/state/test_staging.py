@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.border import Statement
 from binlake.schema.session import Session
+from binlake.serialization import dump, load
 
 STATEMENT = Statement("binlog.000001", 4, 0, 0, None, "shop", 0, "ALTER TABLE t ADD a TIMESTAMP")
 
@@ -18,7 +17,7 @@ def test_a_statement_keeps_what_is_told_of_its_session() -> None:
 
 
 def test_a_statement_staged_without_its_session_tells_nothing_of_it() -> None:
-    staged = asdict(StagedSlice(0, (), (STATEMENT,), ()))
+    staged = dump(StagedSlice(0, (), (STATEMENT,), ()))
     del staged["statements"][0]["session"]
-    assert StagedSlice.from_json(staged).statements == (STATEMENT,)
+    assert load(StagedSlice, staged).statements == (STATEMENT,)
     assert STATEMENT.session == Session()
