@@ -7,6 +7,7 @@ itself, so a kill repeats nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
@@ -15,11 +16,10 @@ from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
 from binlake.batch.walk import Rules
 from binlake.config import PipelineConfig, TablesConfig
 from binlake.errors import TableError, UsageError
-from binlake.lake.apply import apply_batch
+from binlake.merge import apply_steps, outset_of
 from binlake.position import Position, Range
 from binlake.report import Report
 from binlake.schema.cascades import Cascade, cascading
-from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.source.cascades import unlogged_cascades
@@ -144,30 +144,19 @@ def _one_batch(
         cascades = unlogged_cascades(log) if isinstance(log, Source) else None
         _refuse_cascades(cascades or (), life.name)
         transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
-        flavour: Flavour = log.flavour
         lower_case_names = log.lower_case_names
     manifest = stage_batch(session, config, transports, plan, report)
-    steps = epochs.split(
-        manifest,
-        source=config.source.name,
-        flavour=flavour,
-        rules=Rules(
-            lambda name: name == life.name,
-            excluding=config.excluding,
-            policy=config.policies.of,
-            can_snapshot=not config.source.is_files,
-            invalid=config.invalid,
-        ),
-        lives=[life],
-        created=[part.created for part in plan.range.slices],
-        start=plan.range.start,
-        stop=plan.range.stop,
-        cascades=None if cascades is None else (),
-        lower_case_names=lower_case_names,
+    plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
+    outset = outset_of(config, plan, [life])
+    rules = Rules(
+        lambda name: name == life.name,
+        excluding=config.excluding,
+        policy=config.policies.of,
+        can_snapshot=outset.rules.can_snapshot,
+        invalid=config.invalid,
     )
+    steps = epochs.split(manifest, replace(outset, rules=rules))
     table = next(one for one in steps.tables if one.life.id == life.id)
-    outcomes: list[TableOutcome] = []
-    if any(one.steps for one in steps.tables):
-        outcomes = apply_batch(session, config, plan.batch, plan.range.stop.short, steps, lambda point: None)
+    outcomes = apply_steps(config, lambda: session, plan, steps)
     files.remove_folder(config.staging_path(str(plan.batch), manifest.attempt))
     return table, next((one for one in outcomes if one.life.id == life.id), None)

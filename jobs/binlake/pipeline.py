@@ -11,16 +11,10 @@ finished under its own frozen range before another is planned.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from binlake.batch import epochs
-from binlake.batch.manifest import Manifest
-from binlake.batch.outcome import outcome_of
-from binlake.batch.steps import BatchSteps, TableOutcome, rebased
-from binlake.batch.walk import Rules
 from binlake.bootstrap import (
     begin_lives,
     begin_with_files,
@@ -35,10 +29,11 @@ from binlake.bootstrap import (
 )
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, StagingError, TableError, UsageError
+from binlake.faults import fault
+from binlake.merge import SessionFactory, manifest_of, merge_batch
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.cascades import Cascade
-from binlake.schema.ddl import Flavour
 from binlake.schema.table import TableName
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets
@@ -51,34 +46,19 @@ from binlake.state import decisions, files, lease, watermarks
 from binlake.state.decisions import Reason
 from binlake.state.lease import Lease, OpenBatch
 from binlake.state.metadata import Metadata, now_us
-from binlake.state.progress import changed_by_others, refuse_begun
 from binlake.state.record import (
     RunReport,
     last_run,
     names_dropped,
     note_batch,
     note_poison,
-    note_schemas,
     nothing_new,
     record_batch,
 )
-from binlake.state.staging import read_manifest
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
     from binlake.verify import VerifyReport
-
-SessionFactory = Callable[[], "SparkSession"]
-"""Gives the Spark session; called only when there is work for one."""
-
-
-def _no_fault(point: str) -> None:
-    """Tests replace it to kill or raise at a named point."""
-
-
-fault: Callable[[str], None] = _no_fault
 
 
 @dataclass(frozen=True)
@@ -121,7 +101,7 @@ def bootstrap(
     The other tables keep their watermarks. A table that fails is raised once the others have their lives. A folder of
     files holds no table to copy: the log is followed from its beginning, or from where the lake stands.
     """
-    from binlake.snapshot.snapshot import snapshot
+    from binlake.snapshot.snapshot import SnapshotTask, snapshot
 
     began_us = now_us()
     if isinstance(origin, Folder):
@@ -142,21 +122,10 @@ def bootstrap(
             return []
         report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
         control = held.control()
-        failed: list[TableError] = []
-        results = snapshot(
-            session(),
-            config,
-            endpoint,
-            source,
-            names,
-            metadata=metadata,
-            lock=lock,
-            report=report,
-            batch=control.batch,
-            standing=control.planned_to,
-            failures=failed,
-            fault=fault,
+        task = SnapshotTask(
+            config, endpoint, source, metadata, report, control.batch, standing=control.planned_to, lock=lock
         )
+        results, failed = snapshot(session(), task, names)
         begin_lives(held, metadata, source, results, control.batch, names_awaited(config, source, failures))
         fault("lives begun")
         note_bootstrap(metadata, control.batch, began_us, results)
@@ -246,7 +215,7 @@ def nothing_staged(config: PipelineConfig) -> bool:
     if opened is None or opened.state == "merged":
         return True
     try:
-        return opened.state == "staged" and _manifest(config, opened).nothing
+        return opened.state == "staged" and manifest_of(config, opened).nothing
     except StagingError:  # which merge finds, too, and mends
         return False
 
@@ -354,14 +323,14 @@ def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: Session
     metadata = held.metadata
     remove_attempts(config, planned.batch, control.since_us)
     try:
-        manifest = stage_batch(session(), config, transports, planned, report, decisions.skips(metadata), fault)
+        manifest = stage_batch(session(), config, transports, planned, report, decisions.skips(metadata))
     except BinlogError as error:
         note_poison(metadata, planned, error)
         raise
     fault("manifest written")
     staged = replace(planned, state="staged", attempt=manifest.attempt).with_phase("stage", time.monotonic() - began)
     staged = replace(staged, content=planned.content or manifest.content)
-    staged = staged.executing([part.gtid_set for part in manifest.slices], _flavour(planned.range.stop))
+    staged = staged.executing([part.gtid_set for part in manifest.slices], planned.range.stop.flavour)
     held.advance(staged)
     note_batch(held.metadata, staged)
     message = f"batch {staged.batch}: {manifest.mutations:,} mutations staged in {len(manifest.files)} files"
@@ -373,92 +342,17 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
     staged = held.control().open
     if staged is None or staged.state != "staged":
         return StepOutcome(staged.batch if staged else None, 0, "nothing to merge: the batch is merged already")
-    began = time.monotonic()
-    metadata = held.metadata
-    try:
-        manifest = _manifest(config, staged)
-        steps = _split(config, staged, manifest, held.control().position, metadata)
-        if manifest.content != staged.content:
-            refuse_begun(config, staged.batch, steps)
-            staged = replace(staged, content=manifest.content)
-            held.advance(staged)
-        _stop_run(config, steps)
-        outcomes = _apply(config, session, staged, steps) + changed_by_others(config, steps)
-    except StagingError:
-        held.advance(replace(staged, state="planned", attempt=""))
-        raise
-    note_schemas(metadata, staged, steps)
-    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes))
-    merged = merged.with_phase("merge", time.monotonic() - began)
-    held.advance(merged)
-    note_batch(metadata, merged)
+    merged, outcomes, manifest = merge_batch(held, config, session, staged)
+    note_batch(held.metadata, merged)
     fault("merged")
     message = f"batch {merged.batch}: {len(outcomes)} tables merged"
     report.say(message)
     return StepOutcome(merged.batch, manifest.mutations, message)
 
 
-def _manifest(config: PipelineConfig, batch: OpenBatch) -> Manifest:
-    return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
-
-
 def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | None:
     found = unlogged_cascades(source)
     return None if found is None else tuple(one for one in found if config.included(one.child))
-
-
-def _flavour(position: Position) -> Flavour:
-    return "mariadb" if position.server.startswith("mariadb-") else "mysql"
-
-
-def _split(
-    config: PipelineConfig, batch: OpenBatch, manifest: Manifest, standing: Position | None, metadata: Metadata
-) -> BatchSteps:
-    stop = batch.range.stop
-    return epochs.split(
-        manifest,
-        source=config.source.name,
-        flavour=_flavour(stop),
-        rules=Rules(
-            config.included,
-            config.ghost,
-            config.excluding,
-            config.policies.of,
-            can_snapshot=not config.source.is_files,
-            goes_when_dropped=config.goes_when_dropped,
-            invalid=config.invalid,
-        ),
-        lives=[
-            rebased(life, standing, batch.range.start)
-            for life in watermarks.read_lives(metadata, open_batch=batch.batch)
-        ],
-        created=[part.created for part in batch.range.slices],
-        start=batch.range.start,
-        stop=stop,
-        prepared=watermarks.read_prepared(metadata),
-        cascades=batch.cascades,
-        lifeless=watermarks.lifeless(metadata),
-        charsets=watermarks.read_charsets(metadata),
-        lower_case_names=batch.lower_case_names,
-    )
-
-
-def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
-    """Where the policy says so, a table that can't be decoded or followed ends the run. Raises TableError."""
-    for table in steps.tables:
-        if table.newly_stopped and config.policies.of(table.life.name).on_decode_failure == "stop_run":
-            raise TableError(
-                f"{table.life.name}: {table.life.reason} (on_decode_failure: stop_run)",
-                remedy=f"mend it, or let the others go on with on_decode_failure: stop_table. {table.life.remedy}",
-            )
-
-
-def _apply(config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps) -> list[TableOutcome]:
-    if not any(table.steps for table in steps.tables):
-        return []
-    from binlake.lake.apply import apply_batch
-
-    return apply_batch(session(), config, batch.batch, batch.range.stop.short, steps, fault)
 
 
 def _record(held: Lease, config: PipelineConfig) -> RunReport:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_core import CoreSchema, core_schema
 
 from binlake.errors import UsageError
 
 _TEXT = re.compile(r"(?P<server>.+)/(?P<file>[^/]+):(?P<offset>\d+)@(?P<created>\d+)\Z")
+Flavour = Literal["mysql", "mariadb"]
+"""Of a server, and of its log."""
 FIRST_OFFSET = 4
 """Offset of the first event in a binlog file, after the magic number (bytes)."""
 
@@ -60,6 +62,10 @@ class Position:
 
     def __ge__(self, other: Position) -> bool:
         return not self < other
+
+    @property
+    def flavour(self) -> Flavour:
+        return "mariadb" if self.server.startswith("mariadb-") else "mysql"
 
     @property
     def series(self) -> str:

@@ -14,6 +14,7 @@ from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError
+from binlake.faults import fault
 from binlake.position import Slice
 from binlake.report import Report
 from binlake.state import files
@@ -61,12 +62,11 @@ def stage_batch(
     plan: OpenBatch,
     report: Report,
     skip: Callable[[Slice], frozenset[int]] = lambda part: frozenset(),
-    fault: Callable[[str], None] = lambda point: None,
 ) -> Manifest:
     """Stage all slices of a batch in a new attempt; the manifest is written last. Raises what a slice raised.
 
     transports: one for each reader that may work side by side; two replicas with one id would throw each other out.
-    skip: offsets of a slice's events that somebody decided to step over. fault: called at named points.
+    skip: offsets of a slice's events that somebody decided to step over.
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
@@ -75,7 +75,7 @@ def stage_batch(
         for number, part in enumerate(plan.range.slices)
     ]
     try:
-        manifest = Manifest(plan.batch, attempt, tuple(_staged(session, tasks, len(transports), plan, report, fault)))
+        manifest = Manifest(plan.batch, attempt, tuple(_staged(session, tasks, len(transports), plan, report)))
         write_manifest(folder, manifest)
     except BaseException:
         # Attempts that nobody reads would fill the disk further with each retry.
@@ -99,7 +99,6 @@ def _staged(
     readers: int,
     plan: OpenBatch,
     report: Report,
-    fault: Callable[[str], None],
 ) -> Iterator[StagedSlice]:
     """Slices in the order of the log, as many side by side as there are readers."""
     done = 0

@@ -11,7 +11,7 @@ import threading
 from itertools import count
 from typing import Any
 
-from binlake import cli, pipeline
+from binlake import cli, faults
 from binlake.lake import apply
 
 POINT, COUNT = sys.argv[1], int(sys.argv[2])
@@ -36,7 +36,7 @@ def dying_within(work: Any, seconds: float) -> Any:
 
 
 if __name__ == "__main__":
-    pipeline.fault = at_point
+    faults.at_point = at_point
     if POINT == "within stage":
         from binlake import stage
 

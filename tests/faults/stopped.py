@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from binlake import cli, pipeline
+from binlake import cli, faults
 from binlake.lake.table import LakeTable
 from binlake.state import record
 
@@ -41,7 +41,7 @@ def stopping_before(point: str, work: Any) -> Any:
 
 def main(folder: Path) -> None:
     global at
-    pipeline.fault = reached
+    faults.at_point = reached
     record.watermarks.write_prepared = stopping_before("within record", record.watermarks.write_prepared)
     LakeTable.begin = stopping_before("before the snapshot's commit", LakeTable.begin)  # type: ignore[method-assign]
     while True:

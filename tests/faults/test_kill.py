@@ -8,17 +8,24 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from binlake.faults import FaultPoint
 from mirror import SHORT_LIVED, Mirror
 
 SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
 KILLED = Path(__file__).parent / "killed.py"
-POINTS = (
+POINTS: tuple[FaultPoint, ...] = (
     "planned", "slice staged", "manifest written", "epoch committed", "schema evolved", "table merged", "merged",
     "recorded",
 )  # fmt: skip
+OF_SNAPSHOT: tuple[FaultPoint, ...] = ("lock taken", "chunks written", "snapshot committed", "lives begun")
+
+
+def test_runs_are_cut_off_at_each_named_point() -> None:
+    assert sorted((*POINTS, *OF_SNAPSHOT)) == sorted(get_args(FaultPoint))
 
 
 def killed_sync(mirror: Mirror, point: str, count: int) -> None:
@@ -125,7 +132,7 @@ def test_a_snapshot_cut_off_at_one_point_after_another(mirror: Mirror) -> None:
         "INSERT INTO a VALUES (1, 'old'), (2, 'old')",
         "INSERT INTO b VALUES (1, 'same'), (1, 'same')",
     )
-    for number, point in enumerate(("lock taken", "chunks written", "snapshot committed", "lives begun"), start=3):
+    for number, point in enumerate(OF_SNAPSHOT, start=3):
         with mirror.cut_off_at(point):
             mirror.snapshot()
         mirror.execute(f"INSERT INTO a VALUES ({number}, 'new')", "INSERT INTO b VALUES (1, 'same')")

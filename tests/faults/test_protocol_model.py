@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from binlake import pipeline
+from binlake import merge, pipeline
 from binlake.errors import LakeError, LeaseHeld, StagingError, UsageError
 from binlake.lake import apply
 from binlake.schema.table import TableName
@@ -208,7 +208,7 @@ def test_whatever_happens_the_lake_is_the_source(machine: type[Protocol]) -> Non
 # planted bugs: a model that doesn't find them proves nothing ---------------------------------------------------------
 def record_before_merge(patch: pytest.MonkeyPatch) -> None:
     """The position moves, then the rows come."""
-    merge, record_batch = pipeline._apply, record.record_batch
+    apply_steps, record_batch = merge.apply_steps, record.record_batch
     waiting: list[Any] = []
 
     def later(*arguments: Any) -> list[Any]:
@@ -218,10 +218,10 @@ def record_before_merge(patch: pytest.MonkeyPatch) -> None:
     def recorded_first(*arguments: Any) -> Any:
         report = record_batch(*arguments)
         while waiting:
-            merge(*waiting.pop())
+            apply_steps(*waiting.pop())
         return report
 
-    patch.setattr(pipeline, "_apply", later)
+    patch.setattr(merge, "apply_steps", later)
     patch.setattr(pipeline, "record_batch", recorded_first)
 
 

@@ -28,17 +28,11 @@ def two(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
 def failing(mirror: Mirror, executors: Endpoint, capsys: pytest.CaptureFixture[str]) -> tuple[BinlakeError, str]:
     """A snapshot whose chunks are copied by another endpoint than its control connection's: the error, and what the
     run said before."""
-    with Source.open(mirror.endpoint) as source, pytest.raises(BinlakeError) as caught:
-        snapshots.snapshot(
-            mirror.spark,
-            mirror.config,
-            executors,
-            source,
-            names_to_snapshot(mirror.config, source, mirror.metadata, None),
-            metadata=mirror.metadata,
-            report=Report(),
-            batch=0,
-        )
+    with Source.open(mirror.endpoint) as source:
+        task = snapshots.SnapshotTask(mirror.config, executors, source, mirror.metadata, Report(), 0)
+        names = names_to_snapshot(mirror.config, source, mirror.metadata, None)
+        with pytest.raises(BinlakeError) as caught:
+            snapshots.snapshot(mirror.spark, task, names)
     return caught.value, capsys.readouterr().err
 
 

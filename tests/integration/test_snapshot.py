@@ -24,7 +24,7 @@ from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import jdbc, wave
 from binlake.snapshot import snapshot as snapshot_room
-from binlake.snapshot.snapshot import SnapshotResult, snapshot
+from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
 from binlake.source import locks
 from binlake.source.catalog import included_tables
 from binlake.source.connection import Endpoint
@@ -104,22 +104,27 @@ def total(mirror: Mirror, *tables: str) -> int:
     return found
 
 
-def chunked(mirror: Mirror, *, rows: int = 100, lock: Any = "flush", **options: Any) -> list[SnapshotResult]:
-    """A snapshot in many chunks; the lives don't begin."""
+def copied(mirror: Mirror, rows: int, lock: Any) -> tuple[list[SnapshotResult], list[TableError]]:
     with Source.open(mirror.endpoint) as source, lease.held(mirror.metadata) as held:
-        return snapshot(
-            mirror.spark,
+        task = SnapshotTask(
             mirror.config,
             mirror.endpoint,
             source,
-            included_tables(source, mirror.config),
-            metadata=mirror.metadata,
-            report=Report(),
-            batch=held.control().batch,
+            mirror.metadata,
+            Report(),
+            held.control().batch,
             lock=lock,
             chunk_rows=rows,
-            **options,
         )
+        return snapshot(mirror.spark, task, included_tables(source, mirror.config))
+
+
+def chunked(mirror: Mirror, *, rows: int = 100, lock: Any = "flush") -> list[SnapshotResult]:
+    """A snapshot in many chunks; the lives don't begin."""
+    results, failures = copied(mirror, rows, lock)
+    for error in failures:
+        raise error
+    return results
 
 
 def begin(mirror: Mirror, results: list[SnapshotResult]) -> None:
@@ -186,16 +191,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from binlake.lake import session
 from binlake.report import Report
-from binlake.snapshot.snapshot import snapshot
+from binlake.snapshot.snapshot import SnapshotTask, snapshot
 from binlake.source.catalog import included_tables
 from binlake.source.server import Source
 from binlake.state import lease
 from mirror import Mirror
 mirror = Mirror(SimpleNamespace(port={port}), {database!r}, Path({lake!r}), session.build("killed", master="local[2]"))
 with Source.open(mirror.endpoint) as source, lease.held(mirror.metadata):
-    names = included_tables(source, mirror.config)
-    snapshot(mirror.spark, mirror.config, mirror.endpoint, source, names, metadata=mirror.metadata, report=Report(),
-             batch=0, chunk_rows=20)
+    task = SnapshotTask(mirror.config, mirror.endpoint, source, mirror.metadata, Report(), 0, chunk_rows=20)
+    snapshot(mirror.spark, task, included_tables(source, mirror.config))
 """
 
 
@@ -357,8 +361,7 @@ def test_invalid_dates(mirror: Mirror) -> None:
         " (2, '0000-00-00', '2020-02-30 01:02:03', '0000-00-00 00:00:00'), (3, '2020-00-10', NULL, NULL)",
         "CREATE TABLE good (id INT PRIMARY KEY)",
     )
-    failures: list[TableError] = []
-    results = chunked(mirror, failures=failures)
+    results, failures = copied(mirror, 100, "flush")
     assert [result.name.table for result in results] == ["good"]
     assert isinstance(failures[0], InvalidDate)
     assert "dated" in str(failures[0])

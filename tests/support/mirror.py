@@ -15,8 +15,9 @@ import pytest
 from deltalake import DeltaTable
 
 import comparison
-from binlake import pipeline
+from binlake import faults, pipeline
 from binlake.config import PipelineConfig
+from binlake.faults import FaultPoint
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -118,19 +119,19 @@ class Mirror:
         return pipeline.sync(self.config, self.origin, lambda: self.spark, Report(), **options)
 
     @contextmanager
-    def cut_off_at(self, point: str) -> Iterator[None]:
+    def cut_off_at(self, point: FaultPoint) -> Iterator[None]:
         """What runs in here is cut off when it reaches the point, which it must."""
 
-        def cut_off(reached: str) -> None:
+        def cut_off(reached: FaultPoint) -> None:
             if reached == point:
                 raise CutOff(point)
 
-        before, pipeline.fault = pipeline.fault, cut_off
+        before, faults.at_point = faults.at_point, cut_off
         try:
             with pytest.raises(CutOff):
                 yield
         finally:
-            pipeline.fault = before
+            faults.at_point = before
 
     def sync_cut_off(self, chance: random.Random, share: float, most: int | None = None) -> None:
         """A sync that is cut off after a share of its Delta commits, and begun again until it comes to its end.
@@ -138,19 +139,19 @@ class Mirror:
         most: how many of its runs are cut off; without it all until one comes through, which each must get nearer to.
         """
 
-        def cut_off(point: str) -> None:
+        def cut_off(point: FaultPoint) -> None:
             if point == "epoch committed" and chance.random() < share:
                 raise CutOff(point)
 
-        before = pipeline.fault
+        before = faults.at_point
         try:
             for run in range(MOST_RUNS):
-                pipeline.fault = cut_off if most is None or run < most else before
+                faults.at_point = cut_off if most is None or run < most else before
                 with suppress(CutOff):
                     self.sync()
                     return
         finally:
-            pipeline.fault = before
+            faults.at_point = before
         raise AssertionError(f"not done after {MOST_RUNS} runs")
 
     def verify(self, *patterns: str) -> VerifyReport:

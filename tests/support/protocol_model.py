@@ -21,14 +21,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from binlake import bootstrap, pipeline, stage
+from binlake import bootstrap, faults, pipeline, stage
 from binlake.batch.manifest import StagedFile, StagedSlice
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog import boundaries
 from binlake.binlog.border import Statement
 from binlake.binlog.boundaries import Boundary
 from binlake.config import PipelineConfig
-from binlake.errors import LakeError, StagingError
+from binlake.errors import LakeError, StagingError, TableError
 from binlake.lake import apply, functions, merge
 from binlake.lake.reshape import ReshapedColumn
 from binlake.lake.table import LakeTable
@@ -39,6 +39,7 @@ from binlake.schema.table import Column, TableName, TableSchema, table_id
 from binlake.serialization import loads
 from binlake.snapshot import snapshot
 from binlake.snapshot.commit import SnapshotResult
+from binlake.snapshot.snapshot import SnapshotTask
 from binlake.source import plan
 from binlake.source.server import Source
 from binlake.state import files, formats, lease, progress, record, watermarks
@@ -333,11 +334,10 @@ def merge_epoch(
     target: Any,
     life: Life,
     step: MergeStep,
-    path_of: Any,
+    config: PipelineConfig,
     *,
     version: int,
     note: dict[str, Any],
-    **options: Any,
 ) -> None:
     """The mutations after the snapshot, one after the other."""
     for file in step.files:
@@ -646,7 +646,7 @@ class World:
         for module in (pipeline, lease, record, watermarks):
             put(module, "now_us", lambda: self.clock)
         put(pipeline, "metadata_of", lambda config: self.store)
-        put(pipeline, "fault", self._fault)
+        put(faults, "at_point", self._fault)
         put(pipeline, "opened", self._opened)
         put(Source, "open", lambda endpoint: self.server)
         put(bootstrap, "included_tables", lambda source, config: sorted(self.server.tables))
@@ -761,26 +761,16 @@ class World:
         return StagedSlice(task.number, tuple(found), tuple(statements), (), ())
 
     def _snapshot(
-        self,
-        session: Any,
-        config: PipelineConfig,
-        endpoint: object,
-        source: Server,
-        names: Sequence[TableName],
-        *,
-        metadata: Metadata,
-        batch: int,
-        standing: Position | None,
-        **options: Any,
-    ) -> list[SnapshotResult]:
+        self, session: Any, task: SnapshotTask, names: Sequence[TableName]
+    ) -> tuple[list[SnapshotResult], list[TableError]]:
         results: list[SnapshotResult] = []
         for name in names:
-            result = self._committed_before(name, metadata, standing)
+            result = self._committed_before(name, task.metadata, task.standing)
             if result is None:
-                result = self._copy(name, batch, metadata)
+                result = self._copy(name, task.batch, task.metadata)
             if result is not None:
                 results.append(result)
-        return results
+        return results, []
 
     def _committed_before(
         self, name: TableName, metadata: Metadata, standing: Position | None

@@ -7,17 +7,15 @@ the first attempt began. Statements are walked in the order of the log; identity
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from binlake.batch.cascading import CascadedBatch
 from binlake.batch.ended import skip_unseen
 from binlake.batch.manifest import Manifest, StagedSlice
-from binlake.batch.prepared import PreparedTransactions
-from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, Standstill
-from binlake.batch.walk import IGNORED, Rules, Walk
+from binlake.batch.steps import BatchSteps, MergeStep, Standstill
+from binlake.batch.walk import IGNORED, Outset, Walk
 from binlake.position import Position, file_number
-from binlake.schema import ddl
 from binlake.schema.cascades import CASCADE_REMEDY, Cascade, acts, cascading, touched
 from binlake.schema.table import TableName
 
@@ -108,37 +106,14 @@ def _forgotten_keys(walk: Walk) -> None:
             walk.stop_table(table, standstill)  # an older one has stopped it before
 
 
-def split(
-    manifest: Manifest,
-    *,
-    source: str,
-    flavour: ddl.Flavour,
-    rules: Rules,
-    lives: list[Life],
-    created: list[int],
-    start: Position,
-    stop: Position,
-    prepared: Sequence[PreparedXa] = (),
-    cascades: Sequence[Cascade] | None = None,
-    lifeless: Collection[TableName] = (),
-    charsets: Mapping[str, str] | None = None,
-    lower_case_names: bool = False,
-) -> BatchSteps:
-    """Each table's steps in one batch.
-
-    lives: the catalog before the batch. created: per slice, the timestamp of its file's format description event.
-    prepared: XA transactions of earlier batches that wait for their outcome. cascades: what acts below the log, None
-    where nothing can. lifeless: included tables without a life, that are missing or to be snapshotted. charsets: the
-    databases' default character sets at the start; utf8mb4 where they aren't told. lower_case_names: as the server
-    stores them, however a statement writes them.
-    """
-    waiting = PreparedTransactions(manifest.batch, prepared)
-    walk = Walk(source, flavour, rules, lives, stop, waiting, lifeless, charsets or {}, lower_case_names)
-    for part, file_created in zip(manifest.slices, created, strict=True):
-        _walk_slice(walk, manifest.batch, file_created, part)
-    if cascades is not None:
-        _cascade(walk, cascades, manifest, start)
-    skip_unseen(walk.tables.values(), rules.goes_when_dropped)
+def split(manifest: Manifest, outset: Outset) -> BatchSteps:
+    """Each table's steps in one batch."""
+    walk = Walk(manifest.batch, outset)
+    for staged, part in zip(manifest.slices, outset.range.slices, strict=True):
+        _walk_slice(walk, manifest.batch, part.created, staged)
+    if outset.cascades is not None:
+        _cascade(walk, outset.cascades, manifest, outset.range.start)
+    skip_unseen(walk.tables.values(), outset.rules.goes_when_dropped)
     return BatchSteps(
         tuple(walk.tables.values()),
         tuple(walk.history),
@@ -146,5 +121,5 @@ def split(
         tuple(sorted(walk.asked.items())),
         walk.prepared.waiting,
         tuple(sorted(walk.gone)),
-        walk.charsets if walk.charsets != (charsets or {}) else None,
+        walk.charsets if walk.charsets != outset.charsets else None,
     )

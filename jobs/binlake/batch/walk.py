@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from binlake.batch import renames
@@ -18,6 +18,7 @@ from binlake.batch.steps import (
     LeaveStep,
     Life,
     MoveStep,
+    PreparedXa,
     ReshapeStep,
     Standstill,
     TableSteps,
@@ -27,8 +28,9 @@ from binlake.batch.steps import (
 from binlake.binlog.border import Statement, XaEvent
 from binlake.config import Policy
 from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
-from binlake.position import Position, file_number
+from binlake.position import Position, Range, file_number
 from binlake.schema import datatypes, ddl
+from binlake.schema.cascades import Cascade
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.temporary import TemporaryTables
@@ -80,32 +82,42 @@ class _At:
         return Standstill.at(self.statement.file, self.statement.offset, why, remedy)
 
 
+@dataclass(frozen=True)
+class Outset:
+    """What is known of a batch before its log is walked through.
+
+    lives: the catalog before the batch. prepared: XA transactions of earlier batches that wait for their outcome.
+    cascades: what acts below the log, None where nothing can. lifeless: included tables without a life, that are
+    missing or to be snapshotted. charsets: the databases' default character sets at the start; utf8mb4 where they
+    aren't told. lower_case_names: as the server stores them, however a statement writes them.
+    """
+
+    source: str
+    rules: Rules
+    range: Range
+    lives: Sequence[Life]
+    prepared: Sequence[PreparedXa] = ()
+    cascades: Sequence[Cascade] | None = None
+    lifeless: Collection[TableName] = ()
+    charsets: Mapping[str, str] = field(default_factory=dict)
+    lower_case_names: bool = False
+
+
 class Walk:
     """The tables, and what becomes of them as the log is walked through."""
 
-    def __init__(
-        self,
-        source: str,
-        flavour: ddl.Flavour,
-        rules: Rules,
-        lives: list[Life],
-        stop: Position,
-        prepared: PreparedTransactions,
-        lifeless: Collection[TableName],
-        charsets: Mapping[str, str],
-        lower_case_names: bool,
-    ) -> None:
-        self.source = source
-        self.flavour = flavour
-        self.rules = rules
-        self.stop = stop
-        self.prepared = prepared
-        self.charsets = dict(charsets)
-        self.lower_case_names = lower_case_names
-        self.temporary = TemporaryTables(flavour)
-        self.lifeless = set(lifeless)
-        self.tables = {life.id: TableSteps(life) for life in lives}
-        self.current = {life.name: life.id for life in lives if life.status != "dropped"}
+    def __init__(self, batch: int, outset: Outset) -> None:
+        self.source = outset.source
+        self.rules = outset.rules
+        self.stop = outset.range.stop
+        self.flavour = self.stop.flavour
+        self.prepared = PreparedTransactions(batch, outset.prepared)
+        self.charsets = dict(outset.charsets)
+        self.lower_case_names = outset.lower_case_names
+        self.temporary = TemporaryTables(self.flavour)
+        self.lifeless = set(outset.lifeless)
+        self.tables = {life.id: TableSteps(life) for life in outset.lives}
+        self.current = {life.name: life.id for life in outset.lives if life.status != "dropped"}
         self.history: list[dict[str, Any]] = []
         self.missing: set[TableName] = set()
         self.asked: dict[TableName, str] = {}

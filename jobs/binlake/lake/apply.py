@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,6 +31,7 @@ from binlake.errors import (
     StagingError,
     TableError,
 )
+from binlake.faults import fault
 from binlake.lake import functions
 from binlake.lake.merge import merge_epoch
 from binlake.lake.reshape import lake_columns_after
@@ -54,9 +55,6 @@ _LOOKS = 16
 _TRIES, _PAUSE = 5, 1.0
 """Of a step that conflicts with somebody's commit: how often, and seconds."""
 
-Fault = Callable[[str], None]
-"""Called at named points (``table merged``, ``epoch committed`` …); tests kill or raise there."""
-
 
 def damaged(session: SparkSession, staged: Sequence[StagedFile]) -> dict[str, StagingError]:
     """Staged files that don't equal their manifest, by path."""
@@ -78,7 +76,7 @@ def damaged(session: SparkSession, staged: Sequence[StagedFile]) -> dict[str, St
 
 
 def apply_batch(
-    session: SparkSession, config: PipelineConfig, batch: int, position: str, steps: BatchSteps, fault: Fault
+    session: SparkSession, config: PipelineConfig, batch: int, position: str, steps: BatchSteps
 ) -> list[TableOutcome]:
     """Run all tables' steps; a TableError stops its table, anything else is raised once all tables have ended.
 
@@ -95,7 +93,7 @@ def apply_batch(
     def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
         own = of_this_thread(session)
         functions.register(own)
-        return _Group(own, config, batch, position, tables, fault, frozenset(lost)).run()
+        return _Group(own, config, batch, position, tables, frozenset(lost)).run()
 
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, tables) for tables in groups(working)]
@@ -134,7 +132,6 @@ class _Group:
         batch: int,
         position: str,
         tables: list[TableSteps],
-        fault: Fault,
         lost: frozenset[str],
     ) -> None:
         self._session = session
@@ -142,7 +139,6 @@ class _Group:
         self._config = config
         self._batch = batch
         self._position = position
-        self._fault = fault
         self._running = [TableProgress(config, table) for table in tables]
         self._lives = frozenset(table.life.id for table in tables)
 
@@ -174,12 +170,12 @@ class _Group:
                 one.stop(TableError(failed.message, remedy="mend it, then: " + RESUME.format(one.life.name)))
             else:
                 if not isinstance(step, MergeStep):
-                    self._fault("schema evolved")
-                self._fault("epoch committed")
+                    fault("schema evolved")
+                fault("epoch committed")
         if one.works and isinstance(step, CreateStep | MoveStep):
             one.begin_at(one.at(step.new) if isinstance(step, MoveStep) else one.target)
         if number == len(one.table.steps):
-            self._fault("table merged")
+            fault("table merged")
 
     def _run_alone(self, one: TableProgress, step: Step, version: int, number: int) -> None:
         """A step between those of others: who runs OPTIMIZE meanwhile makes it begin again, under the same version."""
@@ -213,17 +209,7 @@ class _Group:
                 _writable(one.at(old)).leave(session, version, self._told(note, moved_to=str(new)))
             case MergeStep():
                 self._refuse_lost(one.life, step)
-                merge_epoch(
-                    session,
-                    target,
-                    one.life,
-                    step,
-                    self._config.table_path,
-                    version=version,
-                    note=note,
-                    invalid=invalid,
-                    appends=self._config.policies.of(one.life.name).without_key == "append",
-                )
+                merge_epoch(session, target, one.life, step, self._config, version=version, note=note)
 
     def _refuse_lost(self, life: Life, step: MergeStep) -> None:
         for file, commit in step.xa:

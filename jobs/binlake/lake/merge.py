@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.config import PipelineConfig
 from binlake.errors import InvalidDate, SchemaMismatch, UnfollowedStatement
 from binlake.lake import derived
 from binlake.lake.mutations import lake_image, staged_rows
 from binlake.lake.table import LakeTable
 from binlake.names import spark_quote
 from binlake.schema import datatypes
-from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableName, TableSchema
@@ -53,26 +53,23 @@ def merge_epoch(
     table: LakeTable,
     life: Life,
     step: MergeStep,
-    path_of: Callable[[TableName], str],
+    config: PipelineConfig,
     *,
     version: int,
     note: dict[str, Any],
-    invalid: InvalidValues,
-    appends: bool = False,
 ) -> None:
     """One epoch in one commit. Repeating it changes nothing.
 
-    path_of: where a table of the lake lies. appends: a table without a key only grows; raises UnfollowedStatement where
-    its rows changed.
+    Raises UnfollowedStatement where rows changed in a table that only grows (without_key: append).
     """
     for file in step.staged:
         check_shape(life.name, step.schema, file)
-    columns = lake_columns(step.schema, invalid)
-    staged = staged_rows(session, life, step, invalid)
+    columns = lake_columns(step.schema, config.invalid)
+    staged = staged_rows(session, life, step, config.invalid)
     if staged is not None:
         _refuse_invalid_keys(life.name, step.schema, columns, staged)
     if step.parents:
-        newest = derived.newest(session, life, step, path_of, invalid)
+        newest = derived.newest(session, life, step, config.table_path, config.invalid)
         with table.transaction(session, version, note):
             _merge_newest(session, table, step, newest, columns)
         return
@@ -81,7 +78,7 @@ def merge_epoch(
         with table.transaction(session, version, note):
             _merge_newest(session, table, step, _newest_row(step.schema, staged, columns), columns)
         return
-    if appends and not step.schema.key:
+    if not step.schema.key and config.policies.of(life.name).without_key == "append":
         _refuse_changes(life.name, step)
         rows = staged.selectExpr("after").selectExpr(*lake_image(step.schema, columns, "after"))
         with table.transaction(session, version, note):

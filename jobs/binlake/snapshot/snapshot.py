@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
+from binlake.faults import fault
 from binlake.lake.session import of_this_thread
 from binlake.position import Position
 from binlake.report import Report
@@ -39,7 +40,7 @@ from binlake.source.server import Source
 from binlake.state import files, java_errors
 from binlake.state.metadata import Metadata
 
-__all__ = ["LockMode", "SnapshotResult", "snapshot"]
+__all__ = ["LockMode", "SnapshotResult", "SnapshotTask", "snapshot"]
 
 _TRIES = 4
 """How often one table's chunks may fail, or its shape change, before its snapshot gives up."""
@@ -47,37 +48,31 @@ _PAUSE = 2.0
 _COMMITS_AT_ONCE = 4
 
 
-def snapshot(
-    session: SparkSession,
-    config: PipelineConfig,
-    endpoint: Endpoint,
-    source: Source,
-    names: Sequence[TableName],
-    *,
-    metadata: Metadata,
-    report: Report,
-    batch: int,
-    standing: Position | None = None,
-    lock: LockMode = "flush",
-    chunk_rows: int = CHUNK_ROWS,
-    failures: list[TableError] | None = None,
-    fault: Callable[[str], None] = lambda point: None,
-) -> list[SnapshotResult]:
-    """Copy ``names`` into the lake; one result for each table, in the order of ``names``.
+@dataclass(frozen=True)
+class SnapshotTask:
+    """How tables are copied.
 
     source: a control connection, used for nothing else meanwhile. batch: the newest batch number given out.
     standing: where the log is followed from; what an ended run copied before that is of no use.
-    failures: takes the errors that concern one table; without it the first is raised when all others are done.
-    fault: called at named points, where tests kill or raise.
     """
+
+    config: PipelineConfig
+    endpoint: Endpoint
+    source: Source
+    metadata: Metadata
+    report: Report
+    batch: int
+    standing: Position | None = None
+    lock: LockMode = "flush"
+    chunk_rows: int = CHUNK_ROWS
+
+
+def snapshot(
+    session: SparkSession, task: SnapshotTask, names: Sequence[TableName]
+) -> tuple[list[SnapshotResult], list[TableError]]:
+    """Copy ``names`` into the lake: a result for each table, in their order, and the errors that concern one table."""
     _refuse_retries(session)
-    made = _Snapshotter(session, config, endpoint, source, metadata, report, batch, standing, lock, chunk_rows, fault)
-    results, failed = made.run(names)
-    if failures is not None:
-        failures.extend(failed)
-    elif failed:
-        raise failed[0]
-    return results
+    return _Snapshotter(session, task).run(names)
 
 
 def _refuse_retries(session: SparkSession) -> None:
@@ -90,23 +85,12 @@ def _refuse_retries(session: SparkSession) -> None:
         raise UsageError("spark.speculation is on", remedy="submit the job with --conf spark.speculation=false")
 
 
-@dataclass
 class _Snapshotter:
-    session: SparkSession
-    config: PipelineConfig
-    endpoint: Endpoint
-    source: Source
-    metadata: Metadata
-    report: Report
-    batch: int
-    standing: Position | None
-    lock: LockMode
-    chunk_rows: int
-    fault: Callable[[str], None]
-
-    def __post_init__(self) -> None:
-        self.records = Records(self.config, self.metadata)
-        self.transport = self.source.transport(self.config.source.replica_id())
+    def __init__(self, session: SparkSession, task: SnapshotTask) -> None:
+        self.session = session
+        self.task = task
+        self.records = Records(self.task.config, self.task.metadata)
+        self.transport = self.task.source.transport(self.task.config.source.replica_id())
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []
         self.fatal: list[BaseException] = []
@@ -115,17 +99,16 @@ class _Snapshotter:
         return format_description(self.transport, file)
 
     def run(self, names: Sequence[TableName]) -> tuple[list[SnapshotResult], list[TableError]]:
-        files.make_folder(self.config.staging_path("snapshot"))
+        files.make_folder(self.task.config.staging_path("snapshot"))
         open_tables = self._begin(names)
         began = time.monotonic()
         copying = Copying(
             self.session,
-            self.endpoint,
-            self.source,
+            self.task.endpoint,
+            self.task.source,
             self.records,
             self.created,
             self._watch(list(open_tables), began),
-            self.fault,
         )
         with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
             while open_tables and not self.fatal:
@@ -142,14 +125,14 @@ class _Snapshotter:
 
     def _begin(self, names: Sequence[TableName]) -> list[TableSnapshot]:
         """Take up what is there, plan the rest; large tables first, so that waves have chunks of one size."""
-        tables = read_tables(self.source, names, self.config.excluding)
+        tables = read_tables(self.task.source, names, self.task.config.excluding)
         begun: list[TableSnapshot] = []
         for name in names:
             if name not in tables:
                 self._fail(name, TableError(f"{name} isn't there any more", remedy="run the snapshot again"))
                 continue
             if result := self._already_committed(tables[name]):
-                self.report.say(f"{name}: its snapshot at {result.low.short} was committed before")
+                self.task.report.say(f"{name}: its snapshot at {result.low.short} was committed before")
                 self.results[name] = result
                 continue
             with self._failing(name):
@@ -161,9 +144,9 @@ class _Snapshotter:
         found = self.records.committed(table)
         if found is None or not self._usable(found.low):
             return None
-        if any(row["table_id"] == found.table_id for row in self.metadata.read("watermarks")):
+        if any(row["table_id"] == found.table_id for row in self.task.metadata.read("watermarks")):
             return None
-        return committed_result(self.config, found)
+        return committed_result(self.task.config, found)
 
     def _plan(self, table: SourceTable) -> TableSnapshot:
         resumed = self.records.unfinished(table, self._usable)
@@ -172,19 +155,19 @@ class _Snapshotter:
             if lost := self.records.lost(resumed):
                 self.records.copy_again(resumed, lost)
             staged = len(resumed.chunks) - len(resumed.pending)
-            self.report.say(f"{table.name}: goes on, {staged} of {len(resumed.chunks)} chunks are staged")
+            self.task.report.say(f"{table.name}: goes on, {staged} of {len(resumed.chunks)} chunks are staged")
             return resumed
         for why in judged(table.schema).untold.values():
-            self.report.say(f"{table.name}: {why}")
-        planned = plan(self.source, table, chunk_rows=self.chunk_rows)
+            self.task.report.say(f"{table.name}: {why}")
+        planned = plan(self.task.source, table, chunk_rows=self.task.chunk_rows)
         self.records.save(planned)
         return planned
 
     def _usable(self, position: Position) -> bool:
         """Whether the server still holds the log from ``position`` on, and it is yet to be read."""
-        if position.server != self.source.server_identity or not position.reaches(self.standing):
+        if position.server != self.task.source.server_identity or not position.reaches(self.task.standing):
             return False
-        size = dict(self.source.binary_logs()).get(position.file)
+        size = dict(self.task.source.binary_logs()).get(position.file)
         return size is not None and position.offset <= size and self.created(position.file) == position.created
 
     def _next_wave(self, tables: Sequence[TableSnapshot]) -> tuple[list[Member], LockMode, bool]:
@@ -193,7 +176,7 @@ class _Snapshotter:
         def needs(table: TableSnapshot) -> tuple[LockMode, bool]:
             alone = not table.transactional or not table.schema.key
             # Without a key the log can't mend what a view has already; without views nothing but a lock helps.
-            return "tables" if alone and self.lock == "none" else self.lock, not table.transactional
+            return "tables" if alone and self.task.lock == "none" else self.task.lock, not table.transactional
 
         kind = needs(tables[0])
         members = [Member(table, chunk) for table in tables if needs(table) == kind for chunk in table.pending]
@@ -219,20 +202,20 @@ class _Snapshotter:
                 table.tries += 1
             if any(table.tries >= _TRIES for table in tables):
                 raise
-            self.report.say(f"a wave failed and is repeated: {error.message}")
+            self.task.report.say(f"a wave failed and is repeated: {error.message}")
             time.sleep(_PAUSE)
 
     def _again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
-        self.report.say(f"{old.name}: DDL during its snapshot, which begins anew")
+        self.task.report.say(f"{old.name}: DDL during its snapshot, which begins anew")
         files.remove_folder(self.records.folder(old.id))
-        current = read_tables(self.source, [old.name], self.config.excluding).get(old.name)
+        current = read_tables(self.task.source, [old.name], self.task.config.excluding).get(old.name)
         if current is None or old.tries + 1 >= _TRIES:
             gone = current is None
             reason = f"{old.name} was dropped" if gone else f"{old.name} changes its shape again and again"
             self._fail(old.name, TableError(reason, remedy="run the snapshot again when the DDL is done"))
             return
         with self._failing(old.name):
-            planned = plan(self.source, current, chunk_rows=self.chunk_rows)
+            planned = plan(self.task.source, current, chunk_rows=self.task.chunk_rows)
             planned.tries = old.tries + 1
             self.records.save(planned)
             open_tables.append(planned)
@@ -241,25 +224,30 @@ class _Snapshotter:
         """In a thread, while the next wave is copied; in a session of its own, for Delta's transaction options."""
         try:
             with self._failing(table.name):
-                self.metadata.check()
+                self.task.metadata.check()
                 result = self._committed(table)
                 self.results[table.name] = result
-                self.report.say(_sentence(result))
-                self.fault("snapshot committed")
+                self.task.report.say(_sentence(result))
+                fault("snapshot committed")
         except BaseException as error:
             self.fatal.append(error)
 
     def _committed(self, table: TableSnapshot) -> SnapshotResult:
         """A commit can be repeated, where it failed because an executor was lost."""
+
+        def once() -> SnapshotResult:
+            own = of_this_thread(self.session)
+            return commit(own, self.task.config, table, self.records, batch=self.task.batch)
+
         for _ in range(_TRIES - 1):
             try:
-                return commit(of_this_thread(self.session), self.config, table, self.records, batch=self.batch)
+                return once()
             except LakeError as error:
                 if error.__cause__ is None or not java_errors.executor_lost(error.__cause__):
                     raise
-                self.report.say(f"{error.message}; it is repeated")
+                self.task.report.say(f"{error.message}; it is repeated")
                 time.sleep(_PAUSE)
-        return commit(of_this_thread(self.session), self.config, table, self.records, batch=self.batch)
+        return once()
 
     @contextmanager
     def _failing(self, name: TableName) -> Iterator[None]:
@@ -270,7 +258,7 @@ class _Snapshotter:
             self._fail(name, error)
 
     def _fail(self, name: TableName, error: TableError) -> None:
-        self.report.say(f"{name}: {error}")
+        self.task.report.say(f"{name}: {error}")
         self.failed.append(error)
 
     def _watch(self, tables: Sequence[TableSnapshot], began: float) -> Callable[[int], None]:
@@ -286,7 +274,7 @@ class _Snapshotter:
             total = max(done, sum(max(table.estimate, table.rows) for table in tables))
             rate = (rows - before) / max(0.001, time.monotonic() - began)
             detail = f"{rows:,} rows, {(staged + running) / 1e6:,.1f} MB, {rate:,.0f} rows/s"
-            self.report.progress("snapshot", done, total, detail)
+            self.task.report.progress("snapshot", done, total, detail)
 
         return watch
 

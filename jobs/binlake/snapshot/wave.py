@@ -16,6 +16,7 @@ from pymysql.constants import ER
 from pyspark.sql import SparkSession
 
 from binlake.errors import BinlakeError, ConnectionFailed, SourceError, TableError
+from binlake.faults import fault
 from binlake.position import Position
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
@@ -89,7 +90,7 @@ class Copying:
     """What every wave of a snapshot works with.
 
     source: the control connection. created: of a binlog file, see Position. watch: told now and then how many bytes
-    the running wave has written. fault: called at named points.
+    the running wave has written.
     """
 
     session: SparkSession
@@ -98,7 +99,6 @@ class Copying:
     records: Records
     created: CreatedOf
     watch: Callable[[int], None]
-    fault: Callable[[str], None]
 
 
 def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_copied: bool) -> None:
@@ -132,7 +132,7 @@ def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_
     for table in {id(member.table): member.table for member in wave}.values():
         table.seconds += time.monotonic() - began
         copying.records.save(table)
-    copying.fault("chunks written")
+    fault("chunks written")
     _raise_first(futures)
 
 
@@ -156,7 +156,7 @@ def _open_views(
     file = source.head()[0]
     known = {file: copying.created(file)}
     with read_lock(source, mode, sorted({member.table.name for member in wave})) as held:
-        copying.fault("lock taken")
+        fault("lock taken")
         gates.open()
         _check_shapes(source, wave)
         position = head_position(source, lambda name: known.get(name) or copying.created(name))

@@ -19,10 +19,10 @@ from binlake.batch.steps import (
     TableSteps,
     TruncateStep,
 )
-from binlake.batch.walk import Rules
+from binlake.batch.walk import Outset, Rules
 from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
-from binlake.position import Position
+from binlake.position import Position, Range, Slice
 from binlake.schema.invalid import FAIL, KEEP, InvalidValues
 from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
@@ -60,23 +60,15 @@ def steps_of(
     going: Sequence[TableName] = (),
     invalid: InvalidValues = FAIL,
 ) -> BatchSteps:
-    return split(
-        Manifest(7, "a", slices),
-        source="s",
-        flavour="mysql",
-        rules=Rules(
-            included=lambda name: name.database == "shop" and not name.table.startswith("_"),
-            ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
-            policy=lambda name: policy or Policy(),
-            goes_when_dropped=lambda name: name in going,
-            invalid=invalid,
-        ),
-        lives=list(lives),
-        created=[1 for _ in slices],
-        start=at(4),
-        stop=at(10_000),
-        lifeless=lifeless,
+    rules = Rules(
+        included=lambda name: name.database == "shop" and not name.table.startswith("_"),
+        ghost=lambda name: name.database == "shop" and name.table.endswith("_gho"),
+        policy=lambda name: policy or Policy(),
+        goes_when_dropped=lambda name: name in going,
+        invalid=invalid,
     )
+    read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
+    return split(Manifest(7, "a", slices), Outset("s", rules, read, lives, lifeless=lifeless))
 
 
 def a_slice(*items: StagedFile | Statement | Stopped | XaEvent, number: int = 0) -> StagedSlice:

@@ -8,9 +8,9 @@ from typing import Literal
 from binlake.batch.epochs import split
 from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
 from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, ReshapeStep
-from binlake.batch.walk import Rules
+from binlake.batch.walk import Outset, Rules
 from binlake.binlog.border import Statement, XaEvent
-from binlake.position import Position
+from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dumps, loads
 
@@ -44,17 +44,10 @@ def steps_of(
         (),
         tuple(item for item in items if isinstance(item, XaEvent)),
     )
-    return split(
-        Manifest(batch, "a", (part,)),
-        source="s",
-        flavour="mysql",
-        rules=Rules(included=lambda name: True),
-        lives=[Life("life", T, SCHEMA, at(low), at(low))],
-        created=[1],
-        start=at(4),
-        stop=at(10_000),
-        prepared=before.prepared if before else (),
-    )
+    read = Range(at(4), at(10_000), (Slice(FILE, 4, 10_000, 1, False),))
+    lives = [Life("life", T, SCHEMA, at(low), at(low))]
+    outset = Outset("s", Rules(included=lambda name: True), read, lives, before.prepared if before else ())
+    return split(Manifest(batch, "a", (part,)), outset)
 
 
 def committed(found: BatchSteps) -> list[tuple[str, tuple[int, int]]]:

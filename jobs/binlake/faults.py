@@ -1,0 +1,24 @@
+"""The named points of a run, where tests kill it, put it to sleep or raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+FaultPoint = Literal[
+    "planned", "slice staged", "manifest written", "schema evolved", "epoch committed", "table merged", "merged",
+    "recorded", "lock taken", "chunks written", "snapshot committed", "lives begun",
+]  # fmt: skip
+
+
+def _pass(point: FaultPoint) -> None:
+    """A run that isn't tested goes on."""
+
+
+at_point: Callable[[FaultPoint], None] = _pass
+"""Tests put their own in its place."""
+
+
+def fault(point: FaultPoint) -> None:
+    """A run has come to the point."""
+    at_point(point)

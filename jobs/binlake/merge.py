@@ -1,0 +1,110 @@
+"""Merge: what a staged batch's log means for each table is carried out in the lake. Spark is needed for steps alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from binlake.batch import epochs
+from binlake.batch.manifest import Manifest
+from binlake.batch.outcome import outcome_of
+from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
+from binlake.batch.walk import Outset, Rules
+from binlake.config import PipelineConfig
+from binlake.errors import StagingError, TableError
+from binlake.position import Position
+from binlake.state import watermarks
+from binlake.state.lease import Lease, OpenBatch
+from binlake.state.metadata import Metadata
+from binlake.state.progress import changed_by_others, refuse_begun
+from binlake.state.record import note_schemas
+from binlake.state.staging import read_manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SessionFactory = Callable[[], "SparkSession"]
+"""Gives the Spark session; called only when there is work for one."""
+
+
+def merge_batch(
+    held: Lease, config: PipelineConfig, session: SessionFactory, staged: OpenBatch
+) -> tuple[OpenBatch, list[TableOutcome], Manifest]:
+    """Merge the staged batch; where a staged file is missing or damaged, it is to be staged again.
+
+    Raises StagingError for such a file, TableError where a table's policy ends the run.
+    """
+    began = time.monotonic()
+    metadata = held.metadata
+    try:
+        manifest = manifest_of(config, staged)
+        steps = epochs.split(manifest, _outset(config, staged, held.control().position, metadata))
+        if manifest.content != staged.content:
+            refuse_begun(config, staged.batch, steps)
+            staged = replace(staged, content=manifest.content)
+            held.advance(staged)
+        _stop_run(config, steps)
+        outcomes = apply_steps(config, session, staged, steps) + changed_by_others(config, steps)
+    except StagingError:
+        held.advance(replace(staged, state="planned", attempt=""))
+        raise
+    note_schemas(metadata, staged, steps)
+    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes))
+    merged = merged.with_phase("merge", time.monotonic() - began)
+    held.advance(merged)
+    return merged, outcomes, manifest
+
+
+def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:
+    """Of the batch's chosen attempt; raises StagingError."""
+    return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
+
+
+def outset_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -> Outset:
+    """What the YAML and the batch's plan tell, for these lives."""
+    rules = Rules(
+        config.included,
+        config.ghost,
+        config.excluding,
+        config.policies.of,
+        can_snapshot=not config.source.is_files,
+        goes_when_dropped=config.goes_when_dropped,
+        invalid=config.invalid,
+    )
+    return Outset(
+        config.source.name, rules, batch.range, lives, cascades=batch.cascades, lower_case_names=batch.lower_case_names
+    )
+
+
+def _outset(config: PipelineConfig, batch: OpenBatch, standing: Position | None, metadata: Metadata) -> Outset:
+    """With what metadata tells of all tables."""
+    lives = watermarks.read_lives(metadata, open_batch=batch.batch)
+    return replace(
+        outset_of(config, batch, [rebased(life, standing, batch.range.start) for life in lives]),
+        prepared=watermarks.read_prepared(metadata),
+        lifeless=watermarks.lifeless(metadata),
+        charsets=watermarks.read_charsets(metadata),
+    )
+
+
+def apply_steps(
+    config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps
+) -> list[TableOutcome]:
+    """Carry the steps out, of all tables that have any."""
+    if not any(table.steps for table in steps.tables):
+        return []
+    from binlake.lake.apply import apply_batch
+
+    return apply_batch(session(), config, batch.batch, batch.range.stop.short, steps)
+
+
+def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
+    """Where the policy says so, a table that can't be decoded or followed ends the run. Raises TableError."""
+    for table in steps.tables:
+        if table.newly_stopped and config.policies.of(table.life.name).on_decode_failure == "stop_run":
+            raise TableError(
+                f"{table.life.name}: {table.life.reason} (on_decode_failure: stop_run)",
+                remedy=f"mend it, or let the others go on with on_decode_failure: stop_table. {table.life.remedy}",
+            )
