@@ -12,16 +12,17 @@ line. Comments of one line say the rest:
     -- gone t             no table of this name is mirrored any more
     -- without t.c        the lake goes without this column
 
-All cases of a server are mirrored together, each in a database of its own. Merges are cut off after some of their
-Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else twice for each sync,
-each table after one of three. So each case proves as well that a kill between two of its epochs does no harm.
+The selected cases of a server are mirrored together, each in a database of its own: ``pytest -k NAME`` carries that
+one alone. Merges are cut off after some of their Delta commits, and begun again: after every single one with
+BINLAKE_CUT_OFF=1 (make soak), else twice for each sync, each table after one of three. So each case proves as well
+that a kill between two of its epochs does no harm.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,14 +95,20 @@ def read_case(path: Path) -> Case:
     return case
 
 
-def cases(kind: str) -> list[Case]:
-    found = [read_case(path) for path in sorted(CASES.glob("*/*.sql"))]
+def cases(names: Iterable[str], kind: str) -> list[Case]:
+    found = [read_case(CASES / f"{name}.sql") for name in names]
     return [case for case in found if case.only in ("", kind)]
+
+
+def selected(items: Iterable[pytest.Item], kind: str) -> list[str]:
+    """The names of the cases that are to be tested on a server."""
+    asked = [item.callspec.params for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+    return sorted(str(params["name"]) for params in asked if params.get("mirrored") == kind)
 
 
 @dataclass
 class Mirrored:
-    """All cases of one server, carried through."""
+    """The selected cases of one server, carried through."""
 
     mirror: Mirror
     cases: dict[str, Case]
@@ -112,14 +119,14 @@ def mirrored(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mirrored]:
     server: Server = request.getfixturevalue(f"{request.param}_server")
-    found = {case.name: case for case in cases(server.kind)}
+    found = {case.name: case for case in cases(selected(request.session.items, request.param), server.kind)}
     folder = tmp_path_factory.mktemp(f"cases-{server.kind}")
     mirror = Mirror(server, "", folder, spark, include=["case_*.*"], exclude=["case_*.elsewhere*"])
     _run(server, list(found.values()), 0)
     mirror.follow_from_here()
     if any(case.has_snapshot for case in found.values()):
         mirror.snapshot()
-    for part in range(1, max(len(case.parts) for case in found.values())):
+    for part in range(1, max((len(case.parts) for case in found.values()), default=0)):
         _run(server, list(found.values()), part)
         mirror.sync_cut_off(random.Random(part), SHARE, MOST)
     yield Mirrored(mirror, found)
