@@ -11,9 +11,9 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from binlake.errors import UsageError
+from binlake.position import Flavour
 
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}\Z")
@@ -185,7 +185,7 @@ class GtidPosition:
 Executed = GtidSet | GtidPosition
 
 
-def parse(text: str, flavour: Literal["mysql", "mariadb"]) -> Executed:
+def parse(text: str, flavour: Flavour) -> Executed:
     """What has been executed, from the server's text. Raises UsageError."""
     return GtidPosition.parse(text) if flavour == "mariadb" else GtidSet.parse(text)
 

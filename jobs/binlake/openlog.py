@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from binlake import gtid
-from binlake.binlog.border import Executed, Item, Mutations, RolledBack, Stopped, Wanted
+from binlake.binlog.border import Item, Mutations, RolledBack, SliceSummary, Stopped, Wanted
 from binlake.binlog.listing import Event, list_events
 from binlake.binlog.locate import Place, between, outside
 from binlake.binlog.reader import read
@@ -56,7 +56,7 @@ class OpenLog:
         """
         for part in self.slices:
             for item in read(self.transport, part, wanted or _all, invalid=invalid):
-                if not isinstance(item, Executed):
+                if not isinstance(item, SliceSummary):
                     yield item
 
     def batches(self, database: str, table: str) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ import numpy as np
 from binlake.binlog import batches, columns, finishers, memory, payload, reader, strings
 from binlake.binlog.events import HEADER
 from binlake.binlog.kernels import SLACK
-from binlake.binlog.transport import Chunk, FileTransport
+from binlake.binlog.transport import FileTransport, LogChunk
 from binlake.position import Slice
 
 _PAGE = mmap.PAGESIZE
@@ -88,11 +88,11 @@ class GuardedTransport:
         self.inner = FileTransport(path)
         self.fill = fill
 
-    def chunks(self, part: Slice) -> Iterator[Chunk]:
+    def chunks(self, part: Slice) -> Iterator[LogChunk]:
         for chunk in self.inner.chunks(part):
             data = bytes(chunk)
             at = 0
             while at < len(data):
                 size = HEADER.unpack_from(data, at)[3]
-                yield Chunk(chunk.offset + at, with_slack(data[at : at + size], self.fill), size)
+                yield LogChunk(chunk.offset + at, with_slack(data[at : at + size], self.fill), size)
                 at += size

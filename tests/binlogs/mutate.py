@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from binlake.binlog.events import HEADER, HEADER_SIZE, MAGIC, Cursor, EventType
+from binlake.binlog.events import HEADER, HEADER_SIZE, MAGIC, ByteCursor, EventType
 
 Random = Any
 """numpy.random.Generator."""
@@ -98,7 +98,7 @@ def _packed(value: int) -> bytes:
 
 def _payload(random: Random, body: bytes) -> bytes:
     """Events inside a TRANSACTION_PAYLOAD damaged, then compressed again."""
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     while cursor.packed():
         cursor.packed_bytes()
     promised = _payload_size(body)
@@ -123,10 +123,10 @@ def _payload(random: Random, body: bytes) -> bytes:
 
 
 def _payload_size(body: bytes) -> int:
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     size = 0
     while kind := cursor.packed():
-        value = Cursor(cursor.packed_bytes())
+        value = ByteCursor(cursor.packed_bytes())
         if kind == 3:
             size = value.packed()
     return size

@@ -32,9 +32,8 @@ from binlake.errors import LakeError, StagingError, TableError
 from binlake.lake import apply, functions, merge
 from binlake.lake.reshape import ReshapedColumn
 from binlake.lake.table import LakeTable
-from binlake.position import Position, Slice, file_number
+from binlake.position import Flavour, Position, Slice, file_number
 from binlake.report import Report
-from binlake.schema.ddl import Flavour
 from binlake.schema.table import Column, TableName, TableSchema, table_id
 from binlake.serialization import loads
 from binlake.snapshot import snapshot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 
@@ -61,6 +62,26 @@ def test_the_rooms_are_those_of_the_plan() -> None:
         assert not found[one] & set(order[number + 1 :]), f"{one} imports what stands above it"
     assert "source" not in found["lake"], "lake is Spark alone"
     assert not found["binlog"] & {"config"}, "the binlog knows no pipeline"
+
+
+def public_types(module: str) -> list[str]:
+    """Its classes and type aliases; constants are written in capitals alone."""
+    found: list[str] = []
+    for node in ast.parse(MODULES[module].read_text()).body:
+        match node:
+            case ast.ClassDef(name=name):
+                found.append(name)
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                found.append(name)
+    return [name for name in found if name[0].isupper() and not name.isupper()]
+
+
+def test_one_word_is_one_thing() -> None:
+    where: dict[str, list[str]] = defaultdict(list)
+    for module in MODULES:
+        for name in public_types(module):
+            where[name].append(module)
+    assert not {name: modules for name, modules in where.items() if len(modules) > 1}
 
 
 def run_without(blocked: Collection[str], program: str) -> str:

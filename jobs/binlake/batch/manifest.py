@@ -46,7 +46,7 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class StagedSlice:
-    """What one slice held for us. gtid_set and unchecked: see border.Executed."""
+    """What one slice held for us. gtid_set and unchecked: see border.SliceSummary."""
 
     slice: int
     files: tuple[StagedFile, ...]

@@ -1,6 +1,6 @@
 """The border of the binlog room: a slice goes in, Arrow record batches and statements come out.
 
-    read(transport, slice, wanted, …) → Mutations | Statement | Stopped | XaEvent …, at last Executed
+    read(transport, slice, wanted, …) → Mutations | Statement | Stopped | XaEvent …, at last SliceSummary
 
 A table's mutations come in the order of the log, and before the statements that follow them; an XaEvent or RolledBack
 may come before mutations that wait for company, and those that it concerns may have come long before.
@@ -121,7 +121,7 @@ class RolledBack:
 
 
 @dataclass(frozen=True)
-class Executed:
+class SliceSummary:
     """Of a slice as a whole.
 
     gtid_set: the GTIDs of all its transactions, as the server writes a set; empty without GTID. unchecked: tables of

@@ -15,8 +15,9 @@ from binlake.binlog import kernels, strings, values
 from binlake.binlog.arrays import MOST_ROWS, absent, texts
 from binlake.binlog.border import staged_schema
 from binlake.binlog.events import Malformed
-from binlake.binlog.finishers import Bytes, Column, finisher
+from binlake.binlog.finishers import ColumnBuffers, finisher
 from binlake.binlog.kernels import Numbers
+from binlake.binlog.strings import Bytes
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
 from binlake.errors import ConfigurationError
 from binlake.schema.invalid import InvalidValues
@@ -212,7 +213,7 @@ class TableDecoder:
         present = np.array([(events[:, kernels.OP] != 1).any(), (events[:, kernels.OP] != 3).any()])
         sides = [
             [
-                Column(int(row[0]), int(row[2]), most, int(guesses[side, place]))
+                ColumnBuffers(int(row[0]), int(row[2]), most, int(guesses[side, place]))
                 for place, row in enumerate(self.program)
             ]
             if present[side]
@@ -286,7 +287,7 @@ class TableDecoder:
         return batch, state, status == kernels.DONE
 
     def _image(
-        self, sides: list[Column], out: Numbers, has: Bytes, rows: int, dates: Numbers, event: Any
+        self, sides: list[ColumnBuffers], out: Numbers, has: Bytes, rows: int, dates: Numbers, event: Any
     ) -> pa.StructArray:
         arrays: list[pa.Array] = []
         for place, field in self._gathered:

@@ -84,7 +84,7 @@ class Malformed(Exception):
     """Bytes that end too early or contradict themselves; whoever knows file and offset makes it a CorruptEvent."""
 
 
-class Cursor:
+class ByteCursor:
     """Reads fields from a body, never past its end (raises Malformed)."""
 
     __slots__ = ("at", "data", "end")
@@ -178,7 +178,7 @@ class FormatDescription:
     @classmethod
     def parse(cls, event: bytes) -> FormatDescription:
         """From the whole event with its header. Raises Malformed."""
-        cursor = Cursor(event, HEADER_SIZE)
+        cursor = ByteCursor(event, HEADER_SIZE)
         if cursor.uint(2) != 4:
             raise Malformed("not a binlog of version 4")
         version = cursor.take(50).split(b"\0", 1)[0].decode("ascii", "replace")
@@ -214,7 +214,7 @@ class Transaction:
 
 def gtid_transaction(body: bytes, *, kind: int, timestamp: int, offset: int) -> Transaction:
     """GTID and ANONYMOUS_GTID events of MySQL ("Gtid_event", control_events.h). Raises Malformed."""
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     cursor.skip(1)
     sid = cursor.take(16)
     number = cursor.uint(8)
@@ -230,7 +230,7 @@ def gtid_transaction(body: bytes, *, kind: int, timestamp: int, offset: int) -> 
 def tagged_transaction(body: bytes, *, timestamp: int, offset: int) -> Transaction:
     """GTID_TAGGED of MySQL 8.3 and later: fields by number in MySQL's serialization format
     ("libs/mysql/serialization", source documentation). Raises Malformed."""
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     cursor.variable()  # version of the format
     cursor.variable()  # size of the message
     cursor.variable()  # last field that a reader must know
@@ -260,7 +260,7 @@ def tagged_transaction(body: bytes, *, timestamp: int, offset: int) -> Transacti
     return Transaction(offset, committed, f"{uuid_text(sid)}:{tag}:{number}" if tag else f"{uuid_text(sid)}:{number}")
 
 
-def _byte(cursor: Cursor) -> int:
+def _byte(cursor: ByteCursor) -> int:
     value = cursor.variable()
     if value > 255:
         raise Malformed("a byte above 255")
@@ -273,7 +273,7 @@ def mariadb_transaction(body: bytes, *, timestamp: int, server_id: int, offset: 
     The event is written at the commit, with the same second as the XID or COMMIT event that ends the group. Optional
     fields follow the flags, then zeros up to 19 bytes.
     """
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     number, domain, flags = cursor.uint(8), cursor.uint(4), cursor.uint(1)
     if not 0 < number < _NO_NUMBER:
         raise Malformed(f"a transaction of the number {number}")
@@ -302,7 +302,7 @@ class XaPrepare:
     @classmethod
     def parse(cls, body: bytes) -> XaPrepare:
         """XA_PREPARE_LOG_EVENT of both servers. Raises Malformed."""
-        cursor = Cursor(body)
+        cursor = ByteCursor(body)
         one_phase = bool(cursor.uint(1))
         form, global_size, branch_size = cursor.uint(4), cursor.uint(4), cursor.uint(4)
         return cls(xa_id(cursor.take(global_size), cursor.take(branch_size), form), one_phase)
@@ -343,12 +343,12 @@ class Query:
     @classmethod
     def parse(cls, body: bytes) -> Query:
         """Raises Malformed."""
-        cursor = Cursor(body)
+        cursor = ByteCursor(body)
         thread = cursor.uint(4)
         cursor.skip(4)  # seconds it took
         database_size = cursor.uint(1)
         error = cursor.uint(2)
-        status = Cursor(cursor.take(cursor.uint(2)))
+        status = ByteCursor(cursor.take(cursor.uint(2)))
         database = cursor.take(database_size).decode("utf-8", "replace")
         cursor.skip(1)
         sql_mode, client_collation, server_collation, has_xid = 0, 0, 0, False
@@ -398,6 +398,6 @@ _OPTION_EXPLICIT_DEF_TIMESTAMP = 1 << 24
 
 def rotate_target(body: bytes) -> tuple[str, int]:
     """ROTATE_EVENT: the next file and the offset in it. Raises Malformed."""
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     offset = cursor.uint(8)
     return cursor.rest().decode("utf-8", "replace"), offset

@@ -19,10 +19,8 @@ from binlake.binlog.kernels import SLACK
 from binlake.binlog.memory import pool
 from binlake.binlog.tablemap import Field, Wire
 
-Bytes = npt.NDArray[np.uint8]
 
-
-class Column:
+class ColumnBuffers:
     """Buffers of one column on one side."""
 
     def __init__(self, kind: int, size: int, rows: int, capacity: int) -> None:
@@ -50,20 +48,20 @@ class Column:
         self.data = larger
 
 
-Finish = Callable[[pa.DataType, int, pa.Buffer | None, int, Column, int], pa.Array]
+Finish = Callable[[pa.DataType, int, pa.Buffer | None, int, ColumnBuffers, int], pa.Array]
 """(Arrow type, rows, validity, nulls, buffers, bytes of strings) → the column. Raises strings.BadValue."""
 
 
-def _fixed(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+def _fixed(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
     return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(column.data)], nulls)
 
 
-def _bit(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+def _bit(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
     bits = np.packbits(column.data[:rows], bitorder="little")
     return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(bits)], nulls)
 
 
-def _binary(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+def _binary(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
     return pa.Array.from_buffers(
         wanted, rows, [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)], nulls
     )
@@ -93,7 +91,7 @@ def finisher(field: Field) -> Finish:
 
 
 def _equal_sized(size: int) -> Finish:
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
         offsets = np.arange(0, (rows + 1) * size, size, dtype=np.int32)
         return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(column.data)], nulls)
 
@@ -104,7 +102,7 @@ def _decimal_text(field: Field) -> Finish:
     precision, scale = field.column.precision or 0, field.column.scale or 0
     size = values.decimal_size(precision, scale)
 
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
         bits = column.validity if nulls else None
         offsets, data = strings.decimals(column.data, rows, (precision, scale, size), bits)
         return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
@@ -115,14 +113,14 @@ def _decimal_text(field: Field) -> Finish:
 def _enum(names: tuple[str, ...]) -> Finish:
     dictionary = texts(names)
 
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
         return dictionary.take(_fixed(pa.int32(), rows, validity, nulls, column, used))
 
     return finish
 
 
 def _set(names: tuple[str, ...]) -> Finish:
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
         masks, codes = _distinct(column.data[: 8 * rows].view(np.uint64), len(names))
         combined = [",".join(name for place, name in enumerate(names) if mask >> place & 1) for mask in masks.tolist()]
         places = pa.Array.from_buffers(
@@ -147,7 +145,7 @@ def _distinct(masks: npt.NDArray[np.uint64], names: int) -> tuple[npt.NDArray[An
 def _text(charset: str) -> Finish:
     convert = strings.converter(charset)
 
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
         assert column.offsets is not None
         if column.ascii:
             return _binary(wanted, rows, validity, nulls, column, used)
@@ -157,13 +155,13 @@ def _text(charset: str) -> Finish:
     return finish
 
 
-def _json(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+def _json(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
     assert column.offsets is not None
     offsets, data = strings.json(column.offsets[: rows + 1], column.data, column.validity if nulls else None)
     return pa.Array.from_buffers(wanted, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 
-def _vector(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+def _vector(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
     assert column.offsets is not None
     if (column.offsets[: rows + 1] & 3).any():
         raise Malformed("a vector that isn't made of floats", 0)
@@ -176,7 +174,7 @@ def _compressed(charset: str | None) -> Finish:
     """MariaDB's COMPRESSED columns: one value at a time, as zlib wants it."""
     convert = strings.converter(charset) if charset else None
 
-    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: Column, used: int) -> pa.Array:
+    def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
         raw = _binary(pa.binary(), rows, validity, nulls, column, used)
         try:
             plain = [None if one is None else values.uncompressed_column(one) for one in raw.to_pylist()]

@@ -11,7 +11,7 @@ import re
 import struct
 from dataclasses import dataclass
 
-from binlake.binlog.events import Cursor, Malformed
+from binlake.binlog.events import ByteCursor, Malformed
 
 _OBJECTS, _ARRAYS, _LARGE = (0, 1), (2, 3), (1, 3)
 _LARGE_OBJECT, _LARGE_ARRAY = 1, 3
@@ -41,7 +41,7 @@ def apply(document: bytes, diffs: bytes) -> bytes:
     """The document (binary JSON) after the differences of one column. Raises Malformed."""
     try:
         root = _parse(document[0], document, 1, 0) if document else _Leaf(_LITERAL, b"\0")
-        cursor = Cursor(diffs)
+        cursor = ByteCursor(diffs)
         while cursor.left:
             operation = cursor.uint(1)
             legs = _legs(cursor.packed_bytes().decode("utf-8"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from binlake.binlog import events, payload, tablemap, values
-from binlake.binlog.events import HEADER, HEADER_SIZE, Cursor, EventType, FormatDescription, Malformed
+from binlake.binlog.events import HEADER, HEADER_SIZE, ByteCursor, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.statements import statement_text
 from binlake.binlog.transport import Transport
@@ -165,17 +165,17 @@ def _xa_prepare(body: bytes) -> Detail:
 
 
 def _incident(body: bytes) -> Detail:
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     return {"incident": cursor.uint(2), "message": cursor.take(cursor.uint(1)).decode("utf-8", "replace")}
 
 
 def _user_variable(body: bytes) -> Detail:
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     return {"variable": cursor.take(cursor.uint(4)).decode("utf-8", "replace")}
 
 
 def _integer_variable(body: bytes) -> Detail:
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     name = {1: "LAST_INSERT_ID", 2: "INSERT_ID"}.get(cursor.uint(1), "?")
     return {"variable": name, "value": cursor.uint(8)}
 

@@ -15,7 +15,7 @@ MOST_KEPT = 128 << 20
 """Bytes that wait to be used again, at most."""
 
 
-class Pool:
+class BufferPool:
     """Buffers by size. ``kept``: bytes that wait."""
 
     def __init__(self) -> None:
@@ -49,4 +49,4 @@ class Pool:
             self.kept += size
 
 
-pool = Pool()
+pool = BufferPool()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlake.binlog import jsondiff
-from binlake.binlog.events import Cursor, EventType, Malformed
+from binlake.binlog.events import ByteCursor, EventType, Malformed
 from binlake.binlog.kernels import Numbers
 from binlake.binlog.tablemap import TableMap, Undecodable, Wire
 
@@ -37,7 +37,7 @@ def complete(body: bytes, kind: int, id_size: int, table: TableMap, program: Num
     """
     if kind not in _UPDATES:
         raise _partial_images()
-    cursor = Cursor(body, id_size + 2)
+    cursor = ByteCursor(body, id_size + 2)
     if kind in _EXTRA:
         cursor.skip(max(cursor.uint(2), 2) - 2)
     columns = cursor.packed()
@@ -51,12 +51,12 @@ def complete(body: bytes, kind: int, id_size: int, table: TableMap, program: Num
     return b"".join(rows.images())
 
 
-def _bits(cursor: Cursor, count: int) -> list[bool]:
+def _bits(cursor: ByteCursor, count: int) -> list[bool]:
     data = cursor.take((count + 7) // 8)
     return [bool(data[place >> 3] >> (place & 7) & 1) for place in range(count)]
 
 
-Image = list[bytes | None]
+_Image = list[bytes | None]
 """Each column's value as it stands in an image, with the length before it; None is NULL."""
 
 
@@ -64,7 +64,7 @@ Image = list[bytes | None]
 class _Rows:
     """The rows of one event."""
 
-    cursor: Cursor
+    cursor: ByteCursor
     program: list[list[int]]
     present: list[bool]
     json_columns: list[int]
@@ -90,9 +90,9 @@ class _Rows:
         bits = _bits(self.cursor, len(self.json_columns))
         return tuple(place for place, bit in zip(self.json_columns, bits, strict=True) if bit)
 
-    def _image(self, present: list[bool], differing: tuple[int, ...]) -> Image:
+    def _image(self, present: list[bool], differing: tuple[int, ...]) -> _Image:
         nulls = _bits(self.cursor, sum(present))
-        values: Image = []
+        values: _Image = []
         place_in_image = 0
         for place, is_there in enumerate(present):
             null = is_there and nulls[place_in_image]
@@ -119,7 +119,7 @@ class _Rows:
         return len(document).to_bytes(prefix, "little") + document
 
 
-def _image_bytes(values: Image) -> bytes:
+def _image_bytes(values: _Image) -> bytes:
     nulls = bytearray((len(values) + 7) // 8)
     for place, value in enumerate(values):
         if value is None:

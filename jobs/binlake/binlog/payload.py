@@ -26,11 +26,11 @@ def pieces(body: pa.Buffer) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
     body: of the event ("Transaction_payload_event"): fields of (type, length, value), then the compressed bytes.
     Raises Malformed.
     """
-    head = events.Cursor(body[:_LONGEST_HEAD].to_pybytes())
+    head = events.ByteCursor(body[:_LONGEST_HEAD].to_pybytes())
     compressed = promised = 0
     algorithm = _PLAIN
     while kind := head.packed():
-        value = events.Cursor(head.packed_bytes())
+        value = events.ByteCursor(head.packed_bytes())
         if kind == 1:
             compressed = value.packed()
         elif kind == 2:

@@ -20,7 +20,7 @@ from binlake.binlog import events, kernels, payload, scan, tablemap, values
 from binlake.binlog import partial_rows as whole
 from binlake.binlog.arrays import numbers
 from binlake.binlog.batches import Batches
-from binlake.binlog.border import UPDATE, Executed, Item, RolledBack, Statement, Stopped, Wanted, XaEvent
+from binlake.binlog.border import UPDATE, Item, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
 from binlake.binlog.columns import Decoded, TableDecoder, malformed
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
@@ -28,7 +28,7 @@ from binlake.binlog.kernels import Numbers
 from binlake.binlog.statements import charset_of, normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transactions import Transactions
-from binlake.binlog.transport import Chunk, Transport, padded
+from binlake.binlog.transport import LogChunk, Transport, padded
 from binlake.errors import BinlogError, UnsupportedEvent
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import FAIL, InvalidValues
@@ -39,7 +39,7 @@ _MOST_EVENTS = 1 << 16
 _KEPT = 16 << 10
 """Bytes of an event that stops something."""
 
-Emitted = Item | Executed
+Emitted = Item | SliceSummary
 _CONTROL = (b"BEGIN", b"COMMIT", b"RELEASE")
 
 
@@ -98,7 +98,7 @@ class _Reader:
         skip: frozenset[int],
     ) -> None:
         self._skip = skip
-        self._chunk: Chunk | None = None
+        self._chunk: LogChunk | None = None
         self._file = part.file
         self._number = file_number(part.file)
         self._wanted = wanted
@@ -122,7 +122,7 @@ class _Reader:
         self._transactions.open(events.Transaction(part.start, 0, None))
 
     # chunks --------------------------------------------------------------------------------------------------------
-    def chunk(self, chunk: Chunk) -> Iterator[Emitted]:
+    def chunk(self, chunk: LogChunk) -> Iterator[Emitted]:
         """What the events of a chunk bring, up to batches that wait for more."""
         self._chunk = chunk
         yield from self._scan(chunk.data.ctypes.data, chunk.size, chunk.offset)
@@ -444,10 +444,10 @@ class _Reader:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def executed(self) -> Executed:
+    def executed(self) -> SliceSummary:
         """What is known of the slice as a whole."""
         unchecked = {known.name for known, of in zip(self._known, self._known_table, strict=False) if of[3]}
-        return Executed(self._transactions.executed(mariadb=self._description.mariadb), tuple(sorted(unchecked)))
+        return SliceSummary(self._transactions.executed(mariadb=self._description.mariadb), tuple(sorted(unchecked)))
 
     def flush(self) -> Iterator[Emitted]:
         """Everything up to here, as batches."""

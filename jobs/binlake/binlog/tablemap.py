@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from enum import IntEnum
 
-from binlake.binlog.events import Cursor, Malformed
+from binlake.binlog.events import ByteCursor, Malformed
 from binlake.schema import charsets
 from binlake.schema.table import Column, TableName
 
@@ -158,11 +158,11 @@ class TableMap:
 
 def table_name(body: bytes, id_size: int) -> tuple[int, TableName]:
     """Table id and name, without looking at the rest. Raises Malformed."""
-    cursor = Cursor(body)
+    cursor = ByteCursor(body)
     return cursor.uint(id_size), _name(cursor)
 
 
-def _name(cursor: Cursor) -> TableName:
+def _name(cursor: ByteCursor) -> TableName:
     cursor.skip(2)
     database = cursor.packed_bytes().decode("utf-8", "strict")
     cursor.skip(1)
@@ -173,11 +173,11 @@ def _name(cursor: Cursor) -> TableName:
 
 def parse(body: bytes, id_size: int, *, mariadb: bool) -> TableMap:
     """The whole event body. Raises Malformed; Undecodable where metadata are missing or a type is unknown."""
-    cursor = Cursor(body, id_size)
+    cursor = ByteCursor(body, id_size)
     name = _name(cursor)
     count = cursor.packed()
     types = cursor.take(count)
-    meta = Cursor(cursor.packed_bytes())
+    meta = ByteCursor(cursor.packed_bytes())
     nullable = _bits(cursor.take((count + 7) // 8), count, low_first=True)
     wires: list[tuple[Wire, int, int]] = []
     for code in types:
@@ -215,7 +215,7 @@ def _bits(data: bytes, count: int, *, low_first: bool) -> list[bool]:
 
 
 def _packed_list(data: bytes) -> list[int]:
-    cursor = Cursor(data)
+    cursor = ByteCursor(data)
     numbers: list[int] = []
     while cursor.left:
         numbers.append(cursor.packed())
@@ -243,7 +243,7 @@ def _collations(optional: dict[int, bytes], default: Meta, each: Meta, count: in
 
 
 def _values(optional: dict[int, bytes], kind: Meta, count: int) -> list[list[bytes]]:
-    cursor = Cursor(optional.get(kind, b""))
+    cursor = ByteCursor(optional.get(kind, b""))
     lists: list[list[bytes]] = []
     while cursor.left:
         lists.append([cursor.packed_bytes() for _ in range(cursor.packed())])
@@ -259,7 +259,7 @@ def _assemble(
     optional: dict[int, bytes],
     collated: set[Wire],
 ) -> TableMap:
-    cursor = Cursor(optional[Meta.COLUMN_NAME])
+    cursor = ByteCursor(optional[Meta.COLUMN_NAME])
     names = [cursor.packed_bytes().decode("utf-8") for _ in wires]
     if len(set(names)) != len(names):
         raise Malformed("two columns of one name")

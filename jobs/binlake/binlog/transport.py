@@ -27,7 +27,7 @@ LOST_REMEDY = "the log from here on is gone or was never there: run binlake snap
 
 
 @dataclass(frozen=True)
-class Chunk:
+class LogChunk:
     """Whole events: ``data[:size]``, with SLACK bytes behind; ``data[0]`` stands at ``offset`` of the file.
 
     The buffer may be filled anew when the next chunk is asked for.
@@ -38,7 +38,7 @@ class Chunk:
     size: int
 
     @classmethod
-    def of(cls, offset: int, data: bytes) -> Chunk:
+    def of(cls, offset: int, data: bytes) -> LogChunk:
         return cls(offset, padded(data), len(data))
 
     def __bytes__(self) -> bytes:
@@ -55,7 +55,7 @@ def padded(data: bytes) -> npt.NDArray[np.uint8]:
 class Transport(Protocol):
     """Opens slices of one source's log; each call of ``chunks`` is independent."""
 
-    def chunks(self, part: Slice) -> Iterator[Chunk]:
+    def chunks(self, part: Slice) -> Iterator[LogChunk]:
         """The format description event as a chunk of its own, then the events of the slice.
 
         Raises SourceError and BinlogError; PositionLost if the log ends before ``part.stop``, or if ``part.whole`` and
@@ -104,7 +104,7 @@ class FileTransport:
                 held = held[spans[0] :]
         return end
 
-    def chunks(self, part: Slice) -> Iterator[Chunk]:
+    def chunks(self, part: Slice) -> Iterator[LogChunk]:
         path = self.file(part.file)
         try:
             with path.open("rb", buffering=0) as stream:
@@ -114,7 +114,7 @@ class FileTransport:
         except OSError as error:
             raise SourceError(f"{path}: {error.strerror}", remedy="check the file's permissions") from None
 
-    def _read(self, stream: Any, part: Slice) -> Iterator[Chunk]:
+    def _read(self, stream: Any, part: Slice) -> Iterator[LogChunk]:
         magic = stream.read(FIRST_OFFSET)
         if magic == ENCRYPTED_MAGIC:
             raise CorruptEvent(
@@ -136,7 +136,7 @@ class FileTransport:
                 offset=FIRST_OFFSET,
                 remedy="check the file",
             )
-        yield Chunk.of(FIRST_OFFSET, description)
+        yield LogChunk.of(FIRST_OFFSET, description)
         offset = max(part.start, FIRST_OFFSET + len(description))
         stream.seek(offset)
         buffer = np.empty(CHUNK_SIZE + SLACK, np.uint8)
@@ -155,7 +155,7 @@ class FileTransport:
             if offset + needed > part.stop:
                 raise reaches_beyond(part.file, offset + whole, needed - whole, part.stop)
             if whole:
-                yield Chunk(offset, buffer, whole)
+                yield LogChunk(offset, buffer, whole)
                 held -= whole
                 buffer[:held] = buffer[whole : whole + held].copy()
                 offset += whole

@@ -24,7 +24,7 @@ from binlake.schema.table import Column, TableName
 SHOWN = 5
 """Differences that a table's report names; the others are counted."""
 
-Place = tuple[int, int]
+EventPlace = tuple[int, int]
 """(file number, offset in bytes)."""
 
 
@@ -77,16 +77,16 @@ class Theirs:
     """
 
     files: dict[int, str]
-    rows: dict[Place, Rows] = field(default_factory=dict)
+    rows: dict[EventPlace, Rows] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
     stop: tuple[str, int] | None = None
 
-    def why_unread(self, place: Place) -> str | None:
+    def why_unread(self, place: EventPlace) -> str | None:
         following = bisect_right(self.unread, place, key=lambda part: (file_number(part.file), part.first))
         part = self.unread[following - 1] if following else None
         return part.why if part and file_number(part.file) == place[0] and place[1] < part.stop else None
 
-    def reaches(self, place: Place) -> bool:
+    def reaches(self, place: EventPlace) -> bool:
         return self.stop is None or place < (file_number(self.stop[0]), self.stop[1])
 
 
@@ -106,8 +106,8 @@ class _Comparison:
     def __init__(self, theirs: Theirs, wanted: Wanted) -> None:
         self.tallies: dict[TableName, Tally] = {}
         self._theirs, self._wanted = theirs, wanted
-        self._seen: Counter[Place] = Counter()
-        self._stopped: dict[TableName, Place] = {}
+        self._seen: Counter[EventPlace] = Counter()
+        self._stopped: dict[TableName, EventPlace] = {}
 
     def _tally(self, name: TableName) -> Tally:
         return self.tallies.setdefault(name, Tally())
@@ -133,7 +133,7 @@ class _Comparison:
                 self._seen[place] += 1
                 self._row(tally, item, event, row)
 
-    def _only_ours(self, name: TableName, place: Place, rows: list[dict[str, Any]]) -> None:
+    def _only_ours(self, name: TableName, place: EventPlace, rows: list[dict[str, Any]]) -> None:
         tally = self._tally(name)
         if why := self._theirs.why_unread(place):
             tally.unread[why] += len(rows)

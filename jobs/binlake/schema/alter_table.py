@@ -15,10 +15,10 @@ from binlake.schema.alterations import (
     AlterDefault,
     AlterVisibility,
     ChangeColumn,
+    ColumnPlace,
     ConvertCharset,
     DropColumn,
     DropKey,
-    Place,
     RenameColumn,
     RenameKey,
     SystemVersioning,
@@ -390,9 +390,9 @@ class _AlterTable:
         for key in own_keys(definition):
             self._constraint(key)
 
-    def _place(self) -> Place:
+    def _place(self) -> ColumnPlace:
         first = self.cursor.accept("FIRST")
-        return Place(first, self.cursor.name() if not first and self.cursor.accept("AFTER") else None)
+        return ColumnPlace(first, self.cursor.name() if not first and self.cursor.accept("AFTER") else None)
 
     def _constraint(self, constraint: IndexDefinition | AddForeignKey) -> None:
         if isinstance(constraint, AddForeignKey):

@@ -18,7 +18,7 @@ from binlake.schema.definition import ColumnDefinition, IndexDefinition
 
 
 @dataclass(frozen=True)
-class Place:
+class ColumnPlace:
     """Where a column stands: first, or after another one; neither: last if it is new, else where it was."""
 
     first: bool = False
@@ -33,7 +33,7 @@ class AddColumn:
     """A new column."""
 
     definition: ColumnDefinition
-    place: Place = Place()
+    place: ColumnPlace = ColumnPlace()
     if_not_exists: bool = False
 
 
@@ -60,7 +60,7 @@ class ChangeColumn:
 
     old: str
     definition: ColumnDefinition
-    place: Place = Place()
+    place: ColumnPlace = ColumnPlace()
     if_exists: bool = False
 
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from binlake.errors import UnfollowedStatement
+from binlake.position import Flavour
 from binlake.schema import dml
 from binlake.schema.alter_table import alter_table, altered
 from binlake.schema.alterations import (
@@ -29,10 +30,10 @@ from binlake.schema.alterations import (
     AlterDefault,
     AlterVisibility,
     ChangeColumn,
+    ColumnPlace,
     ConvertCharset,
     DropColumn,
     DropKey,
-    Place,
     RenameColumn,
     RenameKey,
     TableCharset,
@@ -57,7 +58,7 @@ from binlake.schema.conversion import Conversion, conversion
 from binlake.schema.create_table import create_table
 from binlake.schema.defaults import NotConstant, old_row_default
 from binlake.schema.evolve import Evolution, evolve
-from binlake.schema.lexer import Cursor, Dialect, Flavour, Lexer
+from binlake.schema.lexer import Cursor, Dialect, Lexer
 from binlake.schema.session import Session
 from binlake.schema.table import TableName
 
@@ -71,6 +72,7 @@ __all__ = [
     "Alteration",
     "Change",
     "ChangeColumn",
+    "ColumnPlace",
     "Conversion",
     "ConvertCharset",
     "CreateLike",
@@ -81,11 +83,9 @@ __all__ = [
     "DropKey",
     "DropTable",
     "Evolution",
-    "Flavour",
     "NoShapeChange",
     "NotConstant",
     "ParsedStatement",
-    "Place",
     "RenameColumn",
     "RenameKey",
     "RenameTables",

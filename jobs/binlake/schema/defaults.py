@@ -17,8 +17,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Literal as OneOf
 
 from binlake.errors import UnfollowedStatement
+from binlake.position import Flavour
 from binlake.schema import charsets
-from binlake.schema.lexer import Flavour
 from binlake.schema.session import Session
 from binlake.schema.table import Column
 

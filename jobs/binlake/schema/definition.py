@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from binlake.errors import UnfollowedStatement
+from binlake.position import Flavour
 from binlake.schema import charsets, defaults
 from binlake.schema.charsets import bytes_per_character
 from binlake.schema.defaults import Literal, NotConstant
-from binlake.schema.lexer import Flavour
 from binlake.schema.session import UNTOLD, Session
 from binlake.schema.table import Column, KeyKind, RowTime, Virtual
 

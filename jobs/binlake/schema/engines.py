@@ -12,7 +12,7 @@ sys_table_aliases in both servers' sql/handler.cc.
 
 from __future__ import annotations
 
-from binlake.schema.lexer import Flavour
+from binlake.position import Flavour
 from binlake.schema.table import TableName
 
 ENGINE_REMEDY = "ALTER TABLE … ENGINE=InnoDB, then binlake snapshot, or exclude the table in the YAML"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from binlake.errors import SchemaMismatch
+from binlake.position import Flavour
 from binlake.schema import defaults
 from binlake.schema.alterations import (
     AddColumn,
@@ -21,10 +22,10 @@ from binlake.schema.alterations import (
     AlterDefault,
     AlterVisibility,
     ChangeColumn,
+    ColumnPlace,
     ConvertCharset,
     DropColumn,
     DropKey,
-    Place,
     RenameColumn,
     RenameKey,
     SystemVersioning,
@@ -35,7 +36,6 @@ from binlake.schema.conversion import conversion
 from binlake.schema.defaults import ImpossibleDate, NotConstant
 from binlake.schema.definition import ColumnDefinition, converted, converted_definition
 from binlake.schema.keys import Constraint, is_there, new_keys, with_key
-from binlake.schema.lexer import Flavour
 from binlake.schema.table import Column, Index, TableSchema
 from binlake.schema.virtual import renamed
 
@@ -146,11 +146,11 @@ class _Evolving:
             if not self.before.has(name) and not getattr(one, "if_exists", False):
                 raise self._mismatch(f"the column {name!r} is altered, which the recorded shape doesn't have")
 
-    def _columns_that_stay(self) -> list[tuple[_Entry, Place]]:
+    def _columns_that_stay(self) -> list[tuple[_Entry, ColumnPlace]]:
         """Fills ``entries`` in the old order; returns the changed ones that go to another place."""
         dropped = {one.name.lower() for one in self._all(DropColumn)}
         changed = {one.old.lower(): one for one in self._all(ChangeColumn)}
-        moved: list[tuple[_Entry, Place]] = []
+        moved: list[tuple[_Entry, ColumnPlace]] = []
         for column in self.before.columns:
             name = column.name.lower()
             if name in dropped:
@@ -185,7 +185,7 @@ class _Evolving:
         text = defaults.shown_text(column, one.default, self.flavour, self.change.session)
         return replace(column, default=text, default_is_expression=False)
 
-    def _columns_that_come(self, moved: list[tuple[_Entry, Place]]) -> None:
+    def _columns_that_come(self, moved: list[tuple[_Entry, ColumnPlace]]) -> None:
         """Added and moved columns, in the order of the statement."""
         waiting = {entry.origin.name.lower(): entry for entry, _ in moved if entry.origin}
         for one in self.change.alterations:
@@ -205,7 +205,7 @@ class _Evolving:
         added = [entry.column.name.lower() for entry in self.entries if entry.origin is None]
         return self.before.has(name) or name in added
 
-    def _index(self, place: Place) -> int:
+    def _index(self, place: ColumnPlace) -> int:
         if place.first:
             return 0
         if place.after is None:

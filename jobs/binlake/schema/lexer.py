@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from binlake.errors import UnfollowedStatement
+from binlake.position import Flavour
 from binlake.schema.session import Session
 from binlake.schema.table import TableName
 
-Flavour = Literal["mysql", "mariadb"]
 TokenKind = Literal["word", "quoted", "string", "number", "bytes", "symbol", "broken", "end"]
 
 # Bits of sql_mode, as query events carry them (sql/query_options.h, the same on both servers).

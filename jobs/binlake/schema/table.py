@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import PlainSerializer
 
 from binlake.errors import ConfigurationError
-from binlake.position import Position
+from binlake.position import Flavour, Position
 from binlake.serialization import dump
 
 KeyKind = Literal["primary", "unique", "none"]
@@ -24,7 +24,7 @@ class Virtual:
     statement write one expression differently, so that it doesn't count where shapes are compared."""
 
     expression: str = field(compare=False)
-    flavour: Literal["mysql", "mariadb"]
+    flavour: Flavour
 
 
 @dataclass(frozen=True)

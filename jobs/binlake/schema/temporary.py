@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from binlake.position import Flavour
 from binlake.schema.changes import Change, ParsedStatement, RenameTables
-from binlake.schema.lexer import Flavour
 from binlake.schema.table import TableName
 
 _OF_OTHER_TABLES = (

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from binlake.names import spark_quote
-from binlake.schema.lexer import Flavour, Lexer, Token
+from binlake.position import Flavour
+from binlake.schema.lexer import Lexer, Token
 from binlake.schema.table import Column, TableSchema, Virtual
 
 UNTOLD_REMEDY = "make the column STORED, or let the lake go without it: on_untold_column: leave_out"

@@ -7,7 +7,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pymysql
@@ -15,9 +15,9 @@ import pymysql
 from binlake.binlog import framing
 from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, EventType
 from binlake.binlog.kernels import SLACK
-from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, Chunk, ends_early, goes_on, reaches_beyond
+from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_early, goes_on, reaches_beyond
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
-from binlake.position import FIRST_OFFSET, Slice
+from binlake.position import FIRST_OFFSET, Flavour, Slice
 from binlake.source import connection
 from binlake.source.connection import Endpoint
 
@@ -40,9 +40,9 @@ class ServerTransport:
 
     endpoint: Endpoint
     server_id: int
-    flavour: Literal["mysql", "mariadb"]
+    flavour: Flavour
 
-    def chunks(self, part: Slice) -> Iterator[Chunk]:
+    def chunks(self, part: Slice) -> Iterator[LogChunk]:
         session = connection.connect(self.endpoint, read_timeout=STALLED, program_name="binlake")
         try:
             stream = _Dump(session, self, part)
@@ -179,7 +179,7 @@ class _Dump:
         raise ConnectionFailed(f"{self._where}: a packet that isn't one", remedy="run again")
 
     # events --------------------------------------------------------------------------------------------------------
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[LogChunk]:
         part = self._part
         target = np.empty(CHUNK_SIZE + SLACK, np.uint8)
         counts = np.zeros(2, np.int64)
@@ -201,7 +201,7 @@ class _Dump:
                 offset += given
                 held += given
                 if status == framing.ROOM and held:
-                    yield Chunk(offset - held, target, held)
+                    yield LogChunk(offset - held, target, held)
                     held = 0
                     continue
                 if offset >= part.stop:
@@ -226,7 +226,7 @@ class _Dump:
                 )
             if kind == EventType.FORMAT_DESCRIPTION and not described:
                 described = True
-                yield Chunk.of(FIRST_OFFSET, event)
+                yield LogChunk.of(FIRST_OFFSET, event)
                 if offset == FIRST_OFFSET:
                     offset += size
                 continue
@@ -244,13 +244,13 @@ class _Dump:
             if offset < part.start < offset + size:
                 raise reaches_beyond(part.file, offset, size, part.start)
             if held:
-                yield Chunk(offset - held, target, held)
+                yield LogChunk(offset - held, target, held)
                 held = 0
             offset += size
             if offset > part.start:
-                yield Chunk.of(offset - size, event)
+                yield LogChunk.of(offset - size, event)
         if held:
-            yield Chunk(offset - held, target, held)
+            yield LogChunk(offset - held, target, held)
 
     def _size_ahead(self) -> int:
         """Bytes of the packet that is arriving, with its header; 0 if that isn't known yet."""

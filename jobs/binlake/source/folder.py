@@ -13,8 +13,7 @@ from binlake.binlog.events import FormatDescription
 from binlake.binlog.locate import executed_before, last_complete
 from binlake.binlog.transport import FileTransport
 from binlake.errors import ConfigurationError, UsageError
-from binlake.position import FIRST_OFFSET, Slice, file_number
-from binlake.schema.ddl import Flavour
+from binlake.position import FIRST_OFFSET, Flavour, Slice, file_number
 
 
 @dataclass(frozen=True)

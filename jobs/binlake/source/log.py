@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from binlake.binlog.transport import Transport
 from binlake.errors import ConfigurationError, UsageError
-from binlake.schema.ddl import Flavour
+from binlake.position import Flavour
 from binlake.source.connection import Endpoint, from_environment
 from binlake.source.folder import Folder, FolderLog
 from binlake.source.server import Source

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import Cursor, DictCursor
 
 from binlake.errors import AccessDenied, ServerSettingError, SourceError
+from binlake.position import Flavour
 from binlake.source.connection import Endpoint, connect, translate
 from binlake.source.dump import ServerTransport
 
-Flavour = Literal["mysql", "mariadb"]
 _HEAD_TRIES = 5
 
 

@@ -20,9 +20,8 @@ from typing import Literal
 from binlake import gtid
 from binlake.batch.outcome import BatchOutcome
 from binlake.errors import LakeError, LeaseHeld
-from binlake.position import Position, Range
+from binlake.position import Flavour, Position, Range
 from binlake.schema.cascades import Cascade
-from binlake.schema.ddl import Flavour
 from binlake.state import formats
 from binlake.state.metadata import Metadata, literal, now_us
 

@@ -23,10 +23,10 @@ from binlake.binlog.border import (
     DELETE,
     INSERT,
     UPDATE,
-    Executed,
     Item,
     Mutations,
     RolledBack,
+    SliceSummary,
     Statement,
     Stopped,
     XaEvent,
@@ -192,7 +192,7 @@ class SliceWriter:
         return tuple(self._closed)
 
 
-Items = Iterable[Item | Executed]
+Items = Iterable[Item | SliceSummary]
 
 
 def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: InvalidValues) -> StagedSlice:
@@ -204,13 +204,13 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: In
     stopped: list[Stopped] = []
     xa: list[XaEvent] = []
     rolled_back: list[RolledBack] = []
-    executed: list[Executed] = []
+    executed: list[SliceSummary] = []
     sort: dict[type, Callable[[Any], None]] = {
         Mutations: writer.write,
         Stopped: stopped.append,
         XaEvent: xa.append,
         RolledBack: rolled_back.append,
-        Executed: executed.append,
+        SliceSummary: executed.append,
     }
     for item in items:
         if isinstance(item, Statement):

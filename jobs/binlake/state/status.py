@@ -13,7 +13,7 @@ from binlake.state.metadata import Metadata
 
 
 @dataclass(frozen=True)
-class Status:
+class SourceStatus:
     """The source's position, its open batch, who works on it, and each table's watermark."""
 
     source: str
@@ -61,13 +61,13 @@ def _table(row: dict[str, Any]) -> dict[str, Any]:
     return {"table": f"{row['database']}.{row['table']}", **{key: row[key] for key in kept}}
 
 
-def read_status(config: PipelineConfig) -> Status:
+def read_status(config: PipelineConfig) -> SourceStatus:
     metadata = Metadata(config.metadata_path("").rstrip("/"))
     control = lease.read(metadata)
     opened = control.open
     runs = sorted(metadata.read("runs"), key=lambda row: row["ended_us"] or 0)
     last = runs[-1] if runs else None
-    return Status(
+    return SourceStatus(
         source=config.source.name,
         batch=control.batch,
         position=str(control.position) if control.position else None,

@@ -33,7 +33,7 @@ from binlake.state.metadata import Metadata, now_us
 from binlake.state.watermarks import read_lives
 from binlake.verify import compare, server_side
 from binlake.verify.hashes import Chunks, TableHashes, chunk_count
-from binlake.verify.lake_side import LakeTable
+from binlake.verify.lake_side import LakeSide
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
 from binlake.verify.views import ReadViews
 
@@ -214,7 +214,7 @@ class _Work:
         blank = TableResult(table.name, "failed", batch=mark["batch"])
         try:
             source = compare.total(part.result() for part in parts)
-            lake_table = LakeTable(self.session, self.config.table_path(table.name))
+            lake_table = LakeSide(self.session, self.config.table_path(table.name))
             blank = replace(blank, delta_version=lake_table.version)
             return self._against(table, source, lake_table, blank)
         except SourceError as error:
@@ -227,7 +227,7 @@ class _Work:
             remedy = f"{_AGAIN}; if that doesn't help, {_snapshot(table.name)}"
             return replace(blank, reason=f"Spark can't read its Delta table: {text}", remedy=remedy)
 
-    def _against(self, table: SourceTable, source: Chunks, lake_table: LakeTable, blank: TableResult) -> TableResult:
+    def _against(self, table: SourceTable, source: Chunks, lake_table: LakeSide, blank: TableResult) -> TableResult:
         """The comparison itself."""
         if structure := lake_table.structure(table.schema):
             return replace(
@@ -251,7 +251,7 @@ class _Work:
         return replace(result, rows=rows, reason=later)
 
     def _look_into(
-        self, table: SourceTable, hashes: TableHashes, numbers: Sequence[int], lake_table: LakeTable
+        self, table: SourceTable, hashes: TableHashes, numbers: Sequence[int], lake_table: LakeSide
     ) -> tuple[DifferingRow, ...]:
         """The differing rows of some chunks."""
         name = table.name

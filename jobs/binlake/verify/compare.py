@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from binlake.verify.hashes import Chunk, Chunks
+from binlake.verify.hashes import Chunks, ChunkSum
 from binlake.verify.result import DifferingRow
 from binlake.verify.server_side import KeyedHash
 
@@ -15,7 +15,7 @@ MOST_ROWS = 100
 MOST_FETCHED = 100_000
 """Rows whose keys are fetched to find them, from each side."""
 
-_NONE = Chunk(0, 0)
+_NONE = ChunkSum(0, 0)
 
 
 def total(parts: Iterable[Chunks]) -> Chunks:
@@ -26,7 +26,7 @@ def total(parts: Iterable[Chunks]) -> Chunks:
         for number, chunk in part.items():
             counts[number] += chunk.rows
             sums[number] += chunk.total
-    return {number: Chunk(counts[number], sums[number]) for number in counts}
+    return {number: ChunkSum(counts[number], sums[number]) for number in counts}
 
 
 def rows(chunks: Chunks) -> int:

@@ -24,14 +24,14 @@ SHOWN_CHARACTERS = 100
 """Of a key's value in a message."""
 
 
-class Chunk(NamedTuple):
+class ChunkSum(NamedTuple):
     """Rows of a chunk, and the sum of the first 64 bits of their hashes."""
 
     rows: int
     total: int
 
 
-Chunks = dict[int, Chunk]
+Chunks = dict[int, ChunkSum]
 """By number; a chunk without rows isn't there."""
 
 

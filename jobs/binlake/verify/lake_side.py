@@ -11,11 +11,11 @@ from binlake.names import spark_string
 from binlake.schema.invalid import FAIL, KEEP
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.table import TableSchema
-from binlake.verify.hashes import Chunk, Chunks, TableHashes, lake_shown
+from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, lake_shown
 from binlake.verify.server_side import KeyedHash
 
 
-class LakeTable:
+class LakeSide:
     """One Delta table at the version it has now. Raises what deltalake and Spark raise when it can't be read."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
@@ -50,7 +50,7 @@ class LakeTable:
             .select("chunk", "count(1)", "sum(part)")
             .collect()
         )
-        return {int(chunk): Chunk(int(count), int(total)) for chunk, count, total in rows}
+        return {int(chunk): ChunkSum(int(count), int(total)) for chunk, count, total in rows}
 
     def keyed_hashes(self, hashes: TableHashes, chunks: Collection[int]) -> list[KeyedHash]:
         """Every row of the chunks given."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from binlake.names import mysql_quote, mysql_string
 from binlake.schema.table import TableName, TableSchema
 from binlake.source.server import Source
-from binlake.verify.hashes import Chunk, Chunks, TableHashes, server_shown, server_value
+from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, server_shown, server_value
 
 ROWS_PER_PART = 500_000
 MOST_PARTS = 64
@@ -53,7 +53,7 @@ def aggregate(source: Source, name: TableName, hashes: TableHashes, where: str =
         f" SUM(CAST(CONV(LEFT({hashes.server_hash}, 16), 16, 10) AS UNSIGNED)) AS total"
         f" FROM {_table(name)} WHERE {where} GROUP BY 1"
     )
-    return {int(row["chunk"]): Chunk(int(row["n"]), int(row["total"])) for row in rows}
+    return {int(row["chunk"]): ChunkSum(int(row["n"]), int(row["total"])) for row in rows}
 
 
 def keyed_hashes(source: Source, name: TableName, hashes: TableHashes, chunks: Collection[int]) -> list[KeyedHash]:

@@ -31,7 +31,7 @@ _SAVEPOINT = "binlake_view"
 T = TypeVar("T")
 
 
-class Pool:
+class ViewPool:
     """Some views, each with a thread of its own."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -108,8 +108,8 @@ class ReadViews:
             self.position = Position(control.server_identity, file, offset, created, gtid_set)
             control.close()
             stack.pop_all()
-        self.hashing = Pool(sources[:count])
-        self.looking = Pool(sources[count:])
+        self.hashing = ViewPool(sources[:count])
+        self.looking = ViewPool(sources[count:])
 
     def __enter__(self) -> ReadViews:
         return self

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[2] / "binlogs"))
 
 import logs
 
-from binlake.binlog.border import Executed, Mutations, Stopped
+from binlake.binlog.border import Mutations, SliceSummary, Stopped
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport
@@ -59,7 +59,7 @@ def test_the_gtids_of_a_slice_are_those_of_its_transactions(log: logs.Log) -> No
     boundaries = list(transaction_boundaries(FileTransport(log.path), log.part))
     middle = boundaries[len(boundaries) // 2].start_offset
     for start, stop in ((4, log.part.stop), (4, middle), (middle, log.part.stop)):
-        (executed,) = [one for one in decoded(log, start, stop) if isinstance(one, Executed)]
+        (executed,) = [one for one in decoded(log, start, stop) if isinstance(one, SliceSummary)]
         inside = [one.gtid for one in boundaries if start <= one.start_offset < stop and one.gtid]
         empty = GtidPosition() if log.path.name.startswith("mariadb") else GtidSet()
         assert executed.gtid_set == str(empty.adding(inside))

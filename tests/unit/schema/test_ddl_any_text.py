@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlake.errors import BinlakeError
+from binlake.position import Flavour
 from binlake.schema import ddl
-from binlake.schema.lexer import Flavour
 from binlake.schema.table import Column, Index, TableSchema
 
 FLAVOURS: st.SearchStrategy[Flavour] = st.sampled_from(("mysql", "mariadb"))

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from binlake.errors import SchemaMismatch
+from binlake.position import Flavour
 from binlake.schema import ddl
-from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, STRICT_TRANS_TABLES, Flavour
+from binlake.schema.lexer import NO_AUTO_VALUE_ON_ZERO, STRICT_TRANS_TABLES
 from binlake.schema.session import Session
 from binlake.schema.table import Column, Index, TableSchema
 from binlake.serialization import dumps, loads

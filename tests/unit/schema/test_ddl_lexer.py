@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from binlake.schema.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, Flavour, Lexer
+from binlake.position import Flavour
+from binlake.schema.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, Lexer
 
 
 def words(text: str, sql_mode: int = 0, flavour: Flavour = "mysql") -> list[tuple[str, str]]:

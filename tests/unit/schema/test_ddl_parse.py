@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from binlake.position import Flavour
 from binlake.schema import ddl
 from binlake.schema.definition import IndexDefinition
-from binlake.schema.lexer import ANSI_QUOTES, Flavour
+from binlake.schema.lexer import ANSI_QUOTES
 from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dumps, loads

@@ -2,9 +2,9 @@
 
 import pytest
 
+from binlake.position import Flavour
 from binlake.schema import ddl
 from binlake.schema.changes import NoShapeChange, ParsedStatement, RenameTables, TruncateTable
-from binlake.schema.lexer import Flavour
 from binlake.schema.table import TableName
 from binlake.schema.temporary import TemporaryTables
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from binlake.position import Flavour
 from binlake.schema import ddl
-from binlake.schema.lexer import Flavour
 from binlake.schema.table import TableSchema, Virtual
 from binlake.schema.virtual import arithmetic, judged, leaving_out, renamed
 from binlake.serialization import dumps, loads

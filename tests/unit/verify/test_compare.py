@@ -5,7 +5,7 @@ from __future__ import annotations
 from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.verify import compare
-from binlake.verify.hashes import Chunk, chunk_count
+from binlake.verify.hashes import ChunkSum, chunk_count
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
 from binlake.verify.server_side import KeyedHash
 
@@ -15,18 +15,18 @@ def row(key: str, row_hash: str) -> KeyedHash:
 
 
 def test_parts_add_up_by_chunk() -> None:
-    parts = [{0: Chunk(2, 10), 1: Chunk(1, 5)}, {1: Chunk(3, 7)}]
-    assert compare.total(parts) == {0: Chunk(2, 10), 1: Chunk(4, 12)}
+    parts = [{0: ChunkSum(2, 10), 1: ChunkSum(1, 5)}, {1: ChunkSum(3, 7)}]
+    assert compare.total(parts) == {0: ChunkSum(2, 10), 1: ChunkSum(4, 12)}
 
 
 def test_a_chunk_on_one_side_alone_differs() -> None:
-    assert compare.differing({0: Chunk(1, 1), 1: Chunk(1, 1)}, {1: Chunk(1, 1), 2: Chunk(1, 9)}) == [0, 2]
+    assert compare.differing({0: ChunkSum(1, 1), 1: ChunkSum(1, 1)}, {1: ChunkSum(1, 1), 2: ChunkSum(1, 9)}) == [0, 2]
 
 
 def test_looking_into_chunks_is_bounded() -> None:
-    big = {number: Chunk(compare.MOST_FETCHED // 2, 1) for number in range(5)}
+    big = {number: ChunkSum(compare.MOST_FETCHED // 2, 1) for number in range(5)}
     assert compare.to_look_into([0, 1, 2, 3], big, {}) == [0, 1]
-    assert compare.to_look_into([0], {0: Chunk(compare.MOST_FETCHED * 3, 1)}, {}) == [0]
+    assert compare.to_look_into([0], {0: ChunkSum(compare.MOST_FETCHED * 3, 1)}, {}) == [0]
 
 
 def test_kinds_of_difference() -> None:
