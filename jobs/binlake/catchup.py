@@ -15,7 +15,7 @@ from binlake.batch import epochs
 from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
 from binlake.batch.walk import Rules
 from binlake.config import PipelineConfig, TablesConfig
-from binlake.errors import TableError, UsageError
+from binlake.errors import TableError, UsageError, resnapshot_again
 from binlake.merge import apply_steps, outset_of
 from binlake.position import Position, Range
 from binlake.report import Report
@@ -97,7 +97,7 @@ def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> Non
     if row["status"] == "stopped" and recorded >= row["batch"] * STEPS_PER_BATCH:
         raise UsageError(
             f"{life.name} has a part of batch {row['batch']}, in which it stopped",
-            remedy=f"snapshot it again: binlake table resnapshot --config FILE --table '{life.name}' --why …",
+            remedy=resnapshot_again(life.name),
         )
 
 
@@ -107,7 +107,7 @@ def _refuse_gap(name: TableName, standing: Position, start: Position) -> None:
         raise UsageError(
             f"{name} stands at {standing.short}, and the log is followed from {start.short} since: what is between was "
             "never read",
-            remedy=f"snapshot it again: binlake table resnapshot --config FILE --table '{name}' --why …",
+            remedy=resnapshot_again(name),
         )
 
 
@@ -117,7 +117,7 @@ def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
         if one.child == name:
             raise UsageError(
                 f"{name} can't catch up: {cascading(one)}",
-                remedy=f"snapshot it again: binlake table resnapshot --config FILE --table '{name}' --why …",
+                remedy=resnapshot_again(name),
             )
 
 

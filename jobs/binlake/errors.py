@@ -35,6 +35,30 @@ Every message ends with what to do next; none carries a secret or the value of a
 
 from __future__ import annotations
 
+from typing import Final
+
+SNAPSHOTTED_BY_ITSELF: Final = "nothing: it is snapshotted anew by itself"
+"""The remedy of a table whose snapshot the next run takes."""
+
+
+def snapshot_command(table: object) -> str:
+    """table: ``database.table``, here and below."""
+    return f"binlake snapshot --config FILE --tables '{table}'"
+
+
+def snapshot_again(table: object) -> str:
+    """The remedy of a table whose rows in the lake can't be carried on."""
+    return f"snapshot this table again: {snapshot_command(table)}"
+
+
+def resnapshot_again(table: object) -> str:
+    """The same, of a table that somebody decides about."""
+    return f"snapshot it again: binlake table resnapshot --config FILE --table '{table}' --why …"
+
+
+def resume_command(table: object) -> str:
+    return f"binlake table resume --config FILE --table '{table}' --why …"
+
 
 class BinlakeError(Exception):
     """Root of all errors raised on purpose.

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from binlake.batch.manifest import StagedFile
+from binlake.errors import SNAPSHOTTED_BY_ITSELF
 from binlake.position import Position
 from binlake.schema.cascades import Cascade
 from binlake.schema.hidden import without_hashes
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import Base64
 
-SNAPSHOTTED_BY_ITSELF = "nothing: it is snapshotted anew by itself"
 Status = Literal["following", "stopped", "paused", "resnapshot", "dropped", "missing"]
 """resnapshot: stands until it is snapshotted anew, which happens by itself. paused: until somebody resumes it."""
 

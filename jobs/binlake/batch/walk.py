@@ -13,7 +13,6 @@ from binlake.batch.kept_columns import keeping
 from binlake.batch.manifest import StagedFile
 from binlake.batch.prepared import PreparedTransactions
 from binlake.batch.steps import (
-    SNAPSHOTTED_BY_ITSELF,
     CreateStep,
     LeaveStep,
     Life,
@@ -27,7 +26,13 @@ from binlake.batch.steps import (
 )
 from binlake.binlog.border import Statement, XaEvent
 from binlake.config import Policy
-from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement
+from binlake.errors import (
+    SNAPSHOTTED_BY_ITSELF,
+    ConfigurationError,
+    SchemaMismatch,
+    UnfollowedStatement,
+    snapshot_again,
+)
 from binlake.position import Position, Range, file_number
 from binlake.schema import datatypes, ddl
 from binlake.schema.cascades import Cascade
@@ -175,7 +180,7 @@ class Walk:
                 by_itself = replace(standstill, remedy=SNAPSHOTTED_BY_ITSELF)
                 table.life = replace(table.life, status="resnapshot", standstill=by_itself)
             return ASKED
-        self.stop_table(table, replace(standstill, remedy=_resnapshot(name)))
+        self.stop_table(table, replace(standstill, remedy=snapshot_again(name)))
         return STOPPED
 
     # statements ------------------------------------------------------------------------------------------------------
@@ -309,7 +314,7 @@ class Walk:
     def _truncate(self, here: _At, table: TableSteps) -> tuple[str, str]:
         if self.rules.policy(table.life.name).on_truncate == "stop":
             why = "TRUNCATE, at which this table is to stop (on_truncate: stop)"
-            return self._stopped(table, here.standstill(why, _resnapshot(table.life.name)))
+            return self._stopped(table, here.standstill(why, snapshot_again(table.life.name)))
         table.add(TruncateStep(), self.turn)
         table.empty = True
         return FOLLOWED, ""
@@ -499,7 +504,3 @@ def _left_out(before: TableSchema | None, after: TableSchema) -> str:
     """What is told of columns that the lake goes without from here on."""
     known = before.untold if before else ()
     return "; ".join(why for column, why in judged(after).untold.items() if column not in known)
-
-
-def _resnapshot(name: TableName) -> str:
-    return f"snapshot this table again: binlake snapshot --config FILE --tables '{name}'"

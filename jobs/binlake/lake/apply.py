@@ -30,6 +30,8 @@ from binlake.errors import (
     StagedRowsLost,
     StagingError,
     TableError,
+    resume_command,
+    snapshot_again,
 )
 from binlake.faults import fault
 from binlake.lake import functions
@@ -44,7 +46,6 @@ from binlake.state.delta_log import LakeLog, transaction_version
 from binlake.state.progress import TableProgress
 from binlake.state.staging import check_file
 
-RESUME = "binlake table resume --config FILE --table '{}' --why …"
 SIDE_BY_SIDE = 4
 """Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays."""
 
@@ -167,7 +168,7 @@ class _Group:
                 failed = error if isinstance(error, BinlakeError) else _translate(error, one)
                 if self._config.policies.of(one.life.name).on_commit_failure == "stop_run":
                     raise failed from error
-                one.stop(TableError(failed.message, remedy="mend it, then: " + RESUME.format(one.life.name)))
+                one.stop(TableError(failed.message, remedy="mend it, then: " + resume_command(one.life.name)))
             else:
                 if not isinstance(step, MergeStep):
                     fault("schema evolved")
@@ -216,7 +217,7 @@ class _Group:
             if file.path in self._lost:
                 raise StagedRowsLost(
                     f"{file.path}, with rows of the XA transaction {commit.xid}, is missing or damaged",
-                    remedy=f"snapshot this table again: binlake snapshot --config FILE --tables '{life.name}'",
+                    remedy=snapshot_again(life.name),
                 )
 
     def _note(self, life: Life, number: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from binlake.batch.steps import Life, MergeStep, ParentMutations
 from binlake.binlog.border import DELETE, UPDATE
-from binlake.errors import UnfollowedStatement
+from binlake.errors import UnfollowedStatement, snapshot_again
 from binlake.lake.mutations import lake_image, staged_rows
 from binlake.names import spark_quote
 from binlake.schema.cascades import Cascade
@@ -109,7 +109,7 @@ class _Table:
             found = deeper
         raise UnfollowedStatement(
             f"{self.life.name}: rows refer to each other through more than {_DEEPEST} levels",
-            remedy=f"snapshot it again: binlake snapshot --config FILE --tables '{self.life.name}'",
+            remedy=snapshot_again(self.life.name),
         )
 
     def _to_itself(self) -> list[tuple[int, Cascade]]:

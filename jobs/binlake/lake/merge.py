@@ -12,7 +12,7 @@ from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import PipelineConfig
-from binlake.errors import InvalidDate, SchemaMismatch, UnfollowedStatement
+from binlake.errors import InvalidDate, SchemaMismatch, UnfollowedStatement, snapshot_again
 from binlake.lake import derived
 from binlake.lake.mutations import lake_image, staged_rows
 from binlake.lake.table import LakeTable
@@ -21,8 +21,6 @@ from binlake.schema import datatypes
 from binlake.schema.lake_columns import LakeColumn, lake_columns
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableName, TableSchema
-
-_SNAPSHOT = "binlake snapshot --config FILE --tables '{}'"
 
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
@@ -44,7 +42,7 @@ def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
     number, offset, _ = file.first
     return SchemaMismatch(
         f"{name}: file {number} of the log, offset {offset}: the recorded schema doesn't fit: {why}",
-        remedy=f"snapshot this table again: {_SNAPSHOT.format(name)}",
+        remedy=snapshot_again(name),
     )
 
 
@@ -105,7 +103,7 @@ def _refuse_invalid_keys(
             number, offset = first["place"]
             raise InvalidDate(
                 f"{name}: file {number} of the log, offset {offset}: an invalid date in column {column!r} of the key",
-                remedy=f"mend the rows, then snapshot this table again: {_SNAPSHOT.format(name)}",
+                remedy=f"mend the rows, then {snapshot_again(name)}",
             )
 
 
@@ -116,7 +114,7 @@ def _refuse_changes(name: TableName, step: MergeStep) -> None:
         raise UnfollowedStatement(
             f"{name}: file {number} of the log, from offset {offset}: {updated} rows were updated, {deleted} deleted "
             "in a table without a key that is only appended to (without_key: append)",
-            remedy="set without_key: exact for this table, and snapshot it again: " + _SNAPSHOT.format(name),
+            remedy=f"set without_key: exact for this table, then {snapshot_again(name)}",
         )
 
 

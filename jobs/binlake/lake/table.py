@@ -42,7 +42,7 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.errors import LakeTableChanged, SchemaMismatch, SnapshotUnfinished
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SchemaMismatch, SnapshotUnfinished
 from binlake.lake.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn
@@ -150,7 +150,7 @@ class LakeTable(LakeLog):
             if recorded < version and transaction.version(_FENCE) >= version:
                 raise SnapshotUnfinished(
                     f"{self.path}: a snapshot was committed over a batch that was begun before",
-                    remedy="nothing: it is snapshotted by itself",
+                    remedy=SNAPSHOTTED_BY_ITSELF,
                 )
             if recorded < version - 1:
                 transaction.commit({self.app: version - 1})

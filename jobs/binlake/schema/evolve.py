@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from binlake.errors import SchemaMismatch
+from binlake.errors import SchemaMismatch, snapshot_again
 from binlake.position import Flavour
 from binlake.schema import defaults
 from binlake.schema.alterations import (
@@ -38,8 +38,6 @@ from binlake.schema.definition import ColumnDefinition, converted, converted_def
 from binlake.schema.keys import Constraint, is_there, new_keys, with_key
 from binlake.schema.table import Column, Index, TableSchema
 from binlake.schema.virtual import renamed
-
-_RESNAPSHOT = "take a new snapshot of the table: binlake snapshot --config FILE --tables '{}'"
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class _Evolving:
 
     def _mismatch(self, why: str) -> SchemaMismatch:
         name = self.change.name
-        return SchemaMismatch(f"{name}: {why}", remedy=_RESNAPSHOT.format(name))
+        return SchemaMismatch(f"{name}: {why}", remedy=snapshot_again(name))
 
     def _new_charset(self) -> str:
         charset = self.before.charset

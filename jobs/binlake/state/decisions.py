@@ -9,7 +9,7 @@ from typing import Any
 from binlake.batch.steps import Status
 from binlake.binlog.locate import Place
 from binlake.config import PipelineConfig
-from binlake.errors import UsageError
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
 from binlake.position import Slice
 from binlake.schema.table import TableName
 from binlake.state import lease
@@ -38,9 +38,7 @@ def pause(config: PipelineConfig, name: TableName, reason: Reason) -> str:
         metadata = held.metadata
         _without_open_batch(held)
         row = _row(metadata, name, "following")
-        _set(
-            metadata, row, "paused", f"paused {reason}", f"binlake table resume --config FILE --table '{name}' --why …"
-        )
+        _set(metadata, row, "paused", f"paused {reason}", resume_command(name))
         note(metadata, "pause", reason, database=name.database, table=name.table, batch=row["batch"])
     return f"{name} is paused at {row['position']}"
 
@@ -51,7 +49,7 @@ def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
         metadata = held.metadata
         _without_open_batch(held)
         row = _row(metadata, name, "following", "stopped", "paused", "missing", "resnapshot")
-        _set(metadata, row, "resnapshot", f"asked for {reason}", "nothing: it is snapshotted anew by itself")
+        _set(metadata, row, "resnapshot", f"asked for {reason}", SNAPSHOTTED_BY_ITSELF)
         note(metadata, "resnapshot", reason, database=name.database, table=name.table, batch=row["batch"])
     return f"{name} is snapshotted anew by the next sync"
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import PipelineConfig
-from binlake.errors import LakeTableChanged, SnapshotUnfinished
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished
 from binlake.schema.table import TableName
 from binlake.state import files, storage_errors
 
@@ -113,7 +113,7 @@ class LakeLog:
                 raise SnapshotUnfinished(
                     f"{self.path}: a snapshot was committed at Delta version {commit['version']} by a run that "
                     "didn't come to its end",
-                    remedy="nothing: it is snapshotted by itself",
+                    remedy=SNAPSHOTTED_BY_ITSELF,
                 )
             if life not in lives and (life or operation not in _LEAVE_ROWS):
                 raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")

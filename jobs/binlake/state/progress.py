@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from binlake.batch.steps import BatchSteps, CreateStep, Life, MergeStep, Standstill, Status, TableOutcome, TableSteps
 from binlake.config import PipelineConfig
-from binlake.errors import SnapshotUnfinished, StagedRowsDiffer, TableError
+from binlake.errors import SnapshotUnfinished, StagedRowsDiffer, TableError, snapshot_again
 from binlake.schema.table import TableName
 from binlake.state.delta_log import LakeLog, overtaking, transaction_version
 
@@ -31,7 +31,7 @@ class TableProgress:
         if self.recorded < 0 and not isinstance(next(iter(table.steps), None), CreateStep):
             foreign = Standstill(
                 f"{self.target.path} isn't the table that was written for {table.life.name}",
-                f"snapshot it again: binlake snapshot --config FILE --tables '{table.life.name}'",
+                snapshot_again(table.life.name),
             )
             self.life = replace(table.life, status="stopped", standstill=foreign)
 

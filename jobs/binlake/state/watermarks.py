@@ -8,6 +8,7 @@ from typing import Any
 
 from binlake.batch.outcome import LifeOutcome
 from binlake.batch.steps import Life, PreparedXa, Standstill, Status
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, snapshot_command
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps, load, loads
@@ -79,8 +80,8 @@ def watermark_row(
 def remedy_of(name: TableName, status: Status) -> str:
     """What to do about an included table without a life."""
     if status == "resnapshot":
-        return "nothing: it is snapshotted by itself"
-    return f"binlake snapshot --config FILE --tables '{name}'"
+        return SNAPSHOTTED_BY_ITSELF
+    return snapshot_command(name)
 
 
 def lifeless_row(name: TableName, status: Status, reason: str, *, batch: int, position: Position) -> dict[str, Any]:

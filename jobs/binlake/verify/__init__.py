@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.errors import SourceError, UsageError
+from binlake.errors import SourceError, UsageError, snapshot_command
 from binlake.lake import functions
 from binlake.position import Position
 from binlake.report import Report
@@ -224,7 +224,7 @@ class _Work:
         except (DeltaError, PySparkException, OSError) as error:
             lines = str(error).strip().splitlines()
             text = " … ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else type(error).__name__
-            remedy = f"{_AGAIN}; if that doesn't help, {_snapshot(table.name)}"
+            remedy = f"{_AGAIN}; if that doesn't help, {snapshot_command(table.name)}"
             return replace(blank, reason=f"Spark can't read its Delta table: {text}", remedy=remedy)
 
     def _against(self, table: SourceTable, source: Chunks, lake_table: LakeSide, blank: TableResult) -> TableResult:
@@ -232,7 +232,7 @@ class _Work:
         if structure := lake_table.structure(table.schema):
             return replace(
                 blank, state="compared", equal=False, source_rows=compare.rows(source), lake_rows=0,
-                chunks=0, differing=0, reason=f"columns differ: {structure}", remedy=_snapshot(table.name),
+                chunks=0, differing=0, reason=f"columns differ: {structure}", remedy=snapshot_command(table.name),
             )  # fmt: skip
         hashes = replace(_hashes(table), side=lake_table.side_columns(table.schema))
         lake = lake_table.aggregate(hashes)
@@ -273,7 +273,7 @@ def not_compared(
 ) -> TableResult | None:
     """Why a table isn't compared; None when it is to be."""
     if mark is None:
-        return TableResult(name, "missing", reason="included, but never snapshotted", remedy=_snapshot(name))
+        return TableResult(name, "missing", reason="included, but never snapshotted", remedy=snapshot_command(name))
     if mark["status"] != "following":
         return TableResult(
             name, mark["status"], batch=mark["batch"], reason=mark["reason"] or "", remedy=mark["remedy"] or ""
@@ -286,10 +286,6 @@ def not_compared(
         reason = f"the lake stands at {stands.short}, the server was read at {position.short}"
         return replace(failed, reason=reason, remedy=_AGAIN)
     return None
-
-
-def _snapshot(name: TableName) -> str:
-    return f"binlake snapshot --config FILE --tables '{name}'"
 
 
 def _rows(report: VerifyReport) -> list[dict[str, Any]]:
