@@ -96,22 +96,19 @@ def _session_variables(mariadb: bool) -> list[str]:
 
 
 def _tls(endpoint: Endpoint) -> dict[str, str]:
-    settings = dict(endpoint.tls)
-    if not settings:
+    tls = endpoint.encryption
+    if tls is None:
         # As the control connection: plain on the machine itself, encrypted where the server offers it elsewhere.
         mode = "DISABLED" if _is_loopback(endpoint.host) else "PREFERRED"
         return {"sslMode": mode, "allowPublicKeyRetrieval": "true"}
-    if settings.get("verify_mode", "required").lower() in ("none", "false"):
-        options = {"sslMode": "REQUIRED"}
+    if tls.verified:
+        options = {"sslMode": "VERIFY_IDENTITY" if tls.by_name else "VERIFY_CA"}
+        if tls.ca is not None:
+            options.update(_store("trustCertificateKeyStore", _trust_store(tls.ca)))
     else:
-        by_name = settings.get("check_hostname", "true").lower() not in ("false", "0")
-        options = {"sslMode": "VERIFY_IDENTITY" if by_name else "VERIFY_CA"}
-        if "ca" in settings:
-            options.update(_store("trustCertificateKeyStore", _trust_store(settings["ca"])))
-    if "cert" in settings:
-        options.update(
-            _store("clientCertificateKeyStore", _key_store(settings["cert"], settings.get("key", settings["cert"])))
-        )
+        options = {"sslMode": "REQUIRED"}
+    if tls.cert is not None:
+        options.update(_store("clientCertificateKeyStore", _key_store(tls.cert, tls.key or tls.cert)))
     return options
 
 

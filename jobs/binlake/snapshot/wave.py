@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
-from pymysql.constants import ER
 from pyspark.sql import SparkSession
 
 from binlake.errors import BinlakeError, ConnectionFailed, SourceError, TableError
@@ -22,6 +21,7 @@ from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
 from binlake.snapshot import jdbc
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
+from binlake.source import error_numbers
 from binlake.source.catalog import read_schemas
 from binlake.source.connection import Endpoint, translate
 from binlake.source.locks import (
@@ -39,20 +39,6 @@ from binlake.source.server import Source
 from binlake.state import java_errors, storage_errors
 
 _WATCH_SECONDS = 0.5
-_CHANGED = {ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED}
-# The server has the table, and can't read its files: by number, since pymysql doesn't name all of them.
-_UNREADABLE = {
-    1017,  # ER_FILE_NOT_FOUND
-    1030,  # ER_GET_ERRNO
-    1034,  # ER_NOT_KEYFILE
-    1168,  # ER_WRONG_MRG_TABLE
-    1194,  # ER_CRASHED_ON_USAGE
-    1195,  # ER_CRASHED_ON_REPAIR
-    1712,  # ER_INDEX_CORRUPT
-    1812,  # ER_TABLESPACE_MISSING
-    1814,  # ER_TABLESPACE_DISCARDED
-    1932,  # MariaDB's ER_NO_SUCH_TABLE_IN_ENGINE
-}
 
 
 class ChunkFailed(BinlakeError):
@@ -260,9 +246,9 @@ class _Copy:
                 f"{told}: the executor that copied it was lost",
                 remedy="see in Spark's and the cluster's logs why executors end (memory, preemption), then run again",
             )
-        if sql and sql.code in _CHANGED:
+        if sql and sql.code in error_numbers.SHAPE_CHANGED:
             return TableChanged([self._member.table])
-        if sql and sql.code in _UNREADABLE:
+        if sql and sql.code in error_numbers.UNREADABLE:
             return TableUnreadable(self._member.table, f"{told}: {sql.text} (error {sql.code})")
         if sql:
             return self._of_server(told, sql, java_errors.root_cause(chain))

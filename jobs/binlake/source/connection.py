@@ -11,10 +11,11 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pymysql
-from pymysql.constants import CR, ER
+from pymysql.constants import CR
 from pymysql.cursors import Cursor
 
 from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError, UsageError
+from binlake.source import error_numbers
 
 CONNECT_TIMEOUT = 20
 """Seconds for the TCP connection, and for each answer of the handshake."""
@@ -29,24 +30,34 @@ CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
 """Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
 
 _TLS = {"ca", "cert", "key", "verify_mode", "check_hostname"}
-_DENIED = {
-    ER.ACCESS_DENIED_ERROR,
-    ER.DBACCESS_DENIED_ERROR,
-    ER.TABLEACCESS_DENIED_ERROR,
-    ER.SPECIFIC_ACCESS_DENIED_ERROR,
-}
-_LOST = {
-    CR.CR_CONNECTION_ERROR,
-    CR.CR_CONN_HOST_ERROR,
-    CR.CR_SERVER_LOST,
-    CR.CR_SERVER_GONE_ERROR,
-    ER.SERVER_SHUTDOWN,
-    ER.NORMAL_SHUTDOWN,
-    1927,  # MariaDB: the connection was killed
-    3169,  # MySQL: the session was killed
-    4031,  # MySQL: disconnected after wait_timeout
-}
-_FULL = {ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REACHED}
+
+
+@dataclass(frozen=True)
+class Tls:
+    """How a connection is encrypted. ca, cert, key: paths; verified: the server's certificate is, by_name: its name,
+    too."""
+
+    ca: str | None
+    cert: str | None
+    key: str | None
+    verified: bool
+    by_name: bool
+
+    def context(self) -> ssl.SSLContext:
+        """Raises ConfigurationError for certificates that can't be read."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            context.check_hostname = self.by_name
+            context.verify_mode = ssl.CERT_REQUIRED if self.verified else ssl.CERT_NONE
+            if self.cert:
+                context.load_cert_chain(self.cert, self.key)
+        except OSError as error:  # ssl's own errors, too
+            named = ", ".join(path for path in (self.ca, self.cert, self.key) if path)
+            raise ConfigurationError(
+                f"can't read the certificates in {named}: {error.strerror or error}",
+                remedy="mend ssl.ca, ssl.cert and ssl.key of the connection",
+            ) from None
+        return context
 
 
 @dataclass(frozen=True)
@@ -64,34 +75,15 @@ class Endpoint:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def ssl_context(self) -> ssl.SSLContext | None:
-        """None without TLS settings; with a ``ca`` the server's certificate and name are verified.
-
-        Raises ConfigurationError for certificates that can't be read.
-        """
+    @property
+    def encryption(self) -> Tls | None:
+        """None without TLS settings; with a ``ca`` the server's certificate and name are verified."""
         settings = dict(self.tls)
         if not settings:
             return None
-        try:
-            return self._ssl_context(settings)
-        except OSError as error:  # ssl's own errors, too
-            named = ", ".join(settings[name] for name in ("ca", "cert", "key") if name in settings)
-            raise ConfigurationError(
-                f"can't read the certificates in {named}: {error.strerror or error}",
-                remedy="mend ssl.ca, ssl.cert and ssl.key of the connection",
-            ) from None
-
-    @staticmethod
-    def _ssl_context(settings: dict[str, str]) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=settings.get("ca"))
-        if settings.get("check_hostname", "true").lower() in ("false", "0"):
-            context.check_hostname = False
-        if settings.get("verify_mode", "required").lower() in ("none", "false"):
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if "cert" in settings:
-            context.load_cert_chain(settings["cert"], settings.get("key"))
-        return context
+        verified = settings.get("verify_mode", "required").lower() not in ("none", "false")
+        by_name = verified and settings.get("check_hostname", "true").lower() not in ("false", "0")
+        return Tls(settings.get("ca"), settings.get("cert"), settings.get("key"), verified, by_name)
 
 
 def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
@@ -238,7 +230,7 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
             connect_timeout=CONNECT_TIMEOUT,
             read_timeout=CONNECT_TIMEOUT,
             write_timeout=CONNECT_TIMEOUT,  # TLS is agreed upon under it
-            ssl=where.ssl_context(),
+            ssl=where.encryption.context() if where.encryption else None,
             init_command=f"SET time_zone = '+00:00', wait_timeout = {IDLE}",
             **options,
         )
@@ -260,17 +252,17 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
             remedy="mend the server's certificate, or ssl in the connection: ca is to name the authority that signed"
             " it, and host a name that stands in it",
         )
-    if code in _FULL:
+    if code in error_numbers.FULL:
         return ConnectionFailed(
             f"{where.user}@{where.address}: {text}",
             remedy="raise max_connections (or the account's limit) on the server, or run again later",
         )
-    if code in _DENIED:
+    if code in error_numbers.DENIED:
         return AccessDenied(
             f"{where.user}@{where.address}: {text}",
             remedy="check the password, and that sql/grants_mysql.sql or grants_mariadb.sql was run for this account",
         )
-    if code in _LOST or isinstance(error, pymysql.err.InterfaceError):  # asked on a connection lost before
+    if code in error_numbers.LOST or isinstance(error, pymysql.err.InterfaceError):  # asked on a connection lost before
         text = text or "the connection is lost"
         return ConnectionFailed(
             f"{where.address}: {text}",

@@ -18,7 +18,7 @@ from binlake.binlog.kernels import SLACK
 from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_early, goes_on, reaches_beyond
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
 from binlake.position import FIRST_OFFSET, Flavour, Slice
-from binlake.source import connection
+from binlake.source import connection, error_numbers
 from binlake.source.connection import Endpoint
 
 _RECEIVE = 4 << 20
@@ -77,13 +77,13 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> So
     """The server's refusal of a dump in our tree."""
     code = error.args[0] if error.args else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    if code in (1236, 1789):  # ER_SOURCE_FATAL_ERROR_READING_BINLOG, ER_SOURCE_HAS_PURGED_REQUIRED_GTIDS
+    if code in error_numbers.LOG_REFUSED:
         if "same server" in text:
             return ServerIdInUse(f"{where.address}: {text}", remedy=_FREE_IDS)
         return PositionLost(f"{where.address}: {part.file}:{part.start}: {text}", remedy=LOST_REMEDY)
-    if code == 4052:  # MariaDB's ER_SLAVE_SAME_ID, said to the elder of two replicas
+    if code == error_numbers.SLAVE_SAME_ID:
         return ServerIdInUse(f"{where.address}: {text}", remedy=_FREE_IDS)
-    if code in (1927, 1317, 3169):  # killed
+    if code in error_numbers.KILLED:
         return ServerIdInUse(
             f"{where.address}: {text}",
             remedy="the connection was killed: check that no other replica has our server ids, then run again",

@@ -1,0 +1,67 @@
+"""The servers' error numbers, by what they mean to us; pymysql names only some.
+
+Sources: MySQL share/messages_to_clients.txt, MariaDB sql/share/errmsg-utf8.txt.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pymysql.constants import CR, ER
+
+CONNECTION_KILLED: Final = 1927
+"""MariaDB's."""
+SESSION_WAS_KILLED: Final = 3169
+"""MySQL's."""
+CLIENT_INTERACTION_TIMEOUT: Final = 4031
+"""MySQL's, after wait_timeout."""
+SLAVE_SAME_ID: Final = 4052
+"""MariaDB's, said to the elder of two replicas."""
+SOURCE_HAS_PURGED_REQUIRED_GTIDS: Final = 1789
+INDEX_CORRUPT, TABLESPACE_MISSING, TABLESPACE_DISCARDED = 1712, 1812, 1814
+NO_SUCH_TABLE_IN_ENGINE: Final = 1932
+"""MariaDB's."""
+
+DENIED: Final = frozenset(
+    {
+        ER.ACCESS_DENIED_ERROR,
+        ER.DBACCESS_DENIED_ERROR,
+        ER.TABLEACCESS_DENIED_ERROR,
+        ER.SPECIFIC_ACCESS_DENIED_ERROR,
+    }
+)
+FULL: Final = frozenset({ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REACHED})
+"""No connection is free."""
+KILLED: Final = frozenset({CONNECTION_KILLED, ER.QUERY_INTERRUPTED, SESSION_WAS_KILLED})
+LOST: Final = frozenset(
+    {
+        CR.CR_CONNECTION_ERROR,
+        CR.CR_CONN_HOST_ERROR,
+        CR.CR_SERVER_LOST,
+        CR.CR_SERVER_GONE_ERROR,
+        ER.SERVER_SHUTDOWN,
+        ER.NORMAL_SHUTDOWN,
+        CONNECTION_KILLED,
+        SESSION_WAS_KILLED,
+        CLIENT_INTERACTION_TIMEOUT,
+    }
+)
+"""The connection is."""
+LOG_REFUSED: Final = frozenset({ER.MASTER_FATAL_ERROR_READING_BINLOG, SOURCE_HAS_PURGED_REQUIRED_GTIDS})
+"""A replica asked for what the log doesn't hold, or another one has its server id."""
+SHAPE_CHANGED: Final = frozenset({ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED})
+UNREADABLE: Final = frozenset(
+    {
+        ER.FILE_NOT_FOUND,
+        ER.GET_ERRNO,
+        ER.NOT_KEYFILE,
+        ER.WRONG_MRG_TABLE,
+        ER.CRASHED_ON_USAGE,
+        ER.CRASHED_ON_REPAIR,
+        INDEX_CORRUPT,
+        TABLESPACE_MISSING,
+        TABLESPACE_DISCARDED,
+        NO_SUCH_TABLE_IN_ENGINE,
+    }
+)
+"""The server has the table, and can't read its files."""
