@@ -31,6 +31,8 @@ MOST_ROWS = 100_000
 """That a file may write: it ends behind the statement that writes more. Temporary tables count too."""
 SLOW_SECONDS = 0.2
 """Quicker statements don't write that many."""
+MOST_TABLES = 80
+"""That a file may have at a time: it ends behind the statement that makes more."""
 MOST_TURNS = 100
 """Of a loop."""
 DEEPEST = 5
@@ -45,6 +47,7 @@ _GONE = (2006, 2013, 2055)
 _QUOTED = re.compile(r"('(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|/\*.*?\*/)", re.DOTALL)
 _QUALIFIED = re.compile(r"(?<![\w`.@$-])`?test`?(?=\s*\.\s*[`\w*])", re.IGNORECASE)
 _NAMED = re.compile(r"(\b(?:use|database|schema)\s+(?:if\s+(?:not\s+)?exists\s+)?)`?test`?(?![\w`$])", re.IGNORECASE)
+_CREATE = re.compile(r"create\b", re.IGNORECASE)
 _DROP_TABLES = re.compile(r"drop\s+tables?\s+(?:if\s+exists\s+)?(.+)", re.IGNORECASE | re.DOTALL)
 _FUNCTION = re.compile(
     r"create\b.*?\bfunction\s+(?:if\s+not\s+exists\s+)?(?:`?\w+`?\.)?`?(\w+)", re.IGNORECASE | re.DOTALL
@@ -178,6 +181,8 @@ class Feeder:
                     slow = time.monotonic() - began > SLOW_SECONDS
                     if slow and _rows_written(self.server) - self._written > MOST_ROWS:
                         raise Finished
+                    if _CREATE.match(text) and self._tables() > MOST_TABLES:
+                        raise Finished
                 case Let(name, value):
                     self._variables[name] = self._value(value)
                 case Count(name, by):
@@ -250,6 +255,12 @@ class Feeder:
             f" WHERE table_schema = '{self.database}' AND table_type <> 'VIEW'"
         )
         return bool(there) and {name for (name,) in there} <= dropped and self.random.random() < KEPT
+
+    def _tables(self) -> int:
+        """In all databases that the file lives in."""
+        ours = ", ".join(f"'{database}'" for database in self.databases)
+        counted = f"SELECT COUNT(*) FROM information_schema.tables WHERE table_schema IN ({ours})"
+        return int(self.server.execute(counted)[0][0])
 
     def _go_on_elsewhere(self) -> Iterator[Fed]:
         left = self.database
