@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from binlake import pipeline
-from mirror import Mirror, on_mariadb
+from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +25,9 @@ def ready(mirror: Mirror) -> None:
     )
 
 
-def prepare(mirror: Mirror, xid: str, *statements: str) -> None:
+def prepare(mirror: Mirror, xid: str, *statements: str, settings: str = "SET @any = 0") -> None:
     """An XA transaction of a connection that is gone afterwards."""
-    mirror.execute(f"XA START {xid}", *statements, f"XA END {xid}", f"XA PREPARE {xid}")
+    mirror.execute(settings, f"XA START {xid}", *statements, f"XA END {xid}", f"XA PREPARE {xid}")
 
 
 def staged_batches(mirror: Mirror) -> list[str]:
@@ -61,6 +61,23 @@ def test_xa_within_one_batch_and_its_id_used_again(mirror: Mirror) -> None:
     prepare(mirror, "'x'", "INSERT INTO a VALUES (11, 'kept')", "UPDATE b SET v = 'x' LIMIT 1")
     mirror.execute("INSERT INTO a VALUES (12, 'between')", "XA COMMIT 'x'", "UPDATE a SET v = 'after' WHERE id = 11")
     mirror.execute("XA START 'one'", "DELETE FROM a WHERE id = 3", "XA END 'one'", "XA COMMIT 'one' ONE PHASE")
+    mirror.sync()
+    mirror.assert_equal("a", "b")
+
+
+@on_mysql
+def test_xa_is_prepared_in_one_event_where_transactions_are_compressed(mirror: Mirror) -> None:
+    ready(mirror)
+    compressed = "SET binlog_transaction_compression = ON"
+    prepare(mirror, "'x'", "INSERT INTO a VALUES (10, 'lost')", settings=compressed)
+    mirror.execute("XA ROLLBACK 'x'")
+    prepare(mirror, "'x'", "INSERT INTO a VALUES (11, 'kept')", "UPDATE b SET v = 'x' LIMIT 1", settings=compressed)
+    mirror.execute("XA COMMIT 'x'")
+    mirror.sync()
+    mirror.assert_equal("a", "b")
+    prepare(mirror, "'y'", "UPDATE a SET v = 'y' WHERE id = 11", "INSERT INTO b VALUES (9, 'y')", settings=compressed)
+    mirror.sync()
+    mirror.execute("XA COMMIT 'y'")
     mirror.sync()
     mirror.assert_equal("a", "b")
 

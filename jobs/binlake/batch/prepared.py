@@ -51,7 +51,7 @@ class PreparedTransactions:
         after = self._after.get(event.xid, 0)
         self._after[event.xid] = event.offset
         files = [
-            file for file in self._files.get(event.xid, ()) if file.first[1] < event.offset and file.last[1] > after
+            file for file in self._files.get(event.xid, ()) if file.first[1] <= event.offset and file.last[1] > after
         ]
         number = file_number(event.file)
         return PreparedXa(event.xid, self._batch, number, after, event.offset, tuple(files))

@@ -104,8 +104,8 @@ class TableOutcome:
 class XaCommit:
     """An XA transaction that was committed at (file number, offset) ``committed``.
 
-    Its rows have ``xid``, and lie in the file with the number ``file`` behind the offset ``after`` and before
-    ``prepared``: an XA id may be used again.
+    Its rows have ``xid``, and lie in the file with the number ``file`` behind the offset ``after`` and up to
+    ``prepared``, where a compressed transaction has both: an XA id may be used again.
     """
 
     xid: str

@@ -89,7 +89,7 @@ def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -
     own = ", ".join(name for name in staged.columns if name not in ("file", "offset"))
     return session.sql(f"""
         SELECT /*+ BROADCAST(ended) */ ended_file AS file, ended_offset AS offset, {own}, offset AS place
-        FROM held JOIN ended ON xid = xa AND file = number AND offset > behind AND offset < prepared
+        FROM held JOIN ended ON xid = xa AND file = number AND offset > behind AND offset <= prepared
     """)
 
 
