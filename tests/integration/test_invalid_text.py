@@ -61,5 +61,6 @@ def assert_refused_by_both_ways(mirror: Mirror, declared: str, value: str) -> No
     assert "logged" not in {one.name.table for one in mirror.verify().tables if one.equal}
     mirror.execute("UPDATE copied SET v = 'mended' WHERE id = 1", "DELETE FROM logged WHERE id = 3")
     mirror.snapshot(f"{mirror.database}.copied", f"{mirror.database}.logged")
+    mirror.execute("INSERT INTO logged VALUES (4, 'later')")
     mirror.sync()
     mirror.assert_equal("copied", "logged", "other")

@@ -87,8 +87,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A table whose events can't be decoded from here on; the other tables go on. raw: the event's bytes, or the first
-    of them."""
+    """An event of a table that can't be decoded; the table's other events and the other tables go on.
+
+    Of a table's events between two statements that can't be, one is told where it was met, and the last before the
+    second statement (or the slice's end): whoever follows the table from between them on learns that a part is missing.
+    What lies between them may be left out. raw: the bytes of the event, or of its table map where that can't be read,
+    or the first of them.
+    """
 
     name: TableName
     file: str

@@ -180,11 +180,12 @@ class TableDecoder:
                 stop = reason
             except MalformedColumn as error:
                 counts = range(1, len(events) + 1)
-                at = bisect_left(counts, True, key=lambda count: self._fails(events[:count]))
+                at = bisect_left(counts, True, key=lambda count: self.fails(events[:count]))
                 stop = Stop(at, malformed(str(error)))
             events = events[: stop.event]
 
-    def _fails(self, events: Numbers) -> bool:
+    def fails(self, events: Numbers) -> bool:
+        """Whether any of them can't be decoded."""
         try:
             list(self._batches(events))
         except (Stop, MalformedColumn):

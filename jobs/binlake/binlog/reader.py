@@ -78,12 +78,15 @@ def read(
 
 @dataclass
 class _Known:
-    """A table map that was seen. body: its bytes behind the table id. decoder: None for a table stepped over."""
+    """A table map that was seen. body: its bytes behind the table id. decoder: None for a table stepped over, and where
+    the map can't be read; then why and the event's bytes (raw) are told with the rows."""
 
     body: npt.NDArray[np.uint8]
     name: TableName
-    table: TableMap | None
-    decoder: TableDecoder | None
+    table: TableMap | None = None
+    decoder: TableDecoder | None = None
+    why: Undecodable | None = None
+    raw: bytes = b""
 
 
 class _Reader:
@@ -108,7 +111,7 @@ class _Reader:
         self._by_body: dict[bytes, int] = {}
         self._decoders: dict[tuple[TableMap, frozenset[str]], TableDecoder] = {}
         self._batches = Batches()
-        self._stopped: set[TableName] = set()
+        self._failing: dict[TableName, list[Stopped]] = {}  # since the last statement: what was told, and the last
         self._buffers: list[Any] = []  # what row events not yet decoded point into
         # the kernels' state
         self._state = np.zeros(scan.STATE, np.int64)
@@ -172,7 +175,7 @@ class _Reader:
                 return
             body = ctypes.string_at(address + HEADER_SIZE, body_size)
             if kind == EventType.TABLE_MAP:
-                yield from self._table_map(body, where)
+                self._table_map(body, where)
                 return  # scan looks at it again
             if kind == EventType.GTID_TAGGED:
                 self._transactions.open(events.tagged_transaction(body, timestamp=timestamp, offset=where))
@@ -288,46 +291,47 @@ class _Reader:
             yield XaEvent(self._file, where, normal_xid(xid), what)
 
     # tables --------------------------------------------------------------------------------------------------------
-    def _table_map(self, body: bytes, where: int) -> Iterator[Emitted]:
+    def _table_map(self, body: bytes, where: int) -> None:
         """Makes the map known to scan, which looks at the event again."""
         id_size = int(self._state[scan.ID_SIZE])
         identity, name = tablemap.table_name(body, id_size)
         key = body[id_size:]
         number = self._by_body.get(key)
         if number is None:
-            table, decoder = None, None
-            wanted = name not in self._stopped and self._wanted(name.database, name.table)
-            if wanted or isinstance(wanted, frozenset):
-                excluded = wanted if isinstance(wanted, frozenset) else frozenset()
-                try:
-                    table = tablemap.parse(body, id_size, mariadb=self._description.mariadb)
-                    decoder = self._decoders.get((table, excluded))
-                    if decoder is None:
-                        decoder = TableDecoder(table, self._invalid, excluded)
-                        self._decoders[table, excluded] = decoder
-                except (Undecodable, Malformed, UnicodeDecodeError) as error:
-                    yield from self._drain()
-                    yield from self._stop(name, where, _undecodable(error))
-                    table = decoder = None
             number = len(self._known)
-            known = _Known(padded(key), name, table, decoder)
+            known = self._understood(body, where, name, padded(key))
             self._known.append(known)
             self._by_body[key] = number
             if number >= len(self._known_table):
                 self._known_table = np.vstack([self._known_table, np.zeros_like(self._known_table)])
-            self._known_table[number] = (known.body.ctypes.data, len(key), decoder is not None, 0)
+            is_listed = known.decoder is not None or known.why is not None
+            self._known_table[number] = (known.body.ctypes.data, len(key), is_listed, 0)
         self._cache[identity & (scan.CACHE_SIZE - 1)] = (identity, number)
 
-    def _stop(self, name: TableName, where: int, error: Undecodable) -> Iterator[Emitted]:
-        yield from self._batches.flush(name)
-        if name in self._stopped:
-            return
-        self._stopped.add(name)
-        for number, known in enumerate(self._known):
-            if known.name == name:
-                known.decoder = None
-                self._known_table[number, 2] = 0
-        yield Stopped(name, self._file, where, error.reason, error.remedy, self.raw(where))
+    def _understood(self, body: bytes, where: int, name: TableName, key: npt.NDArray[np.uint8]) -> _Known:
+        wanted = self._wanted(name.database, name.table)
+        if wanted is False:
+            return _Known(key, name)
+        excluded = wanted if isinstance(wanted, frozenset) else frozenset()
+        try:
+            table = tablemap.parse(body, int(self._state[scan.ID_SIZE]), mariadb=self._description.mariadb)
+            decoder = self._decoders.get((table, excluded))
+            if decoder is None:
+                decoder = TableDecoder(table, self._invalid, excluded)
+                self._decoders[table, excluded] = decoder
+        except (Undecodable, Malformed, UnicodeDecodeError) as error:
+            return _Known(key, name, why=_undecodable(error), raw=self.raw(where))
+        return _Known(key, name, table, decoder)
+
+    def _stop(self, name: TableName, where: int, why: Undecodable, raw: bytes) -> Iterator[Emitted]:
+        stop = Stopped(name, self._file, where, why.reason, why.remedy, raw)
+        told = self._failing.setdefault(name, [])
+        if not told:
+            told.append(stop)
+            yield from self._batches.flush(name)
+            yield stop
+        elif where > told[-1].offset:
+            told[1:] = [stop]
 
     def raw(self, where: int) -> bytes:
         """The event there, as far as it is at hand and not longer than what is worth keeping."""
@@ -370,7 +374,7 @@ class _Reader:
                         self._ordinal += known.decoder.count(int(prepared[0, 0]), int(prepared[0, 1]), images)
 
     def _prepare(self, known: _Known, rows: Numbers) -> tuple[Numbers, tuple[int, Undecodable] | None]:
-        """Row events as the decoder takes them; if the table stops, those before, and where and why."""
+        """Row events as the decoder takes them; where one can't be, those before, and which it is and why."""
         assert known.decoder is not None
         prepared = np.empty((len(rows), kernels.EVENT), np.int64)
         columns, id_size = len(known.decoder.program), int(self._state[scan.ID_SIZE])
@@ -379,13 +383,12 @@ class _Reader:
         done = 0
         while wrong := scan.prepare(rows[done:], prepared[done:], columns, id_size, failed):
             at = done + int(failed[0])
-            where = int(rows[at, scan.OFFSET])
             try:
                 if wrong not in (scan.PARTIAL_IMAGE, scan.PARTIAL_JSON):
                     raise Malformed("rows that don't fit their table map")
                 prepared[at] = self._made_whole(known, rows[at])
             except (Undecodable, Malformed) as error:
-                stopped = where, _undecodable(error)
+                stopped = at, _undecodable(error)
                 rows, prepared = rows[:at], prepared[:at]
                 break
             done = at + 1
@@ -413,7 +416,7 @@ class _Reader:
             try:
                 data = values.uncompressed_event(ctypes.string_at(start, end - start))
             except Malformed as error:
-                return prepared[:number], (int(rows[number, scan.OFFSET]), _undecodable(error))
+                return prepared[:number], (number, _undecodable(error))
             buffer = padded(data)
             self._buffers.append(buffer)
             prepared[number, :2] = buffer.ctypes.data, buffer.ctypes.data + len(data)
@@ -421,16 +424,30 @@ class _Reader:
 
     def _table_rows(self, number: int, rows: Numbers) -> Iterator[Emitted]:
         known = self._known[number]
-        if known.decoder is None or known.table is None:
+        if known.why is not None:  # rows of a map that can't be read
+            for where in rows[[0, -1], scan.OFFSET].tolist():
+                yield from self._stop(known.name, where, known.why, known.raw)
+        if known.decoder is None or not len(rows):
             return
         prepared, stopped = self._prepare(known, rows)
         decoded, stop = known.decoder.decode(prepared)
         if stop is not None:
-            stopped = int(rows[stop.event, scan.OFFSET]), stop.why
+            stopped = stop.event, stop.why
         batches = [self._batch(one, known.decoder.schema) for one in decoded]
         yield from self._batches.add(known.name, known.decoder, batches)
-        if stopped:
-            yield from self._stop(known.name, *stopped)
+        if stopped is None:
+            return
+        event, why = stopped
+        where = int(rows[event, scan.OFFSET])
+        yield from self._stop(known.name, where, why, self.raw(where))
+        rest = rows[event + 1 :]
+        failing = up_to_last_failing(len(rest), lambda first, end: self._fails(known, rest[first:end]))
+        yield from self._table_rows(number, rest[max(failing - 1, 0) :])
+
+    def _fails(self, known: _Known, rows: Numbers) -> bool:
+        assert known.decoder is not None
+        prepared, stopped = self._prepare(known, rows)
+        return stopped is not None or known.decoder.fails(prepared)
 
     def _batch(self, decoded: Decoded, schema: pa.Schema) -> pa.RecordBatch:
         columns = [
@@ -453,6 +470,24 @@ class _Reader:
         """Everything up to here, as batches."""
         yield from self._drain()
         yield from self._batches.flush_all()
+        for told in self._failing.values():
+            yield from told[1:]
+        self._failing.clear()
+
+
+def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
+    """How many of count events the last that fails ends; 0 where none does.
+
+    fails: whether any does from one number to before another; it is asked of no more than count events in all.
+    """
+    low = 0
+    while low < count:
+        middle = (low + count) // 2
+        if fails(middle, count):
+            low = middle + 1
+        else:
+            count = middle
+    return count
 
 
 def _undecodable(error: Undecodable | Malformed | UnicodeDecodeError) -> Undecodable:

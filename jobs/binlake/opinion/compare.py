@@ -114,8 +114,8 @@ class _Comparison:
 
     def stopped(self, item: Stopped) -> None:
         place = file_number(item.file), item.offset
-        if self._theirs.reaches(place):
-            self._stopped.setdefault(item.name, place)
+        if self._theirs.reaches(place) and item.name not in self._stopped:
+            self._stopped[item.name] = place
             self._tally(item.name).stopped = f"{item.file}:{item.offset}: {item.reason}"
 
     def mutations(self, item: Mutations) -> None:

@@ -46,9 +46,11 @@ def test_mutations_are_what_the_server_said(log: logs.Log) -> None:
     found = logs.mutations(emitted, log.expected["columns"])
     stops = [one for one in emitted if isinstance(one, Stopped)]
     if log.expected["remedy"]:
-        assert [log.expected["remedy"] in stop.remedy for stop in stops] == [True]
-        assert str(stops[0].name) == log.expected["table"]
-        assert found == log.expected["mutations"][: len(found)]
+        assert {(str(stop.name), log.expected["remedy"] in stop.remedy) for stop in stops} == {
+            (log.expected["table"], True)
+        }
+        said = iter(log.expected["mutations"])
+        assert all(mutation in said for mutation in found), "in this order, with some left out"
         assert len(found) < len(log.expected["mutations"])
     else:
         assert not stops

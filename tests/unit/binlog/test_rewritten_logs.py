@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
+from itertools import accumulate, count
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from mutate import Event, assemble, events
 from binlake.binlog.border import Mutations, Stopped
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.events import HEADER, EventType
-from binlake.binlog.reader import read
+from binlake.binlog.reader import Emitted, read, up_to_last_failing
 from binlake.binlog.transport import FileTransport
 from binlake.errors import CorruptEvent, UnsupportedEvent
 from binlake.position import Slice
@@ -178,6 +179,44 @@ def test_a_tag_that_isnt_ascii_is_refused(path: Path) -> None:
     _refused("mysql-tagged", path, EventType.GTID_TAGGED, lambda body: body.replace(b"fixture", b"f\xe9xture"))
 
 
+def _offsets_of_rows(path: Path) -> list[int]:
+    parts, _ = events(path.read_bytes())
+    ends = accumulate((HEADER.size + len(one.body) + 4 for one in parts), initial=4)
+    return [offset for offset, one in zip(ends, parts, strict=False) if one.kind in ROWS]
+
+
+def _offsets_decoded(emitted: list[Emitted]) -> set[int]:
+    return {at for one in emitted if isinstance(one, Mutations) for at in one.batch.column("offset").to_pylist()}
+
+
+@pytest.mark.parametrize("name", ["mysql-plain", "mariadb-plain"])
+def test_of_the_events_before_a_statement_that_cannot_be_read_one_and_the_last_are_told(name: str, path: Path) -> None:
+    """Six events of rows stand before an ALTER TABLE, two behind it: what is in order behind the last is decoded."""
+    numbers = count()
+
+    def cut(one: Event) -> list[Event]:
+        is_wrong = one.kind in ROWS and next(numbers) in (1, 3, 4, 7)
+        return [dataclasses.replace(one, body=one.body[:-8]) if is_wrong else one]
+
+    part = rewritten(name, path, cut)
+    emitted = list(read(FileTransport(path), part, lambda _, table: table == "t"))
+    offsets = _offsets_of_rows(path)
+    assert [one.offset for one in emitted if isinstance(one, Stopped)] == [offsets[at] for at in (1, 4, 7)]
+    assert _offsets_decoded(emitted) == {offsets[at] for at in (0, 5, 6)}
+
+
+@pytest.mark.parametrize("failing", [set(), {0}, {6}, {0, 1, 2}, {2, 4}, set(range(7))])
+def test_what_lies_behind_the_last_that_fails_is_found_by_halves(failing: set[int]) -> None:
+    asked = []
+
+    def fails(first: int, end: int) -> bool:
+        asked.append(end - first)
+        return bool(failing.intersection(range(first, end)))
+
+    assert up_to_last_failing(7, fails) == max(failing, default=-1) + 1
+    assert sum(asked) <= 7
+
+
 @pytest.mark.parametrize("name", ["mysql-plain", "mariadb-plain"])
 @pytest.mark.parametrize("wrong", [b"\xe2\x82\x28", b"\xff\xfe\xfd", b"\xed\xa0\x80", b"\xc0\xafx"])
 def test_bytes_that_are_no_text_stop_their_table(name: str, wrong: bytes, path: Path) -> None:
@@ -189,11 +228,7 @@ def test_bytes_that_are_no_text_stop_their_table(name: str, wrong: bytes, path: 
 
     part = rewritten(name, path, change)
     emitted = list(read(FileTransport(path), part, lambda _, table: table == "t"))
-    assert not [one for one in emitted if isinstance(one, Mutations)]
-    (stop,) = [one for one in emitted if isinstance(one, Stopped)]
-    parts, _ = events(path.read_bytes())
-    sizes = [HEADER.size + len(one.body) + 4 for one in parts]
-    first = next(place for place, one in enumerate(parts) if one.kind in ROWS)
-    assert (stop.file, stop.offset) == (path.name, 4 + sum(sizes[:first]))
-    assert "'v'" in stop.reason
-    assert stop.remedy
+    stops = [one for one in emitted if isinstance(one, Stopped)]
+    assert (stops[0].file, stops[0].offset) == (path.name, _offsets_of_rows(path)[0])
+    assert _offsets_decoded(emitted).isdisjoint(stop.offset for stop in stops)
+    assert all("'v'" in stop.reason and stop.remedy for stop in stops)
