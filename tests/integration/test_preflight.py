@@ -210,3 +210,15 @@ def test_cascades_that_are_not_logged(server: Server, database: str, lake: Path)
 def test_an_unwritable_lake(server: Server, tables: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "writable" in failing(examine(server, tmp_path / "file", tables))["lake"]
+
+
+def test_a_table_that_the_server_itself_cannot_read_is_named(server: Server, database: str, lake: Path) -> None:
+    server.execute(
+        "CREATE TABLE part (id INT PRIMARY KEY) ENGINE = MyISAM",
+        "CREATE TABLE whole (id INT PRIMARY KEY) ENGINE = MERGE UNION = (part)",
+        "DROP TABLE part",
+        database=database,
+    )
+    (found,) = [check for check in examine(server, lake, database) if "Unable to open underlying table" in check.found]
+    assert (found.name, found.ok) == (f"table {database}.whole", False)
+    assert f"exclude: [{database}.whole]" in found.remedy.replace('"', "")
