@@ -40,7 +40,8 @@ def merge_batch(
     metadata = held.metadata
     try:
         manifest = manifest_of(config, staged)
-        steps = epochs.split(manifest, _outset(config, staged, held.control().position, metadata))
+        lives = watermarks.read_lives(metadata, open_batch=staged.batch)
+        steps = epochs.split(manifest, _outset(config, staged, held.control().position, metadata, lives))
         if manifest.content != staged.content:
             refuse_begun(config, staged.batch, steps)
             staged = replace(staged, content=manifest.content)
@@ -51,7 +52,7 @@ def merge_batch(
         held.advance(replace(staged, state="planned", attempt=""))
         raise
     note_schemas(metadata, staged, steps)
-    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes))
+    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes, lives))
     merged = merged.with_phase("merge", time.monotonic() - began)
     held.advance(merged)
     return merged, outcomes, manifest
@@ -78,9 +79,10 @@ def outset_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -
     )
 
 
-def _outset(config: PipelineConfig, batch: OpenBatch, standing: Position | None, metadata: Metadata) -> Outset:
-    """With what metadata tells of all tables."""
-    lives = watermarks.read_lives(metadata, open_batch=batch.batch)
+def _outset(
+    config: PipelineConfig, batch: OpenBatch, standing: Position | None, metadata: Metadata, lives: Sequence[Life]
+) -> Outset:
+    """With what metadata tells beside all lives."""
     return replace(
         outset_of(config, batch, [rebased(life, standing, batch.range.start) for life in lives]),
         prepared=watermarks.read_prepared(metadata),

@@ -1,4 +1,8 @@
-"""What a batch made of the tables: what waits in the open batch from the end of its merge until it is recorded."""
+"""What a batch made of the tables: what waits in the open batch from the end of its merge until it is recorded.
+
+It grows with what the batch changed, not with the number of tables: of a life that isn't named all stands as before,
+and where it follows it is merged up to the batch's stop.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +72,8 @@ class DefaultCharset:
 class BatchOutcome:
     """Everything that merge found out and record writes down.
 
-    prepared: XA transactions that wait for their outcome at the batch's stop. charsets: the databases' default
-    character sets there, None where they are what they were at its start.
+    lives: those that the batch changed. prepared: XA transactions that wait for their outcome at the batch's stop.
+    charsets: the databases' default character sets there, None where they are what they were at its start.
     """
 
     lives: tuple[LifeOutcome, ...] = ()
@@ -78,15 +82,29 @@ class BatchOutcome:
     charsets: tuple[DefaultCharset, ...] | None = None
 
 
-def outcome_of(steps: BatchSteps, done: Iterable[TableOutcome]) -> BatchOutcome:
-    """done: of the lives that the batch worked at."""
+def outcome_of(steps: BatchSteps, done: Iterable[TableOutcome], before: Iterable[Life]) -> BatchOutcome:
+    """done: of the lives that the batch worked at. before: all lives as metadata have them."""
     by_life = {one.life.id: one for one in done}
-    lives = tuple(_of_life(table.life, by_life.get(table.life.id)) for table in steps.tables)
+    known = {life.id: life for life in before}
+    lives = tuple(
+        _of_life(life, by_life.get(life.id))
+        for life in (table.life for table in steps.tables)
+        if life.id in by_life or _differs(known.get(life.id), life)
+    )
     gone = (LifelessOutcome(name, "dropped") for name in steps.gone)
     missing = (LifelessOutcome(name, "missing", NEVER_SNAPSHOTTED) for name in steps.missing)
     asked = (LifelessOutcome(name, "resnapshot", why) for name, why in steps.asked)
     charsets = None if steps.charsets is None else tuple(DefaultCharset(*one) for one in steps.charsets.items())
     return BatchOutcome(lives, (*gone, *missing, *asked), steps.prepared, charsets)
+
+
+def _differs(before: Life | None, life: Life) -> bool:
+    """In anything that its watermark tells. A life that didn't follow keeps its place, whatever server is followed."""
+    if before is None:
+        return True
+    if before.status != "following" and before.status == life.status:
+        return (before.name, before.reason, before.remedy) != (life.name, life.reason, life.remedy)
+    return before != life or (before.schema is not life.schema and before.fingerprint != life.fingerprint)
 
 
 def _of_life(life: Life, done: TableOutcome | None) -> LifeOutcome:

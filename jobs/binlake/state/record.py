@@ -15,7 +15,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlogError
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
-from binlake.serialization import dump, dumps
+from binlake.serialization import dump, dumps, loads
 from binlake.state import watermarks
 from binlake.state.lease import Lease, OpenBatch
 from binlake.state.metadata import Metadata, now_us
@@ -98,7 +98,7 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     """Watermarks, run and position of a merged batch; the lease's row last, so that a kill repeats all of it."""
     stop = plan.range.stop
     before = {row["table_id"]: row for row in metadata.read("watermarks")}
-    living = _still_living(plan.outcome, before)
+    living = _still_living(plan, before)
     ended = {one.id for one in plan.outcome.lives} - {one.id for one in living.lives}
     before = {key: row for key, row in before.items() if key not in ended}
     plan = replace(plan, outcome=living)
@@ -122,17 +122,24 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     return report
 
 
-def _still_living(outcome: BatchOutcome, before: Mapping[str, dict[str, Any]]) -> BatchOutcome:
-    """What the merge did to tables that weren't snapshotted anew since: a snapshot ends the lives of its name."""
-    merged = {one.id for one in outcome.lives}
-    begun = {
-        TableName(row["database"], row["table"]) for key, row in before.items() if row["low"] and key not in merged
-    }
+def _still_living(plan: OpenBatch, before: Mapping[str, dict[str, Any]]) -> BatchOutcome:
+    """What the merge did to tables that weren't snapshotted anew since: a snapshot ends the lives of its name.
+
+    A life that begins while a batch is open has the batch's number, and isn't among those that it changed.
+    """
+    outcome = plan.outcome
+    changed = {one.id for one in outcome.lives}
+    current = (row for key, row in before.items() if row["low"] and key not in changed)
+    begun = {_name(row) for row in current if row["batch"] == plan.batch}
     return replace(
         outcome,
         lives=tuple(one for one in outcome.lives if one.name not in begun),
         lifeless=tuple(one for one in outcome.lifeless if one.name not in begun),
     )
+
+
+def _name(row: dict[str, Any]) -> TableName:
+    return TableName(row["database"], row["table"])
 
 
 def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
@@ -154,8 +161,20 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
         row = _watermark(life, before.get(life.id), plan)
         if row is not None:
             rows[life.id] = row
-    untouched = [row for key, row in before.items() if key not in rows]
+    untouched = [_advanced(row, plan) for key, row in before.items() if key not in rows]
     metadata.replace("watermarks", "true", _not_replaced(untouched + list(rows.values())))
+
+
+def _advanced(row: dict[str, Any], plan: OpenBatch) -> dict[str, Any]:
+    """The row of a life that the batch didn't change: where it follows, it is merged up to the stop all the same.
+
+    One that has the batch's number is there already, or its snapshot was taken since.
+    """
+    if row["status"] != "following" or row["batch"] == plan.batch:
+        return row
+    position = max(plan.range.stop, loads(Position, row["low"]))
+    moved = {"batch": plan.batch, "position": str(position), "gtid_set": position.gtid_set, "updated_us": now_us()}
+    return {**row, **moved}
 
 
 def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -> dict[str, Any] | None:
@@ -190,8 +209,11 @@ def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
     """Names of tables that this batch saw dropped, and that no table has now."""
     before = {row["table_id"]: row for row in metadata.read("watermarks")}
     already = {key for key, row in before.items() if row["status"] == "dropped"}
-    lives = [one for one in _still_living(plan.outcome, before).lives if one.id not in already]
-    living = {one.name for one in lives if one.status != "dropped"}
+    lives = [one for one in _still_living(plan, before).lives if one.id not in already]
+    changed = {one.id for one in plan.outcome.lives}
+    rows = (row for key, row in before.items() if row["low"] and key not in changed)
+    living = {_name(row) for row in rows if row["status"] != "dropped"}
+    living |= {one.name for one in lives if one.status != "dropped"}
     return sorted({one.name for one in lives if one.status == "dropped"} - living)
 
 
@@ -251,6 +273,12 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
         for life in plan.outcome.lives
         if life.changed or life.status in ("stopped", "resnapshot")
     )
+    changed = {life.id for life in plan.outcome.lives}
+    standing_still = (
+        TableRun(str(_name(row)), row["status"], 0, 0, 0, None, "", 0.0, row["reason"] or "", row["remedy"] or "")
+        for key, row in before.items()
+        if row["low"] and key not in changed and row["status"] in ("stopped", "resnapshot")
+    )
     lifeless = (
         TableRun(
             str(one.name), one.status, 0, 0, 0, None, "", 0.0, one.reason, watermarks.remedy_of(one.name, one.status)
@@ -258,7 +286,7 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
         for one in plan.outcome.lifeless
         if one.status != "dropped"
     )
-    return (*lives, *lifeless)
+    return (*lives, *standing_still, *lifeless)
 
 
 def _run_row(report: RunReport, plan: OpenBatch) -> dict[str, Any]:
