@@ -34,6 +34,7 @@ from binlake.lake.reshape import ReshapedColumn
 from binlake.lake.table import LakeTable
 from binlake.position import Flavour, Position, Slice, file_number
 from binlake.report import Report
+from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.table import Column, TableName, TableSchema, table_id
 from binlake.serialization import loads
 from binlake.snapshot import snapshot
@@ -292,8 +293,8 @@ def lake_table(world: World) -> type[LakeTable]:
             columns, values = rows
             self.commit(version, note, lambda _columns, _rows: (tuple(columns), list(values)), new=mode == "error")
 
-        def create(self, session: Any, columns: list[tuple[str, str]], version: int, note: dict[str, Any]) -> None:
-            self.take(session, ([name for name, _ in columns], []), version, note)  # type: ignore[arg-type]
+        def create(self, session: Any, columns: Sequence[LakeColumn], version: int, note: dict[str, Any]) -> None:
+            self.take(session, ([one.name for one in columns], []), version, note)  # type: ignore[arg-type]
 
         def truncate(self, session: Any, version: int, note: dict[str, Any]) -> None:
             self.commit(version, note, lambda columns, _: (columns, []))

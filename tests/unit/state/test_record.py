@@ -52,10 +52,8 @@ def steps_of(lives: list[Life], plan: OpenBatch, *items: StagedFile | Statement)
     files = tuple(item for item in items if isinstance(item, StagedFile))
     statements = tuple(item for item in items if isinstance(item, Statement))
     lives = [rebased(one, at(100), plan.range.start) for one in lives]
-    return split(
-        Manifest(1, "a", (StagedSlice(0, files, statements, ()),)),
-        Outset("s", Rules(lambda name: True), plan.range, lives),
-    )
+    outset = Outset("s", Rules(lambda name: True), plan.range, lives)
+    return split(Manifest(1, "a", (StagedSlice(0, files, statements, ()),)), outset)
 
 
 def merged(lives: list[Life], steps: BatchSteps) -> BatchOutcome:
