@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from binlake import names
 from binlake.errors import ConfigurationError
-from binlake.schema.invalid import InvalidDates, InvalidValues
+from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import leaving_out
 
@@ -170,13 +170,14 @@ class PipelineConfig(_Strict):
     lake: LakeConfig
     schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
     invalid_dates: InvalidDates = "fail"
+    invalid_text: InvalidTexts = "fail"
     policies: PoliciesConfig = PoliciesConfig()
     type_widening: bool = False
     """Delta's type widening in the place of rewriting a table, where its readers know it (deltalake's don't)."""
 
     @property
     def invalid(self) -> InvalidValues:
-        return InvalidValues(self.invalid_dates)
+        return InvalidValues(self.invalid_dates, self.invalid_text)
 
     def included(self, name: TableName) -> bool:
         return self.tables.included(name.database, name.table)

@@ -382,13 +382,13 @@ def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check
 
 
 def _side_column(table: SourceTable, side: LakeColumn, line: str) -> Iterator[Check]:
-    column = side.source.name
-    if column in table.schema.key:
+    column, policy = side.source.name, "keep_text" if side.holds == "text" else "keep_bytes"
+    if column in table.schema.key and side.holds == "text":
         remedy = "use invalid_dates: fail, or exclude the table"
         yield Check(line, False, f"the key has the date {column!r}, which keep_text may make NULL", remedy)
     if table.schema.has(side.name):
-        remedy = "use invalid_dates: fail, or rename that column"
-        yield Check(line, False, f"has a column {side.name!r} already, which keep_text needs for {column!r}", remedy)
+        remedy = f"use {'invalid_dates' if side.holds == 'text' else 'invalid_text'}: fail, or rename that column"
+        yield Check(line, False, f"has a column {side.name!r} already, which {policy} needs for {column!r}", remedy)
 
 
 def _cascades(subject: _Subject) -> Iterator[Check]:

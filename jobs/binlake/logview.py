@@ -31,7 +31,7 @@ from binlake.binlog.border import (
 from binlake.binlog.listing import Event
 from binlake.errors import UsageError
 from binlake.position import Slice, file_number
-from binlake.schema.invalid import KEEP
+from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import TableName
 
@@ -246,7 +246,7 @@ def _row_text(item: Mutations, row: dict[str, Any]) -> str:
     head = f"{place}  {row['committed']}  {row['op']} {item.name}"
     head += "".join(f"  {word}" for word in (row["gtid"], row["xid"] and f"prepared {row['xid']}") if word)
     before, after = row["before"], row["after"]
-    sides = {side.name for side in side_columns(item.columns, KEEP)}
+    sides = {side.name for side in side_columns(item.columns, KEEP_ALL)}
     if before is None or after is None:
         lines = [
             f"{name} = {value}" for name, value in (after or before).items() if name not in sides or value != "NULL"

@@ -25,7 +25,7 @@ from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.errors import TableError, UsageError
 from binlake.position import FIRST_OFFSET, Slice, file_number
-from binlake.schema.invalid import KEEP, InvalidValues
+from binlake.schema.invalid import KEEP_DATES, InvalidValues
 from binlake.source.connection import endpoint_of
 from binlake.source.log import Log, Origin, folder_of, opened
 
@@ -49,7 +49,7 @@ class OpenLog:
         for part in self.slices:
             yield from list_events(self.transport, part)
 
-    def mutations(self, wanted: Wanted | None = None, invalid: InvalidValues = KEEP) -> Iterator[Item]:
+    def mutations(self, wanted: Wanted | None = None, invalid: InvalidValues = KEEP_DATES) -> Iterator[Item]:
         """Mutations as record batches, statements, tables that stopped and XA events; their order: see border.
 
         wanted: (database, table) → whether to decode its rows; by default all. Raises SourceError and BinlogError.

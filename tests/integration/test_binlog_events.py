@@ -15,7 +15,7 @@ from binlake.binlog.reader import read
 from binlake.binlog.transport import FileTransport
 from binlake.errors import CorruptEvent, PositionLost
 from binlake.position import Slice
-from binlake.schema.invalid import KEEP
+from binlake.schema.invalid import KEEP_DATES
 from binlake.source.connection import Endpoint
 from binlake.source.dump import ServerTransport
 from binlog_slices import from_server, position, read_all, rows, transports, written
@@ -164,7 +164,7 @@ def test_invalid_dates(server: Server, database: str, invalid: str) -> None:
     assert invalid not in stops[0].reason + stops[0].remedy
     assert [r["after"]["id"] for r in rows(failed, "a")] == [0]
     assert len(rows(failed, "later")) == 1
-    kept = rows(read_all(from_server(server), made.part, database, invalid=KEEP), "a")
+    kept = rows(read_all(from_server(server), made.part, database, invalid=KEEP_DATES), "a")
     after = kept[1]["after"]
     assert (after["d__text"], after["t__text"], after["s__text"]) == text[0]
     assert after["d"] is after["t"] is after["s"] is None

@@ -20,7 +20,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 import comparison
 from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations
 from binlake.position import Slice
-from binlake.schema.invalid import KEEP
+from binlake.schema.invalid import KEEP_DATES
 from binlake.schema.table import Column
 from binlog_slices import SERVER_ID, State, from_server, image, read_all, written
 from odd_values import LENIENT, SAMPLES, SampleTable
@@ -50,7 +50,7 @@ def write(server: Server, database: str, table: SampleTable) -> Log:
             database=database,
         )
     declared, _ = comparison.read_server(server, database, table.name)
-    emitted = read_all(from_server(server), made.part, database, invalid=KEEP)
+    emitted = read_all(from_server(server), made.part, database, invalid=KEEP_DATES)
     columns = next(one.columns for one in emitted if isinstance(one, Mutations))
     return Log(made.part, columns, {(op, side): image(declared, emitted, op, side) for op, side in SIDES})
 

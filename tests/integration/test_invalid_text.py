@@ -1,10 +1,12 @@
-"""Text that isn't valid in its character set: by either way the table stops with its column's name, never changed."""
+"""Text that isn't valid in its character set: by either way the table stops with its column's name, never changed; or
+its bytes are kept in a column beside it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from binlake.errors import InvalidText
 from mirror import on_mariadb
@@ -22,21 +24,22 @@ def refused(mirror: Mirror) -> InvalidText:
     return raised.value
 
 
+HALVES = [
+    ("VARCHAR(9) CHARACTER SET utf8mb4", HALF),
+    ("TEXT CHARACTER SET utf8mb3", HALF),
+    ("LONGTEXT COMPRESSED", HALF),
+    ("CHAR(9) CHARACTER SET utf32", "x'0000D800'"),
+]
+IN_UCS2 = ["x'0061D800'", "x'D83DDC00'", "x'DC00D83D'"]
+
+
 @on_mariadb
-@pytest.mark.parametrize(
-    ("declared", "value"),
-    [
-        ("VARCHAR(9) CHARACTER SET utf8mb4", HALF),
-        ("TEXT CHARACTER SET utf8mb3", HALF),
-        ("LONGTEXT COMPRESSED", HALF),
-        ("CHAR(9) CHARACTER SET utf32", "x'0000D800'"),
-    ],
-)
+@pytest.mark.parametrize(("declared", "value"), HALVES)
 def test_half_a_pair_stops_its_table_by_both_ways(mirror: Mirror, declared: str, value: str) -> None:
     assert_refused_by_both_ways(mirror, declared, value)
 
 
-@pytest.mark.parametrize("value", ["x'0061D800'", "x'D83DDC00'", "x'DC00D83D'"])
+@pytest.mark.parametrize("value", IN_UCS2)
 def test_ucs2_has_no_pairs(mirror: Mirror, value: str) -> None:
     assert_refused_by_both_ways(mirror, "VARCHAR(9) CHARACTER SET ucs2", value)
 
@@ -64,3 +67,141 @@ def assert_refused_by_both_ways(mirror: Mirror, declared: str, value: str) -> No
     mirror.execute("INSERT INTO logged VALUES (4, 'later')")
     mirror.sync()
     mirror.assert_equal("copied", "logged", "other")
+
+
+KEEP = {"invalid_text": "keep_bytes"}
+
+
+def in_lake(mirror: Mirror, table: str, row: int) -> dict[str, Any]:
+    """One row of the Delta table, by its id."""
+    rows = mirror.spark.read.format("delta").load(mirror.path(table))
+    return rows.where(f"id = {row}").collect()[0].asDict()
+
+
+def fields(mirror: Mirror, table: str) -> list[str]:
+    return [field.name for field in DeltaTable(mirror.path(table)).schema().fields]
+
+
+@on_mariadb
+def test_half_a_pair_is_kept_by_both_ways(mirror: Mirror) -> None:
+    assert_kept_by_both_ways(mirror, HALVES)
+
+
+def test_so_is_half_a_pair_in_ucs2(mirror: Mirror) -> None:
+    assert_kept_by_both_ways(mirror, [("VARCHAR(9) CHARACTER SET ucs2", value) for value in IN_UCS2])
+
+
+def assert_kept_by_both_ways(mirror: Mirror, kinds: list[tuple[str, str]]) -> None:
+    mirror.options = KEEP
+    for number, (declared, value) in enumerate(kinds):
+        for table in (f"t{number}", f"without_key{number}"):
+            mirror.execute(
+                f"CREATE TABLE {table} (id INT {'PRIMARY KEY' if table[0] == 't' else ''}, v {declared})",
+                f"INSERT INTO {table} VALUES (1, {value}), (2, NULL), (3, 'fine'), (4, {value})",
+            )
+    mirror.snapshot()
+    tables = [f"{kind}{number}" for number in range(len(kinds)) for kind in ("t", "without_key")]
+    mirror.assert_equal(*tables)
+    assert mirror.verify().equal
+    for number, (_, value) in enumerate(kinds):
+        stored = bytes.fromhex(value[2:-1])
+        assert in_lake(mirror, f"t{number}", 1) == {"id": 1, "v": None, "v__bytes": stored}
+        assert in_lake(mirror, f"t{number}", 3) == {"id": 3, "v": "fine", "v__bytes": None}
+        for table in (f"t{number}", f"without_key{number}"):
+            mirror.execute(
+                f"INSERT INTO {table} VALUES (5, {value}), (6, 'é'), (7, '')",
+                f"UPDATE {table} SET v = 'mended' WHERE id = 1",
+                f"UPDATE {table} SET v = {value} WHERE id = 3",
+                f"DELETE FROM {table} WHERE id = 4",
+            )
+    mirror.sync()
+    mirror.assert_equal(*tables)
+    assert mirror.verify().equal
+    for number, (_, value) in enumerate(kinds):
+        stored = bytes.fromhex(value[2:-1])
+        assert in_lake(mirror, f"t{number}", 1) == {"id": 1, "v": "mended", "v__bytes": None}
+        assert in_lake(mirror, f"t{number}", 3) == {"id": 3, "v": None, "v__bytes": stored}
+    mirror.spark.sql(f"UPDATE delta.`{mirror.path(tables[0])}` SET v__bytes = X'EDA081' WHERE id = 3")
+    assert [one.name.table for one in mirror.verify(f"*.{tables[0]}").tables if not one.equal] == [tables[0]]
+
+
+def test_the_bytes_follow_their_column(mirror: Mirror) -> None:
+    mirror.options = KEEP
+    kind = "CHARACTER SET ucs2"
+    mirror.execute(
+        f"CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9) {kind}, l VARCHAR(9) CHARACTER SET latin1, e ENUM('a'))",
+        "INSERT INTO t VALUES (1, x'0061D800', x'FF', 'a'), (2, 'fine', '', 'a')",
+    )
+    mirror.snapshot()
+    assert fields(mirror, "t") == ["id", "v", "v__bytes", "l", "e"]
+    mirror.execute(
+        "ALTER TABLE t RENAME COLUMN v TO w",
+        f"ALTER TABLE t MODIFY w TEXT {kind} FIRST",
+        f"ALTER TABLE t ADD v VARCHAR(9) {kind} DEFAULT 'old'",
+        "UPDATE t SET v = w, w = 'moved' WHERE id = 1",
+        "INSERT INTO t (id, w) VALUES (3, x'DC00')",
+    )
+    mirror.sync()
+    mirror.assert_equal("t")
+    assert mirror.verify().equal
+    assert fields(mirror, "t") == ["w", "w__bytes", "id", "l", "e", "v", "v__bytes"]
+    mirror.execute("ALTER TABLE t DROP w", "INSERT INTO t (id, v) VALUES (4, x'D800')")
+    mirror.sync()
+    mirror.assert_equal("t")
+    assert mirror.verify().equal
+    assert {row["status"] for row in mirror.metadata.read("watermarks")} == {"following"}
+    assert {row["action"] for row in mirror.history()} == {"followed"}
+
+
+@pytest.mark.parametrize("other", ["VARCHAR(9) CHARACTER SET utf16", "VARBINARY(18)"])
+def test_what_another_character_set_made_of_them_is_asked_of_the_server(mirror: Mirror, other: str) -> None:
+    mirror.options = KEEP
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET ucs2)",
+        "INSERT INTO t VALUES (1, x'0061D800'), (2, 'fine')",
+    )
+    mirror.snapshot()
+    mirror.execute("SET sql_mode = ''", f"ALTER TABLE t MODIFY v {other}", "INSERT INTO t VALUES (3, 'new')")
+    mirror.sync()
+    (altered,) = mirror.history()
+    assert altered["action"] == "resnapshot asked"
+    assert "what became of invalid text isn't told" in altered["reason"]
+    mirror.assert_equal("t")
+    assert mirror.verify().equal
+    assert fields(mirror, "t") == ["id", "v"]
+
+
+def test_a_key_of_invalid_text_is_refused_by_both_ways(mirror: Mirror) -> None:
+    mirror.options = KEEP
+    for table in ("copied", "logged"):
+        mirror.execute(f"CREATE TABLE {table} (k VARCHAR(9) CHARACTER SET ucs2 PRIMARY KEY)")
+    mirror.execute("INSERT INTO copied VALUES (x'D800')")
+    assert (
+        refused(mirror).message == f"{mirror.database}.copied: a value of column 'k' isn't valid in its character set"
+    )
+    mirror.execute("INSERT INTO logged VALUES ('fine')", "INSERT INTO logged VALUES (x'D800')")
+    mirror.sync()
+    assert mirror.watermark("logged")["status"] == "stopped"
+    assert "isn't valid in its character set in column 'k' of the key" in mirror.watermark("logged")["reason"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "declared", "side"),
+    [({"invalid_dates": "keep_text"}, "DATE", "v__text"), (KEEP, "VARCHAR(10)", "v__bytes")],
+)
+def test_another_policy_asks_for_a_new_snapshot(
+    mirror: Mirror, policy: dict[str, str], declared: str, side: str
+) -> None:
+    value = "'2024-02-29'"
+    mirror.execute(f"CREATE TABLE t (id INT PRIMARY KEY, v {declared})", f"INSERT INTO t VALUES (1, {value})")
+    mirror.snapshot()
+    for options, expected in ((policy, ["id", "v", side]), ({}, ["id", "v"])):
+        mirror.options = options
+        mirror.execute("UPDATE t SET v = NULL WHERE id = 1", f"UPDATE t SET v = {value} WHERE id = 1")
+        mirror.sync()
+        assert mirror.watermark("t")["status"] == "stopped"
+        assert f"column {side!r} differs" in mirror.watermark("t")["reason"]
+        mirror.snapshot("*.t")
+        mirror.sync()
+        assert fields(mirror, "t") == expected
+        mirror.assert_equal("t")

@@ -164,12 +164,13 @@ def test_tables_that_cannot_be_mirrored(server: Server, database: str, lake: Pat
     server.execute(
         "CREATE TABLE keyed_by_date (d DATE PRIMARY KEY)",
         "CREATE TABLE clash (id INT PRIMARY KEY, d DATE, d__text INT)",
+        "CREATE TABLE clash_of_bytes (v VARCHAR(9) CHARACTER SET utf8mb4 PRIMARY KEY, v__bytes INT)",
         "CREATE TABLE no_key (id INT)",
         "CREATE TABLE old (id INT PRIMARY KEY) ENGINE=MyISAM",
         database=database,
     )
-    checks = examine(server, lake, database, invalid_dates="keep_text")
-    assert set(failing(checks)) == {f"table {database}.keyed_by_date", f"table {database}.clash"}
+    checks = examine(server, lake, database, invalid_dates="keep_text", invalid_text="keep_bytes")
+    assert set(failing(checks)) == {f"table {database}.{name}" for name in ("keyed_by_date", "clash", "clash_of_bytes")}
     warned = {check.name: check.found for check in checks if check.ok == "warn"}
     assert "no key" in warned[f"table {database}.no_key"]
     assert "MyISAM" in warned[f"table {database}.old"]

@@ -36,19 +36,24 @@ class Server(Protocol):
 
 @dataclass(frozen=True)
 class Declared:
-    """A column as information_schema declares it; ``precision``: of DECIMAL, the bits of BIT, the digits of YEAR."""
+    """A column as information_schema declares it; ``precision``: of DECIMAL, the bits of BIT, the digits of YEAR.
+
+    codec: Python's, of text whose character set may hold what isn't valid in it.
+    """
 
     name: str
     type: str
     unsigned: bool
     precision: int
     scale: int
+    codec: str = ""
 
 
 def assert_equal(server: Server, database: str, table: str, delta_path: str, *, without: Collection[str] = ()) -> int:
     """Fail unless the Delta table holds exactly the server's rows, types and columns; gives the row count.
 
-    The server must be at rest. An invalid date may stand as text in ``{column}__text``. without: columns that the lake
+    The server must be at rest. An invalid date may stand as text in ``{column}__text``, and text that isn't valid in
+    its character set as bytes in ``{column}__bytes``. without: columns that the lake
     must not have.
     """
     columns, rows = read_server(server, database, table, without)
@@ -80,7 +85,8 @@ def _declared(connection: pymysql.Connection[Any], database: str, table: str) ->
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT column_name, data_type, column_type,"
-            " COALESCE(numeric_precision, IF(column_type = 'year(2)', 2, 0)), COALESCE(numeric_scale, 0)"
+            " COALESCE(numeric_precision, IF(column_type = 'year(2)', 2, 0)), COALESCE(numeric_scale, 0),"
+            " COALESCE(character_set_name, '')"
             " FROM information_schema.columns"
             " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             (database, table),
@@ -88,9 +94,19 @@ def _declared(connection: pymysql.Connection[Any], database: str, table: str) ->
         rows = cursor.fetchall()
     assert rows, f"{database}.{table} isn't on the server"
     return [
-        Declared(name, kind.lower(), "unsigned" in full.lower(), int(precision), int(scale))
-        for name, kind, full, precision, scale in rows
+        Declared(
+            name,
+            kind.lower(),
+            "unsigned" in full.lower(),
+            int(precision),
+            int(scale),
+            "" if kind.lower() in ("enum", "set") else _CODECS.get(charset, ""),
+        )
+        for name, kind, full, precision, scale, charset in rows
     ]
+
+
+_CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ucs2": "utf-16-be", "utf32": "utf-32-be"}
 
 
 def _quoted(name: str) -> str:
@@ -104,6 +120,8 @@ def _selected(column: Declared) -> str:
     # pymysql takes a VECTOR for ASCII.
     if column.type == "vector":
         return f"HEX({_quoted(column.name)})"
+    if column.codec:
+        return f"CAST({_quoted(column.name)} AS BINARY)"
     # MariaDB's YEAR(2) shows two digits of its year.
     if column.type == "year" and column.precision == 2:
         return f"YEAR({_quoted(column.name)})"
@@ -115,6 +133,8 @@ def _server_reader(column: Declared) -> Callable[[Any], Any]:
         return lambda text: 0 if text == "1900" else int(text)  # no year, which YEAR(4) shows as 0000
     if column.type in ("tinyint", "smallint", "mediumint", "int", "bigint", "year"):
         return int
+    if column.codec:
+        return lambda stored: _decoded(stored, column.codec)
     if column.type == "decimal":
         return Decimal if column.precision <= 38 else str
     if column.type == "bit" and column.precision == 1:
@@ -129,6 +149,15 @@ def _server_reader(column: Declared) -> Callable[[Any], Any]:
         "vector": bytes.fromhex,
     }
     return readers.get(column.type, lambda value: value)  # text as str, bytes as bytes
+
+
+def _decoded(stored: bytes, codec: str) -> str | bytes:
+    """What isn't text stays bytes; UCS-2 has no pairs of surrogates."""
+    try:
+        text = stored.decode(codec)
+    except UnicodeDecodeError:
+        return stored
+    return stored if codec == "utf-16-be" and any(one > "\uffff" for one in text) else text
 
 
 def _moment(text: str) -> datetime | str:
@@ -152,6 +181,7 @@ def read_lake(delta_path: str, columns: list[Declared]) -> Iterator[Row]:
     found = {field.name: _type_name(field.type) for field in delta.schema().fields}
     expected = {column.name: _expected(column) for column in columns}
     side = {f"{column.name}__text" for column in columns if column.type in ("date", "datetime", "timestamp")}
+    side |= {f"{column.name}__bytes" for column in columns if column.codec}
     side &= found.keys() - expected.keys()
     assert {name: kind for name, kind in found.items() if name not in side} == expected, (
         f"{delta_path}: columns and types of the Delta table differ from what they should be:\n"
@@ -171,7 +201,8 @@ def comparable(columns: list[Declared], result: pa.Table) -> Iterator[Row]:
     for column in columns:
         read = _lake_reader(column)
         stored = [None if value is None else read(value) for value in _plain(result[column.name]).to_pylist()]
-        if (text := f"{column.name}__text") in result.column_names and text not in {other.name for other in columns}:
+        text = f"{column.name}__{'bytes' if column.codec else 'text'}"
+        if text in result.column_names and text not in {other.name for other in columns}:
             kept = result[text].to_pylist()
             assert not any(a is not None and b is not None for a, b in zip(stored, kept, strict=True)), (
                 f"{column.name} and {text} both hold a value in one row"

@@ -52,6 +52,7 @@ def test_system_databases_are_never_included(tmp_path: Path) -> None:
         (("server_id: 4001", "server_id: 0"), "source.server_id"),
         (('["shop.*"]', '["shop"]'), "tables.include"),
         (("keep_text", "guess"), "invalid_dates"),
+        (("invalid_dates: keep_text", "invalid_text: keep_text"), "invalid_text"),
         (("name: shop", "name: ../x"), "source.name"),
         (("lake: {path: ./lake}", "lake: {}"), "lake.path"),
     ],

@@ -336,6 +336,7 @@ class Walk:
             table.add(CreateStep(after), self.turn)
             return FOLLOWED, _left_out(before, after)
         unprovable = evolution.unprovable + (() if self.rules.invalid.dates == "keep_text" else evolution.impossible)
+        unprovable += evolution.reencoded if self.rules.invalid.text == "keep_bytes" else ()
         if unprovable:
             return self._asked(table, here.standstill("; ".join(unprovable)))
         fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)

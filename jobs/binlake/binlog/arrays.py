@@ -32,10 +32,15 @@ def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 def texts(values: Sequence[str | None]) -> pa.Array:
     """Arrow strings."""
-    encoded = [(value or "").encode() for value in values]
+    return binaries([None if value is None else value.encode() for value in values], pa.string())
+
+
+def binaries(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    """Arrow binaries, or strings whose UTF-8 is given."""
+    encoded = [value or b"" for value in values]
     offsets = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(value) for value in encoded], out=offsets[1:])
     absent = [value is None for value in values]
     validity = pa.py_buffer(np.packbits([not one for one in absent], bitorder="little")) if any(absent) else None
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.string(), len(encoded), buffers, sum(absent))
+    return pa.Array.from_buffers(kind, len(encoded), buffers, sum(absent))

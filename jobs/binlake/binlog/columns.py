@@ -15,11 +15,12 @@ from binlake.binlog import kernels, strings, values
 from binlake.binlog.arrays import MOST_ROWS, absent, texts
 from binlake.binlog.border import staged_schema
 from binlake.binlog.events import Malformed
-from binlake.binlog.finishers import ColumnBuffers, finisher
+from binlake.binlog.finishers import ColumnBuffers, finisher, with_bytes
 from binlake.binlog.kernels import Numbers
 from binlake.binlog.strings import Bytes
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
 from binlake.errors import ConfigurationError
+from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import side_columns
 
@@ -153,8 +154,11 @@ class TableDecoder:
         self.program[[one.column.name.lower() in excluded for one in table.fields], 0] = kernels.SKIPPED
         self.schema: pa.Schema = staged_schema(self.columns, invalid)
         self.image: pa.StructType = self.schema.field("after").type
-        self._with_side = {one.source.name for one in side_columns(self.columns, invalid)}
-        self._finish = {place: finisher(field) for place, field in self._gathered}
+        self._sides = {one.source.name: one.holds for one in side_columns(self.columns, invalid)}
+        self._finish = {
+            place: with_bytes(field) if self._sides.get(field.column.name) == "bytes" else finisher(field)
+            for place, field in self._gathered
+        }
         count = max(len(table.fields), 1)
         self._block = max(64, min(1024, _L2 // (16 * count) // 8 * 8))
         self._scratch = np.empty(2 * count + 2, np.int64)
@@ -298,18 +302,21 @@ class TableDecoder:
             nulls = int(out[place, kernels.NULLS])
             validity = pa.py_buffer(column.validity) if nulls else None
             try:
-                arrays.append(self._finish[place](wanted, rows, validity, nulls, column, int(out[place, kernels.USED])))
+                made = self._finish[place](wanted, rows, validity, nulls, column, int(out[place, kernels.USED]))
+                arrays += made if isinstance(made, tuple) else (made,)
             except strings.BadValue as bad:
+                keeps = datatypes.may_be_invalid_text(field.column) and field.column.name not in self.table.key
+                other = ", or set invalid_text: keep_bytes in the YAML" if keeps else ""
                 raise Stop(
                     int(event[bad.row]),
                     Undecodable(
                         f"a value of {field.column.name!r} {bad.why}",
-                        "mend the value on the server, then take a new snapshot of the table",
+                        f"mend the value on the server{other}, then take a new snapshot of the table",
                     ),
                 ) from None
             except Malformed as error:
                 raise MalformedColumn(f"column {field.column.name!r}: {error.args[0]}") from None
-            if field.column.name in self._with_side:
+            if self._sides.get(field.column.name) == "text":
                 arrays.append(_texts(field, dates[dates[:, 1] == place], rows))
         absent = None
         count = int(rows - has[:rows].sum())

@@ -13,11 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlake.binlog import kernels, strings, values
-from binlake.binlog.arrays import texts
+from binlake.binlog.arrays import absent, binaries, texts
 from binlake.binlog.events import Malformed
 from binlake.binlog.kernels import SLACK
 from binlake.binlog.memory import pool
 from binlake.binlog.tablemap import Field, Wire
+from binlake.schema import charsets
 
 
 class ColumnBuffers:
@@ -47,6 +48,8 @@ class ColumnBuffers:
         larger[:used] = self.data[:used]
         self.data = larger
 
+
+_COMPRESSED = (Wire.BLOB_COMPRESSED, Wire.VARCHAR_COMPRESSED)
 
 Finish = Callable[[pa.DataType, int, pa.Buffer | None, int, ColumnBuffers, int], pa.Array]
 """(Arrow type, rows, validity, nulls, buffers, bytes of strings) → the column. Raises strings.BadValue."""
@@ -81,13 +84,37 @@ def finisher(field: Field) -> Finish:
         return _json
     if wire is Wire.VECTOR:
         return _vector
-    if wire in (Wire.BLOB_COMPRESSED, Wire.VARCHAR_COMPRESSED):
+    if wire in _COMPRESSED:
         return _compressed(column.charset)
     if column.charset is not None:
         return _text(column.charset)
     if wire in (Wire.VARCHAR, Wire.VAR_STRING, Wire.STRING, Wire.BLOB, Wire.GEOMETRY):
         return _binary
     return _fixed
+
+
+def with_bytes(field: Field) -> Callable[..., tuple[pa.Array, pa.Array]]:
+    """As the finisher of a text column, with its side column: values that aren't valid in the character set are NULL in
+    the one, and stand as they are stored in the other."""
+    finish, stored = finisher(field), _compressed(None) if field.wire in _COMPRESSED else _binary
+    decode = charsets.decoder(field.column.charset or "")
+
+    def utf8(value: bytes | None) -> bytes | None:
+        try:
+            return None if value is None else decode(value).encode()
+        except UnicodeError:
+            return None
+
+    def both(wanted: pa.DataType, rows: int, *buffers: Any) -> tuple[pa.Array, pa.Array]:
+        try:
+            return finish(wanted, rows, *buffers), absent(pa.binary(), rows)
+        except strings.BadValue:
+            raw = stored(pa.binary(), rows, *buffers).to_pylist()
+        valid = [utf8(value) for value in raw]
+        invalid = [None if text is not None else value for text, value in zip(valid, raw, strict=True)]
+        return binaries(valid, wanted), binaries(invalid, pa.binary())
+
+    return both
 
 
 def _equal_sized(size: int) -> Finish:

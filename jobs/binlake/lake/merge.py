@@ -12,13 +12,14 @@ from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import PipelineConfig
-from binlake.errors import InvalidDate, SchemaMismatch, UnfollowedStatement, snapshot_again
+from binlake.errors import InvalidDate, InvalidText, SchemaMismatch, TableError, UnfollowedStatement, snapshot_again
 from binlake.lake import derived
 from binlake.lake.mutations import lake_image, staged_rows
 from binlake.lake.table import LakeTable
 from binlake.names import spark_quote
 from binlake.schema import datatypes
-from binlake.schema.lake_columns import LakeColumn, lake_columns
+from binlake.schema.invalid import KEEP_ALL
+from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableName, TableSchema
 
@@ -36,6 +37,20 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     key = tuple(column for column in file.key if column != schema.row_end)
     if key and schema.key_kind == "primary" and key != schema.key:
         raise _mismatch(name, file, "its primary key is another")
+
+
+def _check_side_columns(name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], table: LakeTable) -> None:
+    """The lake has the side columns that the YAML asks for, and no others. Raises SchemaMismatch."""
+    others = {column.name for column in (*schema.mirrored, *schema.kept)}
+    have = {field.name for field in table.log().schema().fields} - others
+    wanted = {column.name for column in columns}
+    for side in side_columns(schema.mirrored, KEEP_ALL):
+        if (side.name in have) != (side.name in wanted - others):
+            policy = "invalid_dates" if side.holds == "text" else "invalid_text"
+            raise SchemaMismatch(
+                f"{name}: the lake was made under another {policy} than the YAML has, so column {side.name!r} differs",
+                remedy=f"take {policy} back, or {snapshot_again(name)}",
+            )
 
 
 def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
@@ -63,6 +78,7 @@ def merge_epoch(
     for file in step.staged:
         check_shape(life.name, step.schema, file)
     columns = lake_columns(step.schema, config.invalid)
+    _check_side_columns(life.name, step.schema, columns, table)
     staged = staged_rows(session, life, step, config.invalid)
     if staged is not None:
         _refuse_invalid_keys(life.name, step.schema, columns, staged)
@@ -92,17 +108,22 @@ def merge_epoch(
 def _refuse_invalid_keys(
     name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], staged: DataFrame
 ) -> None:
-    """An invalid date is NULL with its text beside it; as a key MERGE would never find it again. Raises InvalidDate."""
-    for column in (one.source.name for one in columns if one.is_side and one.source.name in schema.key):
-        quoted = spark_quote(column)
+    """An invalid value is NULL and stands in the column beside it; as a key MERGE would never find it again.
+
+    Raises InvalidDate, InvalidText.
+    """
+    for side in (one for one in columns if one.is_side and one.source.name in schema.key):
+        quoted = spark_quote(side.source.name)
         wrong = staged.where(
             f"(op <> {DELETE} AND after.{quoted} IS NULL) OR (op <> {INSERT} AND before.{quoted} IS NULL)"
         )
         first = wrong.selectExpr("min(struct(file, offset)) AS place").head()
         if first is not None and first["place"] is not None:
             number, offset = first["place"]
-            raise InvalidDate(
-                f"{name}: file {number} of the log, offset {offset}: an invalid date in column {column!r} of the key",
+            found: type[TableError] = InvalidDate if side.holds == "text" else InvalidText
+            what = "an invalid date" if side.holds == "text" else "text that isn't valid in its character set"
+            raise found(
+                f"{name}: file {number} of the log, offset {offset}: {what} in column {side.source.name!r} of the key",
                 remedy=f"mend the rows, then {snapshot_again(name)}",
             )
 

@@ -17,7 +17,7 @@ from binlake.opinion.misread import MISREADINGS, Misreading
 from binlake.opinion.stream import Image, Rows, Unread
 from binlake.opinion.values import same
 from binlake.position import file_number
-from binlake.schema.invalid import KEEP
+from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import Column, TableName
 
@@ -212,7 +212,7 @@ def _with_text(column: Column, image: Image, names: set[str]) -> Any:
 
 @cache
 def _side(column: Column) -> str | None:
-    return next((side.name for side in side_columns([column], KEEP)), None)
+    return next((side.name for side in side_columns([column], KEEP_ALL)), None)
 
 
 def declared(column: Column) -> str:

@@ -19,6 +19,7 @@ from binlake.opinion.misread import WITHOUT_ROWS
 from binlake.opinion.stream import Seen, Unread, events, kind_name, rows_of, table_of
 from binlake.opinion.window import Bounds, Window, newest
 from binlake.position import file_number
+from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
@@ -83,7 +84,7 @@ def _ours(config: PipelineConfig, transport: Transport, window: Window, theirs: 
     """Our own reading, of the slices that the package came to."""
     for part in window.slices:
         if theirs.reaches((file_number(part.file), part.start)):
-            yield from read(transport, part, config.tables.wanted, invalid=config.invalid)
+            yield from read(transport, part, config.tables.wanted, invalid=InvalidValues(config.invalid_dates))
 
 
 # the lines -----------------------------------------------------------------------------------------------------------

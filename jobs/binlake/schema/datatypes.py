@@ -231,19 +231,44 @@ _YEAR = DataType(
 )
 
 
+_TWO_OR_FOUR_BYTES = frozenset({"ucs2", "utf32"})
+_MAY_BE_INVALID = frozenset({"utf8mb4", "utf8mb3", *_TWO_OR_FOUR_BYTES})
+"""Into the other character sets the servers let no bytes that they don't convert: what stands for no character is ``?``
+there (tried in tests/integration/test_invalid_text.py)."""
+
+
 def _utf8(column: Column) -> str:
     """A text's bytes in UTF-8, which drivers hand on as they are: as text they would replace what isn't valid in it.
 
-    That is half a surrogate pair, which MariaDB takes in most forms of Unicode and both servers in ucs2: MariaDB
-    converts it to bytes that aren't UTF-8, MySQL to NULL or, outside of strict mode, to the text before it. For these
-    two stands the byte FF.
+    That is half a surrogate pair, which MariaDB takes in most forms of Unicode and both servers in ucs2. In utf8mb4 and
+    utf8mb3 it stays as it is, and isn't UTF-8. The others are compared with what UTF-16 makes of them, which has no
+    halves; what isn't the same is given as it is stored, behind the byte FF, that UTF-8 never has.
     """
     name = _server(column)
-    text = f"CONVERT({name} USING utf8mb4)"
-    if column.charset != "ucs2":
-        return f"CAST({text} AS BINARY)"
-    whole = f"CHAR_LENGTH({text}) = CHAR_LENGTH({name})"
-    return f"IF({whole}, CAST({text} AS BINARY), IF({name} IS NULL, NULL, x'FF'))"
+    text = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
+    if column.charset not in _TWO_OR_FOUR_BYTES:
+        return text
+    stored = f"CAST({name} AS BINARY)"
+    valid = f"{stored} <=> CAST(CONVERT(CONVERT({name} USING utf16) USING {column.charset}) AS BINARY)"
+    # CONCAT gives NULL beyond max_allowed_packet.
+    return f"IF({valid}, {text}, COALESCE(CONCAT(x'FF', {stored}), x'FF'))"
+
+
+def may_be_invalid_text(column: Column) -> bool:
+    """Whether the servers let bytes into the column that aren't valid in its character set."""
+    return is_text(column) and column.type not in ("enum", "set") and column.charset in _MAY_BE_INVALID
+
+
+def stored_bytes(column: Column) -> str:
+    """Spark SQL: what the snapshot selected of invalid text, as the server stores it; NULL where it is too long."""
+    name = _lake(column)
+    return f"NULLIF(SUBSTRING({name}, 2), X'')" if column.charset in _TWO_OR_FOUR_BYTES else name
+
+
+def lake_bytes_text(column: Column, side: str) -> str:
+    """Canonical text of invalid text, whose bytes are in ``side``, in the lake."""
+    selected = f"CONCAT(X'FF', {side})" if column.charset in _TWO_OR_FOUR_BYTES else side
+    return f"SHA2({selected}, 256)"
 
 
 _TEXT = DataType(

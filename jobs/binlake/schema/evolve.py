@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from binlake.errors import SchemaMismatch, snapshot_again
 from binlake.position import Flavour
-from binlake.schema import defaults
+from binlake.schema import datatypes, defaults
 from binlake.schema.alterations import (
     AddColumn,
     AddForeignKey,
@@ -52,6 +52,7 @@ class Evolution:
     unprovable: why the values of old rows can't be derived from those in the lake; empty where they can: by
         ``conversion`` of each column that stays, and ``fills``.
     impossible: why a lake that doesn't keep the texts of invalid dates can't hold the fills; empty where it can.
+    reencoded: why a lake that keeps the bytes of invalid text doesn't know what became of them.
     """
 
     after: TableSchema
@@ -59,6 +60,7 @@ class Evolution:
     fills: tuple[tuple[Column, str], ...]
     unprovable: tuple[str, ...]
     impossible: tuple[str, ...] = ()
+    reencoded: tuple[str, ...] = ()
 
 
 @dataclass
@@ -127,7 +129,7 @@ class _Evolving:
         impossible: list[str] = []
         fills = self._fills(after, unprovable, impossible)
         unprovable += self._unprovable(after)
-        return Evolution(after, origins, fills, tuple(unprovable), tuple(impossible))
+        return Evolution(after, origins, fills, tuple(unprovable), tuple(impossible), tuple(self._reencoded(after)))
 
     # -- columns ------------------------------------------------------------------------------------
 
@@ -328,6 +330,14 @@ class _Evolving:
         computed = [entry.column for entry in kept if entry.column.generated and not entry.column.row_time]
         if values_changed and any(column in after.mirrored for column in computed):
             yield "generated columns are computed anew from a column that changed its type"
+
+    def _reencoded(self, after: TableSchema) -> Iterable[str]:
+        for entry in self.entries:
+            old, new = entry.origin, entry.column
+            if old is None or new not in after.mirrored or not datatypes.may_be_invalid_text(old):
+                continue
+            if not datatypes.may_be_invalid_text(new) or old.charset != new.charset:
+                yield f"column {new.name!r}: what became of invalid text isn't told"
 
 
 def _typed(column: Column) -> Column:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 InvalidDates = Literal["fail", "keep_text"]
+InvalidTexts = Literal["fail", "keep_bytes"]
 
 
 @dataclass(frozen=True)
 class InvalidValues:
-    """dates: such as 0000-00-00 or 2020-02-30."""
+    """dates: such as 0000-00-00 or 2020-02-30. text: what isn't valid in its column's character set."""
 
     dates: InvalidDates = "fail"
+    text: InvalidTexts = "fail"
 
 
-FAIL, KEEP = InvalidValues(), InvalidValues(dates="keep_text")
-"""Nothing is kept, everything is."""
+FAIL, KEEP_DATES = InvalidValues(), InvalidValues(dates="keep_text")
+KEEP_ALL = InvalidValues("keep_text", "keep_bytes")

@@ -3,9 +3,10 @@
 Each of the server's columns gives one with its values. A value that no Delta type holds is NULL there; where the YAML
 has it kept, the column is followed by a side column that holds what the server shows, NULL where the value is valid:
 
-| policy                   | of columns                | side column      | holds |
-|--------------------------|---------------------------|------------------|-------|
-| invalid_dates: keep_text | DATE, DATETIME, TIMESTAMP | ``{name}__text`` | the server's text of the date |
+| policy                   | columns                               | beside it          | holds |
+|--------------------------|---------------------------------------|--------------------|-------|
+| invalid_dates: keep_text | DATE, DATETIME, TIMESTAMP             | ``{name}__text``   | the server's text |
+| invalid_text: keep_bytes | text in utf8mb4, utf8mb3, ucs2, utf32 | ``{name}__bytes``  | the bytes as they are stored |
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import Column, TableSchema
 
-Holds = Literal["value", "text"]
+Holds = Literal["value", "text", "bytes"]
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,5 @@ def _of(column: Column, invalid: InvalidValues) -> Iterable[LakeColumn]:
     yield LakeColumn(column.name, entry.delta(column), entry.arrow(column), column)
     if invalid.dates == "keep_text" and entry.may_be_invalid_date:
         yield LakeColumn(f"{column.name}__text", "STRING", pa.string(), column, "text")
+    if invalid.text == "keep_bytes" and datatypes.may_be_invalid_text(column):
+        yield LakeColumn(f"{column.name}__bytes", "BINARY", pa.binary(), column, "bytes")

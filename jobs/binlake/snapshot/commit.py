@@ -18,7 +18,7 @@ from binlake.lake.table import LakeTable
 from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
-from binlake.schema.invalid import KEEP
+from binlake.schema.invalid import KEEP_DATES
 from binlake.schema.lake_columns import lake_columns, side_columns
 from binlake.schema.table import Column, TableName, TableSchema, table_id
 from binlake.serialization import dump
@@ -27,8 +27,8 @@ from binlake.state import files, storage_errors
 
 _NOT_TEXT = "binlake: no text in column"
 _MEND_TEXT = (
-    "mend the value on the server, or leave the column out (tables.exclude_columns in the YAML), then run the "
-    "snapshot again"
+    "mend the value on the server, leave the column out (tables.exclude_columns in the YAML) or, if it isn't of the "
+    "key, set invalid_text: keep_bytes, then run the snapshot again"
 )
 
 
@@ -171,14 +171,19 @@ def _staged(session: SparkSession, table: TableSnapshot, records: Records) -> Da
 def _restored(config: PipelineConfig, schema: TableSchema) -> list[str]:
     """Spark SQL of the Delta table's columns over the staged ones."""
     selected: list[str] = []
-    for one in lake_columns(schema, config.invalid):
+    columns = lake_columns(schema, config.invalid)
+    kept = {one.source.name for one in columns if one.holds == "bytes" and one.source.name not in schema.key}
+    for one in columns:
         column = one.source
         value = datatypes.entry(column).restore(column)
-        if one.is_side:
+        invalid = f"{value} IS NOT NULL AND NOT is_valid_utf8({value})"
+        refused = f"raise_error('{_NOT_TEXT} {schema.mirrored.index(column)}')"
+        if one.holds == "text":
             value = f"IF({_invalid(column)}, {spark_quote(column.name)}, NULL)"
+        elif one.holds == "bytes":
+            value = f"IF({invalid}, COALESCE({datatypes.stored_bytes(column)}, {refused}), NULL)"
         elif datatypes.is_text(column):
-            place = schema.mirrored.index(column)
-            value = f"IF({value} IS NULL OR is_valid_utf8({value}), {value}, raise_error('{_NOT_TEXT} {place}'))"
+            value = f"IF({invalid}, {'NULL' if column.name in kept else refused}, {value})"
         selected.append(f"{value} AS {spark_quote(one.name)}")
     return selected
 
@@ -193,7 +198,7 @@ def _refuse_twice(name: TableName, config: PipelineConfig, schema: TableSchema) 
     twice = [column for column, count in counted.items() if count > 1]
     if twice:
         raise UnsupportedColumn(
-            f"{name}: the column {twice[0]!r} has the name of the side column that keeps the text of invalid dates",
+            f"{name}: the column {twice[0]!r} has the name of the side column that keeps another's invalid values",
             remedy="rename the column, or exclude the table in the YAML",
         )
 
@@ -202,7 +207,7 @@ def _refuse_invalid_dates(staged: DataFrame, config: PipelineConfig, table: Tabl
     """Under ``fail`` none may be there; a key may never hold one, for MERGE finds no NULL."""
     checked = [
         side.source
-        for side in side_columns(table.schema.mirrored, KEEP)
+        for side in side_columns(table.schema.mirrored, KEEP_DATES)
         if config.invalid_dates == "fail" or side.source.name in table.schema.key
     ]
     if not checked:

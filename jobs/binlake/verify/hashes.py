@@ -42,7 +42,7 @@ def chunk_count(rows: int) -> int:
 
 @dataclass(frozen=True)
 class TableHashes:
-    """The expressions for one table. side: the lake's columns that keep invalid dates."""
+    """The expressions for one table. side: the lake's columns that keep invalid values."""
 
     schema: TableSchema
     chunks: int
@@ -90,7 +90,11 @@ class TableHashes:
         missing = "'N'"
         for side in self.side:
             if side.source == column:
-                kept = f"CONCAT({spark_quote(side.name)}, '{datatypes.fraction_padding(column)}')"
+                kept = spark_quote(side.name)
+                if side.holds == "bytes":
+                    kept = datatypes.lake_bytes_text(column, kept)
+                else:
+                    kept = f"CONCAT({kept}, '{datatypes.fraction_padding(column)}')"
                 missing = f"COALESCE({kept}, 'N')"
         return f"IF({name} IS NULL, {missing}, COALESCE({datatypes.entry(column).lake_text(column)}, '?'))"
 

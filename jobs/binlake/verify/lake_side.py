@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.names import spark_string
-from binlake.schema.invalid import FAIL, KEEP
+from binlake.schema.invalid import FAIL, KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.table import TableSchema
 from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, lake_shown
@@ -28,7 +28,7 @@ class LakeSide:
         """Those that are there, whatever the YAML says."""
         others = {column.name for column in schema.mirrored}
         found = self._types.keys() - others
-        return tuple(side for side in side_columns(schema.mirrored, KEEP) if side.name in found)
+        return tuple(side for side in side_columns(schema.mirrored, KEEP_ALL) if side.name in found)
 
     def structure(self, schema: TableSchema) -> str:
         """How columns and types differ from what they should be; empty when they don't. Kept ones aren't compared."""

@@ -23,7 +23,7 @@ from binlake.batch.walk import Outset, Rules
 from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
 from binlake.position import Position, Range, Slice
-from binlake.schema.invalid import FAIL, KEEP, InvalidValues
+from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
 from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 
@@ -101,13 +101,13 @@ def test_add_column_cuts_epochs_in_order() -> None:
     assert [column.name for column in table.life.schema.columns] == ["id", "n", "v"]
 
 
-@pytest.mark.parametrize(("invalid", "status"), [(KEEP, "following"), (FAIL, "resnapshot")])
+@pytest.mark.parametrize(("invalid", "status"), [(KEEP_DATES, "following"), (FAIL, "resnapshot")])
 def test_a_date_that_no_calendar_has_comes_where_its_text_is_kept(invalid: InvalidValues, status: str) -> None:
     ddl = statement(50, 0, "ALTER TABLE t ADD d DATE NOT NULL")
     table = one(steps_of(a_slice(ddl), invalid=invalid))
     assert table.life.status == status
     fills = [text for step in table.steps if isinstance(step, ReshapeStep) for _, text in step.fills]
-    assert fills == (["0000-00-00"] if invalid is KEEP else [])
+    assert fills == (["0000-00-00"] if invalid is KEEP_DATES else [])
 
 
 def test_a_column_that_was_there_gets_the_time_for_null() -> None:

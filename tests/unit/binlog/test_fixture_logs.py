@@ -20,7 +20,7 @@ from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport
 from binlake.gtid import GtidPosition, GtidSet
 from binlake.position import Slice
-from binlake.schema.invalid import KEEP
+from binlake.schema.invalid import KEEP_DATES
 from binlake.state.staging import stage_slice
 
 
@@ -28,7 +28,7 @@ def decoded(log: logs.Log, start: int = 4, stop: int = 0) -> list[Emitted]:
     end = stop or log.part.stop
     part = Slice(log.part.file, start, end, 0, end == log.part.stop)
     wanted = lambda database, table: f"{database}.{table}" == log.expected["table"]  # noqa: E731
-    return list(read(FileTransport(log.path), part, wanted, invalid=KEEP))
+    return list(read(FileTransport(log.path), part, wanted, invalid=KEEP_DATES))
 
 
 @pytest.fixture(params=logs.NAMES)
@@ -130,8 +130,8 @@ def test_a_folder_read_twice_is_staged_alike(tmp_path: Path) -> None:
     for attempt in ("first", "second"):
         for number, name in enumerate(logs.NAMES):
             one = logs.log(name)
-            items = read(FileTransport(logs.HERE), one.part, lambda database, table: True, invalid=KEEP)
-            stage_slice(items, one.part, number, str(tmp_path / attempt), KEEP)
+            items = read(FileTransport(logs.HERE), one.part, lambda database, table: True, invalid=KEEP_DATES)
+            stage_slice(items, one.part, number, str(tmp_path / attempt), KEEP_DATES)
         files = sorted((tmp_path / attempt).rglob("*.parquet"))
         contents.append([(str(f.relative_to(tmp_path / attempt)), f.stat().st_size, f.read_bytes()) for f in files])
     assert len(contents[0]) >= len(logs.NAMES)

@@ -23,7 +23,7 @@ from binlake.binlog.events import HEADER, EventType
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import FileTransport
 from binlake.position import Slice
-from binlake.schema.invalid import KEEP
+from binlake.schema.invalid import KEEP_DATES
 
 NAMES = ["mysql-plain", "mariadb-plain", "mariadb-compressed", "mysql-compressed"]
 ROWS = (
@@ -66,7 +66,7 @@ def damaged(name: str, path: Path, kinds: tuple[int, ...], number: int, change: 
 def assert_only_t_stops(name: str, path: Path, offset: int) -> Stopped:
     """``o`` has all mutations, ``t`` all but those of the event at the offset, or of the table map there."""
     part = Slice(path.name, 4, path.stat().st_size, 0, True)
-    emitted = list(read(FileTransport(path), part, lambda _, table: table in ("t", "o"), invalid=KEEP))
+    emitted = list(read(FileTransport(path), part, lambda _, table: table in ("t", "o"), invalid=KEEP_DATES))
     expected = logs.log(name).expected["mutations"]
     assert _mutations(emitted, "o", name) == expected
     offsets = sorted(_offsets(emitted, "o"))

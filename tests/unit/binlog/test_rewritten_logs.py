@@ -22,7 +22,7 @@ from binlake.binlog.reader import Emitted, read, up_to_last_failing
 from binlake.binlog.transport import FileTransport
 from binlake.errors import CorruptEvent, UnsupportedEvent
 from binlake.position import Slice
-from binlake.schema.invalid import KEEP
+from binlake.schema.invalid import KEEP_DATES
 
 GIB = 1 << 30
 ROWS_V2 = (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS)
@@ -36,7 +36,7 @@ def rewritten(name: str, path: Path, change: Callable[[Event], list[Event]], *, 
 
 
 def mutations(path: Path, part: Slice, name: str) -> list[logs.Mutation]:
-    emitted = list(read(FileTransport(path), part, lambda _, table: table == "t", invalid=KEEP))
+    emitted = list(read(FileTransport(path), part, lambda _, table: table == "t", invalid=KEEP_DATES))
     assert not [one for one in emitted if isinstance(one, Stopped)]
     return logs.mutations(emitted, logs.log(name).expected["columns"])
 
@@ -106,7 +106,7 @@ def test_offsets_beyond_4_gib(name: str, path: Path) -> None:
         stop = file.tell()
     part = Slice(path.name, start, stop, 0, True)
     assert mutations(path, part, name) == logs.log(name).expected["mutations"]
-    emitted = list(read(FileTransport(path), part, lambda _, table: table == "t", invalid=KEEP))
+    emitted = list(read(FileTransport(path), part, lambda _, table: table == "t", invalid=KEEP_DATES))
     offsets = [row["offset"] for one in emitted if isinstance(one, Mutations) for row in one.batch.to_pylist()]
     assert start < min(offsets) < max(offsets) < stop
     limits = list(transaction_boundaries(FileTransport(path), part))

@@ -340,6 +340,22 @@ def test_values_that_may_be_others_are_said(clauses: str, sql_mode: int, proved:
     assert (found.unprovable == ()) == proved
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("TEXT CHARACTER SET utf8mb3", True),
+        ("CHAR(9) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin", True),
+        ("VARCHAR(9) CHARACTER SET utf8mb4", False),
+        ("VARCHAR(9) CHARACTER SET utf16", False),
+        ("VARBINARY(27)", False),
+    ],
+)
+def test_what_became_of_invalid_text_is_told_in_the_same_character_set_alone(kind: str, told: bool) -> None:
+    schema = TableSchema((*KEYED.columns, Column("v", "varchar", length=9, charset="utf8mb3")), KEYED.key, "primary")
+    assert (evolution(f"ALTER TABLE t MODIFY v {kind}", schema).reencoded == ()) == told
+    assert not evolution("ALTER TABLE t DROP v, ADD v BLOB", schema).reencoded
+
+
 def test_generated_columns_follow_the_columns_they_are_made_of() -> None:
     schema = replace(KEYED, columns=(*KEYED.columns, Column("g", "int", generated=True)))
     assert evolution("ALTER TABLE t MODIFY x BIGINT", schema).unprovable
