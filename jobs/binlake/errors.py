@@ -27,7 +27,7 @@
     │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
     │   └── NewerMetadata                       a newer binlake wrote the metadata
-    ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (lake/wave.py)
+    ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (snapshot/wave.py)
     └── LeaseHeld                 retry helps   another run works on this source
 
 Every message ends with what to do next; none carries a secret or the value of a row.

@@ -35,7 +35,6 @@ from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import TableName
 
-FORMATS = ("text", "json", "csv", "parquet")
 _OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _META = ("op", "file", "offset", "row", "committed", "gtid", "xid")
 

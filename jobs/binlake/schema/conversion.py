@@ -47,9 +47,6 @@ class Conversion:
     nulls_get_now: bool = False
 
 
-_SAME = Conversion("same")
-
-
 def conversion(before: Column, after: Column, *, strict: bool) -> Conversion:
     """What ALTER TABLE made of the values of a column.
 

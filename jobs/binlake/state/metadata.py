@@ -39,7 +39,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         run=_TEXT, kind=_TEXT, batch=_INT, started_us=_INT, ended_us=_INT, outcome=_TEXT, position=_TEXT,
         tables=_TEXT, phases=_TEXT, bytes=_INT, mutations=_INT, message=_TEXT,
     ),
-    # One row per life of a table. status: see lake.steps.Status.
+    # One row per life of a table. status: see batch.steps.Status.
     "watermarks": _schema(
         table_id=_TEXT, database=_TEXT, table=_TEXT, status=_TEXT, batch=_INT, position=_TEXT, gtid_set=_TEXT,
         low=_TEXT, high=_TEXT, delta_version=_INT, fingerprint=_TEXT, reason=_TEXT, remedy=_TEXT, updated_us=_INT,
@@ -51,7 +51,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     # Default character sets at the recorded position; of databases that aren't here, utf8mb4.
     "databases": _schema(database=_TEXT, charset=_TEXT),
-    # XA transactions without an outcome yet, whose staged rows are kept. files: JSON of lake.staging.StagedFile.
+    # XA transactions without an outcome yet, whose staged rows are kept. files: JSON of batch.manifest.StagedFile.
     "prepared": _schema(batch=_INT, xid=_TEXT, file=_INT, after=_INT, prepared=_INT, files=_TEXT),
     # The shape of a table from a position on.
     "schemas": _schema(
