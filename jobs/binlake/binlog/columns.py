@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import kernels, strings, values
+from binlake.binlog import kernels, layouts, strings, values
 from binlake.binlog.arrays import MOST_ROWS, absent, texts
 from binlake.binlog.border import staged_schema
 from binlake.binlog.events import Malformed
@@ -52,7 +52,7 @@ _FIXED = {
 
 
 def program_row(field: Field) -> tuple[int, int, int, int, int]:
-    """kind, prefix, size and two parameters (see kernels). Raises Undecodable, Malformed."""
+    """As layouts.PROGRAM. Raises Undecodable, Malformed."""
     column = field.column
     if field.wire in _INTEGERS:
         signed, unsigned, size = _INTEGERS[field.wire]
@@ -147,11 +147,11 @@ class TableDecoder:
                 remedy="take it off the excluded columns",
             )
         self.columns = tuple(column for column in table.columns if column.name.lower() not in excluded)
-        self.program: Numbers = np.array([program_row(field) for field in table.fields], np.int64).reshape(-1, 5)
+        self.program: Any = np.array([program_row(field) for field in table.fields], layouts.PROGRAM)
         self._gathered = [
             (place, one) for place, one in enumerate(table.fields) if one.column.name.lower() not in excluded
         ]
-        self.program[[one.column.name.lower() in excluded for one in table.fields], 0] = kernels.SKIPPED
+        self.program["kind"][[one.column.name.lower() in excluded for one in table.fields]] = kernels.SKIPPED
         self.schema: pa.Schema = staged_schema(self.columns, invalid)
         self.image: pa.StructType = self.schema.field("after").type
         self._sides = {one.source.name: one.holds for one in side_columns(self.columns, invalid)}
@@ -173,8 +173,8 @@ class TableDecoder:
             raise Malformed("a row beyond the end of its event")
         return rows
 
-    def decode(self, events: Numbers) -> tuple[list[Decoded], Stop | None]:
-        """All rows of the events (see kernels.EVENT) in batches; if the table stops, those before the event that
+    def decode(self, events: Any) -> tuple[list[Decoded], Stop | None]:
+        """All rows of the events (layouts.ROWS) in batches; if the table stops, those before the event that
         stopped it."""
         stop: Stop | None = None
         while True:
@@ -188,7 +188,7 @@ class TableDecoder:
                 stop = Stop(at, malformed(str(error)))
             events = events[: stop.event]
 
-    def fails(self, events: Numbers) -> bool:
+    def fails(self, events: Any) -> bool:
         """Whether any of them can't be decoded."""
         try:
             list(self._batches(events))
@@ -196,8 +196,8 @@ class TableDecoder:
             return True
         return False
 
-    def _batches(self, events: Numbers) -> Any:
-        state = np.zeros(kernels.STATE, np.int64)
+    def _batches(self, events: Any) -> Any:
+        state = layouts.one(layouts.DECODE)
         while len(events):
             batch, state, done = self._batch(events, state)
             if batch is not None:
@@ -205,39 +205,41 @@ class TableDecoder:
             if done:
                 return
 
-    def _batch(self, events: Numbers, state: Numbers) -> tuple[Decoded | None, Numbers, bool]:
+    def _batch(self, events: Any, state: Any) -> tuple[Decoded | None, Any, bool]:
         columns = len(self.program)
         size = _bytes_left(events, state)
         most = min(MOST_ROWS, max(1024, (64 << 20) // (16 * max(columns, 1))), max(size // self._fewest_bytes, 1))
         if self._row_size:
             most = min(most, int(size / self._row_size * 1.2) + 1)
         most = -(-most // 64) * 64
-        strings_ = max(int(((self.program[:, 1] > 0) & (self.program[:, 0] != kernels.SKIPPED)).sum()), 1)
+        strings_ = max(int(((self.program["prefix"] > 0) & (self.program["kind"] != kernels.SKIPPED)).sum()), 1)
         shares = np.where(self._shares > 0, self._shares * 1.2, 1 / strings_)
         guesses = (shares * size).astype(np.int64) + (1 << 12)
-        present = np.array([(events[:, kernels.OP] != 1).any(), (events[:, kernels.OP] != 3).any()])
+        present = np.array([(events["op"] != 1).any(), (events["op"] != 3).any()])
         sides = [
             [
-                ColumnBuffers(int(row[0]), int(row[2]), most, int(guesses[side, place]))
+                ColumnBuffers(int(row["kind"]), int(row["size"]), most, int(guesses[side, place]))
                 for place, row in enumerate(self.program)
             ]
             if present[side]
             else []
             for side in range(2)
         ]
-        out = np.zeros((2, columns, kernels.OUT), np.int64)
+        out = layouts.many((2, columns), layouts.BUFFERS)
         for side in range(2):
             for place, column in enumerate(sides[side]):
-                out[side, place, :4] = column.addresses()
+                column.give_to(out[side, place])
         op, offset, row = np.empty(most, np.int8), np.empty(most, np.int64), np.empty(most, np.int64)
         transaction, xa, event = (np.empty(most, np.int32) for _ in range(3))
         has = [np.empty(most, np.uint8) for _ in range(2)]
         outputs: list[Any] = [op, offset, row, transaction, xa, *has, event]
-        meta = np.array([one.ctypes.data for one in outputs], np.int64)
+        meta = layouts.one(layouts.META)
+        for name, output in zip(layouts.META.names or (), outputs, strict=True):
+            setattr(meta, name, output.ctypes.data)
         positions = np.empty((2, columns, self._block), np.int64)
         needed = np.empty((2, columns + 2), np.int64)
-        invalid = np.empty((64, 4), np.int64)
-        state[kernels.ROW_AT] = state[kernels.INVALID_COUNT] = 0
+        invalid = layouts.many(64, layouts.INVALID)
+        state.row = state.invalid = 0
         while True:
             status = kernels.decode(
                 events,
@@ -254,36 +256,36 @@ class TableDecoder:
                 state,
             )
             if status == kernels.GROW:
-                side, place = divmod(int(state[kernels.DETAIL]), columns)
+                side, place = divmod(int(state.detail), columns)
                 column = sides[side][place]
-                column.grow(int(out[side, place, kernels.USED]), int(needed[side, place]))
-                out[side, place, :4] = column.addresses()
+                column.grow(int(out["used"][side, place]), int(needed[side, place]))
+                column.give_to(out[side, place])
             elif status == kernels.INVALID_FULL:
-                larger = np.empty((2 * len(invalid) + 2 * columns * self._block, 4), np.int64)
+                larger = layouts.many(2 * len(invalid) + 2 * columns * self._block, layouts.INVALID)
                 larger[: len(invalid)] = invalid
                 invalid = larger
             else:
                 break
         if status == kernels.INVALID:
-            name = self.table.fields[int(state[kernels.DETAIL])].column.name
+            name = self.table.fields[int(state.detail)].column.name
             raise Stop(
-                int(state[kernels.EVENT_AT]),
+                int(state.event),
                 Undecodable(
                     f"column {name!r} holds a date that no calendar has",
                     "mend the row and snapshot the table anew, or set invalid_dates: keep_text in the YAML",
                 ),
             )
         if status == kernels.MALFORMED:
-            raise Stop(int(state[kernels.EVENT_AT]), malformed("a row beyond its event, or a value that can't be"))
-        rows = int(state[kernels.ROW_AT])
+            raise Stop(int(state.event), malformed("a row beyond its event, or a value that can't be"))
+        rows = int(state.row)
         if not rows:
             return None, state, True
         # of all rows' bytes, because what a batch leaves over is small
         self._row_size = max(size - _bytes_left(events, state), 1) / rows
-        self._shares = np.maximum(self._shares, out[:, :, kernels.USED] / max(size, 1))
-        dates = invalid[: int(state[kernels.INVALID_COUNT])]
+        self._shares = np.maximum(self._shares, out["used"] / max(size, 1))
+        dates = invalid[: int(state.invalid)]
         images = [
-            self._image(sides[side], out[side], has[side], rows, dates[dates[:, 0] == side], event)
+            self._image(sides[side], out[side], has[side], rows, dates[dates["side"] == side], event)
             if present[side]
             else absent(self.image, rows)
             for side in range(2)
@@ -292,17 +294,17 @@ class TableDecoder:
         return batch, state, status == kernels.DONE
 
     def _image(
-        self, sides: list[ColumnBuffers], out: Numbers, has: Bytes, rows: int, dates: Numbers, event: Any
+        self, sides: list[ColumnBuffers], out: Any, has: Bytes, rows: int, dates: Any, event: Any
     ) -> pa.StructArray:
         arrays: list[pa.Array] = []
         for place, field in self._gathered:
             column = sides[place]
-            column.ascii = bool(self.program[place, 4]) and not out[place, kernels.NOT_ASCII]
+            column.ascii = bool(self.program["second"][place]) and not out["not_ascii"][place]
             wanted = self.image.field(len(arrays)).type
-            nulls = int(out[place, kernels.NULLS])
+            nulls = int(out["nulls"][place])
             validity = pa.py_buffer(column.validity) if nulls else None
             try:
-                made = self._finish[place](wanted, rows, validity, nulls, column, int(out[place, kernels.USED]))
+                made = self._finish[place](wanted, rows, validity, nulls, column, int(out["used"][place]))
                 arrays += made if isinstance(made, tuple) else (made,)
             except strings.BadValue as bad:
                 keeps = datatypes.may_be_invalid_text(field.column) and field.column.name not in self.table.key
@@ -317,7 +319,7 @@ class TableDecoder:
             except Malformed as error:
                 raise MalformedColumn(f"column {field.column.name!r}: {error.args[0]}") from None
             if self._sides.get(field.column.name) == "text":
-                arrays.append(_texts(field, dates[dates[:, 1] == place], rows))
+                arrays.append(_texts(field, dates[dates["column"] == place], rows))
         absent = None
         count = int(rows - has[:rows].sum())
         if count:
@@ -325,19 +327,19 @@ class TableDecoder:
         return pa.StructArray.from_buffers(self.image, rows, [absent], null_count=count, children=arrays)
 
 
-def _bytes_left(events: Numbers, state: Numbers) -> int:
+def _bytes_left(events: Any, state: Any) -> int:
     """Bytes of rows that aren't decoded."""
-    at, address = int(state[kernels.EVENT_AT]), int(state[kernels.ADDRESS_AT])
-    left = int((events[at:, kernels.END] - events[at:, kernels.ADDRESS]).sum())
-    return left - (address - int(events[at, kernels.ADDRESS]) if address else 0)
+    at, address = int(state.event), int(state.address)
+    left = int((events["end"][at:] - events["address"][at:]).sum())
+    return left - (address - int(events["address"][at]) if address else 0)
 
 
-def _texts(field: Field, dates: Numbers, rows: int) -> pa.Array:
+def _texts(field: Field, dates: Any, rows: int) -> pa.Array:
     """The texts of invalid dates, NULL elsewhere."""
     if not len(dates):
         return pa.nulls(rows, pa.string())
     found: list[str | None] = [None] * rows
-    for _, _, row, address in dates.tolist():
+    for row, address in zip(dates["row"].tolist(), dates["address"].tolist(), strict=True):
         found[row] = _invalid_text(field, address)
     return texts(found)
 

@@ -39,9 +39,11 @@ class ColumnBuffers:
             width = size if kind == kernels.BYTES else int(kernels.WIDTHS[kind])
             self.data = pool.take(rows * width + SLACK)
 
-    def addresses(self) -> list[int]:
-        offsets = 0 if self.offsets is None else self.offsets.ctypes.data
-        return [self.validity.ctypes.data, self.data.ctypes.data, offsets, len(self.data) - SLACK]
+    def give_to(self, out: Any) -> None:
+        """Where the kernels write (layouts.BUFFERS)."""
+        out["validity"], out["data"] = self.validity.ctypes.data, self.data.ctypes.data
+        out["offsets"] = 0 if self.offsets is None else self.offsets.ctypes.data
+        out["capacity"] = len(self.data) - SLACK
 
     def grow(self, used: int, needed: int) -> None:
         larger = pool.take(max(2 * len(self.data), used + needed) + SLACK)

@@ -33,7 +33,7 @@ Numbers = npt.NDArray[np.int64]
 SLACK = 64
 """Bytes that may be read (of events) or written (of column buffers) behind the end."""
 
-# How a column is gathered (``program[column, 0]``)
+# How a column is gathered (``program[column].kind``)
 COPY1, COPY2, COPY4, COPY8 = 1, 2, 3, 4
 U8, U16, U24, I24, U32, U64 = 5, 6, 7, 8, 9, 10
 YEAR, DATE, DATETIME, TIMESTAMP, TIME = 11, 12, 13, 14, 15
@@ -48,20 +48,6 @@ for _kind, _width in (
     (BYTES, -1), (CODE, 4), (MASK, 8),
 ):  # fmt: skip
     WIDTHS[_kind] = _width
-
-# ``program``: kind, prefix (bytes of the length of strings, else 0), size (bytes of a fixed value), first and second
-# parameter (digits after the second; precision and scale; length to pad to, and whether ASCII is worth knowing)
-PROGRAM = 5
-# ``events``: address and end of the rows, op, transaction, offset in the file, ordinal of the first row, XA id
-ADDRESS, END, OP, TRANSACTION, OFFSET, ORDINAL, XA = 0, 1, 2, 3, 4, 5, 6
-EVENT = 7
-# ``out[side, column]``: addresses of validity, data and offsets, bytes that fit in data, bytes in it, nulls, and
-# whether a byte of its text isn't ASCII
-VALIDITY, DATA, OFFSETS, CAPACITY, USED, NULLS, NOT_ASCII = 0, 1, 2, 3, 4, 5, 6
-OUT = 7
-# ``state``: where decoding stands, and what it met
-EVENT_AT, ADDRESS_AT, ROW_AT, WALKED, DETAIL, INVALID_COUNT, ORDINAL_AT = 0, 1, 2, 3, 4, 5, 6
-STATE = 8
 
 DONE, FULL, GROW, MALFORMED, INVALID, INVALID_FULL = 0, 1, 2, 3, 4, 5
 
@@ -80,7 +66,7 @@ def all_ascii(address: int, size: int) -> bool:
 
 
 @kernel
-def walk_row(address: int, end: int, program: Numbers, positions: int, stride: int, needed: int) -> int:
+def walk_row(address: int, end: int, program: Any, positions: int, stride: int, needed: int) -> int:
     """Addresses of one image's values to ``positions + column * stride`` (addresses, bytes), 0 for NULL; sizes of
     strings added to the numbers at ``needed``, an image with NULLs to needed[columns + 1].
 
@@ -103,9 +89,9 @@ def walk_row(address: int, end: int, program: Numbers, positions: int, stride: i
             store64(positions + column * stride, 0)
             continue
         store64(positions + column * stride, address)
-        prefix = program[column, 1]
+        prefix = program[column].prefix
         if prefix == 0:
-            address += program[column, 2]
+            address += program[column].size
         else:
             if address + prefix > end:
                 return 0
@@ -118,12 +104,12 @@ def walk_row(address: int, end: int, program: Numbers, positions: int, stride: i
                 if prefix == 3:
                     size &= 0xFFFFFF
             address += prefix + size
-            store64(needed + 8 * column, load64(needed + 8 * column) + max(size, program[column, 3]))
+            store64(needed + 8 * column, load64(needed + 8 * column) + max(size, program[column].first))
     return address if address <= end else 0
 
 
 @kernel
-def count_rows(address: int, end: int, images: int, program: Numbers, scratch: int) -> int:
+def count_rows(address: int, end: int, images: int, program: Any, scratch: int) -> int:
     """Rows of one event, -1 if it is malformed. scratch: address of 16 bytes for each column, and 16 more."""
     rows = 0
     while address < end:
@@ -149,8 +135,8 @@ def temporal(kind: int, address: int, digits: int) -> int:
 
 @kernel
 def _gather_strings(out: Any, positions: Any, rows: int, base: int, prefix: int, pad: int) -> None:
-    at = out[USED]
-    data, offsets = out[DATA], out[OFFSETS] + 4 * base
+    at = out.used
+    data, offsets = out.data, out.offsets + 4 * base
     for row in range(rows):
         source = positions[row]
         if source:
@@ -176,7 +162,7 @@ def _gather_strings(out: Any, positions: Any, rows: int, base: int, prefix: int,
                 size += 1
             at += size
         store32(offsets + 4 * row + 4, at)
-    out[USED] = at
+    out.used = at
 
 
 @kernel
@@ -260,7 +246,7 @@ def _gather_dates(
 
     Returns a malformed value's row, -1, or -2 where the list is full. Rows done before are done again then.
     """  # fmt: skip
-    listed = state[INVALID_COUNT]
+    listed = state.invalid
     for row in range(rows):
         source = positions[row]
         value = temporal(kind, source, digits) if source else 0
@@ -269,8 +255,8 @@ def _gather_dates(
         if value == scalars.BAD:
             if listed >= invalid.shape[0]:
                 return -2
-            invalid[listed, 0], invalid[listed, 1] = side, column
-            invalid[listed, 2], invalid[listed, 3] = base + row, source
+            date = invalid[listed]
+            date.side, date.column, date.row, date.address = side, column, base + row, source
             listed += 1
             positions[row] = 0
             value = 0
@@ -278,26 +264,26 @@ def _gather_dates(
             store32(data + 4 * row, value)
         else:
             store64(data + 8 * row, value)
-    state[INVALID_COUNT] = listed
+    state.invalid = listed
     return -1
 
 
 @kernel
 def _nothing(out: Any, width: int, rows: int, base: int) -> None:
     """Rows that have no value in a column, because they haven't this side."""
-    fill(out[VALIDITY] + (base >> 3), 0, (rows + 7) >> 3)
-    out[NULLS] += rows
-    if out[OFFSETS]:
+    fill(out.validity + (base >> 3), 0, (rows + 7) >> 3)
+    out.nulls += rows
+    if out.offsets:
         for row in range(base + 1, base + rows + 1):
-            store32(out[OFFSETS] + 4 * row, out[USED])
+            store32(out.offsets + 4 * row, out.used)
     else:
-        fill(out[DATA] + width * base, 0, width * rows)
+        fill(out.data + width * base, 0, width * rows)
 
 
 @kernel
 def _validity(out: Any, positions: Any, rows: int, base: int, complete: bool) -> None:
     """Bits of the rows that aren't NULL (complete: all); ``base`` is a multiple of 8."""
-    at = out[VALIDITY] + (base >> 3)
+    at = out.validity + (base >> 3)
     if complete:
         fill(at, 255, (rows + 7) >> 3)
         return
@@ -310,141 +296,170 @@ def _validity(out: Any, positions: Any, rows: int, base: int, complete: bool) ->
             else:
                 nulls += 1
         store8(at + (first >> 3), bits)
-    out[NULLS] += nulls
+    out.nulls += nulls
+
+
+@kernel
+def _walk(
+    events: Any, program: Any, block: int, limit: int, present: Any, positions: Any, needed: Any, meta: Any, state: Any
+) -> int:
+    """The next block's rows: the addresses of their values, and what is told of each. Gives how many; -1 for one that
+    is malformed."""
+    columns = program.shape[0]
+    count = events.shape[0]
+    for side in range(2):
+        for column in range(columns + 2):
+            needed[side, column] = 0
+    base, rows = state.row, 0
+    at, address, ordinal = state.event, state.address, state.ordinal
+    while at < count and rows < limit:
+        event = events[at]
+        end, op = event.end, event.op
+        if address == 0:
+            address = event.address
+            ordinal = event.ordinal
+        while address < end and rows < limit:
+            state.event = at
+            for side in range(2):
+                # op 1 has no before, op 3 no after
+                if not present[side]:
+                    continue
+                if op == (1 if side == 0 else 3):
+                    needed[side, columns] += 1
+                    for column in range(columns):
+                        positions[side, column, rows] = 0
+                    continue
+                address = walk_row(
+                    address,
+                    end,
+                    program,
+                    positions.ctypes.data + 8 * (side * columns * block + rows),
+                    8 * block,
+                    needed.ctypes.data + 8 * side * (columns + 2),
+                )
+                if address == 0:
+                    return -1
+            place = base + rows
+            store8(meta.op + place, op)
+            store64(meta.offset + 8 * place, event.offset)
+            store64(meta.ordinal + 8 * place, ordinal)
+            store32(meta.transaction + 4 * place, event.transaction)
+            store32(meta.xa + 4 * place, event.xa)
+            store8(meta.before + place, 0 if op == 1 else 1)
+            store8(meta.after + place, 0 if op == 3 else 1)
+            store32(meta.event + 4 * place, at)
+            ordinal += 1
+            rows += 1
+        if address >= end:
+            at += 1
+            address = 0
+    state.event, state.address, state.ordinal = at, address, ordinal
+    return rows
+
+
+@kernel
+def _lacking(program: Any, present: Any, needed: Any, out: Any) -> Any:
+    """side * columns + column of the first whose buffer is too small for the block's strings; -1 where all fit."""
+    columns = program.shape[0]
+    for side in range(2):
+        if not present[side]:
+            continue
+        for column in range(columns):
+            if program[column].kind == SKIPPED or program[column].prefix == 0:
+                continue
+            target = out[side, column]
+            if target.used + needed[side, column] > target.capacity:
+                return side * columns + column
+    return -1
+
+
+@kernel
+def _gather_column(
+    how: Any, values: Any, rows: int, target: Any, column: int, side: int, invalid: Any, state: Any
+) -> int:
+    """One column of the block. Returns a malformed value's row, -1, or -2 where the list of dates is full."""
+    kind, base = how.kind, state.row
+    if DATE <= kind <= TIMESTAMP:
+        data = target.data + (4 if kind == DATE else 8) * base
+        return _gather_dates(kind, how.first, values, rows, base, data, column, side, invalid, state)
+    if STRING <= kind <= PADDED:
+        before = target.used
+        _gather_strings(target, values, rows, base, how.prefix, how.first)
+        if how.second and not all_ascii(target.data + before, target.used - before):
+            target.not_ascii = 1
+        return -1
+    data = target.data + value_width(how) * base
+    return _gather_fixed(kind, how.size, how.first, how.second, values, rows, data)
+
+
+@kernel
+def value_width(how: Any) -> Any:
+    """Bytes of a value in its buffer."""
+    return how.size if how.kind == BYTES else WIDTHS[how.kind]
 
 
 @kernel
 def decode(
-    events: Numbers,
-    program: Numbers,
+    events: Any,
+    program: Any,
     block: int,
     most_rows: int,
     present: Any,
     positions: Any,
     needed: Any,
     out: Any,
-    meta: Numbers,
+    meta: Any,
     invalid: Any,
     keep_invalid: bool,
     state: Any,
 ) -> int:
-    """Rows of ``events`` into the buffers of ``out`` and ``meta``, from where ``state`` stands.
+    """Rows of ``events`` into the buffers of ``out`` and ``meta``, from where ``state`` stands (see layouts).
 
     present: for each side, whether any row has it; the others are left alone.
     positions: (2, columns, block) and needed: (2, columns + 2) are scratch: behind the columns stand the rows that lack
-    this side, and those with a NULL. meta: addresses of op, offset, row ordinal,
-    transaction, XA id and, for each side, whether the row has it.
-    Returns DONE; FULL (most_rows are there); GROW (state[DETAIL]: side * columns + column, of which needed[…] more
-    bytes must fit); INVALID_FULL (make the list longer); MALFORMED or INVALID (state[EVENT_AT]: the event).
+    this side, and those with a NULL.
+    Returns DONE; FULL (most_rows are there); GROW (state.detail: side * columns + column, of which needed[…] more
+    bytes must fit); INVALID_FULL (make the list longer); MALFORMED or INVALID (state.event: the event).
     """
     columns = program.shape[0]
-    count = events.shape[0]
     while True:
-        base = state[ROW_AT]
-        rows = state[WALKED]
-        if rows == 0:
-            # 1. walk
-            for side in range(2):
-                for column in range(columns + 2):
-                    needed[side, column] = 0
-            at, address = state[EVENT_AT], state[ADDRESS_AT]
-            ordinal = state[ORDINAL_AT]
-            limit = min(block, most_rows - base)
-            while at < count and rows < limit:
-                end = events[at, END]
-                op = events[at, OP]
-                if address == 0:
-                    address = events[at, ADDRESS]
-                    ordinal = events[at, ORDINAL]
-                while address < end and rows < limit:
-                    state[EVENT_AT] = at
-                    for side in range(2):
-                        # op 1 has no before, op 3 no after
-                        if not present[side]:
-                            continue
-                        if op == (1 if side == 0 else 3):
-                            needed[side, columns] += 1
-                            for column in range(columns):
-                                positions[side, column, rows] = 0
-                        else:
-                            place = side * columns
-                            address = walk_row(
-                                address,
-                                end,
-                                program,
-                                positions.ctypes.data + 8 * (place * block + rows),
-                                8 * block,
-                                needed.ctypes.data + 8 * side * (columns + 2),
-                            )
-                            if address == 0:
-                                return MALFORMED
-                    place = base + rows
-                    store8(meta[0] + place, op)
-                    store64(meta[1] + 8 * place, events[at, OFFSET])
-                    store64(meta[2] + 8 * place, ordinal)
-                    store32(meta[3] + 4 * place, events[at, TRANSACTION])
-                    store32(meta[4] + 4 * place, events[at, XA])
-                    store8(meta[5] + place, 0 if op == 1 else 1)
-                    store8(meta[6] + place, 0 if op == 3 else 1)
-                    store32(meta[7] + 4 * place, at)
-                    ordinal += 1
-                    rows += 1
-                if address >= end:
-                    at += 1
-                    address = 0
-            state[EVENT_AT], state[ADDRESS_AT], state[ORDINAL_AT] = at, address, ordinal
-            if rows == 0:
-                return DONE if at >= count else FULL
-            state[WALKED] = rows
-        # 2. is there room?
-        for side in range(2):
-            for column in range(columns):
-                if not present[side]:
-                    break
-                if program[column, 0] == SKIPPED or program[column, 1] == 0:
-                    continue
-                if out[side, column, USED] + needed[side, column] > out[side, column, CAPACITY]:
-                    state[DETAIL] = side * columns + column
-                    return GROW
-        if state[INVALID_COUNT] + 2 * columns * rows > invalid.shape[0] and keep_invalid:
+        base = state.row
+        if state.walked == 0:
+            state.walked = _walk(
+                events, program, block, min(block, most_rows - base), present, positions, needed, meta, state
+            )
+            if state.walked < 0:
+                return MALFORMED
+            if state.walked == 0:
+                return DONE if state.event >= events.shape[0] else FULL
+        rows = state.walked
+        lacking = _lacking(program, present, needed, out)
+        if lacking >= 0:
+            state.detail = lacking
+            return GROW
+        if state.invalid + 2 * columns * rows > invalid.shape[0] and keep_invalid:
             return INVALID_FULL
-        # 3. gather
         for side in range(2):
+            if not present[side]:
+                continue
+            absent = needed[side, columns] == rows
+            complete = needed[side, columns] == 0 and needed[side, columns + 1] == 0
             for column in range(columns):
-                if not present[side]:
-                    break
-                target = out[side, column]
-                values = positions[side, column]
-                kind = program[column, 0]
-                if kind == SKIPPED:
+                how = program[column]
+                target, values = out[side, column], positions[side, column]
+                if how.kind == SKIPPED:
                     continue
-                width = WIDTHS[kind] if kind != BYTES else program[column, 2]
-                if needed[side, columns] == rows:
-                    _nothing(target, width, rows, base)
+                if absent:
+                    _nothing(target, value_width(how), rows, base)
                     continue
-                if DATE <= kind <= TIMESTAMP:
-                    data = target[DATA] + (4 if kind == DATE else 8) * base
-                    digits = program[column, 3]
-                    wrong = _gather_dates(kind, digits, values, rows, base, data, column, side, invalid, state)
-                    if wrong == -2 or (state[INVALID_COUNT] > 0 and not keep_invalid):
-                        state[DETAIL] = column
-                        state[EVENT_AT] = load32(meta[7] + 4 * invalid[0, 2])
-                        return INVALID
-                elif STRING <= kind <= PADDED:
-                    wrong = -1
-                    before = target[USED]
-                    _gather_strings(target, values, rows, base, program[column, 1], program[column, 3])
-                    if program[column, 4] and not all_ascii(target[DATA] + before, target[USED] - before):
-                        target[NOT_ASCII] = 1
-                else:
-                    data = target[DATA] + width * base
-                    wrong = _gather_fixed(
-                        kind, program[column, 2], program[column, 3], program[column, 4], values, rows, data
-                    )
+                wrong = _gather_column(how, values, rows, target, column, side, invalid, state)
+                if wrong == -2 or (state.invalid > 0 and not keep_invalid):
+                    state.detail = column
+                    state.event = load32(meta.event + 4 * invalid[0].row)
+                    return INVALID
                 if wrong >= 0:
-                    state[EVENT_AT] = load32(meta[7] + 4 * (base + wrong))
+                    state.event = load32(meta.event + 4 * (base + wrong))
                     return MALFORMED
-                complete = needed[side, columns] == 0 and needed[side, columns + 1] == 0
-                _validity(target, values, rows, base, complete and not DATE <= kind <= TIMESTAMP)
-        state[ROW_AT] = base + rows
-        state[WALKED] = 0
+                _validity(target, values, rows, base, complete and not DATE <= how.kind <= TIMESTAMP)
+        state.row = base + rows
+        state.walked = 0

@@ -55,6 +55,13 @@ def kernel(function: Function) -> Function:
     return cast(Function, compiled)
 
 
+def act(function: Function) -> Function:
+    """A part of a kernel, for its reader: compiled into each that calls it. A call of its own would cost as much as the
+    everyday event that it is made for."""
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", inline="always")(function)
+    return cast(Function, compiled)
+
+
 def _load(bits: int) -> Any:
     width = ir.IntType(bits)
 

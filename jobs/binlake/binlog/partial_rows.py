@@ -13,7 +13,6 @@ from typing import Any
 
 from binlake.binlog import jsondiff
 from binlake.binlog.events import ByteCursor, EventType, Malformed
-from binlake.binlog.kernels import Numbers
 from binlake.binlog.tablemap import TableMap, Undecodable, Wire
 
 _UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS, EventType.PARTIAL_UPDATE_ROWS)
@@ -29,10 +28,10 @@ def _partial_images() -> Undecodable:
     )
 
 
-def complete(body: bytes, kind: int, id_size: int, table: TableMap, program: Numbers) -> bytes:
+def complete(body: bytes, kind: int, id_size: int, table: TableMap, program: Any) -> bytes:
     """Rows of an update event with all columns in both images, as they stand in an event that isn't partial.
 
-    program: where a column's value ends (kernels.PROGRAM). Raises Undecodable when the event doesn't hold what is
+    program: where a column's value ends (layouts.PROGRAM). Raises Undecodable when the event doesn't hold what is
     missing, and Malformed.
     """
     if kind not in _UPDATES:
@@ -65,7 +64,7 @@ class _Rows:
     """The rows of one event."""
 
     cursor: ByteCursor
-    program: list[list[int]]
+    program: list[tuple[int, ...]]
     present: list[bool]
     json_columns: list[int]
     with_options: bool

@@ -16,15 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import events, kernels, payload, scan, tablemap, values
-from binlake.binlog import partial_rows as whole
+from binlake.binlog import events, layouts, partial_rows, payload, scan, tablemap, values
 from binlake.binlog.arrays import numbers
 from binlake.binlog.batches import Batches
 from binlake.binlog.border import UPDATE, Item, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
 from binlake.binlog.columns import Decoded, TableDecoder, malformed
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
-from binlake.binlog.kernels import Numbers
+from binlake.binlog.native import SCRATCH
 from binlake.binlog.statements import charset_of, normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transactions import Transactions
@@ -114,13 +113,16 @@ class _Reader:
         self._failing: dict[TableName, list[Stopped]] = {}  # since the last statement: what was told, and the last
         self._buffers: list[Any] = []  # what row events not yet decoded point into
         # the kernels' state
-        self._state = np.zeros(scan.STATE, np.int64)
-        self._state[scan.ID_SIZE] = 4 if description.post_header_size(EventType.TABLE_MAP, 8) == 6 else 6
-        self._state[scan.CHECKSUM] = description.checksum
-        self._rows = np.zeros((_MOST_EVENTS, scan.ROW_EVENT), np.int64)
-        self._mapped = np.zeros((64, 2), np.int64)
-        self._cache = np.full((scan.CACHE_SIZE, 2), -1, np.int64)
-        self._known_table = np.zeros((64, 4), np.int64)
+        self._state = layouts.one(layouts.SCAN)
+        self._scratch = np.empty(SCRATCH, np.uint8)
+        self._state.scratch = self._scratch.ctypes.data
+        self._state.id_size = 4 if description.post_header_size(EventType.TABLE_MAP, 8) == 6 else 6
+        self._state.checksum = description.checksum
+        self._rows = layouts.many(_MOST_EVENTS, layouts.ROW_EVENT)
+        self._mapped = layouts.many(64, layouts.MAPPED)
+        self._cache = layouts.many(scan.CACHE_SIZE, layouts.MAPPED)
+        self._cache["table_id"] = -1
+        self._known_table = layouts.many(64, layouts.KNOWN)
         self._transactions = Transactions(self._state)
         self._transactions.open(events.Transaction(part.start, 0, None))
 
@@ -133,7 +135,7 @@ class _Reader:
 
     def _scan(self, address: int, size: int, offset: int) -> Iterator[Emitted]:
         state = self._state
-        state[scan.AT] = 0
+        state.at = 0
         while True:
             status = scan.scan(
                 address,
@@ -148,30 +150,30 @@ class _Reader:
                 self._cache,
                 self._known_table,
             )
-            at = int(state[scan.AT])
-            where = int(state[scan.FIXED_OFFSET]) or offset + at
+            at = int(state.at)
+            where = int(state.fixed_offset) or offset + at
             if status == scan.DONE:
                 return
             if where in self._skip and status not in (scan.BAD_SIZE, scan.ROWS_FULL, scan.MAPS_FULL):
-                state[scan.AT] += HEADER.unpack(ctypes.string_at(address + at, HEADER_SIZE))[3]
+                state.at += HEADER.unpack(ctypes.string_at(address + at, HEADER_SIZE))[3]
                 continue
             if status == scan.ASK:
                 yield from self._ask(address + at, where)
             elif status == scan.ROWS_FULL:
                 yield from self._drain()
             elif status == scan.MAPS_FULL:
-                self._mapped = np.vstack([self._mapped, np.zeros_like(self._mapped)])
+                self._mapped = np.concatenate([self._mapped, np.zeros_like(self._mapped)])
             else:
                 raise corrupt(self._file, where, _WRONG[status])
 
     def _ask(self, address: int, where: int) -> Iterator[Emitted]:
         """An event that isn't everyday."""
         timestamp, kind, server_id, size, _, _ = HEADER.unpack(ctypes.string_at(address, HEADER_SIZE))
-        body_size = size - HEADER_SIZE - int(self._state[scan.CHECKSUM])
+        body_size = size - HEADER_SIZE - int(self._state.checksum)
         try:
             if kind == EventType.TRANSACTION_PAYLOAD:
                 yield from self._payload(pa.foreign_buffer(address + HEADER_SIZE, body_size), where)
-                self._state[scan.AT] += size
+                self._state.at += size
                 return
             body = ctypes.string_at(address + HEADER_SIZE, body_size)
             if kind == EventType.TABLE_MAP:
@@ -187,7 +189,7 @@ class _Reader:
                 yield from self._query(kind, body, where, timestamp)
             elif kind == EventType.XA_PREPARE:
                 prepared = events.XaPrepare.parse(body)
-                self._state[scan.XA_ID] = 0
+                self._state.xa = 0
                 yield XaEvent(self._file, where, prepared.xid, "prepared")
                 if prepared.one_phase:
                     yield XaEvent(self._file, where, prepared.xid, "committed")
@@ -197,7 +199,7 @@ class _Reader:
             raise corrupt(self._file, where, f"event type {kind}: {error}") from None
         except (UnicodeDecodeError, IndexError):
             raise corrupt(self._file, where, f"event type {kind} is malformed") from None
-        self._state[scan.AT] += size
+        self._state.at += size
 
     def _unsupported(self, kind: int, where: int) -> UnsupportedEvent:
         reason, remedy = _REFUSED.get(
@@ -208,18 +210,18 @@ class _Reader:
     def _payload(self, body: pa.Buffer, where: int) -> Iterator[Emitted]:
         """The events of a compressed transaction have no checksums, and all stand at one offset."""
         state = self._state
-        if state[scan.FIXED_OFFSET]:
+        if state.fixed_offset:
             raise Malformed("a payload in a payload")
-        at, checksum = int(state[scan.AT]), int(state[scan.CHECKSUM])
+        at, checksum = int(state.at), int(state.checksum)
         yield from self._drain()  # so that the payload's row events stand alone
-        state[scan.CHECKSUM], state[scan.FIXED_OFFSET] = 0, where
+        state.checksum, state.fixed_offset = 0, where
         self._ordinal = 0
         try:
             for buffer, used in payload.pieces(body):
                 yield from self._scan(buffer.ctypes.data, used, 0)
                 yield from self._drain()
         finally:
-            state[scan.AT], state[scan.CHECKSUM], state[scan.FIXED_OFFSET] = at, checksum, 0
+            state.at, state.checksum, state.fixed_offset = at, checksum, 0
             self._ordinal = 0
 
     _ordinal = 0
@@ -243,7 +245,7 @@ class _Reader:
         if word in (b"SAVEPOINT", b"ROLLBACK"):
             yield from self._take_back(word, raw, where)
             return
-        if word in _CONTROL or upper.startswith(b"START TRANSACTION") or self._void == self._state[scan.BEGAN]:
+        if word in _CONTROL or upper.startswith(b"START TRANSACTION") or self._void == self._state.began:
             return
         yield from self.flush()
         committed, gtid = self._transactions.current()
@@ -267,7 +269,7 @@ class _Reader:
     def _take_back(self, word: bytes, raw: bytes, where: int) -> Iterator[Emitted]:
         """SAVEPOINT `s`, ROLLBACK TO `s` and ROLLBACK: the rows between are void."""
         yield from self._drain()  # counts the rows of a payload
-        began, here = int(self._state[scan.BEGAN]), (where, self._ordinal)
+        began, here = int(self._state.began), (where, self._ordinal)
         if self._savepoints[0] != began:
             self._savepoints = began, {}
         names = self._savepoints[1]
@@ -293,7 +295,7 @@ class _Reader:
     # tables --------------------------------------------------------------------------------------------------------
     def _table_map(self, body: bytes, where: int) -> None:
         """Makes the map known to scan, which looks at the event again."""
-        id_size = int(self._state[scan.ID_SIZE])
+        id_size = int(self._state.id_size)
         identity, name = tablemap.table_name(body, id_size)
         key = body[id_size:]
         number = self._by_body.get(key)
@@ -303,7 +305,7 @@ class _Reader:
             self._known.append(known)
             self._by_body[key] = number
             if number >= len(self._known_table):
-                self._known_table = np.vstack([self._known_table, np.zeros_like(self._known_table)])
+                self._known_table = np.concatenate([self._known_table, np.zeros_like(self._known_table)])
             is_listed = known.decoder is not None or known.why is not None
             self._known_table[number] = (known.body.ctypes.data, len(key), is_listed, 0)
         self._cache[identity & (scan.CACHE_SIZE - 1)] = (identity, number)
@@ -314,7 +316,7 @@ class _Reader:
             return _Known(key, name)
         excluded = wanted if isinstance(wanted, frozenset) else frozenset()
         try:
-            table = tablemap.parse(body, int(self._state[scan.ID_SIZE]), mariadb=self._description.mariadb)
+            table = tablemap.parse(body, int(self._state.id_size), mariadb=self._description.mariadb)
             decoder = self._decoders.get((table, excluded))
             if decoder is None:
                 decoder = TableDecoder(table, self._invalid, excluded)
@@ -344,40 +346,42 @@ class _Reader:
     def _drain(self) -> Iterator[Emitted]:
         """Decodes the row events that scan listed; the open transaction stays open."""
         state = self._state
-        count = int(state[scan.ROW_EVENTS])
+        count = int(state.row_events)
         if count:
             rows = self._rows[:count]
             if self._skip:
-                rows = rows[~np.isin(rows[:, scan.OFFSET], list(self._skip))]
-            if state[scan.FIXED_OFFSET]:
+                rows = rows[~np.isin(rows["offset"], list(self._skip))]
+            if state.fixed_offset:
                 self._count_ordinals(rows)
-            order = np.argsort(rows[:, scan.KNOWN], kind="stable")
-            numbers, starts = np.unique(rows[order, scan.KNOWN], return_index=True)
+            order = np.argsort(rows["known"], kind="stable")
+            numbers, starts = np.unique(rows["known"][order], return_index=True)
             groups = np.split(order, starts[1:])
             for number, group in sorted(zip(numbers.tolist(), groups, strict=True), key=lambda one: int(one[1][0])):
-                yield from self._table_rows(number, rows[group])
-            state[scan.ROW_EVENTS] = 0
+                yield from self._table_rows(number, layouts.taken(rows, group))
+            state.row_events = 0
         self._transactions.forget()
         self._buffers.clear()
         yield from self._batches.flush_excess()
 
-    def _count_ordinals(self, rows: Numbers) -> None:
+    def _count_ordinals(self, rows: Any) -> None:
         """Rows of a payload are counted through all its row events."""
-        for event in rows:
-            known = self._known[int(event[scan.KNOWN])]
-            event[scan.ORDINAL] = self._ordinal
+        for number, event in enumerate(rows):
+            known = self._known[int(event["known"])]
+            event["ordinal"] = self._ordinal
             if known.decoder is not None:
-                prepared, _ = self._prepare(known, event.reshape(1, -1))
+                prepared, _ = self._prepare(known, rows[number : number + 1])
                 if len(prepared):
-                    images = 2 if prepared[0, kernels.OP] == 2 else 1
+                    images = 2 if prepared["op"][0] == 2 else 1
                     with suppress(Malformed):  # of which its table is told when the rows are decoded
-                        self._ordinal += known.decoder.count(int(prepared[0, 0]), int(prepared[0, 1]), images)
+                        self._ordinal += known.decoder.count(
+                            int(prepared["address"][0]), int(prepared["end"][0]), images
+                        )
 
-    def _prepare(self, known: _Known, rows: Numbers) -> tuple[Numbers, tuple[int, Undecodable] | None]:
+    def _prepare(self, known: _Known, rows: Any) -> tuple[Any, tuple[int, Undecodable] | None]:
         """Row events as the decoder takes them; where one can't be, those before, and which it is and why."""
         assert known.decoder is not None
-        prepared = np.empty((len(rows), kernels.EVENT), np.int64)
-        columns, id_size = len(known.decoder.program), int(self._state[scan.ID_SIZE])
+        prepared = np.empty(len(rows), layouts.ROWS)
+        columns, id_size = len(known.decoder.program), int(self._state.id_size)
         failed = np.zeros(1, np.int64)
         stopped: tuple[int, Undecodable] | None = None
         done = 0
@@ -394,38 +398,38 @@ class _Reader:
             done = at + 1
         return self._uncompressed(rows, prepared, stopped)
 
-    def _made_whole(self, known: _Known, event: Numbers) -> list[int]:
+    def _made_whole(self, known: _Known, event: Any) -> tuple[int, ...]:
         """A partial event as ``scan.prepare`` would give a full one. Raises Undecodable, Malformed."""
         assert known.table is not None
         assert known.decoder is not None
-        body = ctypes.string_at(int(event[scan.BODY]), int(event[scan.BODY_END] - event[scan.BODY]))
-        kind, id_size = int(event[scan.KIND]), int(self._state[scan.ID_SIZE])
-        data = whole.complete(body, kind, id_size, known.table, known.decoder.program)
+        body = ctypes.string_at(int(event["body"]), int(event["end"] - event["body"]))
+        kind, id_size = int(event["kind"]), int(self._state.id_size)
+        data = partial_rows.complete(body, kind, id_size, known.table, known.decoder.program)
         buffer = padded(data)
         self._buffers.append(buffer)
         start = buffer.ctypes.data
-        rest = [int(event[place]) for place in (scan.TRANSACTION, scan.OFFSET, scan.ORDINAL, scan.XA)]
-        return [start, start + len(data), UPDATE, *rest]
+        rest = (int(event[name]) for name in ("transaction", "offset", "ordinal", "xa"))
+        return (start, start + len(data), UPDATE, *rest)
 
     def _uncompressed(
-        self, rows: Numbers, prepared: Numbers, stopped: tuple[int, Undecodable] | None
-    ) -> tuple[Numbers, tuple[int, Undecodable] | None]:
+        self, rows: Any, prepared: Any, stopped: tuple[int, Undecodable] | None
+    ) -> tuple[Any, tuple[int, Undecodable] | None]:
         """The same with the rows of MariaDB's compressed events, up to the first that can't be."""
-        for number in np.flatnonzero(rows[:, scan.KIND] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist():
-            start, end = prepared[number, :2].tolist()
+        for number in np.flatnonzero(rows["kind"] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist():
+            start, end = int(prepared["address"][number]), int(prepared["end"][number])
             try:
                 data = values.uncompressed_event(ctypes.string_at(start, end - start))
             except Malformed as error:
                 return prepared[:number], (number, _undecodable(error))
             buffer = padded(data)
             self._buffers.append(buffer)
-            prepared[number, :2] = buffer.ctypes.data, buffer.ctypes.data + len(data)
+            prepared["address"][number], prepared["end"][number] = buffer.ctypes.data, buffer.ctypes.data + len(data)
         return prepared, stopped
 
-    def _table_rows(self, number: int, rows: Numbers) -> Iterator[Emitted]:
+    def _table_rows(self, number: int, rows: Any) -> Iterator[Emitted]:
         known = self._known[number]
         if known.why is not None:  # rows of a map that can't be read
-            for where in rows[[0, -1], scan.OFFSET].tolist():
+            for where in rows["offset"][[0, -1]].tolist():
                 yield from self._stop(known.name, where, known.why, known.raw)
         if known.decoder is None or not len(rows):
             return
@@ -438,13 +442,13 @@ class _Reader:
         if stopped is None:
             return
         event, why = stopped
-        where = int(rows[event, scan.OFFSET])
+        where = int(rows["offset"][event])
         yield from self._stop(known.name, where, why, self.raw(where))
         rest = rows[event + 1 :]
         failing = up_to_last_failing(len(rest), lambda first, end: self._fails(known, rest[first:end]))
         yield from self._table_rows(number, rest[max(failing - 1, 0) :])
 
-    def _fails(self, known: _Known, rows: Numbers) -> bool:
+    def _fails(self, known: _Known, rows: Any) -> bool:
         assert known.decoder is not None
         prepared, stopped = self._prepare(known, rows)
         return stopped is not None or known.decoder.fails(prepared)
@@ -463,7 +467,7 @@ class _Reader:
 
     def executed(self) -> SliceSummary:
         """What is known of the slice as a whole."""
-        unchecked = {known.name for known, of in zip(self._known, self._known_table, strict=False) if of[3]}
+        unchecked = {known.name for known, of in zip(self._known, self._known_table, strict=False) if of["unchecked"]}
         return SliceSummary(self._transactions.executed(mariadb=self._description.mariadb), tuple(sorted(unchecked)))
 
     def flush(self) -> Iterator[Emitted]:

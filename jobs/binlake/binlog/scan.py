@@ -11,16 +11,7 @@ from typing import Any
 import numpy as np
 
 from binlake.binlog.events import HEADER_SIZE, EventType
-from binlake.binlog.native import copy32, crc32, kernel, load8, load16, load32, load64, store8
-
-# ``state``
-AT, ROW_EVENTS, TRANSACTIONS, TEXT_USED, MAPPED, XA_ID, ID_SIZE, CHECKSUM, FIXED_OFFSET, BEGAN, SCRATCH = range(11)
-STATE = 23  # the last twelve are scratch of the checksum
-
-# ``rows[n]``: address of the body, its end, kind, transaction, offset, the table's known map, XA id, ordinal of its
-# first row
-BODY, BODY_END, KIND, TRANSACTION, OFFSET, KNOWN, XA, ORDINAL = range(8)
-ROW_EVENT = 8
+from binlake.binlog.native import act, copy32, crc32, kernel, load8, load16, load32, load64, store8
 
 # What scan comes back with
 DONE, ASK, ROWS_FULL, BAD_SIZE, BAD_CHECKSUM, BAD_POSITION, NO_TABLE_MAP, MAPS_FULL, BAD_BODY = range(9)
@@ -28,9 +19,17 @@ DONE, ASK, ROWS_FULL, BAD_SIZE, BAD_CHECKSUM, BAD_POSITION, NO_TABLE_MAP, MAPS_F
 CACHE_SIZE = 4096
 """Table ids that are remembered with their map, by their low bits."""
 
-_ROWS_KINDS = np.zeros(256, np.bool_)
-for _kind in (23, 24, 25, 30, 31, 32, 39, *range(166, 172)):
-    _ROWS_KINDS[_kind] = True
+_OP = np.zeros(256, np.int64)
+"""1, 2, 3 for the row events that insert, update, delete; 0 for all other types."""
+for _kind in EventType:
+    for _op, _verb in enumerate(("WRITE_ROWS", "UPDATE_ROWS", "DELETE_ROWS"), 1):
+        if _kind.name.startswith(_verb):
+            _OP[_kind] = _op
+_OP[EventType.PARTIAL_UPDATE_ROWS] = 2
+_EXTRA = np.zeros(256, np.bool_)
+"""Row events of the second version, which have extra data before their rows."""
+for _kind in EventType:
+    _EXTRA[_kind] = bool(_OP[_kind]) and not _kind.name.endswith("_V1")
 _STEPPED_OVER = np.zeros(256, np.bool_)
 for _kind in (
     EventType.STOP, EventType.ROTATE, EventType.INTVAR, EventType.RAND, EventType.USER_VAR, EventType.HEARTBEAT,
@@ -39,18 +38,15 @@ for _kind in (
     EventType.MARIADB_GTID_LIST, EventType.BEGIN_LOAD_QUERY, EventType.FORMAT_DESCRIPTION,
 ):  # fmt: skip
     _STEPPED_OVER[_kind] = True
+_PARTIAL_UPDATE = int(EventType.PARTIAL_UPDATE_ROWS)
 _QUERY, _XID, _TABLE_MAP = int(EventType.QUERY), int(EventType.XID), int(EventType.TABLE_MAP)
 _GTID, _ANONYMOUS, _MARIADB_GTID = int(EventType.GTID), int(EventType.ANONYMOUS_GTID), int(EventType.MARIADB_GTID)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).astype(np.int64)
+_BEGIN, _COMMI = (int.from_bytes(word, "little") for word in (b"BEGIN", b"COMMI"))
 _IGNORABLE_FLAG, _ARTIFICIAL_FLAG = 0x80, 0x20
 _NO_TABLE_ID = 0xFFFFFF
 _NO_FOREIGN_KEY_CHECKS = 0x02  # of a row event; Rows_event::enum_flag
 
-_OP = np.zeros(256, np.int64)
-for _first in (23, 30, 166, 169):
-    _OP[_first : _first + 3] = (1, 2, 3)
-_EXTRA = np.zeros(256, np.bool_)
-_EXTRA[[30, 31, 32, 169, 170, 171]] = True
 PREPARED, NOT_ROWS, OTHER_WIDTH, PARTIAL_IMAGE, PARTIAL_JSON = range(5)
 
 
@@ -60,9 +56,9 @@ def prepare(rows: Any, events: Any, columns: int, id_size: int, failed: Any) -> 
     compressed. Returns PREPARED, or what is wrong with the event failed[0]."""
     for number in range(rows.shape[0]):
         failed[0] = number
-        kind = rows[number, KIND]
-        at, end = rows[number, BODY] + id_size + 2, rows[number, BODY_END]
-        if kind == 39:
+        kind = rows[number].kind
+        at, end = rows[number].body + id_size + 2, rows[number].end
+        if kind == _PARTIAL_UPDATE:
             return PARTIAL_JSON
         if _EXTRA[kind]:
             if at + 2 > end:
@@ -88,10 +84,10 @@ def prepare(rows: Any, events: Any, columns: int, id_size: int, failed: Any) -> 
                 if not load8(at + (column >> 3)) >> (column & 7) & 1:
                     return PARTIAL_IMAGE
             at += size
-        events[number, 0], events[number, 1] = at, end
-        events[number, 2], events[number, 3] = operation, rows[number, TRANSACTION]
-        events[number, 4], events[number, 5] = rows[number, OFFSET], rows[number, ORDINAL]
-        events[number, 6] = rows[number, XA]
+        found, event = events[number], rows[number]
+        found.address, found.end, found.op = at, end, operation
+        found.transaction, found.offset = event.transaction, event.offset
+        found.ordinal, found.xa = event.ordinal, event.xa
     return PREPARED
 
 
@@ -152,8 +148,7 @@ def _same(first: int, second: int, size: int) -> bool:
 
 @kernel
 def gtid_runs(count: int, ends: Any, text: int, runs: Any) -> int:
-    """GTIDs that count on, together: runs[n] is where the text before their number stands, its size, first and last
-    number. Returns how many runs there are."""
+    """GTIDs that count on, together (layouts.GTID_RUN). Returns how many runs there are."""
     found = 0
     start = 0
     for place in range(count):
@@ -170,13 +165,14 @@ def gtid_runs(count: int, ends: Any, text: int, runs: Any) -> int:
             previous = runs[found - 1]
             if (
                 found
-                and previous[3] + 1 == number
-                and previous[1] == size
-                and _same(text + previous[0], text + start, size)
+                and previous.last + 1 == number
+                and previous.size == size
+                and _same(text + previous.start, text + start, size)
             ):
-                previous[3] = number
+                previous.last = number
             else:
-                runs[found, 0], runs[found, 1], runs[found, 2], runs[found, 3] = start, size, number, number
+                new = runs[found]
+                new.start, new.size, new.first, new.last = start, size, number, number
                 found += 1
         start = end
     return found
@@ -201,6 +197,86 @@ def _gtid_text(to: int, body: int, last: int, last_text: int) -> int:
     return _digits(to + 1, load64(body + 17))
 
 
+@act
+def _table_id(body: int, id_size: int) -> Any:
+    return load64(body) & 0xFFFFFFFFFFFF if id_size == 6 else load32(body)
+
+
+@act
+def _row_event(body: int, end: int, kind: int, where: int, state: Any, rows: Any, mapped: Any, known: Any) -> int:
+    """One more of ``rows``, if it is wanted."""
+    if end - body < state.id_size + 2:
+        return BAD_BODY
+    identity = _table_id(body, state.id_size)
+    if identity == _NO_TABLE_ID:
+        return DONE
+    found = -1
+    for place in range(state.mapped - 1, -1, -1):
+        if mapped[place].table_id == identity:
+            found = mapped[place].known
+            break
+    if found < 0:
+        return NO_TABLE_MAP
+    if not known[found].wanted:
+        return DONE
+    if load16(body + state.id_size) & _NO_FOREIGN_KEY_CHECKS:
+        known[found].unchecked = 1
+    count = state.row_events
+    if count >= rows.shape[0]:
+        return ROWS_FULL
+    event = rows[count]
+    event.body, event.end, event.kind, event.transaction = body, end, kind, state.transactions - 1
+    event.offset, event.known, event.xa, event.ordinal = where, found, state.xa, 0
+    state.row_events = count + 1
+    return DONE
+
+
+@act
+def _table_map(body: int, end: int, state: Any, mapped: Any, cache: Any, known: Any) -> int:
+    """The open transaction's table of that id."""
+    rest = end - body - state.id_size
+    if rest < 0:
+        return BAD_BODY
+    identity = _table_id(body, state.id_size)
+    place = identity & (CACHE_SIZE - 1)
+    which = cache[place].known if cache[place].table_id == identity else -1
+    if which < 0 or known[which].size != rest or not _same(known[which].body, body + state.id_size, rest):
+        return ASK
+    count = state.mapped
+    for taken in range(count):
+        if mapped[taken].table_id == identity:
+            mapped[taken].known = which
+            return DONE
+    if count >= mapped.shape[0]:
+        return MAPS_FULL
+    mapped[count].table_id, mapped[count].known = identity, which
+    state.mapped = count + 1
+    return DONE
+
+
+@act
+def _mariadb_gtid(event: int, body: int, end: int, to: int) -> int:
+    """Writes the GTID's text; gives the address after it, or minus what stops scan."""
+    if end - body < 13 or load64(body) <= 0:
+        return -BAD_BODY
+    if load8(body + 12) & 0xE0:
+        return -ASK  # XA, DDL
+    to = _digits(to, load32(body + 8))
+    store8(to, 45)
+    to = _digits(to + 1, load32(event + 5))
+    store8(to, 45)
+    return _digits(to + 1, load64(body))
+
+
+@act
+def _is_begin_or_commit(body: int, end: int) -> Any:
+    query = body + 13 + load16(body + 11) + load8(body + 8) + 1
+    word = load64(query) & 0xFFFFFFFFFF if query + 5 <= end else 0
+    if word == _BEGIN:
+        return query + 5 == end
+    return word == _COMMI and query + 6 == end and load8(query + 5) == 84  # T
+
+
 @kernel
 def scan(
     address: int,
@@ -215,19 +291,16 @@ def scan(
     cache: Any,
     known: Any,
 ) -> int:
-    """Events of the chunk at ``address`` from state[AT] on; ``offset``: of the chunk's first byte in the file.
+    """Events of the chunk at ``address`` from state.at on; ``offset``: of the chunk's first byte in the file.
 
-    committed, text_ends, text: of each transaction the commit time, and the end of its GTID's text (none where it
-    doesn't move). mapped[:state[MAPPED]]: table id and known map of the open transaction. cache: table id and known
-    map by the id's low bits. known: address and size of a map's bytes behind the id, whether its rows are wanted, and
-    (set here) whether some came from a session with foreign_key_checks = 0.
-    Returns at DONE, or what stopped it at state[AT].
+    state, rows, known: see layouts. committed, text_ends, text: of each transaction the commit time, and the end of
+    its GTID's text (none where it doesn't move). mapped[:state.mapped]: the open transaction's tables. cache: maps by
+    the low bits of their table id. Returns at DONE, or what stopped it at state.at.
     """
-    id_size = state[ID_SIZE]
-    checksum = state[CHECKSUM]
+    checksum = state.checksum
     last, last_text = 0, 0
-    while state[AT] < size:
-        at = state[AT]
+    while state.at < size:
+        at = state.at
         event = address + at
         if size - at < HEADER_SIZE:
             return BAD_SIZE
@@ -237,11 +310,9 @@ def scan(
         kind = load8(event + 4)
         flags = load16(event + 17)
         end = event + length - checksum
-        if checksum:
-            scratch = state.ctypes.data + 8 * SCRATCH
-            if crc32(event, length - checksum, scratch) != load32(end):
-                return BAD_CHECKSUM
-        where = state[FIXED_OFFSET]
+        if checksum and crc32(event, length - checksum, state.scratch) != load32(end):
+            return BAD_CHECKSUM
+        where = state.fixed_offset
         if where == 0:
             where = offset + at
             position = load32(event + 13)
@@ -249,64 +320,24 @@ def scan(
                 return BAD_POSITION
         body = event + HEADER_SIZE
         room = end - body
-        if _ROWS_KINDS[kind]:
-            if room < id_size + 2:
-                return BAD_BODY
-            identity = load64(body) & 0xFFFFFFFFFFFF if id_size == 6 else load32(body)
-            if identity != _NO_TABLE_ID:
-                found = -1
-                for place in range(state[MAPPED] - 1, -1, -1):
-                    if mapped[place, 0] == identity:
-                        found = mapped[place, 1]
-                        break
-                if found < 0:
-                    return NO_TABLE_MAP
-                if known[found, 2]:
-                    if load16(body + id_size) & _NO_FOREIGN_KEY_CHECKS:
-                        known[found, 3] = 1
-                    count = state[ROW_EVENTS]
-                    if count >= rows.shape[0]:
-                        return ROWS_FULL
-                    rows[count, BODY], rows[count, BODY_END] = body, end
-                    rows[count, KIND], rows[count, TRANSACTION] = kind, state[TRANSACTIONS] - 1
-                    rows[count, OFFSET], rows[count, KNOWN], rows[count, XA] = where, found, state[XA_ID]
-                    rows[count, ORDINAL] = 0
-                    state[ROW_EVENTS] = count + 1
+        if _OP[kind]:
+            stopped = _row_event(body, end, kind, where, state, rows, mapped, known)
+            if stopped != DONE:
+                return stopped
         elif kind == _TABLE_MAP:
-            if room < id_size:
-                return BAD_BODY
-            identity = load64(body) & 0xFFFFFFFFFFFF if id_size == 6 else load32(body)
-            place = identity & (CACHE_SIZE - 1)
-            which = cache[place, 1] if cache[place, 0] == identity else -1
-            rest = room - id_size
-            if which < 0 or known[which, 1] != rest or not _same(known[which, 0], body + id_size, rest):
-                return ASK
-            count = state[MAPPED]
-            for taken in range(count):
-                if mapped[taken, 0] == identity:
-                    mapped[taken, 1] = which
-                    break
-            else:
-                if count >= mapped.shape[0]:
-                    return MAPS_FULL
-                mapped[count, 0], mapped[count, 1] = identity, which
-                state[MAPPED] = count + 1
+            stopped = _table_map(body, end, state, mapped, cache, known)
+            if stopped != DONE:
+                return stopped
         elif _GTID <= kind <= _ANONYMOUS or kind == _MARIADB_GTID:
-            number = state[TRANSACTIONS]
+            number = state.transactions
             if number >= committed.shape[0]:
                 return ROWS_FULL
-            used = state[TEXT_USED]
+            used = state.text_used
             moment = load32(event) * 1_000_000
             if kind == _MARIADB_GTID:
-                if room < 13 or load64(body) <= 0:
-                    return BAD_BODY
-                if load8(body + 12) & 0xE0:
-                    return ASK  # XA, DDL
-                to = _digits(text + used, load32(body + 8))
-                store8(to, 45)
-                to = _digits(to + 1, load32(event + 5))
-                store8(to, 45)
-                to = _digits(to + 1, load64(body))
+                to = _mariadb_gtid(event, body, end, text + used)
+                if to < 0:
+                    return -to
                 used = to - text
             else:
                 if room < 25 or (kind == _GTID and load64(body + 17) <= 0):
@@ -318,22 +349,18 @@ def scan(
                     used = _gtid_text(to, body, last, last_text) - text
                     last, last_text = body, to
             committed[number], text_ends[number] = moment, used
-            state[TRANSACTIONS], state[TEXT_USED] = number + 1, used
-            state[MAPPED] = 0
-            state[XA_ID] = 0
-            state[BEGAN] = where
+            state.transactions, state.text_used = number + 1, used
+            state.mapped = 0
+            state.xa = 0
+            state.began = where
         elif kind == _QUERY:
             if room < 13:
                 return BAD_BODY
-            query = body + 13 + load16(body + 11) + load8(body + 8) + 1
-            word = load64(query) & 0xFFFFFFFFFF if query + 5 <= end else 0
-            begin = query + 5 == end and word == 0x4E49474542
-            commit = query + 6 == end and word == 0x494D4D4F43 and load8(query + 5) == 84
-            if not begin and not commit:
+            if not _is_begin_or_commit(body, end):
                 return ASK
         elif kind == _XID:
-            state[XA_ID] = 0
+            state.xa = 0
         elif not _STEPPED_OVER[kind] and not flags & _IGNORABLE_FLAG:
             return ASK
-        state[AT] = at + length
+        state.at = at + length
     return DONE

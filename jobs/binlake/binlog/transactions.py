@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
-from binlake.binlog import events, scan
+from binlake.binlog import events, layouts, scan
 from binlake.binlog.arrays import numbers, texts
 from binlake.binlog.columns import Decoded
 from binlake.binlog.events import Malformed
-from binlake.binlog.kernels import SLACK, Numbers
+from binlake.binlog.kernels import SLACK
 from binlake.binlog.memory import pool
 from binlake.gtid import GtidPosition, GtidSet, Interval
 
@@ -24,7 +26,7 @@ class Transactions:
     committed, text_ends, text: as ``scan`` takes them.
     """
 
-    def __init__(self, state: Numbers) -> None:
+    def __init__(self, state: Any) -> None:
         self._state = state
         self.committed = np.zeros(MOST, np.int64)
         self.text_ends = np.zeros(MOST, np.int64)
@@ -35,26 +37,26 @@ class Transactions:
     def open(self, transaction: events.Transaction) -> None:
         """Raises Malformed where there are too many."""
         state = self._state
-        number, used = int(state[scan.TRANSACTIONS]), int(state[scan.TEXT_USED])
+        number, used = int(state.transactions), int(state.text_used)
         if number >= MOST:  # scan keeps a place free by coming back with ROWS_FULL; an XA id may take it
             raise Malformed("too many transactions between two drains")
         text = (transaction.gtid or "").encode()
         self.text[used : used + len(text)] = np.frombuffer(text, np.uint8)
         self.committed[number], self.text_ends[number] = transaction.committed_us, used + len(text)
-        state[scan.TRANSACTIONS], state[scan.TEXT_USED] = number + 1, used + len(text)
-        state[scan.MAPPED] = 0
-        state[scan.BEGAN] = transaction.offset
+        state.transactions, state.text_used = number + 1, used + len(text)
+        state.mapped = 0
+        state.began = transaction.offset
         self.prepare(transaction.xid if transaction.prepares else None)
 
     def prepare(self, xid: str | None) -> None:
         """The open transaction's XA id; None for one that isn't XA."""
         if xid is not None:
             self._xids.append(xid)
-        self._state[scan.XA_ID] = 0 if xid is None else len(self._xids) - 1
+        self._state.xa = 0 if xid is None else len(self._xids) - 1
 
     def current(self) -> tuple[int, str | None]:
         """Commit time and GTID of the open transaction."""
-        number = int(self._state[scan.TRANSACTIONS]) - 1
+        number = int(self._state.transactions) - 1
         start = int(self.text_ends[number - 1]) if number else 0
         text = self.text[start : int(self.text_ends[number])].tobytes().decode("ascii")
         return int(self.committed[number]), text or None
@@ -62,26 +64,26 @@ class Transactions:
     def forget(self) -> None:
         """All but the open one: no row refers to them any more."""
         state = self._state
-        self._note_executed(int(state[scan.TRANSACTIONS]) - 1)
+        self._note_executed(int(state.transactions) - 1)
         committed, gtid = self.current()
         text = (gtid or "").encode()
         self.text[: len(text)] = np.frombuffer(text, np.uint8)
         self.committed[0], self.text_ends[0] = committed, len(text)
-        state[scan.TRANSACTIONS], state[scan.TEXT_USED] = 1, len(text)
-        xid = self._xids[int(state[scan.XA_ID])]
+        state.transactions, state.text_used = 1, len(text)
+        xid = self._xids[int(state.xa)]
         self._xids = [None]
         self.prepare(xid)
 
     def executed(self, *, mariadb: bool) -> str:
         """The GTIDs of all transactions, the open one among them, as the server writes a set."""
-        self._note_executed(int(self._state[scan.TRANSACTIONS]))
+        self._note_executed(int(self._state.transactions))
         if mariadb:
             last = {prefix: max(number for _, number in intervals) for prefix, intervals in self._executed.items()}
             return str(GtidPosition().adding(f"{prefix}{number}" for prefix, number in last.items()))
         return str(GtidSet.of({prefix[:-1]: intervals for prefix, intervals in self._executed.items()}))
 
     def _note_executed(self, count: int) -> None:
-        runs = np.empty((count, 4), np.int64)
+        runs = layouts.many(count, layouts.GTID_RUN)
         found = scan.gtid_runs(count, self.text_ends, self.text.ctypes.data, runs)
         for start, size, first, last in runs[:found].tolist():
             prefix = self.text[start : start + size].tobytes().decode("ascii")

@@ -1,0 +1,62 @@
+"""Memory that Python and the compiled kernels share, as numpy record types: one name for each field on both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def _integers(*names: str) -> np.dtype[Any]:
+    return np.dtype([(name, np.int64) for name in names], align=True)
+
+
+SCAN = _integers(
+    "at", "row_events", "transactions", "text_used", "mapped", "xa", "id_size", "checksum", "fixed_offset", "began",
+    "scratch",
+)  # fmt: skip
+"""Where ``scan`` stands: bytes of the chunk that are behind, row events, transactions, bytes of their GTIDs,
+tables mapped in the open one, the number of its XA id (0 is none), bytes of a table id and of a checksum, the offset at
+which all events of a payload stand (0 outside), that of the open transaction, and native.SCRATCH bytes to work with."""
+ROW_EVENT = _integers("body", "end", "kind", "transaction", "offset", "known", "xa", "ordinal")
+"""A row event that ``scan`` found: addresses of its body and its end, the event's type, the number of its transaction,
+its place in the file, the number of its table's map, of its XA id, and the ordinal of its first row."""
+KNOWN = _integers("body", "size", "wanted", "unchecked")
+"""A table map: address and size (bytes) of what is behind its id, whether its rows are wanted, and whether some came
+from a session with foreign_key_checks = 0."""
+MAPPED = _integers("table_id", "known")
+"""A table id and the number of its map."""
+GTID_RUN = _integers("start", "size", "first", "last")
+"""GTIDs that count on: where the text before their number stands, its bytes, first and last number."""
+
+ROWS = _integers("address", "end", "op", "transaction", "offset", "ordinal", "xa")
+"""The rows of one event, uncompressed: their address and end; the rest as in ROW_EVENT."""
+PROGRAM = _integers("kind", "prefix", "size", "first", "second")
+"""How a column is gathered: what kind of value, bytes of a string's length (else 0), bytes of a fixed value, and two
+parameters (digits after the second; precision and scale; length to pad to, and whether ASCII is worth knowing)."""
+DECODE = _integers("event", "address", "row", "walked", "detail", "invalid", "ordinal")
+"""Where ``decode`` stands: event, address in it and ordinal of the next row; rows gathered, rows walked and not
+gathered yet; which column it is about, and how many invalid dates are listed."""
+BUFFERS = _integers("validity", "data", "offsets", "capacity", "used", "nulls", "not_ascii")
+"""A column's buffers on one side: addresses, bytes that fit in its data, bytes in it, nulls, and whether a byte of its
+text isn't ASCII."""
+INVALID = _integers("side", "column", "row", "address")
+"""A date that no calendar has."""
+META = _integers("op", "offset", "ordinal", "transaction", "xa", "before", "after", "event")
+"""Addresses of what is told of each row beside its values. before, after: whether it has the side; event: its index."""
+
+
+def one(layout: np.dtype[Any]) -> Any:
+    """A record of zeros, whose fields are attributes for Python and for kernels."""
+    return np.zeros(1, layout).view(np.recarray)[0]
+
+
+def taken(records: Any, places: Any) -> Any:
+    """Some of the records, copied. As numbers, because numpy copies records field by field."""
+    numbers = records.view(np.int64).reshape(len(records), -1)
+    return numbers[places].reshape(-1).view(records.dtype)
+
+
+def many(count: int | tuple[int, ...], layout: np.dtype[Any]) -> Any:
+    """An array of records of zeros."""
+    return np.zeros(count, layout)
