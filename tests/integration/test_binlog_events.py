@@ -36,7 +36,7 @@ def test_transactions_statements_and_order(server: Server, database: str) -> Non
     for transport in transports(server).values():
         emitted = read_all(transport, made.part, database)
         kinds = [type(one).__name__ for one in emitted]
-        assert kinds == ["Mutations", "Mutations", "Statement", "Mutations", "Executed"]
+        assert kinds == ["Mutations", "Mutations", "Statement", "Mutations", "SliceSummary"]
         statement = emitted[2]
         assert isinstance(statement, Statement)
         assert statement.database == database
