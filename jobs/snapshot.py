@@ -10,20 +10,14 @@ if TYPE_CHECKING:
 
 
 def work(run: job.Job) -> "list[SnapshotResult]":
-    return pipeline.bootstrap(
-        run.config,
-        run.origin,
-        run.session,
-        run.report,
-        tables=run.arguments.tables,
-        asked=run.arguments.asked,
-        lock=run.arguments.lock,
-    )
+    options = {name: value for name, value in vars(run.arguments).items() if name != "config"}
+    return pipeline.bootstrap(run.config, run.origin, run.session, run.report, **options)
 
 
 if __name__ == "__main__":
     parser = job.parser("snapshot")
     parser.add_argument("--tables", nargs="+", metavar="PATTERN")
     parser.add_argument("--asked", action="store_true")
+    parser.add_argument("--run", metavar="NAME")
     parser.add_argument("--lock", choices=("flush", "tables", "none"), default="flush")
     sys.exit(job.run(parser, work))

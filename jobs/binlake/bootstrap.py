@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from binlake import names
 from binlake.batch.steps import Life
@@ -141,7 +141,6 @@ def begin_lives(
     """
     if not results:
         return
-    _refuse_read(held.control().planned_to, results)
     lives = [Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
     watermarks.started(metadata, lives, batch=batch, versions={r.table_id: r.delta_version for r in results})
     control = held.control()
@@ -160,7 +159,7 @@ def begin_lives(
         held.follow_from(min(lows))
 
 
-def _refuse_read(standing: Position | None, results: list[SnapshotResult]) -> None:
+def refuse_read(standing: Position | None, results: list[SnapshotResult]) -> None:
     """Without a lock a snapshot may begin before a transaction that the log has had for long and the engine not yet:
     semi-synchronous replication lets it wait in between."""
     behind = [r for r in results if standing and not _lost(standing, r.low) and not r.low.reaches(standing)]
@@ -181,14 +180,29 @@ def _lost(position: Position, low: Position) -> bool:
     return files * seconds < 0 or (files == 0 and seconds != 0)
 
 
-def note_bootstrap(metadata: Metadata, batch: int, began_us: int, results: list[SnapshotResult]) -> None:
-    """A run's row for a bootstrap."""
-    tables = [{"table": str(r.name), "rows": r.rows, "delta_version": r.delta_version} for r in results]
+def tables_copied(metadata: Metadata, run: str) -> list[dict[str, Any]]:
+    """What a run's bootstraps copied: table, table_id, rows, delta_version; of one copied twice, the newer copy."""
+    rows = sorted(metadata.read("runs"), key=lambda row: row["ended_us"])
+    noted = [json.loads(row["tables"]) for row in rows if row["kind"] == "bootstrap" and row["run"] == run]
+    return list({table["table"]: table for tables in noted for table in tables}.values())
+
+
+def note_bootstrap(
+    metadata: Metadata, run: str | None, batch: int, began_us: int, results: list[SnapshotResult]
+) -> None:
+    """A run's row for a bootstrap, before the lives begin: a run that dies in between does both again.
+
+    run: what the caller calls it, to find it again.
+    """
+    tables = [
+        {"table": str(r.name), "table_id": r.table_id, "rows": r.rows, "delta_version": r.delta_version}
+        for r in results
+    ]
     metadata.append(
         "runs",
         [
             {
-                "run": uuid.uuid4().hex,
+                "run": run or uuid.uuid4().hex,
                 "kind": "bootstrap",
                 "batch": batch,
                 "started_us": began_us,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from binlake.logview import Readable
     from binlake.source.log import Origin
     from binlake.state.history import Shape
+    from binlake.state.record import RunReport
     from binlake.verify import VerifyReport
 
 
@@ -261,25 +262,31 @@ def _sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
     until = parse_until(arguments.until)
     found = pipeline.sync(config, _origin(config), _session("sync"), Report(), until=until)
+    runs = (*found.earlier, found)
     if arguments.json:
         _print_json(found.to_json())
     else:
-        if found.tables:
-            rows = [
-                (t.table, t.status, f"{t.inserted:,}", f"{t.updated:,}", f"{t.deleted:,}", t.delta_version, t.seconds)
-                for t in found.tables
-            ]
-            columns = ("table", "status", "inserted", "updated", "deleted", "Delta version", "seconds")
-            _print_table(f"Batch {found.batch}", columns, rows)
-        print(found.message)
-        if found.phases:
-            print("seconds: " + ", ".join(f"{name} {seconds}" for name, seconds in found.phases))
-    stopped = [table for table in found.tables if table.status in ("stopped", "missing", "resnapshot")]
+        for run in runs:
+            _print_run(run)
+    stopped = [table for run in runs for table in run.tables if table.status in ("stopped", "missing", "resnapshot")]
     for table in stopped:
         print(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}", file=sys.stderr)
     newly = [table.table for table in stopped if table.newly_stopped]
     if newly:
         raise TableError(f"{', '.join(newly)} stopped; the other tables are up to date", remedy="see above")
+
+
+def _print_run(run: RunReport) -> None:
+    if run.tables:
+        rows = [
+            (t.table, t.status, f"{t.inserted:,}", f"{t.updated:,}", f"{t.deleted:,}", t.delta_version, t.seconds)
+            for t in run.tables
+        ]
+        columns = ("table", "status", "inserted", "updated", "deleted", "Delta version", "seconds")
+        _print_table(f"Batch {run.batch}", columns, rows)
+    print(run.message)
+    if run.phases:
+        print("seconds: " + ", ".join(f"{name} {seconds}" for name, seconds in run.phases))
 
 
 def _verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 FaultPoint = Literal[
     "planned", "slice staged", "manifest written", "schema evolved", "epoch committed", "table merged", "merged",
-    "recorded", "lock taken", "chunks written", "snapshot committed", "lives begun",
+    "recorded", "lock taken", "chunks written", "snapshot committed", "bootstrap noted", "lives begun",
 ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from binlake.bootstrap import (
     names_awaited,
     names_to_snapshot,
     note_bootstrap,
+    refuse_read,
     refused_for_cascades,
     refused_for_engines,
     refused_for_gaps,
@@ -54,6 +55,7 @@ from binlake.state.record import (
     note_poison,
     nothing_new,
     record_batch,
+    recorded_run,
 )
 
 if TYPE_CHECKING:
@@ -94,9 +96,10 @@ def bootstrap(
     tables: list[str] | None = None,
     asked: bool = False,
     lock: LockMode = "flush",
+    run: str | None = None,
 ) -> list[SnapshotResult]:
     """Snapshot the tables that patterns name, or those for which a sync asked; without either those that aren't
-    followed yet, else all.
+    followed yet, else all. ``run`` is what the runs in metadata call it.
 
     The other tables keep their watermarks. A table that fails is raised once the others have their lives. A folder of
     files holds no table to copy: the log is followed from its beginning, or from where the lake stands.
@@ -126,9 +129,12 @@ def bootstrap(
             config, endpoint, source, metadata, report, control.batch, standing=control.planned_to, lock=lock
         )
         results, failed = snapshot(session(), task, names)
+        refuse_read(control.planned_to, results)
+        note_bootstrap(metadata, run, control.batch, began_us, results)
+        fault("bootstrap noted")
         begin_lives(held, metadata, source, results, control.batch, names_awaited(config, source, failures))
         fault("lives begun")
-        note_bootstrap(metadata, control.batch, began_us, results)
+        held.check()  # who slept until here may have had its tables copied anew by others
     for error in (*failures.values(), *failed):
         report.say(str(error))
     for error in (*failures.values(), *failed):
@@ -146,7 +152,7 @@ def sync(
     stop_at: Position | None = None,
 ) -> RunReport:
     """Carry the lake to the server's head, to the last commit before ``until``, or to ``stop_at``; tables whose rows
-    the log alone couldn't tell are snapshotted anew."""
+    the log alone couldn't tell are snapshotted anew. What an unfinished batch did is told too, in ``earlier``."""
     snapshot_asked(config, origin, session, report)
     recorded = _carry(config, origin, session, report, until, stop_at)
     snapshot_asked(config, origin, session, report)
@@ -176,17 +182,29 @@ def _carry(
     until: datetime | None,
     stop_at: Position | None,
 ) -> RunReport:
+    earlier: list[RunReport] = []
     with lease.held(metadata_of(config)) as held:
         while True:
             planned = _plan(held, config, origin, until, stop_at)
             report.say(planned.message)
             if planned.empty:
-                return nothing_new(planned.batch, planned.position, planned.message)
+                found = nothing_new(planned.batch, planned.position, planned.message)
+                return replace(found, earlier=tuple(earlier))
             _stage(held, config, origin, session, report)
             _merge(held, config, session, report)
             recorded = _record(held, config)
             if not planned.unfinished:
-                return recorded
+                return replace(recorded, earlier=tuple(earlier))
+            earlier.append(recorded)
+
+
+def unfinished(config: PipelineConfig) -> PlanOutcome:
+    """The batch that an earlier run left open; ``empty`` where there is none. Needs neither server nor Spark."""
+    with lease.held(metadata_of(config)) as held:
+        control = held.control()
+        if control.open is not None:
+            return _begun_before(control.open)
+        return PlanOutcome(control.batch, True, str(control.position or ""), "no batch is unfinished")
 
 
 def plan(
@@ -220,13 +238,18 @@ def nothing_staged(config: PipelineConfig) -> bool:
         return False
 
 
-def record(config: PipelineConfig) -> RunReport:
-    """Record the merged batch; without an open one, say what was proved last."""
+def record(config: PipelineConfig, batch: int | None = None, run: str | None = None) -> RunReport:
+    """Record the merged batch, if it is this one; without an open one, say what was proved last.
+
+    run: what the runs in metadata call it. Who recorded a batch under this name, and died before it could announce it,
+    is told again what it recorded.
+    """
     with lease.held(metadata_of(config)) as held:
         control = held.control()
-        if control.open is None:
-            return last_run(config, control.position, control.batch)
-        return _record(held, config)
+        if control.open is not None and batch in (None, control.open.batch):
+            return _record(held, config, run)
+        again = None if run is None else recorded_run(held.metadata, run, batch)
+        return again or last_run(config, control.position, control.batch)
 
 
 def verify(
@@ -272,10 +295,7 @@ def _plan(
 ) -> PlanOutcome:
     control = held.control()
     if control.open is not None:
-        begun = control.open
-        stop = begun.range.stop
-        message = f"batch {begun.batch} was begun before ({begun.state}): it is finished first, up to {stop.short}"
-        return PlanOutcome(begun.batch, False, str(stop), message, unfinished=True)
+        return _begun_before(control.open)
     if control.position is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
     _clean_staging(config, control.batch)
@@ -307,6 +327,12 @@ def _plan(
     if found.start.server != control.position.server:
         message = f"going on from {control.position.server} on {found.start.server}, of the same lineage; {message}"
     return PlanOutcome(planned.batch, False, str(found.stop), message)
+
+
+def _begun_before(begun: OpenBatch) -> PlanOutcome:
+    stop = begun.range.stop
+    message = f"batch {begun.batch} was begun before ({begun.state}): it is finished first, up to {stop.short}"
+    return PlanOutcome(begun.batch, False, str(stop), message, unfinished=True)
 
 
 def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report) -> StepOutcome:
@@ -355,7 +381,7 @@ def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | N
     return None if found is None else tuple(one for one in found if config.included(one.child))
 
 
-def _record(held: Lease, config: PipelineConfig) -> RunReport:
+def _record(held: Lease, config: PipelineConfig, run: str | None = None) -> RunReport:
     merged = held.control().open
     if merged is None or merged.state != "merged":
         raise UsageError("the open batch isn't merged yet", remedy="run merge first")
@@ -364,7 +390,7 @@ def _record(held: Lease, config: PipelineConfig) -> RunReport:
     for name in names_dropped(metadata, merged):
         if config.goes_when_dropped(name):
             files.remove_folder(config.table_path(name))
-    report = record_batch(held, metadata, merged)
+    report = record_batch(held, metadata, merged, run)
     fault("recorded")
     _clean_staging(config, merged.batch)
     return report

@@ -226,7 +226,7 @@ def test_a_sync_that_wakes_while_others_work_leaves_their_batch_alone(
     mirror.assert_each_once(*TABLES)
 
 
-@pytest.mark.parametrize("point", ["chunks written", "snapshot committed", "lives begun"])
+@pytest.mark.parametrize("point", ["chunks written", "snapshot committed", "bootstrap noted", "lives begun"])
 def test_a_snapshot_that_wakes_after_others_went_on_changes_nothing(mirror: Mirror, frozen: Frozen, point: str) -> None:
     frozen.run(point, "snapshot", "--tables", "fenced.a")
     expire(mirror)

@@ -21,7 +21,9 @@ POINTS: tuple[FaultPoint, ...] = (
     "planned", "slice staged", "manifest written", "epoch committed", "schema evolved", "table merged", "merged",
     "recorded",
 )  # fmt: skip
-OF_SNAPSHOT: tuple[FaultPoint, ...] = ("lock taken", "chunks written", "snapshot committed", "lives begun")
+OF_SNAPSHOT: tuple[FaultPoint, ...] = (
+    "lock taken", "chunks written", "snapshot committed", "bootstrap noted", "lives begun",
+)  # fmt: skip
 
 
 def test_runs_are_cut_off_at_each_named_point() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,25 @@ def test_a_table_that_stopped_goes_on_under_another_policy(ready: Mirror) -> Non
     ready.options.clear()
     assert decide(ready, "resume") == 0
     ready.assert_equal("t", "u")
+
+
+@on_mysql
+def test_what_an_unfinished_batch_did_is_told_by_the_sync_that_finishes_it(
+    ready: Mirror, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ready.options["policies"] = {"on_truncate": "stop"}
+    ready.execute("TRUNCATE t", "INSERT INTO u VALUES ('goes on')")
+    with ready.cut_off_at("planned"):
+        ready.sync()
+    capsys.readouterr()
+    assert command(ready, "sync", "--json") == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["message"].startswith("nothing new")
+    (finished,) = told["earlier"]
+    assert {(table["table"], table["status"]) for table in finished["tables"]} == {
+        (f"{ready.database}.t", "stopped"),
+        (f"{ready.database}.u", "following"),
+    }
 
 
 @on_mysql

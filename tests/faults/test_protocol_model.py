@@ -29,7 +29,7 @@ ACCESSES = (
 )  # fmt: skip
 OF_SNAPSHOT = (
     "copy chunk", "begin commit", "end commit", "snapshot committed", "write schemas", "commit schemas",
-    "write watermarks", "commit watermarks", "lives begun", "move position", "write runs",
+    "write watermarks", "commit watermarks", "bootstrap noted", "lives begun", "move position", "write runs",
 )  # fmt: skip
 EXPECTED = (LeaseHeld, LakeError, StagingError, UsageError)
 ROWS, COLUMNS = ("put", "delete", "move", "twins"), ("add column", "add null column", "rename column")

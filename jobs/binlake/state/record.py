@@ -40,7 +40,10 @@ class TableRun:
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run. ``tables`` names those that changed or don't follow; seconds per phase in ``phases``."""
+    """One run. ``tables`` names those that changed or don't follow; seconds per phase in ``phases``.
+
+    earlier: the runs of unfinished batches that were recorded first.
+    """
 
     batch: int | None
     position: str
@@ -49,9 +52,10 @@ class RunReport:
     bytes: int
     tables: tuple[TableRun, ...]
     phases: tuple[tuple[str, float], ...]
+    earlier: tuple[RunReport, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "phases": dict(self.phases)}
+        return {**asdict(self), "phases": dict(self.phases), "earlier": [run.to_json() for run in self.earlier]}
 
 
 def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None) -> None:
@@ -94,8 +98,11 @@ def _differ(before: TableSchema, after: TableSchema) -> bool:
     return before is not after and dump(before) != dump(after)
 
 
-def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
-    """Watermarks, run and position of a merged batch; the lease's row last, so that a kill repeats all of it."""
+def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | None = None) -> RunReport:
+    """Watermarks, run and position of a merged batch; the lease's row last, so that a kill repeats all of it.
+
+    run: what the caller calls it, to find it again.
+    """
     stop = plan.range.stop
     before = {row["table_id"]: row for row in metadata.read("watermarks")}
     living = _still_living(plan, before)
@@ -116,7 +123,7 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch) -> RunReport:
     if living.charsets is not None:
         watermarks.write_charsets(metadata, {one.database: one.charset for one in living.charsets})
     metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NOT NULL", _quarantine_rows(plan, before))
-    metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan)])
+    metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan, run)])
     note_batch(metadata, plan, state="recorded")
     held.close(stop)
     return report
@@ -289,9 +296,9 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
     return (*lives, *standing_still, *lifeless)
 
 
-def _run_row(report: RunReport, plan: OpenBatch) -> dict[str, Any]:
+def _run_row(report: RunReport, plan: OpenBatch, run: str | None) -> dict[str, Any]:
     return {
-        "run": uuid.uuid4().hex,
+        "run": run or uuid.uuid4().hex,
         "kind": "sync",
         "batch": plan.batch,
         "started_us": plan.planned_us,
@@ -304,6 +311,17 @@ def _run_row(report: RunReport, plan: OpenBatch) -> dict[str, Any]:
         "mutations": report.mutations,
         "message": report.message,
     }
+
+
+def recorded_run(metadata: Metadata, run: str, batch: int | None) -> RunReport | None:
+    """What this run told when it recorded the batch; None where another recorded it."""
+    for row in metadata.read("runs"):
+        if (row["kind"], row["run"], row["batch"]) == ("sync", run, batch):
+            tables = tuple(TableRun(**table) for table in json.loads(row["tables"]))
+            phases = tuple(json.loads(row["phases"]).items())
+            numbers = row["mutations"], row["bytes"]
+            return RunReport(batch, row["position"], row["message"], *numbers, tables, phases)
+    return None
 
 
 def nothing_new(batch: int | None, position: str, message: str) -> RunReport:
