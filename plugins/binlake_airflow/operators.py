@@ -1,10 +1,10 @@
-"""The steps of the two DAGs as operators: preflight, snapshot; plan, stage, merge, record."""
+"""The steps of the two DAGs as operators: preflight, snapshot; unfinished, plan, stage, merge, record; announce."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -37,8 +37,29 @@ def table_asset(source: str, table: str) -> Asset:
     return Asset(name=f"{source}/{table}", uri=f"binlake://{source}/{encoded.replace(' ', '%20')}")
 
 
-def _emit(context: Context, source: str, table: str, extra: dict[str, Any]) -> None:
-    context["outlet_events"][asset_alias(source)].add(table_asset(source, table), extra=extra)
+_CLOCKS_AGREE = timedelta(days=1)
+"""How far the clocks of Airflow's hosts may differ at most."""
+
+
+def run_key(context: Context) -> str:
+    """What metadata calls this DAG run in what it records; its retries and its cleared tasks are the same run."""
+    return f"{context['dag_run'].dag_id}/{context['dag_run'].run_id}"
+
+
+def _announce(context: Context, source: str, extras: Mapping[str, dict[str, Any]]) -> None:
+    """An asset event for each table, but for those that Airflow has already: the task was cleared after its success.
+
+    Airflow keeps events together with a task's success, so a task that died announced nothing.
+    """
+    if not extras:
+        return
+    alias = asset_alias(source)
+    since = context["dag_run"].run_after - _CLOCKS_AGREE
+    known = [(event.asset.uri, event.extra) for event in context["inlet_events"][alias].after(since.isoformat())]
+    for table, extra in extras.items():
+        asset = table_asset(source, table)
+        if (asset.uri, extra) not in known:
+            context["outlet_events"][alias].add(asset, extra=extra)
 
 
 def _open_batch(config: PipelineConfig) -> OpenBatch | None:
@@ -95,11 +116,7 @@ class BinlakeSnapshotOperator(BinlakeSparkOperator):
     def execute(self, context: Context) -> Any:
         patterns = ["--tables", *self.tables] if self.tables else []
         with airflow_errors():
-            source = self.pipeline_config().source.name
-            copied = self.submit(context, "--lock", self.lock, *patterns)
-        for table in copied:
-            _emit(context, source, str(table["table"]), {"delta_version": table["delta_version"], "snapshot": True})
-        return copied
+            return self.submit(context, "--run", run_key(context), "--lock", self.lock, *patterns)
 
 
 class BinlakeResnapshotOperator(BinlakeSparkOperator):
@@ -119,44 +136,66 @@ class BinlakeResnapshotOperator(BinlakeSparkOperator):
                 self.log.info("no table asks for a new snapshot")
                 return []
             self.log.warning("snapshotted anew: %s", ", ".join(map(str, asked)))
-            copied = self.submit(context, "--asked")
-        for table in copied:
-            extra = {"delta_version": table["delta_version"], "snapshot": True}
-            _emit(context, config.source.name, str(table["table"]), extra)
-        return copied
+            return self.submit(context, "--run", run_key(context), "--asked")
 
 
-class BinlakePlanOperator(BinlakeSparkOperator):
-    """Freeze the next range of the log. Needs Spark only to finish a batch that an earlier run left open.
+class BinlakeAnnounceOperator(BaseOperator):
+    """Update the assets of the tables that this run's snapshots copied.
 
-    A scheduled or backfilled run goes to the last commit before its data interval's end, a manual one to the head
-    of the log, or to ``until``. Where nothing is new, stage and merge are skipped.
+    A task of its own, because Airflow drops the events of one that fails, as a snapshot does when it copied all tables
+    but one: make it a teardown, which runs whatever happened before it.
 
-    :param until: stop before commits at or after this time, ISO 8601 (templated)
+    :param config_file: the source's YAML (templated)
     """
 
-    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "until")
+    template_fields: Sequence[str] = ("config_file",)
+    ui_color = UI_COLOR
 
-    def __init__(self, *, until: Any = None, **kwargs: Any) -> None:
-        super().__init__(job="finish", **kwargs)
-        self.until = until
+    def __init__(self, *, config_file: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config_file = config_file
+
+    def execute(self, context: Context) -> None:
+        from binlake import pipeline
+        from binlake.bootstrap import tables_copied
+
+        with airflow_errors():
+            config = load(self.config_file)
+            copied = tables_copied(pipeline.metadata_of(config), run_key(context))
+        for table in copied:
+            self.log.info("%s was copied, Delta version %s", table["table"], table["delta_version"])
+        extras = {
+            table["table"]: {"delta_version": table["delta_version"], "table_id": table["table_id"], "snapshot": True}
+            for table in copied
+        }
+        _announce(context, config.source.name, extras)
+
+
+class _BatchFindingOperator(BaseOperator):
+    """Hands a batch on to stage, merge and record; where there is none, these are skipped.
+
+    :param config_file: the source's YAML (templated)
+    """
+
+    template_fields: Sequence[str] = ("config_file",)
+    ui_color = UI_COLOR
+
+    def __init__(self, *, config_file: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config_file = config_file
+
+    def found(self, context: Context, config: PipelineConfig) -> PlanOutcome:
+        raise NotImplementedError
 
     def execute(self, context: Context) -> None:
         self._wait_for_earlier_backfill(context)
-        planned = self._plan(context, self._stop(context))
-        context["ti"].xcom_push("return_value", asdict(planned))
-        if planned.empty:
+        with airflow_errors():
+            found = self.found(context, load(self.config_file))
+        self.log.info("%s", found.message)
+        context["ti"].xcom_push("return_value", asdict(found))
+        if found.empty:
             following = [task.task_id for task in self.downstream_list if isinstance(task, BinlakeStageOperator)]
             raise DownstreamTasksSkipped(tasks=following)  # type: ignore[no-untyped-call]
-
-    def _stop(self, context: Context) -> datetime | None:
-        if self.until:
-            moment = datetime.fromisoformat(str(self.until))
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        # A manual run has a data interval too, the last whole one: it isn't meant.
-        if context["dag_run"].run_type in ("scheduled", BACKFILL):
-            return context["dag_run"].data_interval_end
-        return None
 
     def _wait_for_earlier_backfill(self, context: Context) -> None:
         """Backfills run their DAG runs side by side, whatever the DAG's max_active_runs: ours go in order."""
@@ -167,19 +206,44 @@ class BinlakePlanOperator(BinlakeSparkOperator):
             self.log.info("%s comes first", earlier.run_id)
             raise look_again()
 
-    def _plan(self, context: Context, until: datetime | None) -> PlanOutcome:
+
+class BinlakeUnfinishedOperator(_BatchFindingOperator):
+    """Find the batch that an earlier run left open: it is carried through before the next is planned."""
+
+    def found(self, context: Context, config: PipelineConfig) -> PlanOutcome:
         from binlake import pipeline
 
-        with airflow_errors():
-            config = self.pipeline_config()
-            origin = BinlakeHook(config.source.connection).origin()
-            while True:
-                planned = pipeline.plan(config, origin, until)
-                self.log.info("%s", planned.message)
-                if not planned.unfinished:
-                    return planned
-                finished = self.submit(context)
-                self.log.info("%s", finished["message"])
+        return pipeline.unfinished(config)
+
+
+class BinlakePlanOperator(_BatchFindingOperator):
+    """Freeze the next range of the log.
+
+    A scheduled or backfilled run goes to the last commit before its data interval's end, a manual one to the head
+    of the log, or to ``until``. A batch that is open already is handed on instead: its own, when it is tried again.
+
+    :param until: stop before commits at or after this time, ISO 8601 (templated)
+    """
+
+    template_fields: Sequence[str] = (*_BatchFindingOperator.template_fields, "until")
+
+    def __init__(self, *, until: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.until = until
+
+    def found(self, context: Context, config: PipelineConfig) -> PlanOutcome:
+        from binlake import pipeline
+
+        return pipeline.plan(config, BinlakeHook(config.source.connection).origin(), self._stop(context))
+
+    def _stop(self, context: Context) -> datetime | None:
+        if self.until:
+            moment = datetime.fromisoformat(str(self.until))
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        # A manual run has a data interval too, the last whole one: it isn't meant.
+        if context["dag_run"].run_type in ("scheduled", BACKFILL):
+            return context["dag_run"].data_interval_end
+        return None
 
 
 class _BatchStepOperator(BinlakeSparkOperator):
@@ -194,24 +258,28 @@ class _BatchStepOperator(BinlakeSparkOperator):
         super().__init__(**kwargs)
         self.plan = plan
 
-    def is_still_open(self, config: PipelineConfig) -> bool:
-        """Another run, which found the batch unfinished, may have carried it on."""
+    def open_batch(self, config: PipelineConfig) -> OpenBatch | None:
+        """The batch; None when another run, which found it unfinished, has recorded it."""
         found = _open_batch(config)
         if found is not None and found.batch == self.plan["batch"]:
-            return True
+            return found
         self.log.info("batch %s is recorded already, by another run", self.plan["batch"])
-        return False
+        return None
 
 
 class BinlakeStageOperator(_BatchStepOperator):
-    """Stage the batch's mutations as Parquet."""
+    """Stage the batch's mutations as Parquet; nothing is done to a batch that an earlier run staged."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="stage", **kwargs)
 
     def execute(self, context: Context) -> Any:
         with airflow_errors():
-            return self.submit(context) if self.is_still_open(self.pipeline_config()) else None
+            found = self.open_batch(self.pipeline_config())
+            if found is None or found.state == "planned":
+                return self.submit(context) if found else None
+            self.log.info("batch %s is %s already, by an earlier run", found.batch, found.state)
+            return None
 
 
 class BinlakeMergeOperator(_BatchStepOperator):
@@ -227,7 +295,7 @@ class BinlakeMergeOperator(_BatchStepOperator):
 
         with airflow_errors():
             config = self.pipeline_config()
-            if not self.is_still_open(config):
+            if self.open_batch(config) is None:
                 return None
             if not pipeline.nothing_staged(config):
                 return self.submit(context)
@@ -256,21 +324,19 @@ class BinlakeRecordOperator(BaseOperator):
 
         with airflow_errors():
             config = load(self.config_file)
-            found = _open_batch(config)
-            if self.plan["empty"] or found is None or found.batch != self.plan["batch"]:
-                message = (
-                    self.plan["message"] if self.plan["empty"] else f"batch {self.plan['batch']} is recorded already"
-                )
-                self.log.info("%s", message)
-                return {**self.plan, "message": message, "tables": []}
-            report = pipeline.record(config)
+            if self.plan["empty"]:
+                self.log.info("%s", self.plan["message"])
+                return {**self.plan, "tables": []}
+            report = pipeline.record(config, self.plan["batch"], run_key(context))
         self.log.info("%s (%s)", report.message, report.position)
+        extras: dict[str, dict[str, Any]] = {}
         for table in report.tables:
             if table.status in ("stopped", "missing", "resnapshot"):
                 self.log.warning("%s %s: %s\n  → %s", table.table, table.status, table.reason, table.remedy)
                 continue
             counts = {"inserted": table.inserted, "updated": table.updated, "deleted": table.deleted}
             self.log.info("%s: %s, Delta version %s", table.table, counts, table.delta_version)
-            extra = {**counts, "batch": report.batch, "position": report.position, "delta_version": table.delta_version}
-            _emit(context, config.source.name, table.table, extra)
+            where = {"batch": report.batch, "position": report.position, "delta_version": table.delta_version}
+            extras[table.table] = {**counts, **where}
+        _announce(context, config.source.name, extras)
         return report.to_json()

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
+from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable, Param, TaskGroup, TriggerRule
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
 from binlake_airflow.operators import (
+    BinlakeAnnounceOperator,
     BinlakeMergeOperator,
     BinlakePlanOperator,
     BinlakePreflightOperator,
@@ -19,6 +20,7 @@ from binlake_airflow.operators import (
     BinlakeResnapshotOperator,
     BinlakeSnapshotOperator,
     BinlakeStageOperator,
+    BinlakeUnfinishedOperator,
     asset_alias,
 )
 
@@ -39,6 +41,8 @@ are followed. Tables that aren't copied stay as they are.
 """
 _SYNC_DOC = """
 Carries the Delta tables of **{source}** forward along the binlog: preflight → plan → stage → merge → record.
+A batch that an earlier run left open is carried through first, by the tasks of the group `unfinished`; the same run
+then goes on with the rest of the log.
 
 A scheduled run, or a backfilled one, goes to the last commit before its data interval's end; a run triggered by hand
 goes to the head of the log. An interval that is merged already ends as a proved no-op. Every table that isn't stopped
@@ -130,9 +134,8 @@ def _bootstrap(config: PipelineConfig, file: Path, jobs_folder: str | None) -> D
             jobs_folder=jobs_folder,
             tables=dag.param("tables"),
             lock=dag.param("lock"),
-            outlets=[asset_alias(source)],
         )
-        preflight >> snapshot
+        preflight >> snapshot >> _announce(source, file)
     return dag
 
 
@@ -159,21 +162,44 @@ def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
     )
     with dag:
         preflight = BinlakePreflightOperator(task_id="preflight", config_file=str(file))
+        with TaskGroup("unfinished"):
+            found = BinlakeUnfinishedOperator(task_id="find", config_file=str(file))
+            carried = _carry(found, source, file, jobs_folder)
+        # None is unfinished as a rule, and the group's tasks are skipped; so are stage and merge where nothing is new.
         plan = BinlakePlanOperator(
-            task_id="plan", config_file=str(file), jobs_folder=jobs_folder, until=dag.param("until")
+            task_id="plan", config_file=str(file), until=dag.param("until"), trigger_rule=TriggerRule.NONE_FAILED
         )
-        stage = BinlakeStageOperator(task_id="stage", config_file=str(file), jobs_folder=jobs_folder, plan=plan.output)
-        merge = BinlakeMergeOperator(task_id="merge", config_file=str(file), jobs_folder=jobs_folder, plan=plan.output)
-        record = BinlakeRecordOperator(
-            task_id="record",
-            config_file=str(file),
-            plan=plan.output,
-            # Stage and merge are skipped where nothing is new: that is told, too.
-            trigger_rule=TriggerRule.NONE_FAILED,
-            outlets=[asset_alias(source)],
-        )
-        resnapshot = BinlakeResnapshotOperator(
-            task_id="resnapshot", config_file=str(file), jobs_folder=jobs_folder, outlets=[asset_alias(source)]
-        )
-        preflight >> plan >> stage >> merge >> record >> resnapshot
+        record = _carry(plan, source, file, jobs_folder, trigger_rule=TriggerRule.NONE_FAILED)
+        resnapshot = BinlakeResnapshotOperator(task_id="resnapshot", config_file=str(file), jobs_folder=jobs_folder)
+        preflight >> found
+        carried >> plan
+        record >> resnapshot >> _announce(source, file)
     return dag
+
+
+def _carry(
+    found: BinlakeUnfinishedOperator | BinlakePlanOperator,
+    source: str,
+    file: Path,
+    jobs_folder: str | None,
+    **of_record: Any,
+) -> BaseOperator:
+    """Stage, merge and record the batch that ``found`` hands on; gives the last of them."""
+    settings: dict[str, Any] = {"config_file": str(file), "plan": found.output}
+    stage = BinlakeStageOperator(task_id="stage", jobs_folder=jobs_folder, **settings)
+    merge = BinlakeMergeOperator(task_id="merge", jobs_folder=jobs_folder, **settings)
+    record = BinlakeRecordOperator(task_id="record", **settings, **_assets(source), **of_record)
+    found >> stage >> merge >> record
+    return record
+
+
+def _announce(source: str, file: Path) -> BaseOperator:
+    """Runs after a failed snapshot as well, and isn't asked whether the run was a success."""
+    announce = BinlakeAnnounceOperator(task_id="announce", config_file=str(file), **_assets(source))
+    announce.as_teardown()
+    return announce
+
+
+def _assets(source: str) -> dict[str, Any]:
+    """For a task that updates tables' assets, and sees which it has updated."""
+    return {"inlets": [asset_alias(source)], "outlets": [asset_alias(source)]}

@@ -114,16 +114,18 @@ class AirflowHome:
     def endpoint(self) -> Endpoint:
         return Endpoint("127.0.0.1", self.server.port, self.user, self.password)
 
-    def run(self, *arguments: str, timeout: float = 900, **environment: str) -> str:
-        """One airflow command; both its streams. Raises AssertionError with their end."""
+    def run(self, *arguments: str, timeout: float = 900, succeeds: bool = True, **environment: str) -> str:
+        """One airflow command; both its streams. Raises AssertionError with their end where it ends otherwise."""
         name = "_".join(argument.strip("-") for argument in arguments[:3] if "/" not in argument)
-        return self._await(name, [str(BIN / "airflow"), *arguments], timeout, **environment)
+        return self._await(name, [str(BIN / "airflow"), *arguments], timeout, succeeds=succeeds, **environment)
 
     def run_beside_services(self, *arguments: str) -> str:
         """One that writes to the database while the services do."""
         return self.run(*arguments, AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS="waiting_sqlite.CONNECT_ARGS")
 
-    def _await(self, name: str, command: list[str], timeout: float = 900, **environment: str) -> str:
+    def _await(
+        self, name: str, command: list[str], timeout: float = 900, *, succeeds: bool = True, **environment: str
+    ) -> str:
         path = self.folder / "output" / f"{name}_{time.time_ns()}.log"
         with path.open("wb") as output:
             done = subprocess.run(
@@ -131,13 +133,13 @@ class AirflowHome:
                 stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
         said = path.read_text(errors="replace")
-        assert done.returncode == 0, said[-6000:]
+        assert (done.returncode == 0) == succeeds, said[-6000:]
         return said
 
-    def test_dag(self, dag: str, **conf: Any) -> str:
+    def test_dag(self, dag: str, *, succeeds: bool = True, **conf: Any) -> str:
         """`airflow dags test`."""
         options = ["--conf", json.dumps(conf)] if conf else []
-        return self.run("dags", "test", *options, dag)
+        return self.run("dags", "test", *options, dag, succeeds=succeeds)
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Rows of Airflow's metadata database."""

@@ -68,7 +68,8 @@ def test_each_source_has_a_bootstrap_and_a_sync(folder: Path) -> None:
     assert sync.doc_md
     assert "bank.yaml" in sync.doc_md
     order = [task.task_id for task in sync.topological_sort()]
-    assert order == ["preflight", "plan", "stage", "merge", "record", "resnapshot"]
+    unfinished = [f"unfinished.{step}" for step in ("find", "stage", "merge", "record")]
+    assert order == ["preflight", *unfinished, "plan", "stage", "merge", "record", "resnapshot", "announce"]
     for task in sync.tasks:
         assert (task.retries, task.retry_delay) == (3, timedelta(seconds=30))
         assert task.retry_exponential_backoff

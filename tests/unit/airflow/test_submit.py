@@ -185,7 +185,7 @@ def test_any_name_makes_an_asset_of_its_own(name: str) -> None:
 
 
 def test_scripts_are_short_and_all_there() -> None:
-    for name in ("snapshot", "stage", "merge", "finish", "verify"):
+    for name in ("snapshot", "stage", "merge", "verify"):
         lines = Path(script(name)).read_text().splitlines()
         assert len(lines) <= 30, name
         assert os.path.basename(script(name)) == f"{name}.py"

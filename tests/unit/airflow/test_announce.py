@@ -1,0 +1,122 @@
+"""What a run recorded is announced by that run, once, whatever happens to its tasks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from binlake import config, pipeline
+from binlake.batch.outcome import BatchOutcome, LifeOutcome
+from binlake.bootstrap import note_bootstrap
+from binlake.position import Position, Range, Slice
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.snapshot.commit import SnapshotResult
+from binlake.state import lease
+from binlake.state.lease import OpenBatch
+from binlake_airflow.operators import BinlakeAnnounceOperator, BinlakeRecordOperator, asset_alias, run_key
+
+YAML = """
+source: {name: shop, connection: shop_mysql, server_id: 4001}
+tables: {include: ["shop.*"]}
+lake: {path: ./lake}
+"""
+START, STOP = Position("s", "b.000001", 4, 1), Position("s", "b.000001", 99, 1)
+SCHEMA = TableSchema((Column("id", "int", nullable=False),), ("id",), "primary")
+PLAN = {"batch": 1, "empty": False}
+
+
+class Events(list[Any]):
+    """What Airflow has of an alias; a double, because a unit test has no Airflow to ask."""
+
+    def after(self, moment: str) -> Events:
+        assert datetime.fromisoformat(moment) < datetime.now(UTC)
+        return self
+
+
+class Run:
+    """A DAG run whose tasks are called as Airflow calls them: a task's events count once it has succeeded."""
+
+    def __init__(self, file: Path, run_id: str = "scheduled__1", events: Events | None = None) -> None:
+        self.file = str(file)
+        self.run_id = run_id
+        self.events = Events() if events is None else events
+
+    @property
+    def context(self) -> Any:
+        run = SimpleNamespace(dag_id="binlake_shop_sync", run_id=self.run_id, run_after=datetime.now(UTC))
+        inlets = {asset_alias("shop"): self.events}
+        return {"dag_run": run, "outlet_events": OutletEventAccessors(), "inlet_events": inlets}
+
+    def _call(self, operator: Any, *, dies: bool) -> list[str]:
+        context = self.context
+        operator.execute(context)
+        told = context["outlet_events"][asset_alias("shop")].asset_alias_events
+        if not dies:
+            self.events += [SimpleNamespace(asset=event.dest_asset_key, extra=event.extra) for event in told]
+        return [event.dest_asset_key.uri for event in told]
+
+    def record(self, *, dies: bool = False) -> list[str]:
+        return self._call(BinlakeRecordOperator(task_id="record", config_file=self.file, plan=PLAN), dies=dies)
+
+    def announce(self, *, dies: bool = False) -> list[str]:
+        return self._call(BinlakeAnnounceOperator(task_id="announce", config_file=self.file), dies=dies)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "shop.yaml").write_text(YAML)
+    return tmp_path / "shop.yaml"
+
+
+@pytest.fixture
+def merged(file: Path) -> Path:
+    """A batch that only waits to be recorded."""
+    orders = LifeOutcome(
+        "life", TableName("shop", "orders"), START, START, "following", None, SCHEMA.fingerprint,
+        changed=True, inserted=3, updated=2, deleted=1, delta_version=7,
+    )  # fmt: skip
+    part = Slice("b.000001", 4, 99, 1, False)
+    batch = OpenBatch(1, Range(START, STOP, (part,)), state="merged", outcome=BatchOutcome((orders,)))
+    with lease.held(pipeline.metadata_of(config.load(file))) as held:
+        held.open(batch)
+    return file
+
+
+def test_who_recorded_and_died_announces_when_tried_again(merged: Path) -> None:
+    run = Run(merged)
+    assert run.record(dies=True) == ["binlake://shop/shop.orders"]
+    assert run.record() == ["binlake://shop/shop.orders"]
+    (event,) = run.events
+    counts = {"inserted": 3, "updated": 2, "deleted": 1}
+    assert event.extra == {**counts, "batch": 1, "position": str(STOP), "delta_version": 7}
+
+
+def test_a_record_that_is_cleared_after_its_success_announces_nothing(merged: Path) -> None:
+    run = Run(merged)
+    assert run.record()
+    assert run.record() == []
+
+
+def test_a_batch_that_another_recorded_is_its_to_announce(merged: Path) -> None:
+    pipeline.record(config.load(merged), 1, "somebody else")
+    assert Run(merged).record() == []
+
+
+def copied(table: str, version: int) -> SnapshotResult:
+    return SnapshotResult(TableName("shop", table), f"life of {table}", SCHEMA, START, START, 5, 50, 1.0, 0, version)
+
+
+def test_what_a_runs_snapshots_copied_is_announced_once(file: Path) -> None:
+    run = Run(file)
+    metadata = pipeline.metadata_of(config.load(file))
+    note_bootstrap(metadata, run_key(run.context), 0, 1, [copied("orders", 0)])  # and failed for another table
+    note_bootstrap(metadata, run_key(run.context), 0, 2, [copied("lines", 3)])
+    note_bootstrap(metadata, None, 0, 2, [copied("others", 0)])
+    assert run.announce(dies=True) == run.announce() == ["binlake://shop/shop.orders", "binlake://shop/shop.lines"]
+    assert run.announce() == []
+    assert run.events[1].extra == {"delta_version": 3, "table_id": "life of lines", "snapshot": True}
