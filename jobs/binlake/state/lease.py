@@ -88,6 +88,11 @@ class Control:
         """The log up to here is read, or its reading is planned: a life must not begin before."""
         return self.open.range.stop if self.open else self.position
 
+    @property
+    def holder_died(self) -> bool:
+        """Whether the holder is known to be dead; of one on another machine nobody here can tell."""
+        return bool(self.holder and self.token and _died(self.holder, self.token))
+
 
 def read(metadata: Metadata) -> Control:
     """The row as it stands; an empty one before the first bootstrap. Raises NewerMetadata."""
@@ -158,6 +163,11 @@ class Lease:
 
 
 def _lost(control: Control) -> LeaseHeld:
+    if control.holder_died:
+        return LeaseHeld(
+            f"this run lost its lease to {control.holder}, which is dead by now",
+            remedy="run again: the lease is taken over at once, and the batch carried on",
+        )
     return LeaseHeld(
         f"this run lost its lease to {control.holder or 'another, which has ended'}",
         remedy="nothing to do: the other run carries the batch on",
@@ -192,7 +202,7 @@ def _acquire(metadata: Metadata) -> Lease:
     if not metadata.read("lease"):
         metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
     row = read(metadata)
-    if row.token and row.expires_us > now_us() and row.holder and not _died(row.holder, row.token):
+    if row.token and row.expires_us > now_us() and row.holder and not row.holder_died:
         since = datetime.fromtimestamp(row.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
     before = f"token = {literal(row.token)}" if row.token else "token IS NULL"

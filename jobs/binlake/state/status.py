@@ -14,7 +14,10 @@ from binlake.state.metadata import Metadata
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """The source's position, its open batch, who works on it, and each table's watermark."""
+    """The source's position, its open batch, who works on it, and each table's watermark.
+
+    holder_died: the holder was a process of this machine that is gone; of one elsewhere that isn't known.
+    """
 
     source: str
     batch: int
@@ -25,6 +28,7 @@ class SourceStatus:
     last_run: dict[str, Any] | None
     poison: tuple[dict[str, Any], ...] = ()
     """Events that stop the open batch: file, offset, reason, remedy."""
+    holder_died: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -33,6 +37,7 @@ class SourceStatus:
             "position": self.position,
             "open_batch": self.open_batch,
             "holder": self.holder,
+            "holder_died": self.holder_died,
             "tables": list(self.tables),
             "last_run": self.last_run,
             "poison": list(self.poison),
@@ -48,7 +53,9 @@ class SourceStatus:
             lines = [f"{self.source}: batch {opened['batch']} is {opened['state']}, up to {opened['stop']}"]
         for event in self.poison:
             lines.append(f"stopped by {event['reason']}\n  → {event['remedy']}")
-        if self.holder:
+        if self.holder_died:
+            lines.append(f"held by {self.holder}, which is dead: the next run takes over at once")
+        elif self.holder:
             lines.append(f"held by {self.holder}")
         if self.last_run:
             ended = datetime.fromtimestamp(self.last_run["ended_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -73,6 +80,7 @@ def read_status(config: PipelineConfig) -> SourceStatus:
         position=str(control.position) if control.position else None,
         open_batch={"batch": opened.batch, "state": opened.state, "stop": str(opened.range.stop)} if opened else None,
         holder=control.holder,
+        holder_died=control.holder_died,
         tables=tuple(sorted(map(_table, metadata.read("watermarks")), key=lambda row: row["table"])),
         poison=tuple(
             {key: row[key] for key in ("file", "offset", "reason", "remedy")}

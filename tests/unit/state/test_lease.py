@@ -39,16 +39,29 @@ def test_plan_and_position_survive_the_holder(metadata: Metadata) -> None:
     assert (control.batch, control.open, control.position) == (1, None, STOP)
 
 
-def test_a_dead_process_is_taken_over_at_once(metadata: Metadata) -> None:
+def die_holding(metadata: Metadata) -> None:
+    """Another process takes the lease and is killed."""
     code = (
         "import os, sys; from binlake.state import lease; from binlake.state.metadata import Metadata\n"
         "with lease.held(Metadata(sys.argv[1])): os.kill(os.getpid(), 9)"
     )
     died = subprocess.run([sys.executable, "-c", code, metadata._path], check=False)
     assert died.returncode == -9
+
+
+def test_a_dead_process_is_taken_over_at_once(metadata: Metadata) -> None:
+    die_holding(metadata)
     assert lease.read(metadata).expires_us > now_us()
     with lease.held(metadata) as held:
         assert "pid" in str(held.control().holder)
+
+
+def test_a_lease_lost_to_a_process_that_died_says_so(metadata: Metadata) -> None:
+    with lease.held(metadata) as held:
+        metadata.swap("lease", "batch = 0", {"holder": None, "token": None, "expires_us": 0})
+        die_holding(metadata)
+        with pytest.raises(LeaseHeld, match=r"(?s)is dead by now.*run again"):
+            held.open(PLAN)
 
 
 def test_a_holder_elsewhere_keeps_its_lease_until_it_expires(metadata: Metadata) -> None:
