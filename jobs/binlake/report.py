@@ -1,15 +1,24 @@
-"""What a run says while it works: a bar on a terminal, plain lines otherwise."""
+"""What a run says while it works: bars on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from typing import TextIO
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _PLAIN_INTERVAL = 5.0
-_BAR_INTERVAL = 0.1
-_WIDTH = 30
+
+
+class Told(Protocol):
+    """Says how far something has come, in any unit; cheap to call often."""
+
+    def __call__(self, done: float, total: float, detail: str = "") -> None: ...
 
 
 class Report:
@@ -18,35 +27,87 @@ class Report:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty()
-        self._last = 0.0
-        self._bar_shown = False
+        self._bars: Progress | None = None
         self._lock = threading.Lock()
 
     def say(self, text: str) -> None:
         """One line."""
         with self._lock:
-            self._clear()
-            print(text, file=self._stream, flush=True)
-
-    def progress(self, what: str, done: float, total: float, detail: str = "") -> None:
-        """How far ``what`` has come; cheap to call often."""
-        now = time.monotonic()
-        with self._lock:
-            if now - self._last < (_BAR_INTERVAL if self._terminal else _PLAIN_INTERVAL):
-                return
-            self._last = now
-            share = min(1.0, done / total) if total else 0.0
-            text = f"{what} {share:4.0%} {detail}".rstrip()
-            if self._terminal:
-                filled = "█" * int(share * _WIDTH)
-                self._clear()
-                self._stream.write(f"\r{filled:░<{_WIDTH}} {text}")
-                self._stream.flush()
-                self._bar_shown = True
+            if self._bars is not None:
+                self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
             else:
                 print(text, file=self._stream, flush=True)
 
-    def _clear(self) -> None:
-        if self._bar_shown:
-            self._stream.write("\r\x1b[2K")
-            self._bar_shown = False
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Told]:
+        """Gives what to call while ``what`` goes on. It ends at 100 %, or where an error found it."""
+        if not self._terminal:
+            lines = _Lines(what, self.say)
+            yield lines.told
+            lines.end()
+            return
+        with self._shown() as bars:
+            bar = bars.add_task(what, total=None, detail="")
+
+            def told(done: float, total: float, detail: str = "") -> None:
+                bars.update(bar, completed=done, total=total, detail=detail)
+
+            yield told
+            bars.update(bar, completed=1, total=1)
+
+    @contextmanager
+    def _shown(self) -> Iterator[Progress]:
+        """The bars, on the screen as long as one is in progress."""
+        if self._bars is not None:
+            yield self._bars
+            return
+        with _bars(self._stream) as bars:
+            self._bars = bars
+            try:
+                yield bars
+            finally:
+                with self._lock:
+                    self._bars = None
+
+
+class _Lines:
+    """A line every few seconds, and one at the end."""
+
+    def __init__(self, what: str, say: Callable[[str], None]) -> None:
+        self._what = what
+        self._say = say
+        self._last = 0.0
+        self._shown = 100
+        self._detail = ""
+        self._lock = threading.Lock()
+
+    def told(self, done: float, total: float, detail: str = "") -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._detail = detail
+            if now - self._last >= _PLAIN_INTERVAL:
+                self._last = now
+                self._show(int(100 * min(1.0, done / total)) if total else 0)
+
+    def end(self) -> None:
+        if self._shown < 100:
+            self._show(100)
+
+    def _show(self, percent: int) -> None:
+        self._shown = percent
+        self._say(f"{self._what} {percent:3}% {self._detail}".rstrip())
+
+
+def _bars(stream: TextIO) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns: list[Any] = [
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[detail]}", markup=False),
+        TimeElapsedColumn(),
+    ]
+    # Standard output is for results, and may be a pipe beside a terminal.
+    return Progress(*columns, console=Console(file=stream), redirect_stdout=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError
 from binlake.faults import fault
 from binlake.position import Slice
+from binlake.readers import share_out
 from binlake.report import Report
 from binlake.state import files
 from binlake.state.lease import OpenBatch
@@ -27,18 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SliceTask:
-    """All an executor needs for one slice."""
+    """All an executor needs for one slice, but for the reader's connection."""
 
-    transport: Transport
     part: Slice
     number: int
     folder: str
     config: PipelineConfig
     skip: frozenset[int]
 
-    def run(self) -> StagedSlice:
+    def run(self, transport: Transport) -> StagedSlice:
         items = read(
-            self.transport,
+            transport,
             self.part,
             self.config.tables.wanted,
             invalid=self.config.invalid,
@@ -47,10 +47,11 @@ class SliceTask:
         return stage_slice(items, self.part, self.number, self.folder, self.config.invalid)
 
 
-def _run(task: SliceTask) -> StagedSlice | BinlakeError:
+def _run(given: tuple[SliceTask, Transport]) -> StagedSlice | BinlakeError:
     """Errors come back as values: Spark would turn them into text."""
+    task, transport = given
     try:
-        return task.run()
+        return task.run(transport)
     except BinlakeError as error:
         return error
 
@@ -70,12 +71,9 @@ def stage_batch(
     """
     attempt = f"{int(time.time())}-{uuid.uuid4().hex[:8]}"
     folder = config.staging_path(str(plan.batch), attempt)
-    tasks = [
-        SliceTask(transports[number % len(transports)], part, number, folder, config, skip(part))
-        for number, part in enumerate(plan.range.slices)
-    ]
+    tasks = [SliceTask(part, number, folder, config, skip(part)) for number, part in enumerate(plan.range.slices)]
     try:
-        manifest = Manifest(plan.batch, attempt, tuple(_staged(session, tasks, len(transports), plan, report)))
+        manifest = Manifest(plan.batch, attempt, tuple(_staged(session, tasks, transports, plan, report)))
         write_manifest(folder, manifest)
     except BaseException:
         # Attempts that nobody reads would fill the disk further with each retry.
@@ -96,19 +94,26 @@ def remove_attempts(config: PipelineConfig, batch: int, before_us: int) -> None:
 def _staged(
     session: SparkSession,
     tasks: Sequence[SliceTask],
-    readers: int,
+    transports: Sequence[Transport],
     plan: OpenBatch,
     report: Report,
-) -> Iterator[StagedSlice]:
-    """Slices in the order of the log, as many side by side as there are readers."""
-    done = 0
-    for first in range(0, len(tasks), readers):
-        wave = tasks[first : first + readers]
-        run: Callable[[SliceTask], StagedSlice | BinlakeError] = _run
-        for result in session.sparkContext.parallelize(wave, len(wave)).map(run).collect():
-            if isinstance(result, BinlakeError):
-                raise result
-            yield result
+) -> list[StagedSlice]:
+    """Slices in the order of the log. Each is a Spark job of its own: a reader takes the next when it gets free."""
+    run: Callable[[tuple[SliceTask, Transport]], StagedSlice | BinlakeError] = _run
+
+    def read_slice(task: SliceTask, transport: Transport) -> StagedSlice:
+        (result,) = session.sparkContext.parallelize([(task, transport)], 1).map(run).collect()
+        if isinstance(result, BinlakeError):
+            raise result
+        return result
+
+    with report.progress("staged") as told:
+        done = 0
+
+        def ended(result: StagedSlice) -> None:
+            nonlocal done
             done += tasks[result.slice].part.size
+            told(done, plan.range.size, f"{done / 1e6:,.1f} MB of log")
             fault("slice staged")
-        report.progress("staged", done, plan.range.size, f"{done / 1e6:,.1f} MB of log")
+
+        return share_out(tasks, transports, read_slice, ended)

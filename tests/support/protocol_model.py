@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from binlake import bootstrap, faults, pipeline, stage
+from binlake import bootstrap, faults, pipeline, readers, stage
 from binlake.batch.manifest import StagedFile, StagedSlice
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog import boundaries
@@ -657,7 +657,7 @@ class World:
         put(boundaries, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))
         put(plan, "transaction_boundaries", self._boundaries)
         put(stage, "_run", self._read)
-        for module in (apply, progress):
+        for module in (apply, progress, readers):
             put(module, "ThreadPoolExecutor", _Pool)
         put(functions, "register", lambda own: None)
         put(apply, "of_this_thread", lambda shared: shared)
@@ -734,8 +734,9 @@ class World:
         for transaction in self.server.within(part):
             yield Boundary(transaction.start, transaction.end, transaction.committed_us, None)
 
-    def _read(self, task: stage.SliceTask) -> StagedSlice:
+    def _read(self, given: tuple[stage.SliceTask, Server]) -> StagedSlice:
         """What an executor does with a slice."""
+        task, _ = given
         self.reach("read log")
         statements: list[Statement] = []
         staged: dict[tuple[Any, ...], list[RowChange]] = {}

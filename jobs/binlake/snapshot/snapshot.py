@@ -27,7 +27,7 @@ from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.lake.session import of_this_thread
 from binlake.position import Position
-from binlake.report import Report
+from binlake.report import Report, Told
 from binlake.schema.table import TableName
 from binlake.schema.virtual import judged
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
@@ -101,26 +101,26 @@ class _Snapshotter:
     def run(self, names: Sequence[TableName]) -> tuple[list[SnapshotResult], list[TableError]]:
         files.make_folder(self.task.config.staging_path("snapshot"))
         open_tables = self._begin(names)
-        began = time.monotonic()
-        copying = Copying(
-            self.session,
-            self.task.endpoint,
-            self.task.source,
-            self.records,
-            self.created,
-            self._watch(list(open_tables), began),
-        )
-        with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
-            while open_tables and not self.fatal:
-                for table in [table for table in open_tables if not table.pending]:
-                    open_tables.remove(table)
-                    pool.submit(self._commit, table)
-                if open_tables:
-                    wave, mode, held = self._next_wave(open_tables)
-                    with self._surviving(open_tables, wave):
-                        run_wave(copying, wave, mode, until_copied=held)
-        if self.fatal:
-            raise self.fatal[0]
+        with self.task.report.progress("snapshot") as told:
+            copying = Copying(
+                self.session,
+                self.task.endpoint,
+                self.task.source,
+                self.records,
+                self.created,
+                self._watch(list(open_tables), told),
+            )
+            with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
+                while open_tables and not self.fatal:
+                    for table in [table for table in open_tables if not table.pending]:
+                        open_tables.remove(table)
+                        pool.submit(self._commit, table)
+                    if open_tables:
+                        wave, mode, held = self._next_wave(open_tables)
+                        with self._surviving(open_tables, wave):
+                            run_wave(copying, wave, mode, until_copied=held)
+            if self.fatal:
+                raise self.fatal[0]
         return [self.results[name] for name in names if name in self.results], self.failed
 
     def _begin(self, names: Sequence[TableName]) -> list[TableSnapshot]:
@@ -261,8 +261,9 @@ class _Snapshotter:
         self.task.report.say(f"{name}: {error}")
         self.failed.append(error)
 
-    def _watch(self, tables: Sequence[TableSnapshot], began: float) -> Callable[[int], None]:
+    def _watch(self, tables: Sequence[TableSnapshot], told: Told) -> Callable[[int], None]:
         """Progress: rows of the chunks that are staged, and bytes with those of the running wave."""
+        began = time.monotonic()
         before = sum(table.rows for table in tables)
 
         def watch(running: int) -> None:
@@ -274,7 +275,7 @@ class _Snapshotter:
             total = max(done, sum(max(table.estimate, table.rows) for table in tables))
             rate = (rows - before) / max(0.001, time.monotonic() - began)
             detail = f"{rows:,} rows, {(staged + running) / 1e6:,.1f} MB, {rate:,.0f} rows/s"
-            self.task.report.progress("snapshot", done, total, detail)
+            told(done, total, detail)
 
         return watch
 

@@ -204,10 +204,10 @@ class _Work:
             result = not_compared(name, marks.get(name), name in tables, self.views.position)
             return result or self._compare(tables[name], hashed[name], marks[name])
 
-        with ThreadPoolExecutor(self.workers) as side_by_side:
+        with ThreadPoolExecutor(self.workers) as side_by_side, self.report.progress("compared") as told:
             for result in side_by_side.map(one, everything):
                 done.append(result)
-                self.report.progress("compared", len(done), len(everything), str(result.name))
+                told(len(done), len(everything), str(result.name))
         return done
 
     def _compare(self, table: SourceTable, parts: list[Future[Chunks]], mark: dict[str, Any]) -> TableResult:
