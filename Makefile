@@ -28,7 +28,7 @@ lint: ## ruff, its formatter, mypy, and which folder may import which
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/mypy docker/local
-	$(PYTHON) -m pytest -q tests/unit/test_rooms.py
+	BINLAKE_TESTS_WITHOUT_SERVERS=1 $(PYTHON) -m pytest -q tests/unit/test_rooms.py
 
 bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows
 	@$(SETUP)
