@@ -188,7 +188,7 @@ class Server:
     def _start_on(self, port: int) -> bool:
         command = [*_daemon(self.kind), "--no-defaults", f"--datadir={self.datadir}", f"--port={port}"]
         command += [f"--socket={self.socket}", f"--pid-file={self._socket_folder / 'pid'}"]
-        # Not the machine's folder for all: MariaDB removes every #sql file in there when it starts (mysql_rm_tmp_tables).
+        # One of its own: MariaDB removes every #sql file in there when it starts (mysql_rm_tmp_tables).
         command += [f"--tmpdir={self._socket_folder}"]
         command += [f"--log-error={self.error_log}", *_as_root(), *_options(self.settings)]
         self.process = subprocess.Popen(

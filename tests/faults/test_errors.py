@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlake import cli, pipeline
+from binlake import cli, faults
 from binlake.lake import session
 from mirror import Mirror
 from servers import Server
@@ -147,7 +147,7 @@ def test_a_server_stopped_between_plan_and_stage(
         mirror.follow_from_here()
         mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a')")
         with monkeypatch.context() as faulty:
-            faulty.setattr(pipeline, "fault", lambda point: server.kill() if point == "planned" else None)
+            faulty.setattr(faults, "at_point", lambda point: server.kill() if point == "planned" else None)
             assert command(mirror, "sync") == 3
         assert "check that the server runs" in capsys.readouterr().err
         server.start()

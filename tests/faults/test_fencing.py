@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlake import cli, pipeline
+from binlake import cli, faults
 from binlake.lake import session
 from binlake.state import lease
 from mirror import Mirror
@@ -218,7 +218,7 @@ def test_a_sync_that_wakes_while_others_work_leaves_their_batch_alone(
             woken.append((-1, ""))
             woken[0] = frozen.wake()
 
-    monkeypatch.setattr(pipeline, "fault", wake)
+    monkeypatch.setattr(faults, "at_point", wake)
     assert command(mirror, "sync") == 0
     assert woken[0][0] == 3
     assert "lost its lease" in woken[0][1]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from binlake import cli, pipeline
+from binlake import cli, faults, pipeline
 from binlake.lake import apply, session
 from binlake.report import Report
 from binlake.state import lease, staging
@@ -205,7 +205,7 @@ def at(point: str, act: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> I
             act()
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "fault", fault)
+        patch.setattr(faults, "at_point", fault)
         yield
     assert reached, f"{point} was never reached"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from binlake import pipeline
+from binlake import faults
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_a_batch_with_a_commit_of_xa_is_cut_off_and_repeated(mirror: Mirror, mon
                 raise KeyboardInterrupt(reached)
 
         with monkeypatch.context() as faulty:
-            faulty.setattr(pipeline, "fault", cut_off)
+            faulty.setattr(faults, "at_point", cut_off)
             try:
                 mirror.sync()
             except KeyboardInterrupt:

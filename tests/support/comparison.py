@@ -135,6 +135,11 @@ def _server_reader(column: Declared) -> Callable[[Any], Any]:
         return int
     if column.codec:
         return lambda stored: _decoded(stored, column.codec)
+    if column.type in (
+        "enum",
+        "set",
+    ):  # in the character set binary they come as bytes
+        return lambda value: value.decode() if isinstance(value, bytes) else value
     if column.type == "decimal":
         return Decimal if column.precision <= 38 else str
     if column.type == "bit" and column.precision == 1:
