@@ -253,8 +253,8 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
         return _row_time(cursor, definition) or {"generated": True, "expression": _expression(cursor)}
     if cursor.accept_any("STORED", "PERSISTENT"):
         return {"stored": True}
-    if cursor.accept("INVISIBLE"):
-        return {"invisible": True}
+    if cursor.at_any("VISIBLE", "INVISIBLE"):  # the one said last counts
+        return {"invisible": cursor.next().key == "INVISIBLE"}
     if _skip_compressed(cursor, dialect):
         return {}
     if cursor.accept("WITH", "SYSTEM", "VERSIONING"):
@@ -283,7 +283,7 @@ def _skip_plain_attribute(cursor: Cursor) -> bool:
     """Steps over an attribute that says nothing about shape or values."""
     if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):  # of a table that may have none
         return True
-    if cursor.accept_any("VISIBLE", "VIRTUAL", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
+    if cursor.accept_any("VIRTUAL", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
         return True
     if cursor.accept("COMMENT"):
         word_or_string(cursor)
