@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from binlake import names
 from binlake.batch import epochs
@@ -16,7 +16,7 @@ from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
 from binlake.batch.walk import Rules
 from binlake.config import PipelineConfig, TablesConfig
 from binlake.errors import TableError, UsageError, resnapshot_again
-from binlake.merge import apply_steps, outset_of
+from binlake.merge import SessionFactory, apply_steps, outset_of
 from binlake.position import Position, Range
 from binlake.report import Report
 from binlake.schema.cascades import Cascade, cascading
@@ -32,14 +32,11 @@ from binlake.state.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.state.lease import OpenBatch
 from binlake.state.metadata import Metadata, literal
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 def catch_up(
     config: PipelineConfig,
     origin: Origin,
-    session: SparkSession,
+    session: SessionFactory,
     metadata: Metadata,
     row: dict[str, Any],
     report: Report,
@@ -70,9 +67,9 @@ def catch_up(
         if life.status == "following":
             shape = watermarks.schema_row(life, batch=plan.batch, where=plan.range.stop, why="followed")
             metadata.replace("schemas", f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
-            metadata.replace("watermarks", f"table_id = {literal(life.id)}", [{**watermark, "status": "paused"}])
+            watermarks.write(metadata, [{**watermark, "status": "paused"}])
             continue
-        metadata.replace("watermarks", f"table_id = {literal(life.id)}", [watermark])
+        watermarks.write(metadata, [watermark])
         raise TableError(f"{name} is {life.status} again: {life.reason}", remedy=life.remedy)
     return life
 
@@ -137,7 +134,7 @@ def _missed(metadata: Metadata, row: dict[str, Any]) -> Iterator[OpenBatch]:
 
 
 def _one_batch(
-    config: PipelineConfig, origin: Origin, session: SparkSession, life: Life, plan: OpenBatch, report: Report
+    config: PipelineConfig, origin: Origin, session: SessionFactory, life: Life, plan: OpenBatch, report: Report
 ) -> tuple[TableSteps, TableOutcome | None]:
     with opened(origin) as log:
         check_position(log, log.transport(config.source.replica_id()), plan.range.start)
@@ -157,6 +154,6 @@ def _one_batch(
     )
     steps = epochs.split(manifest, replace(outset, rules=rules))
     table = next(one for one in steps.tables if one.life.id == life.id)
-    outcomes = apply_steps(config, lambda: session, plan, steps)
+    outcomes = apply_steps(config, session, plan, steps)
     files.remove_folder(config.staging_path(str(plan.batch), manifest.attempt))
     return table, next((one for one in outcomes if one.life.id == life.id), None)

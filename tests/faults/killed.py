@@ -1,7 +1,7 @@
 """``python killed.py POINT COUNT ARGUMENTS…``: run the command line, and die by SIGKILL at a named point.
 
 The point is one of the pipeline's own (``planned``, ``epoch committed`` …) the COUNT-th time it is reached; or
-``within stage`` and ``within merge``: while Spark works, a moment after the phase began.
+``within stage``: before the first staged files are closed, or ``within merge``: while Spark works.
 """
 
 import os
@@ -13,12 +13,13 @@ from typing import Any
 
 from binlake import cli, faults
 from binlake.lake import apply
+from binlake.state import staging
 
 POINT, COUNT = sys.argv[1], int(sys.argv[2])
 _reached = count(1)
 
 
-def die() -> None:
+def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -38,9 +39,7 @@ def dying_within(work: Any, seconds: float) -> Any:
 if __name__ == "__main__":
     faults.at_point = at_point
     if POINT == "within stage":
-        from binlake import stage
-
-        stage.stage_batch = dying_within(stage.stage_batch, 2.0)
+        staging.SliceWriter.finish = die  # type: ignore[method-assign,assignment]
     if POINT == "within merge":
         apply.apply_batch = dying_within(apply.apply_batch, 6.0)
     sys.exit(cli.run(sys.argv[3:]))

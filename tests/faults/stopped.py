@@ -42,7 +42,7 @@ def stopping_before(point: str, work: Any) -> Any:
 def main(folder: Path) -> None:
     global at
     faults.at_point = reached
-    record.watermarks.write_prepared = stopping_before("within record", record.watermarks.write_prepared)
+    record._quarantine_rows = stopping_before("within record", record._quarantine_rows)
     LakeTable.begin = stopping_before("before the snapshot's commit", LakeTable.begin)  # type: ignore[method-assign]
     while True:
         stop()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line in this process, on the tests' session."""
-    monkeypatch.setattr(session, "build", lambda name: spark)
+    monkeypatch.setattr(session, "build", lambda name, **options: spark)
 
 
 @pytest.fixture

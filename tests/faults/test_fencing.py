@@ -115,7 +115,7 @@ def frozen(shared: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(autouse=True)
 def this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others: the command line in this process, on the tests' session."""
-    monkeypatch.setattr(session, "build", lambda name: spark)
+    monkeypatch.setattr(session, "build", lambda name, **options: spark)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ SECONDS = 60
 @pytest.fixture
 def followed(mirror: Mirror, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """Two tables of several data files each; the command line works in this process."""
-    monkeypatch.setattr(session, "build", lambda name: spark)
+    monkeypatch.setattr(session, "build", lambda name, **options: spark)
     monkeypatch.setenv("AIRFLOW_CONN_TESTS", mirror.server.uri())
     mirror.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",

@@ -69,7 +69,7 @@ def test_odd_names_are_mirrored_and_do_nothing(
     odd.assert_equal("victim", SCRIPT, LOOKUP, "_delta_log")
     assert odd.verify().equal
 
-    monkeypatch.setattr(session, "build", lambda name: odd.spark)
+    monkeypatch.setattr(session, "build", lambda name, **options: odd.spark)
     monkeypatch.setenv("AIRFLOW_CONN_TESTS", odd.server.uri())
     for command in ("doctor", "status", "history"):
         assert cli.run([command, "--config", str(odd.write_yaml())]) == 0, capsys.readouterr()

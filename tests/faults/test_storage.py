@@ -96,7 +96,7 @@ def disk() -> Iterator[Callable[..., Disk]]:
 @pytest.fixture
 def fresh(mirror: Mirror, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """Two tables on the server, none in the lake yet; the command line works in this process."""
-    monkeypatch.setattr(session, "build", lambda name: spark)
+    monkeypatch.setattr(session, "build", lambda name, **options: spark)
     monkeypatch.setenv("AIRFLOW_CONN_TESTS", mirror.server.uri())
     create(mirror)
     return mirror

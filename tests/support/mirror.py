@@ -21,11 +21,13 @@ from binlake.faults import FaultPoint
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.source.catalog import database_charsets
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.log import Origin
 from binlake.source.server import Source
-from binlake.state import lease
+from binlake.state import lease, watermarks
+from binlake.state.lease import Standing
 from binlake.state.metadata import Metadata
 from binlake.state.record import RunReport
 from servers import Server
@@ -108,7 +110,7 @@ class Mirror:
             file, offset, gtid_set = source.head()
             created = format_description(source.transport(self.server_id), file)
             start = Position(source.server_identity, file, offset, created, gtid_set)
-            held.follow_from(start)
+            held.stand(Standing(held.control().batch, start, database_charsets(source)))
 
     def snapshot(self, *patterns: str, lock: Any = "flush") -> list[SnapshotResult]:
         return pipeline.bootstrap(
@@ -180,7 +182,7 @@ class Mirror:
             assert set(self.commits(table).values()) == {1}
 
     def watermark(self, table: str) -> dict[str, Any]:
-        rows = [row for row in self.metadata.read("watermarks") if row["table"] == table]
+        rows = [row for row in watermarks.read(self.metadata) if row["table"] == table]
         assert rows, f"{table} has no watermark"
         return max(rows, key=lambda row: row["updated_us"])
 

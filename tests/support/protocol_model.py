@@ -44,6 +44,7 @@ from binlake.source import plan
 from binlake.source.server import Source
 from binlake.state import files, formats, lease, progress, record, watermarks
 from binlake.state.delta_log import LakeLog
+from binlake.state.lease import Standing
 from binlake.state.metadata import SCHEMAS, Metadata, literal
 
 Row = tuple[int | None, ...]
@@ -385,6 +386,12 @@ class Store(Metadata):
         """Read without being a worker."""
         return [dict(row) for row in self._run(name, f"SELECT * FROM {name} WHERE {predicate}")]
 
+    def watermarks(self) -> list[dict[str, Any]]:
+        """As they stand, without being a worker."""
+        told = [row["position"] for row in self.peek("lease") if row["position"]]
+        standing = formats.read(Standing, told[0]) if told else None
+        return [watermarks.stands(row, standing) for row in self.peek("watermarks")]
+
     def read(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         self._world.reach(f"read {name}")
         return self.peek(name)
@@ -416,7 +423,7 @@ class Store(Metadata):
         changes = ", ".join(f'"{column}" = {literal(value)}' for column, value in updates.items())
         swapped = bool(self._run(name, f"UPDATE {name} SET {changes} WHERE {predicate}").rowcount)
         if swapped and updates.get("position"):
-            self._world.moved(formats.read(Position, str(updates["position"])))
+            self._world.moved(formats.read(Standing, str(updates["position"])).position)
         return swapped
 
     def _insert(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -588,10 +595,7 @@ class Session:
 
     @property
     def sparkContext(self) -> Any:  # Spark's name
-        def parallelize(items: Sequence[Any], partitions: int) -> Any:
-            return SimpleNamespace(map=lambda work: SimpleNamespace(collect=lambda: [work(item) for item in items]))
-
-        return SimpleNamespace(parallelize=parallelize, defaultParallelism=2)
+        return SimpleNamespace(defaultParallelism=2)
 
 
 # all of it -----------------------------------------------------------------------------------------------------------
@@ -656,7 +660,7 @@ class World:
         put(snapshot, "snapshot", self._snapshot)
         put(boundaries, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))
         put(plan, "transaction_boundaries", self._boundaries)
-        put(stage, "_run", self._read)
+        put(stage.SliceTask, "run", lambda task, transport: self._read(task))
         for module in (apply, progress, readers):
             put(module, "ThreadPoolExecutor", _Pool)
         put(functions, "register", lambda own: None)
@@ -734,9 +738,8 @@ class World:
         for transaction in self.server.within(part):
             yield Boundary(transaction.start, transaction.end, transaction.committed_us, None)
 
-    def _read(self, given: tuple[stage.SliceTask, Server]) -> StagedSlice:
-        """What an executor does with a slice."""
-        task, _ = given
+    def _read(self, task: stage.SliceTask) -> StagedSlice:
+        """What a reader does with a slice."""
         self.reach("read log")
         statements: list[Statement] = []
         staged: dict[tuple[Any, ...], list[RowChange]] = {}
@@ -862,7 +865,7 @@ class World:
         twice = [commit for commit, count in self.commits.items() if count > 1]
         assert not twice, f"committed twice: {twice}"
         self._check_ranges()
-        rows = self.store.peek("watermarks")
+        rows = self.store.watermarks()
         lives = Counter(row["table"] for row in rows if row["status"] == "following")
         assert not lives or max(lives.values()) == 1, f"a table has two lives: {lives}"
         for row in rows:

@@ -12,9 +12,9 @@ from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
 from binlake.position import Slice
 from binlake.schema.table import TableName
-from binlake.state import lease
+from binlake.state import lease, watermarks
 from binlake.state.lease import Lease
-from binlake.state.metadata import Metadata, literal, now_us
+from binlake.state.metadata import Metadata, now_us
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,7 @@ def _without_open_batch(held: Lease) -> None:
 
 def _row(metadata: Metadata, name: TableName, *allowed: Status) -> dict[str, Any]:
     """The watermark of the table's life; raises UsageError where there is none in such a state."""
-    rows = [
-        row for row in metadata.read("watermarks") if (row["database"], row["table"]) == (name.database, name.table)
-    ]
+    rows = [row for row in watermarks.read(metadata) if (row["database"], row["table"]) == (name.database, name.table)]
     living = [row for row in rows if row["status"] != "dropped"]
     if not living:
         raise UsageError(f"{name} isn't known here", remedy="binlake status lists the tables")
@@ -120,7 +118,7 @@ def _row(metadata: Metadata, name: TableName, *allowed: Status) -> dict[str, Any
 
 def _set(metadata: Metadata, row: dict[str, Any], status: Status, reason: str, remedy: str) -> None:
     changed = {**row, "status": status, "reason": reason, "remedy": remedy, "updated_us": now_us()}
-    metadata.replace("watermarks", f"table_id = {literal(row['table_id'])}", [changed])
+    watermarks.write(metadata, [changed])
 
 
 def row_to_resume(metadata: Metadata, name: TableName) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Format versions: each text in the lease's row says by which it was written, so that an older one stays readable and a
 newer one is refused before anything is done with it.
 
-Without a number it is 0, by which binlake wrote before there were numbers. Whoever changes the form of what stands in
+Without a number it is 0, by which binlake wrote before there were numbers; until 1 the row had a position where it has
+what stands there since (see lease.Standing). Whoever changes the form of what stands in
 metadata raises FORMAT and says here how the form before becomes this one.
 """
 
@@ -14,13 +15,22 @@ from binlake.errors import LakeError, NewerMetadata
 from binlake.schema.table import TableSchema
 from binlake.serialization import dump, load
 
-FORMAT = 1
+FORMAT = 2
 T = TypeVar("T")
 
 
 def written(value: Any) -> str:
     """A dataclass as text that tells its format."""
     return json.dumps({"format": FORMAT, **dump(value)}, ensure_ascii=False)
+
+
+def number(text: str) -> int:
+    """The format that a text tells; 0 for what isn't understood, of which ``read`` says so."""
+    try:
+        found = json.loads(text).get("format", 0)
+    except (ValueError, AttributeError):
+        return 0
+    return found if isinstance(found, int) else 0
 
 
 def read(kind: type[T], text: str) -> T:

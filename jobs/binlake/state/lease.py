@@ -1,17 +1,18 @@
-"""The lease: who works on a source, and the one batch that may be open.
+"""The lease: who works on a source, the one batch that may be open, and where all that follow stand.
 
-One row in metadata. Every change is a compare and swap on the holder's token; the frozen plan of the open batch
-stands in the same row, so that ownership and plan can't disagree. The lease keeps two workers from doing the same
-work; that a woken zombie does no harm is the business of Delta's transaction ids.
+One row in metadata. Every change is a compare and swap on the holder's token; the frozen plan of the open batch and
+what holds since the batch before stand in the same row, so that ownership, plan and position can't disagree. The lease
+keeps two workers from doing the same work; that a woken zombie does no harm is the business of Delta's transaction ids.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,9 +20,11 @@ from typing import Literal
 
 from binlake import gtid
 from binlake.batch.outcome import BatchOutcome
+from binlake.batch.steps import PreparedXa
 from binlake.errors import LakeError, LeaseHeld
 from binlake.position import Flavour, Position, Range
 from binlake.schema.cascades import Cascade
+from binlake.serialization import load
 from binlake.state import formats
 from binlake.state.metadata import Metadata, literal, now_us
 
@@ -72,8 +75,29 @@ class OpenBatch:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """What the batch that was recorded last left for all tables: it moves in one commit, whatever their number.
+
+    Every life that follows is merged up to ``position``, unless its own watermark is further. charsets: the databases'
+    default character sets there, None where no server was asked yet. prepared: XA transactions without an outcome,
+    whose staged rows are kept.
+    """
+
+    batch: int
+    position: Position
+    charsets: Mapping[str, str] | None = None
+    prepared: tuple[PreparedXa, ...] = ()
+
+    def after(self, plan: OpenBatch) -> Standing:
+        """Once this batch is recorded."""
+        told = plan.outcome.charsets
+        charsets = self.charsets if told is None else {one.database: one.charset for one in told}
+        return Standing(plan.batch, plan.range.stop, charsets, plan.outcome.prepared)
+
+
+@dataclass(frozen=True)
 class Control:
-    """The lease's row: last batch number, the open batch, and the position up to which all is recorded."""
+    """The lease's row: last batch number, the open batch, and where everything that is recorded stands."""
 
     holder: str | None
     token: str | None
@@ -81,7 +105,12 @@ class Control:
     expires_us: int
     batch: int
     open: OpenBatch | None
-    position: Position | None
+    standing: Standing | None
+
+    @property
+    def position(self) -> Position | None:
+        """Everything up to here is recorded."""
+        return self.standing.position if self.standing else None
 
     @property
     def planned_to(self) -> Position | None:
@@ -100,15 +129,27 @@ def read(metadata: Metadata) -> Control:
     if not rows:
         return Control(None, None, 0, 0, 0, None, None)
     row = rows[0]
+    batch = row["batch"] or 0
+    opened = formats.read(OpenBatch, row["plan"]) if row["plan"] else None
     return Control(
         holder=row["holder"],
         token=row["token"],
         since_us=row["since_us"] or 0,
         expires_us=row["expires_us"] or 0,
-        batch=row["batch"] or 0,
-        open=formats.read(OpenBatch, row["plan"]) if row["plan"] else None,
-        position=formats.read(Position, row["position"]) if row["position"] else None,
+        batch=batch,
+        open=opened,
+        standing=_standing(metadata, row["position"], batch - 1 if opened else batch) if row["position"] else None,
     )
+
+
+def _standing(metadata: Metadata, text: str, batch: int) -> Standing:
+    """Before format 2 the row had the position alone: each watermark was moved by each batch, and what else stands at
+    it had tables of its own."""
+    if formats.number(text) >= 2:
+        return formats.read(Standing, text)
+    charsets = {row["database"]: row["charset"] for row in metadata.read("databases")}
+    prepared = tuple(load(PreparedXa, {**row, "files": json.loads(row["files"])}) for row in metadata.read("prepared"))
+    return Standing(batch, formats.read(Position, text), charsets or None, prepared)
 
 
 class Lease:
@@ -147,13 +188,13 @@ class Lease:
         """The open batch has come a step further."""
         self.update(plan=formats.written(plan))
 
-    def close(self, position: Position) -> None:
-        """The open batch is recorded; everything up to ``position`` is in the lake."""
-        self.follow_from(position)
+    def stand(self, standing: Standing) -> None:
+        """No batch is open; everything up to the standing's position is in the lake, and the log is read from there."""
+        self.update(plan=None, position=formats.written(standing))
 
-    def follow_from(self, position: Position) -> None:
-        """No batch is open; the log is read from here on."""
-        self.update(plan=None, position=formats.written(position))
+    def know(self, standing: Standing, charsets: Mapping[str, str]) -> None:
+        """The databases' default character sets where everything stands, which nobody asked for before."""
+        self.update(position=formats.written(replace(standing, charsets=charsets)))
 
     def release(self) -> None:
         with self._lock:

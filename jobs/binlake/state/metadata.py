@@ -26,7 +26,8 @@ def _schema(**fields: pa.DataType) -> pa.Schema:
 
 
 SCHEMAS: dict[str, pa.Schema] = {
-    # One row. batch: the newest number given out; plan: its frozen plan as JSON, null once recorded.
+    # One row. batch: the newest number given out; plan: its frozen plan, null once recorded; position: where all that
+    # follow stand, with what else holds there. Both are JSON.
     "lease": _schema(
         holder=_TEXT, token=_TEXT, since_us=_INT, expires_us=_INT, batch=_INT, plan=_TEXT, position=_TEXT
     ),
@@ -39,7 +40,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         run=_TEXT, kind=_TEXT, batch=_INT, started_us=_INT, ended_us=_INT, outcome=_TEXT, position=_TEXT,
         tables=_TEXT, phases=_TEXT, bytes=_INT, mutations=_INT, message=_TEXT,
     ),
-    # One row per life of a table. status: see batch.steps.Status.
+    # One row per life of a table, of the last batch that changed it: one that follows stands where the lease's row
+    # says by now, see watermarks.read. status: see batch.steps.Status.
     "watermarks": _schema(
         table_id=_TEXT, database=_TEXT, table=_TEXT, status=_TEXT, batch=_INT, position=_TEXT, gtid_set=_TEXT,
         low=_TEXT, high=_TEXT, delta_version=_INT, fingerprint=_TEXT, reason=_TEXT, remedy=_TEXT, updated_us=_INT,
@@ -49,10 +51,6 @@ SCHEMAS: dict[str, pa.Schema] = {
         default_database=_TEXT, sql_mode=_INT, statement=_TEXT, kind=_TEXT, table=_TEXT, table_id=_TEXT, action=_TEXT,
         reason=_TEXT, before=_TEXT, after=_TEXT,
     ),
-    # Default character sets at the recorded position; of databases that aren't here, utf8mb4.
-    "databases": _schema(database=_TEXT, charset=_TEXT),
-    # XA transactions without an outcome yet, whose staged rows are kept. files: JSON of batch.manifest.StagedFile.
-    "prepared": _schema(batch=_INT, xid=_TEXT, file=_INT, after=_INT, prepared=_INT, files=_TEXT),
     # The shape of a table from a position on.
     "schemas": _schema(
         table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file_number=_INT, offset=_INT, position=_TEXT,

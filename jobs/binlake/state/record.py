@@ -15,7 +15,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlogError
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
-from binlake.serialization import dump, dumps, loads
+from binlake.serialization import dump, dumps
 from binlake.state import watermarks
 from binlake.state.lease import Lease, OpenBatch
 from binlake.state.metadata import Metadata, now_us
@@ -99,17 +99,17 @@ def _differ(before: TableSchema, after: TableSchema) -> bool:
 
 
 def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | None = None) -> RunReport:
-    """Watermarks, run and position of a merged batch; the lease's row last, so that a kill repeats all of it.
+    """Watermarks and run of a merged batch; what decides is the lease's row, last, so that a kill repeats all of it.
 
     run: what the caller calls it, to find it again.
     """
     stop = plan.range.stop
-    before = {row["table_id"]: row for row in metadata.read("watermarks")}
+    before = {row["table_id"]: row for row in watermarks.read(metadata)}
     living = _still_living(plan, before)
     ended = {one.id for one in plan.outcome.lives} - {one.id for one in living.lives}
     before = {key: row for key, row in before.items() if key not in ended}
     plan = replace(plan, outcome=living)
-    _advance_watermarks(metadata, plan, before)
+    _write_watermarks(metadata, plan, before)
     report = RunReport(
         plan.batch,
         str(stop),
@@ -119,13 +119,12 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | No
         _tables(plan, before),
         plan.phases,
     )
-    watermarks.write_prepared(metadata, living.prepared)
-    if living.charsets is not None:
-        watermarks.write_charsets(metadata, {one.database: one.charset for one in living.charsets})
     metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NOT NULL", _quarantine_rows(plan, before))
     metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan, run)])
     note_batch(metadata, plan, state="recorded")
-    held.close(stop)
+    standing = held.control().standing
+    assert standing is not None  # who planned the batch followed the log from there
+    held.stand(standing.after(plan))
     return report
 
 
@@ -149,14 +148,14 @@ def _name(row: dict[str, Any]) -> TableName:
     return TableName(row["database"], row["table"])
 
 
-def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
-    """Following tables reach the batch's stop; a table that is ahead of it, or stopped, keeps its own position.
+def _write_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
+    """Of what the batch changed: those that follow reach its stop; one that is ahead of it, or stopped, keeps its own
+    position. All others that follow reach the stop with the lease's row.
 
     Of lives that never came to the lake, and of those whose place another took, no row is left.
     """
     stop = plan.range.stop
     gone = {watermarks.lifeless_id(one.name) for one in plan.outcome.lifeless if one.status == "dropped"}
-    before = {key: row for key, row in before.items() if key not in gone}
     rows = {
         watermarks.lifeless_id(one.name): watermarks.lifeless_row(
             one.name, one.status, one.reason, batch=plan.batch, position=stop
@@ -168,20 +167,8 @@ def _advance_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, d
         row = _watermark(life, before.get(life.id), plan)
         if row is not None:
             rows[life.id] = row
-    untouched = [_advanced(row, plan) for key, row in before.items() if key not in rows]
-    metadata.replace("watermarks", "true", _not_replaced(untouched + list(rows.values())))
-
-
-def _advanced(row: dict[str, Any], plan: OpenBatch) -> dict[str, Any]:
-    """The row of a life that the batch didn't change: where it follows, it is merged up to the stop all the same.
-
-    One that has the batch's number is there already, or its snapshot was taken since.
-    """
-    if row["status"] != "following" or row["batch"] == plan.batch:
-        return row
-    position = max(plan.range.stop, loads(Position, row["low"]))
-    moved = {"batch": plan.batch, "position": str(position), "gtid_set": position.gtid_set, "updated_us": now_us()}
-    return {**row, **moved}
+    gone |= _replaced([row for key, row in {**before, **rows}.items() if key not in gone])
+    watermarks.write(metadata, [row for key, row in rows.items() if key not in gone], gone & before.keys())
 
 
 def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -> dict[str, Any] | None:
@@ -198,23 +185,19 @@ def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -
     return watermarks.watermark_row(life, batch=plan.batch, position=position, delta_version=version)
 
 
-def _not_replaced(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without dropped lives whose name is a living one's, or one's that was dropped in a later batch."""
-    newest: dict[tuple[str, str], float] = {}
+def _replaced(rows: list[dict[str, Any]]) -> set[str]:
+    """Dropped lives whose name is a living one's, or one's that was dropped in a later batch."""
+    newest: dict[TableName, float] = {}
     for row in rows:
         if row.get("low"):  # a life
-            name = row["database"], row["table"]
-            newest[name] = max(newest.get(name, -1), row["batch"] if row["status"] == "dropped" else math.inf)
-    return [
-        row
-        for row in rows
-        if row["status"] != "dropped" or row["batch"] >= newest.get((row["database"], row["table"]), -1)
-    ]
+            number = row["batch"] if row["status"] == "dropped" else math.inf
+            newest[_name(row)] = max(newest.get(_name(row), -1), number)
+    return {row["table_id"] for row in rows if row["status"] == "dropped" and row["batch"] < newest.get(_name(row), -1)}
 
 
 def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
     """Names of tables that this batch saw dropped, and that no table has now."""
-    before = {row["table_id"]: row for row in metadata.read("watermarks")}
+    before = {row["table_id"]: row for row in watermarks.read(metadata)}
     already = {key for key, row in before.items() if row["status"] == "dropped"}
     lives = [one for one in _still_living(plan, before).lives if one.id not in already]
     changed = {one.id for one in plan.outcome.lives}

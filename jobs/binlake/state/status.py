@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from binlake.config import PipelineConfig
-from binlake.state import decisions, lease
+from binlake.state import decisions, lease, watermarks
 from binlake.state.metadata import Metadata
 
 
@@ -81,7 +81,7 @@ def read_status(config: PipelineConfig) -> SourceStatus:
         open_batch={"batch": opened.batch, "state": opened.state, "stop": str(opened.range.stop)} if opened else None,
         holder=control.holder,
         holder_died=control.holder_died,
-        tables=tuple(sorted(map(_table, metadata.read("watermarks")), key=lambda row: row["table"])),
+        tables=tuple(sorted(map(_table, watermarks.read(metadata)), key=lambda row: row["table"])),
         poison=tuple(
             {key: row[key] for key in ("file", "offset", "reason", "remedy")}
             for row in (decisions.poison(metadata, opened.batch) if opened else [])

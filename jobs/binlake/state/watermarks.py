@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from binlake.batch.outcome import LifeOutcome
-from binlake.batch.steps import Life, PreparedXa, Standstill, Status
+from binlake.batch.steps import Life, Standstill, Status
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, snapshot_command
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
-from binlake.serialization import dump, dumps, load, loads
+from binlake.serialization import dumps, loads
+from binlake.state import lease
+from binlake.state.lease import Standing
 from binlake.state.metadata import Metadata, literal, now_us
+
+
+def read(metadata: Metadata) -> list[dict[str, Any]]:
+    """A row for each life, and for each name that waits for one, as it stands: those that follow are moved by the
+    lease's row, and by none of their own where a batch didn't change them."""
+    standing = lease.read(metadata).standing
+    return [stands(row, standing) for row in metadata.read("watermarks")]
+
+
+def stands(row: dict[str, Any], standing: Standing | None) -> dict[str, Any]:
+    """The row of a life that follows, at the position of the batch recorded last, unless its own is further. What a
+    later batch wrote, which isn't recorded yet, and a snapshot taken since stand for themselves."""
+    if standing is None or row["status"] != "following" or row["batch"] >= standing.batch:
+        return row
+    position = Position.parse(row["position"], row["gtid_set"] or "")
+    if position.server == standing.position.server:
+        position = max(position, standing.position)
+    return {**row, "batch": standing.batch, "position": str(position), "gtid_set": position.gtid_set}
+
+
+def write(metadata: Metadata, rows: Sequence[dict[str, Any]], gone: Iterable[str] = ()) -> None:
+    """Put rows in the place of those of the same lives, and take those of the lives ``gone`` away, in one commit."""
+    ids = sorted({row["table_id"] for row in rows} | set(gone))
+    if ids:
+        metadata.replace("watermarks", f"table_id IN ({', '.join(map(literal, ids))})", rows)
 
 
 def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Life]:
@@ -112,40 +139,15 @@ def lifeless(metadata: Metadata) -> frozenset[TableName]:
     return frozenset(name for key, name in names if key == lifeless_id(name))
 
 
-def read_charsets(metadata: Metadata) -> dict[str, str]:
-    """The databases' default character sets at the recorded position; empty before the first bootstrap."""
-    return {row["database"]: row["charset"] for row in metadata.read("databases")}
-
-
-def write_charsets(metadata: Metadata, charsets: Mapping[str, str]) -> None:
-    rows = [{"database": database, "charset": charset} for database, charset in charsets.items()]
-    metadata.replace("databases", "true", rows)
-
-
-def read_prepared(metadata: Metadata) -> list[PreparedXa]:
-    """XA transactions that wait for their outcome."""
-    return [load(PreparedXa, {**row, "files": json.loads(row["files"])}) for row in metadata.read("prepared")]
-
-
-def write_prepared(metadata: Metadata, prepared: Sequence[PreparedXa]) -> None:
-    told = [dump(one) for one in prepared]
-    rows = [{**one, "files": json.dumps(one["files"], ensure_ascii=False)} for one in told]
-    if rows or metadata.read("prepared"):
-        metadata.replace("prepared", "true", rows)
-
-
 def follow_again(metadata: Metadata, life: str) -> None:
     """A life that has caught up with the others."""
     (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
-    following = {**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}
-    metadata.replace("watermarks", f"table_id = {literal(life)}", [following])
+    write(metadata, [{**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}])
 
 
 def forget_lifeless(metadata: Metadata, names: list[TableName]) -> None:
     """Rows of tables that never began a life here."""
-    if names:
-        ids = ", ".join(literal(lifeless_id(name)) for name in names)
-        metadata.replace("watermarks", f"table_id IN ({ids})", [])
+    write(metadata, [], map(lifeless_id, names))
 
 
 def lifeless_id(name: TableName) -> str:
@@ -160,11 +162,8 @@ def started(metadata: Metadata, lives: list[Life], *, batch: int, versions: dict
         [schema_row(life, batch=batch, where=life.low, why="snapshot") for life in lives],
     )
     names = {life.name for life in lives}
-    ids = {life.id for life in lives}
-    kept = [
-        row
-        for row in metadata.read("watermarks")
-        if row["table_id"] not in ids and TableName(row["database"], row["table"]) not in names
+    earlier = [
+        row["table_id"] for row in metadata.read("watermarks") if TableName(row["database"], row["table"]) in names
     ]
     rows = [watermark_row(life, batch=batch, position=life.low, delta_version=versions.get(life.id)) for life in lives]
-    metadata.replace("watermarks", "true", kept + rows)
+    write(metadata, rows, earlier)

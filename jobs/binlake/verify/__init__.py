@@ -29,8 +29,8 @@ from binlake.schema.table import TableName, TableSchema
 from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source, error_code
+from binlake.state import watermarks
 from binlake.state.metadata import Metadata, now_us
-from binlake.state.watermarks import read_lives
 from binlake.verify import compare, server_side
 from binlake.verify.hashes import Chunks, TableHashes, chunk_count
 from binlake.verify.lake_side import LakeSide
@@ -136,7 +136,9 @@ class _Chosen:
         # Stopped tables aren't compared: the server needn't hash them.
         marks = self.watermarks()
         wanted = [name for name in listed if marks.get(name, {}).get("status") != "stopped"]
-        recorded = {life.name: life.schema for life in read_lives(self._metadata) if life.status == "following"}
+        recorded = {
+            life.name: life.schema for life in watermarks.read_lives(self._metadata) if life.status == "following"
+        }
 
         def as_mirrored(name: TableName, schema: TableSchema) -> TableSchema:
             mirrored = self._config.excluding(name, schema)
@@ -149,7 +151,7 @@ class _Chosen:
     def watermarks(self) -> dict[TableName, dict[str, Any]]:
         """The row of each name's life that follows, else of its newest."""
         rows = sorted(
-            self._metadata.read("watermarks"), key=lambda row: (row["status"] == "following", row["updated_us"])
+            watermarks.read(self._metadata), key=lambda row: (row["status"] == "following", row["updated_us"])
         )
         by_name = {TableName(row["database"], row["table"]): row for row in rows}
         return {name: row for name, row in by_name.items() if self._asked(name)}

@@ -10,7 +10,7 @@ import pytest
 from binlake.errors import LeaseHeld
 from binlake.position import Position, Range, Slice
 from binlake.state import lease
-from binlake.state.lease import OpenBatch
+from binlake.state.lease import OpenBatch, Standing
 from binlake.state.metadata import Metadata, now_us
 
 START, STOP = Position("s", "b.000001", 4, 1), Position("s", "b.000001", 99, 1)
@@ -34,7 +34,7 @@ def test_plan_and_position_survive_the_holder(metadata: Metadata) -> None:
         held.open(PLAN)
     assert lease.read(metadata).open == PLAN
     with lease.held(metadata) as held:
-        held.close(STOP)
+        held.stand(Standing(1, STOP))
     control = lease.read(metadata)
     assert (control.batch, control.open, control.position) == (1, None, STOP)
 
@@ -83,3 +83,13 @@ def test_a_woken_holder_can_change_nothing(metadata: Metadata) -> None:
             held.open(PLAN)
     assert lease.read(metadata).open is None
     assert lease.read(metadata).token == "t"
+
+
+def test_charsets_that_are_asked_for_late_leave_the_batch_open(metadata: Metadata) -> None:
+    with lease.held(metadata) as held:
+        standing = Standing(0, STOP)
+        held.stand(standing)
+        held.open(PLAN)
+        held.know(standing, {"shop": "latin1"})
+        control = held.control()
+    assert (control.open, control.standing) == (PLAN, Standing(0, STOP, {"shop": "latin1"}))

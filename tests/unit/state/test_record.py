@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,14 +13,14 @@ import pytest
 
 from binlake.batch.epochs import split
 from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
-from binlake.batch.outcome import BatchOutcome, outcome_of
-from binlake.batch.steps import BatchSteps, Life, Standstill, TableOutcome, rebased
+from binlake.batch.outcome import BatchOutcome, DefaultCharset, outcome_of
+from binlake.batch.steps import BatchSteps, Life, PreparedXa, Standstill, TableOutcome, rebased
 from binlake.batch.walk import Outset, Rules
 from binlake.binlog.border import Statement
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.state import lease, record, watermarks
-from binlake.state.lease import OpenBatch
+from binlake.state import formats, lease, record, watermarks
+from binlake.state.lease import OpenBatch, Standing
 from binlake.state.metadata import Metadata
 from binlake.state.record import RunReport
 
@@ -65,7 +66,7 @@ def merged(lives: list[Life], steps: BatchSteps) -> BatchOutcome:
 def open_batch(metadata: Metadata, lives: list[Life], plan: OpenBatch) -> Iterator[lease.Lease]:
     with lease.held(metadata) as held:
         watermarks.started(metadata, lives, batch=0, versions={one.id: 3 for one in lives})
-        held.follow_from(at(100))
+        held.stand(Standing(0, at(100)))
         held.open(plan)
         yield held
 
@@ -90,20 +91,59 @@ def metadata(tmp_path: Path) -> Metadata:
 
 def marks(metadata: Metadata) -> dict[str, tuple[Any, ...]]:
     fields = ("status", "batch", "position", "delta_version")
-    return {row["table"]: tuple(row[field] for field in fields) for row in metadata.read("watermarks")}
+    return {row["table"]: tuple(row[field] for field in fields) for row in watermarks.read(metadata)}
 
 
 def test_the_leases_row_holds_what_the_batch_changed_and_no_more(metadata: Metadata) -> None:
     lives = [life(f"table_{number}") for number in range(2000)]
     changed = [f"table_{number}" for number in range(0, 2000, 200)]
     report = run(metadata, lives, *map(staged, changed))
-    texts = [row["plan"] or "" for row in _versions_of_the_lease(metadata)]
+    texts = [row[column] or "" for row in _versions_of_the_lease(metadata) for column in ("plan", "position")]
     assert any(texts)
     assert max(map(len, texts)) < 64_000
     assert [table.table for table in report.tables] == [f"shop.{table}" for table in changed]
     assert marks(metadata) == {
         one.name.table: ("following", 1, str(at(900)), 4 if one.name.table in changed else 3) for one in lives
     }
+
+
+def test_a_batch_writes_the_rows_of_what_it_changed_and_moves_all_others_at_once(metadata: Metadata) -> None:
+    lives = [life("quiet"), life("busy"), life("ahead", low=2000)]
+    run(metadata, lives, staged("busy"))
+    written = {row["table"]: (row["batch"], row["position"]) for row in metadata.read("watermarks")}
+    assert written == {"quiet": (0, str(at(100))), "busy": (1, str(at(900))), "ahead": (0, str(at(2000)))}
+    assert {table: place[:3] for table, place in marks(metadata).items()} == {
+        "quiet": ("following", 1, str(at(900))),
+        "busy": ("following", 1, str(at(900))),
+        "ahead": ("following", 1, str(at(2000))),
+    }
+
+
+def test_a_table_that_stops_following_keeps_the_place_it_had_come_to(metadata: Metadata) -> None:
+    run(metadata, [life("quiet"), life("busy")], staged("busy"))
+    quiet = next(row for row in watermarks.read(metadata) if row["table"] == "quiet")
+    watermarks.write(metadata, [{**quiet, "status": "paused"}])
+    with lease.held(metadata) as held:
+        held.stand(Standing(2, at(1500)))
+    assert {table: place[:3] for table, place in marks(metadata).items()} == {
+        "quiet": ("paused", 1, str(at(900))),
+        "busy": ("following", 2, str(at(1500))),
+    }
+
+
+def test_position_charsets_and_prepared_transactions_move_in_one_commit(metadata: Metadata) -> None:
+    plan = planned(at(100), at(900))
+    waits = PreparedXa("X'61',X'',1", 1, 1, 200, 300, ())
+    outcome = BatchOutcome(prepared=(waits,), charsets=(DefaultCharset("shop", "latin1"),))
+    with open_batch(metadata, [life("quiet")], plan) as held:
+        held.advance(replace(plan, state="merged", outcome=outcome))
+        opened = held.control().open
+        assert opened is not None
+        record.record_batch(held, held.metadata, opened)
+        assert held.control().standing == Standing(1, at(900), {"shop": "latin1"}, (waits,))
+    before, after = [row["position"] for row in _versions_of_the_lease(metadata) if row["position"]][-3:-1]
+    assert json.loads(before)["batch"] == 0
+    assert formats.read(Standing, after) == Standing(1, at(900), {"shop": "latin1"}, (waits,))
 
 
 def _versions_of_the_lease(metadata: Metadata) -> Iterator[dict[str, Any]]:

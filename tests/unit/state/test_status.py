@@ -13,6 +13,7 @@ import pytest
 from binlake.config import PipelineConfig
 from binlake.position import Position
 from binlake.state import lease
+from binlake.state.lease import Standing
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.status import read_status
 
@@ -28,7 +29,7 @@ def config(tmp_path: Path) -> PipelineConfig:
         }
     )
     with lease.held(metadata_of(found)) as held:
-        held.close(Position("s", "b.000001", 4, 1))
+        held.stand(Standing(1, Position("s", "b.000001", 4, 1)))
     return found
 
 
