@@ -25,7 +25,7 @@ from binlake.source.gaps import log_gaps
 from binlake.source.log import Log
 from binlake.source.server import Source
 from binlake.state import watermarks
-from binlake.state.lease import Lease
+from binlake.state.lease import Lease, Standing
 from binlake.state.metadata import Metadata, now_us
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
     transport = log.transport(0)
     executed = str(executed_before(transport, file, size))
     start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
-    held.follow_from(start)
+    held.stand(Standing(held.control().batch, start))
     return f"the log is followed from {start.short}; tables begin with their CREATE TABLE statements"
 
 
@@ -147,16 +147,19 @@ def begin_lives(
     following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
     lows = [life.low for life in following]
     here = source.server_identity
-    standing = control.position
+    standing = control.standing
     known = {life.name for life in following}
     skips = known.issuperset(awaited)
     fresh = all(
-        low.server == here and (standing is None or _lost(standing, low) or (skips and standing < low)) for low in lows
+        low.server == here
+        and (standing is None or _lost(standing.position, low) or (skips and standing.position < low))
+        for low in lows
     )
-    if fresh or not watermarks.read_charsets(metadata):
-        watermarks.write_charsets(metadata, database_charsets(source))
     if lows and fresh:
-        held.follow_from(min(lows))
+        prepared = standing.prepared if standing else ()
+        held.stand(Standing(control.batch, min(lows), database_charsets(source), prepared))
+    elif standing and standing.charsets is None:
+        held.know(standing, database_charsets(source))
 
 
 def refuse_read(standing: Position | None, results: list[SnapshotResult]) -> None:

@@ -162,6 +162,16 @@ def _is_schedule(schedule: str) -> str:
     return schedule
 
 
+class SnapshotConfig(_Strict):
+    """connections: that copy side by side; None: as many as Spark has cores.
+
+    reader: Spark's own of JDBC, or ours of the server's protocol, which gives the same for a part of the CPU time.
+    """
+
+    connections: Annotated[int, Field(ge=1, le=1024)] | None = None
+    reader: Literal["jdbc", "direct"] = "jdbc"
+
+
 class PipelineConfig(_Strict):
     """The whole of one YAML."""
 
@@ -169,6 +179,7 @@ class PipelineConfig(_Strict):
     tables: TablesConfig
     lake: LakeConfig
     schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
+    snapshot: SnapshotConfig = SnapshotConfig()
     invalid_dates: InvalidDates = "fail"
     invalid_text: InvalidTexts = "fail"
     policies: PoliciesConfig = PoliciesConfig()

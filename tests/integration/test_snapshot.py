@@ -159,6 +159,26 @@ def test_chunks_of_many_moments_become_equal(mirror: Mirror, lock: str) -> None:
     mirror.assert_equal("a")
 
 
+@on_mysql
+def test_no_more_connections_than_configured(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts(mirror, "a")
+    waves: list[int] = []
+
+    def counting(copying: Any, members: Any, *rest: Any, **options: Any) -> None:
+        waves.append(len(members))
+        wave.run_wave(copying, members, *rest, **options)
+
+    monkeypatch.setattr(snapshot_room, "run_wave", counting)
+    mirror.options["snapshot"] = {"connections": 1}
+    begin(mirror, chunked(mirror, rows=ROWS // 3))
+    assert waves == [1, 1, 1]
+    mirror.options["snapshot"] = {"connections": 100}  # those that find no core would wait at their gates for ever
+    mirror.execute("UPDATE a SET amount = 7")
+    mirror.snapshot("*.a")
+    assert waves[3:] == [1]
+    mirror.assert_equal("a")
+
+
 def test_a_dead_snapshot_goes_on(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     accounts(mirror, "a")
     waves = iter(range(10))

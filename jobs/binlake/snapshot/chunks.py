@@ -13,36 +13,39 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError
-from binlake.names import mysql_quote
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps, load, loads
-from binlake.snapshot import jdbc
+from binlake.snapshot import bounds, jdbc
+from binlake.snapshot.bounds import Bound
+from binlake.snapshot.cutting import cut
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.state import files
 from binlake.state.metadata import Metadata, literal, now_us
 
 CHUNK_ROWS = 1_000_000
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_FEWEST_ROWS = 200_000
+"""Of a chunk that is made only for a connection to have work: below, its connection and job cost more than it saves."""
 _TRANSACTIONAL = "innodb"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The rows whose first key column is in [lower, upper), None being no bound.
+    """The rows whose key is in [lower, upper), None being no bound.
 
     low: the log from here on makes the chunk current. high: everything the chunk shows lies before it.
     rows, bytes: of the staged Parquet. lock_ms: how long writes were stopped for its wave.
     """
 
     number: int
-    lower: int | None = None
-    upper: int | None = None
+    lower: Bound | None = None
+    upper: Bound | None = None
     low: Position | None = None
     high: Position | None = None
     rows: int = 0
@@ -102,8 +105,16 @@ def digest(name: TableName, schema: TableSchema) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def plan(source: Source, table: SourceTable, *, chunk_rows: int = CHUNK_ROWS) -> TableSnapshot:
-    """A fresh snapshot: ranges of an integer key of about ``chunk_rows`` rows, else the table in one chunk.
+def chunk_count(rows: int, chunk_rows: int, connections: int) -> int:
+    """Chunks of ``chunk_rows`` at most, and no fewer than the connections that are there, so that waves are full."""
+    needed = max(1, -(-rows // chunk_rows))
+    full = -(-needed // connections) * connections
+    return max(needed, min(full, rows // _FEWEST_ROWS))
+
+
+def plan(source: Source, table: SourceTable, *, chunk_rows: int = CHUNK_ROWS, connections: int = 1) -> TableSnapshot:
+    """A fresh snapshot: ranges of the key of about equal rows, ``chunk_rows`` at most, as far as the server's estimate
+    goes; one chunk of a table that can't be cut (see cutting.py).
 
     The outer ranges are open, so that the chunks cover all keys whenever they are read.
     """
@@ -114,27 +125,12 @@ def plan(source: Source, table: SourceTable, *, chunk_rows: int = CHUNK_ROWS) ->
         table.engine,
         table.rows,
     )
-    bounds = _bounds(source, made, chunk_rows)
-    edges = [None, *bounds, None]
-    made.chunks = [Chunk(number, edges[number], edges[number + 1]) for number in range(len(edges) - 1)]
+    count = chunk_count(table.rows, chunk_rows, connections)
+    cuts = made.transactional and made.schema.key and count > 1
+    found = cut(source, table.name, table.schema, -(-table.rows // count), count) if cuts else []
+    edges = [None, *found, None]
+    made.chunks = [Chunk(number, *ends) for number, ends in enumerate(pairwise(edges))]
     return made
-
-
-def _bounds(source: Source, table: TableSnapshot, chunk_rows: int) -> list[int]:
-    """Inner edges of the chunks, ascending."""
-    count = -(-table.estimate // chunk_rows)
-    key = table.schema.key
-    if count < 2 or not table.transactional or not key or table.schema.column(key[0]).type not in _INTEGERS:
-        return []
-    column = mysql_quote(key[0])
-    row = source.query(
-        f"SELECT MIN({column}) AS least, MAX({column}) AS most"
-        f" FROM {mysql_quote(table.name.database)}.{mysql_quote(table.name.table)}"
-    )[0]
-    if row["least"] is None:
-        return []
-    least, most = int(row["least"]), int(row["most"])
-    return sorted({least + (most - least + 1) * number // count for number in range(1, count)} - {least})
 
 
 class Records:
@@ -144,6 +140,7 @@ class Records:
         self._config = config
         self._metadata = metadata
         self._saving = threading.Lock()
+        self._unsaved: dict[str, list[dict[str, Any]]] = {}
         by_snapshot: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in metadata.read("snapshots"):
             by_snapshot[row["snapshot"]].append(row)
@@ -160,11 +157,22 @@ class Records:
         parts = [snapshot] if chunk is None else [snapshot, str(chunk)]
         return self._config.staging_path("snapshot", *parts)
 
-    def save(self, table: TableSnapshot, *, committed: bool = False) -> None:
-        """The table's chunks as they are now, in one commit."""
-        rows = [self._row(table, chunk, committed) for chunk in table.chunks]
-        with self._saving:  # tables are committed side by side; their rows needn't conflict
-            self._metadata.replace("snapshots", f"snapshot = {literal(table.id)}", rows)
+    def save(self, *tables: TableSnapshot, committed: bool = False) -> None:
+        """The tables' chunks as they are now, in one commit, and in it what other threads wait to save.
+
+        Tables are committed side by side: a commit of metadata for each would take its turn, and they would queue.
+        """
+        for table in tables:
+            self._unsaved[table.id] = [self._row(table, chunk, committed) for chunk in table.chunks]
+        with self._saving:
+            # What fails stays, so that whoever waits for it fails in its turn.
+            if taken := dict(self._unsaved):
+                listed = ", ".join(literal(snapshot) for snapshot in taken)
+                rows = [row for of_snapshot in taken.values() for row in of_snapshot]
+                self._metadata.replace("snapshots", f"snapshot IN ({listed})", rows)
+            for snapshot, rows in taken.items():
+                if self._unsaved[snapshot] is rows:
+                    del self._unsaved[snapshot]
 
     def unfinished(self, table: SourceTable, usable: Callable[[Position], bool]) -> TableSnapshot | None:
         """The newest snapshot of a table that died, when its chunks are still of use.
@@ -217,8 +225,9 @@ class Records:
             "table": table.name.table,
             "chunk": chunk.number,
             "state": "committed" if committed else "staged" if chunk.staged else "planned",
-            "lower": None if chunk.lower is None else str(chunk.lower),
-            "upper": None if chunk.upper is None else str(chunk.upper),
+            # What is committed is copied by no bounds again: values of keys aren't kept without need.
+            "lower": None if committed else bounds.write(chunk.lower),
+            "upper": None if committed else bounds.write(chunk.upper),
             "position": json.dumps(positions) if positions else None,
             "gtid_set": chunk.low.gtid_set if chunk.low else None,
             "rows": chunk.rows,
@@ -238,10 +247,6 @@ def _committed(rows: list[dict[str, Any]]) -> bool:
     return all(row["state"] == "committed" for row in rows)
 
 
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
 def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
     made = TableSnapshot(
         rows[0]["snapshot"],
@@ -252,7 +257,7 @@ def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
         table_id=rows[0]["table_id"],
     )
     for row in sorted(rows, key=lambda row: row["chunk"]):
-        chunk = Chunk(row["chunk"], _number(row["lower"]), _number(row["upper"]))
+        chunk = Chunk(row["chunk"], bounds.read(row["lower"], made.schema), bounds.read(row["upper"], made.schema))
         if row["position"]:
             positions = json.loads(row["position"])
             chunk = replace(

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, InvalidDate, InvalidText, LakeError, StagingError, UnsupportedColumn
-from binlake.lake import functions
 from binlake.lake.table import LakeTable
 from binlake.names import spark_quote
 from binlake.position import Position
@@ -70,9 +69,9 @@ def commit(
 ) -> SnapshotResult:
     """Replace the Delta table by the staged chunks; repeating it after a kill gives the same table.
 
-    session: of this table alone. batch: the newest number given out; commits of other lives in batches up to that one
-    come to nothing here. Raises InvalidDate, InvalidText, UnsupportedColumn, LakeError; StagingError for damaged
-    chunks, which are copied anew by the next run.
+    session: used by no other table meanwhile, knowing binlake.lake.functions. batch: the newest number given out;
+    commits of other lives in batches up to that one come to nothing here. Raises InvalidDate, InvalidText,
+    UnsupportedColumn, LakeError; StagingError for damaged chunks, which are copied anew by the next run.
     """
     if lost := records.lost(table):
         raise _damaged(table, records, lost)
@@ -105,7 +104,6 @@ def _damaged(table: TableSnapshot, records: Records, lost: Sequence[Chunk]) -> S
 def _commit(
     session: SparkSession, config: PipelineConfig, table: TableSnapshot, records: Records, batch: int
 ) -> SnapshotResult:
-    functions.register(session)
     staged = _staged(session, table, records)
     _refuse_twice(table.name, config, table.schema)
     _refuse_invalid_dates(staged, config, table)

@@ -1,8 +1,9 @@
 """Snapshot: tables copied at known positions of the log, each in one Delta commit.
 
     plan     each table is cut into chunks, or the chunks that a dead snapshot lacks are taken up
-    wave     as many chunks as Spark has cores open their read views at one position (binlake.source.locks),
-             and are copied to staged Parquet by one JDBC connection each, as the server sends the rows
+    wave     as many chunks as Spark has cores (or fewer, see config.SnapshotConfig) open their read views at one
+             position (binlake.source.locks), and are copied to staged Parquet by one JDBC connection each, as the
+             server sends the rows
     commit   a table whose chunks are all staged becomes one Delta commit with its positions
 
 Chunks of one table may have different positions: replaying the log from the lowest one makes them equal, since row
@@ -12,6 +13,7 @@ while the lock is held.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,11 +27,13 @@ from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
+from binlake.lake import functions
 from binlake.lake.session import of_this_thread
 from binlake.position import Position
 from binlake.report import Report, Told
 from binlake.schema.table import TableName
 from binlake.schema.virtual import judged
+from binlake.snapshot import direct, jdbc
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.snapshot.commit import SnapshotResult, commit, committed_result
 from binlake.snapshot.wave import Copying, Member, TableChanged, TableUnreadable, run_wave
@@ -94,6 +98,7 @@ class _Snapshotter:
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []
         self.fatal: list[BaseException] = []
+        self.own = threading.local()
 
     def created(self, file: str) -> int:
         return format_description(self.transport, file)
@@ -109,6 +114,7 @@ class _Snapshotter:
                 self.records,
                 self.created,
                 self._watch(list(open_tables), told),
+                direct.read if self.task.config.snapshot.reader == "direct" else jdbc.read,
             )
             with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
                 while open_tables and not self.fatal:
@@ -137,6 +143,7 @@ class _Snapshotter:
                 continue
             with self._failing(name):
                 begun.append(self._plan(tables[name]))
+        self.records.save(*begun)
         return sorted(begun, key=lambda table: -table.estimate)
 
     def _already_committed(self, table: SourceTable) -> SnapshotResult | None:
@@ -159,9 +166,16 @@ class _Snapshotter:
             return resumed
         for why in judged(table.schema).untold.values():
             self.task.report.say(f"{table.name}: {why}")
-        planned = plan(self.task.source, table, chunk_rows=self.task.chunk_rows)
-        self.records.save(planned)
-        return planned
+        return self._cut(table)
+
+    def _cut(self, table: SourceTable) -> TableSnapshot:
+        chunk_rows, connections = self.task.chunk_rows, self._connections()
+        return plan(self.task.source, table, chunk_rows=chunk_rows, connections=connections)
+
+    def _connections(self) -> int:
+        """How many copy side by side: one that finds no free core would wait at its gate."""
+        free = _cores(self.session)
+        return min(self.task.config.snapshot.connections or free, free)
 
     def _usable(self, position: Position) -> bool:
         """Whether the server still holds the log from ``position`` on, and it is yet to be read."""
@@ -180,7 +194,7 @@ class _Snapshotter:
 
         kind = needs(tables[0])
         members = [Member(table, chunk) for table in tables if needs(table) == kind for chunk in table.pending]
-        return members[: _cores(self.session)], *kind
+        return members[: self._connections()], *kind
 
     @contextmanager
     def _surviving(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:
@@ -215,7 +229,7 @@ class _Snapshotter:
             self._fail(old.name, TableError(reason, remedy="run the snapshot again when the DDL is done"))
             return
         with self._failing(old.name):
-            planned = plan(self.task.source, current, chunk_rows=self.task.chunk_rows)
+            planned = self._cut(current)
             planned.tries = old.tries + 1
             self.records.save(planned)
             open_tables.append(planned)
@@ -232,12 +246,19 @@ class _Snapshotter:
         except BaseException as error:
             self.fatal.append(error)
 
+    def _own_session(self) -> SparkSession:
+        """One for each thread that commits, one table after the other."""
+        if not hasattr(self.own, "session"):
+            self.own.session = of_this_thread(self.session)
+            functions.register(self.own.session)
+        session: SparkSession = self.own.session
+        return session
+
     def _committed(self, table: TableSnapshot) -> SnapshotResult:
         """A commit can be repeated, where it failed because an executor was lost."""
 
         def once() -> SnapshotResult:
-            own = of_this_thread(self.session)
-            return commit(own, self.task.config, table, self.records, batch=self.task.batch)
+            return commit(self._own_session(), self.task.config, table, self.records, batch=self.task.batch)
 
         for _ in range(_TRIES - 1):
             try:

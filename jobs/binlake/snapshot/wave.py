@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from binlake.errors import BinlakeError, ConnectionFailed, SourceError, TableError
 from binlake.faults import fault
@@ -21,6 +21,7 @@ from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
 from binlake.snapshot import jdbc
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
+from binlake.snapshot.direct import SqlError, sql_error
 from binlake.source import error_numbers
 from binlake.source.catalog import read_schemas
 from binlake.source.connection import Endpoint, translate
@@ -76,7 +77,7 @@ class Copying:
     """What every wave of a snapshot works with.
 
     source: the control connection. created: of a binlog file, see Position. watch: told now and then how many bytes
-    the running wave has written.
+    the running wave has written. read: see jdbc.read.
     """
 
     session: SparkSession
@@ -85,6 +86,7 @@ class Copying:
     records: Records
     created: CreatedOf
     watch: Callable[[int], None]
+    read: Callable[..., DataFrame] = jdbc.read
 
 
 def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_copied: bool) -> None:
@@ -115,9 +117,10 @@ def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_
     for member, future in zip(wave, futures, strict=True):
         if not future.exception():
             member.table.put(replace(future.result(), low=low, high=high, lock_ms=lock_ms))
-    for table in {id(member.table): member.table for member in wave}.values():
+    tables = list({id(member.table): member.table for member in wave}.values())
+    for table in tables:
         table.seconds += time.monotonic() - began
-        copying.records.save(table)
+    copying.records.save(*tables)
     fault("chunks written")
     _raise_first(futures)
 
@@ -202,7 +205,7 @@ class _Copy:
         session.sparkContext.setJobGroup(self.group, f"snapshot of {table.name}, chunk {chunk.number}")
         query = jdbc.chunk_query(table.name, table.schema, chunk.lower, chunk.upper)
         try:
-            frame = jdbc.read(
+            frame = self._copying.read(
                 session,
                 self._copying.endpoint,
                 query,
@@ -269,18 +272,12 @@ class _Copy:
         )
 
 
-@dataclass(frozen=True)
-class SqlError:
-    """What the driver of the server says. code: the server's error number, 0 where it didn't answer."""
-
-    code: int
-    text: str
-
-
 def _sql_error(error: Exception) -> SqlError | None:
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while cause is not None:
         if str(cause.getClass().getName()).startswith(("java.sql.", "com.mysql.cj.jdbc.exceptions.")):
             return SqlError(int(cause.getErrorCode()), str(cause.getMessage()).partition("\n")[0])
+        if found := sql_error(str(cause.getMessage())):
+            return found
         cause = cause.getCause()
     return None

@@ -134,6 +134,34 @@ def read_tables(
     return tables
 
 
+@dataclass(frozen=True)
+class KeyPart:
+    """A column as the index of its table's key orders it. collation: of text, None for everything else."""
+
+    column: Column
+    descending: bool = False
+    collation: str | None = None
+
+
+def key_parts(source: Source, name: TableName, schema: TableSchema) -> tuple[str, tuple[KeyPart, ...]]:
+    """The index of a table's key and its leading parts, as far as they hold whole columns; no parts without such an
+    index."""
+    unique = [one.name for one in schema.indexes if one.unique and one.columns == schema.key and not any(one.prefixes)]
+    index = "PRIMARY" if schema.key_kind == "primary" else next(iter(unique), "")
+    described = {
+        row["name"].lower(): row["collation"]
+        for row in _select(source, "column_name AS name, collation_name AS collation", "columns WHERE", "d", {name})
+    }
+    what = "index_name AS i, column_name AS c, sub_part AS part, collation AS direction"
+    entries = [row for row in _select(source, what, "statistics WHERE", "seq_in_index", {name}) if row["i"] == index]
+    parts: list[KeyPart] = []
+    for column, row in zip(schema.key, entries, strict=False):
+        if row["part"] is not None or (row["c"] or "").lower() != column.lower():
+            break
+        parts.append(KeyPart(schema.column(column), row["direction"] == "D", described.get(column.lower())))
+    return index, tuple(parts)
+
+
 def _by_database(names: Iterable[TableName]) -> Iterator[tuple[str, list[str]]]:
     """Names in portions that fit one statement."""
     tables: dict[str, list[str]] = defaultdict(list)

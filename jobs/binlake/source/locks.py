@@ -148,7 +148,7 @@ class Gates:
         """All connections stand at their gates."""
         self._wait("ready", seconds, 0.02)
 
-    def open(self, seconds: float = 60) -> None:
+    def open(self, seconds: float = _LOCK_WAIT) -> None:
         """Let the connections open their views; returns when all have. From here on each gate is spent."""
         if any(self._holders("open")) or None in self._holders("ready"):
             raise Busy("a connection of the snapshot opened its view too early", remedy="run again")

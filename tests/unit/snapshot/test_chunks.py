@@ -1,19 +1,25 @@
-"""Chunks cover every key once, and metadata gives a dead snapshot back."""
+"""What is one chunk, and that metadata gives a dead snapshot back."""
 
 from __future__ import annotations
 
+import json
 import os
+import threading
 import time
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from binlake.config import PipelineConfig
+from binlake.errors import LakeError
 from binlake.position import Position
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.snapshot.chunks import Chunk, Records, TableSnapshot, plan
+from binlake.snapshot.bounds import Bound, Edge
+from binlake.snapshot.chunks import Chunk, Records, TableSnapshot, chunk_count, plan
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.state.metadata import Metadata
@@ -23,55 +29,48 @@ KEYED = TableSchema((Column("id", "int", nullable=False), Column("v", "varchar",
 P1, P2 = Position("s", "b.000001", 4, 1), Position("s", "b.000001", 99, 1)
 
 
-class Answers(Source):
-    """A source that knows the least and the greatest key."""
+class Unasked(Source):
+    """Of a table that can't be cut the server isn't asked anything."""
 
-    def __init__(self, least: int | None, most: int | None) -> None:
-        self.row = {"least": least, "most": most}
+    def __init__(self) -> None:
+        pass
 
     def query(self, sql: str, args: Any = None) -> list[dict[str, Any]]:
-        return [self.row]
+        raise AssertionError(sql)
 
 
 def table(rows: int, schema: TableSchema = KEYED, engine: str = "InnoDB") -> SourceTable:
     return SourceTable(NAME, "BASE TABLE", engine, rows, 0, schema)
 
 
-def edges(planned: TableSnapshot) -> list[tuple[int | None, int | None]]:
-    return [(chunk.lower, chunk.upper) for chunk in planned.chunks]
-
-
-def test_ranges_meet_and_the_outer_ones_are_open() -> None:
-    assert edges(plan(Answers(1, 100), table(100), chunk_rows=25)) == [(None, 26), (26, 51), (51, 76), (76, None)]
-
-
-@pytest.mark.parametrize(("least", "most"), [(-(2**63), 2**63 - 1), (0, 2**64 - 1), (5, 5), (7, 8)])
-def test_ranges_cover_every_key_once(least: int, most: int) -> None:
-    found = edges(plan(Answers(least, most), table(1000), chunk_rows=10))
-    assert found[0][0] is None
-    assert found[-1][1] is None
-    for (_, upper), (lower, _) in pairwise(found):
-        assert upper == lower
-    inner = [upper for _, upper in found[:-1] if upper is not None]
-    assert inner == sorted(set(inner))
-    assert all(least < edge <= most for edge in inner)
-
-
 @pytest.mark.parametrize(
     "found",
     [
         table(5),
+        table(10),
         table(1000, TableSchema(KEYED.columns)),
-        table(1000, TableSchema(KEYED.columns, ("v",), "unique")),
+        table(1000, replace(KEYED, sequence=True)),
         table(1000, engine="MyISAM"),
     ],
 )
 def test_one_chunk(found: SourceTable) -> None:
-    assert edges(plan(Answers(1, 1000), found, chunk_rows=10)) == [(None, None)]
+    assert plan(Unasked(), found, chunk_rows=10).chunks == [Chunk(0)]
 
 
-def test_an_emptied_table_is_one_chunk() -> None:
-    assert edges(plan(Answers(None, None), table(1000), chunk_rows=10)) == [(None, None)]
+@pytest.mark.parametrize(
+    ("rows", "connections", "chunks"),
+    [
+        (0, 4, 1),
+        (300_000, 16, 1),
+        (1_000_000, 2, 2),
+        (1_000_000, 16, 5),
+        (2_200_000, 2, 4),
+        (2_200_000, 1, 3),
+        (100_000_000, 16, 112),
+    ],
+)
+def test_every_connection_has_a_chunk(rows: int, connections: int, chunks: int) -> None:
+    assert chunk_count(rows, 1_000_000, connections) == chunks
 
 
 @pytest.fixture
@@ -89,10 +88,14 @@ def records(config: PipelineConfig) -> Records:
     return Records(config, Metadata(f"{config.root}/_binlake"))
 
 
+AT_50: Bound = (Edge("id", "50"),)
+
+
 def begun(config: PipelineConfig, schema: TableSchema = KEYED) -> TableSnapshot:
-    made = plan(Answers(1, 100), table(100, schema), chunk_rows=50)
-    if len(made.chunks) > 1:
-        made.put(Chunk(0, made.chunks[0].lower, made.chunks[0].upper, P1, P2, rows=7, bytes=70, lock_ms=3))
+    """A snapshot that died: with a key, one of its two chunks is staged."""
+    made = plan(Unasked(), table(100, schema))
+    if schema.key:
+        made.chunks = [Chunk(0, None, AT_50, P1, P2, rows=7, bytes=70, lock_ms=3), Chunk(1, AT_50, None)]
     records(config).save(made)
     return made
 
@@ -105,6 +108,28 @@ def test_a_dead_snapshot_is_taken_up(config: PipelineConfig) -> None:
     assert [chunk.number for chunk in found.pending] == [1]
 
 
+def test_bounds_that_are_numbers_alone_are_taken_up(config: PipelineConfig) -> None:
+    """As version 0.1.0 wrote them, in the first column of any key."""
+    pair = replace(KEYED, columns=(*KEYED.columns, Column("w", "int", nullable=False)), key=("id", "w"))
+    begun(config, pair)
+    metadata = Metadata(f"{config.root}/_binlake")
+    metadata.swap("snapshots", "chunk = 0", {"upper": "-7"})
+    metadata.swap("snapshots", "chunk = 1", {"lower": "-7"})
+    found = records(config).unfinished(table(100, pair), lambda position: True)
+    assert found is not None
+    bound = (Edge("id", "-7"),)
+    assert [(chunk.lower, chunk.upper) for chunk in found.chunks] == [(None, bound), (bound, None)]
+    assert found.chunks[0].low == P1
+
+
+def test_a_committed_snapshot_keeps_no_values_of_keys(config: PipelineConfig) -> None:
+    made = begun(config)
+    assert "50" in json.dumps(Metadata(f"{config.root}/_binlake").read("snapshots")[0]["upper"])
+    records(config).save(made, committed=True)
+    rows = Metadata(f"{config.root}/_binlake").read("snapshots")
+    assert [(row["lower"], row["upper"]) for row in rows] == [(None, None), (None, None)]
+
+
 def test_a_dead_snapshot_is_of_no_use(config: PipelineConfig) -> None:
     begun(config)
     other = TableSchema((*KEYED.columns, Column("w", "int")), ("id",), "primary")
@@ -113,6 +138,44 @@ def test_a_dead_snapshot_is_of_no_use(config: PipelineConfig) -> None:
     keyless = TableSchema(KEYED.columns)
     begun(config, keyless)
     assert records(config).unfinished(table(100, keyless), lambda position: True) is None
+
+
+def snapshots_versions(config: PipelineConfig) -> int:
+    return DeltaTable(config.metadata_path("snapshots")).version()
+
+
+def test_many_tables_are_saved_in_one_commit(config: PipelineConfig) -> None:
+    begun(config)
+    before = snapshots_versions(config)
+    tables = [plan(Unasked(), replace(table(1), name=TableName("d", f"t{number}"))) for number in range(5)]
+    records(config).save(*tables)
+    assert snapshots_versions(config) == before + 1
+    assert len(Metadata(f"{config.root}/_binlake").read("snapshots")) == 2 + 5
+
+
+def test_what_one_thread_fails_to_save_fails_for_all_that_wait(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (plan(Unasked(), replace(table(1), name=TableName("d", name))) for name in ("one", "other"))
+    metadata = Metadata(f"{config.root}/_binlake")
+    found = Records(config, metadata)
+    replacing, waiting = threading.Event(), threading.Event()
+
+    def failing(name: str, predicate: str, rows: list[dict[str, Any]]) -> None:
+        replacing.set()
+        waiting.wait(10)
+        raise LakeError("full", remedy="")
+
+    with monkeypatch.context() as full, ThreadPoolExecutor(2) as pool:
+        full.setattr(metadata, "replace", failing)
+        first = pool.submit(found.save, one)
+        replacing.wait(10)
+        second = pool.submit(found.save, other)
+        waiting.set()
+        assert isinstance(first.exception(), LakeError)
+        assert isinstance(second.exception(), LakeError)
+    found.save()
+    assert {row["table"] for row in metadata.read("snapshots")} == {"one", "other"}
 
 
 def test_forgotten_snapshots_lose_their_files(config: PipelineConfig) -> None:

@@ -1,0 +1,210 @@
+"""Bounds of chunks: places in the order of a table's key, and the SQL conditions that part its rows there.
+
+A bound carries all that its comparison depends on: the columns, literals of their types and collations, the direction
+of the index. Whatever is altered meanwhile, two chunks that meet in it share no row and leave out none, since a value
+that isn't NULL is less than a literal, equal to it, or greater.
+
+Literals compare as their columns do, so that both servers make ranges of the index of them (tried on MySQL 9.7 and
+MariaDB 10.11): text by its bytes with character set and collation, ENUM by the numbers of its values. For ``<`` and
+``>`` no index over ENUM or SET is used (Field_enum::optimize_range in sql/field.h), for a list of numbers it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from binlake.names import mysql_quote
+from binlake.schema import datatypes
+from binlake.schema.table import Column, TableSchema
+from binlake.serialization import dump, load
+from binlake.source.catalog import KeyPart
+
+INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_MOST_VALUES = 255
+"""Of an ENUM; they are listed in each condition."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A bound's place in one column of the key. literal: SQL. descending: as the index orders the column."""
+
+    column: str
+    literal: str
+    descending: bool = False
+
+
+Bound = tuple[Edge, ...]
+"""The first columns of the key, as far as they are needed."""
+
+
+def write(bound: Bound | None) -> str | None:
+    """As metadata keeps a bound."""
+    return None if bound is None else json.dumps([dump(edge) for edge in bound])
+
+
+def read(text: str | None, schema: TableSchema) -> Bound | None:
+    """The inverse of ``write``. A number alone is a bound in the first column, as version 0.1.0 wrote it."""
+    if text is None:
+        return None
+    found = json.loads(text)
+    return (Edge(schema.key[0], text),) if isinstance(found, int) else tuple(load(Edge, edge) for edge in found)
+
+
+def from_on(schema: TableSchema, bound: Bound) -> str:
+    """Condition of the rows at a bound and behind it."""
+    return _side(schema, bound, behind=True, itself=True)
+
+
+def behind(schema: TableSchema, bound: Bound) -> str:
+    return _side(schema, bound, behind=True, itself=False)
+
+
+def before(schema: TableSchema, bound: Bound) -> str:
+    return _side(schema, bound, behind=False, itself=False)
+
+
+def _side(schema: TableSchema, bound: Bound, *, behind: bool, itself: bool) -> str:
+    """Row by row comparison written out: servers differ in what they make of ``(a, b) > (x, y)``."""
+    edge, *rest = bound
+    column = schema.column(edge.column)
+    greater = behind is not edge.descending
+    if not rest:
+        return _compared(column, edge.literal, (">" if greater else "<") + ("=" if itself else ""))
+    further = _compared(column, edge.literal, ">" if greater else "<")
+    within = _side(schema, tuple(rest), behind=behind, itself=itself)
+    return f"({further} OR ({mysql_quote(column.name)} = {edge.literal} AND {within}))"
+
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "<": int.__lt__,
+    ">": int.__gt__,
+    ">=": int.__ge__,
+}
+
+
+def _compared(column: Column, literal: str, operator: str) -> str:
+    if column.type != "enum":
+        return f"{mysql_quote(column.name)} {operator} {literal}"
+    # 0 is the empty value that a server that isn't strict takes for any other.
+    numbers = [n for n in range(len(column.values) + 1) if _COMPARISONS[operator](n, int(literal))]
+    return f"{mysql_quote(column.name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How values of a type are read for a bound, and written as a literal; None where a value can't be one."""
+
+    value: Callable[[Column], str]
+    literal: Callable[[KeyPart, Any], str | None]
+
+
+def _plain(column: Column) -> str:
+    return mysql_quote(column.name)
+
+
+def _as(kind: str) -> Callable[[Column], str]:
+    return lambda column: f"CAST({mysql_quote(column.name)} AS {kind})"
+
+
+def _hexadecimal(column: Column) -> str:
+    return f"HEX({mysql_quote(column.name)})"
+
+
+def _text_literal(part: KeyPart, digits: str) -> str | None:
+    if part.collation is None:
+        return None
+    return f"_{part.column.charset} X'{digits}' COLLATE {part.collation}"
+
+
+def _float_literal(part: KeyPart, shown: str) -> str:
+    number = shown.strip("[]")
+    return number if "e" in number.lower() else f"{number}e0"
+
+
+def _dated(word: str, parse: Callable[[str], Any]) -> Callable[[KeyPart, Any], str | None]:
+    """The server stores dates that it takes for no literal, such as February 30."""
+
+    def literal(part: KeyPart, text: str) -> str | None:
+        with suppress(ValueError):
+            parse(text)
+            return f"{word}'{text}'"
+        return None
+
+    return literal
+
+
+def _number_literal(part: KeyPart, value: Any) -> str:
+    return str(int(value))
+
+
+def _decimal_literal(part: KeyPart, value: Decimal) -> str:
+    return format(value, "f")
+
+
+def _cast_literal(kind: str) -> Callable[[KeyPart, Any], str]:
+    return lambda part, text: f"CAST('{text}' AS {kind})"
+
+
+def _server_double(column: Column) -> str:
+    return datatypes.entry(column).server_text(column)
+
+
+_MOMENT = _Kind(_as("CHAR"), _dated("TIMESTAMP", datetime.fromisoformat))
+_TEXT = _Kind(_hexadecimal, _text_literal)
+_BYTES = _Kind(_hexadecimal, lambda part, digits: f"_binary X'{digits}'")
+_FLOAT = _Kind(_server_double, _float_literal)
+_NUMBERED = _Kind(_as("UNSIGNED"), _number_literal)
+_KINDS: dict[str, _Kind] = {
+    **dict.fromkeys(INTEGERS, _Kind(_plain, _number_literal)),
+    "decimal": _Kind(_plain, _decimal_literal),
+    "float": _FLOAT,
+    "double": _FLOAT,
+    "bit": _NUMBERED,
+    "enum": _NUMBERED,
+    "year": _NUMBERED,
+    "date": _Kind(_as("CHAR"), _dated("DATE", date.fromisoformat)),
+    "datetime": _MOMENT,
+    "timestamp": _MOMENT,
+    "time": _Kind(_as("CHAR"), lambda part, text: f"TIME'{text}'"),
+    "char": _TEXT,
+    "varchar": _TEXT,
+    "binary": _BYTES,
+    "varbinary": _BYTES,
+    **{kind: _Kind(_as("CHAR"), _cast_literal(kind.upper())) for kind in ("uuid", "inet4", "inet6")},
+}
+
+
+def is_usable(part: KeyPart) -> bool:
+    """Whether bounds can lie in the column. YEAR(2) compares by years of four digits that it doesn't show."""
+    column = part.column
+    if column.type == "enum":
+        return len(column.values) <= _MOST_VALUES
+    return column.type in _KINDS and (column.type, column.length) != ("year", 2)
+
+
+def is_last(part: KeyPart, edge: Edge) -> bool:
+    """Whether an ENUM has no value behind this one."""
+    last = 0 if part.descending else len(part.column.values)
+    return part.column.type == "enum" and int(edge.literal) == last
+
+
+def selected(parts: Sequence[KeyPart]) -> str:
+    """The values of a row's key that ``of_row`` takes, as ``k0``, ``k1`` …"""
+    return ", ".join(f"{_KINDS[part.column.type].value(part.column)} AS k{n}" for n, part in enumerate(parts))
+
+
+def of_row(parts: Sequence[KeyPart], row: dict[str, Any]) -> Bound | None:
+    """The bound at a row; None where there can be none."""
+    edges: list[Edge] = []
+    for number, part in enumerate(parts):
+        literal = _KINDS[part.column.type].literal(part, row[f"k{number}"])
+        if literal is None:
+            return None
+        edges.append(Edge(part.column.name, literal, part.descending))
+    return tuple(edges)

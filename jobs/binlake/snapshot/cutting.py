@@ -1,0 +1,118 @@
+"""Where a table is cut into chunks: along the index of its key, at rows that the server finds there.
+
+    even     an integer key whose numbers lie evenly, as far as the server estimates: into spans of one width
+    walk     any other: from each bound so many entries of the index on (some 2 million in a second, as far as tried,
+             where one connection copies some ten thousand rows)
+
+What is found is taken only where the server reads each chunk as a range of that index. This proves that the bounds
+ascend, too: of a chunk without a place for a row the server says so, and plans no range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, takewhile
+from typing import Any
+
+from pymysql.constants import ER
+
+from binlake.errors import SourceError
+from binlake.names import mysql_quote
+from binlake.schema.table import TableName, TableSchema
+from binlake.snapshot import bounds, jdbc
+from binlake.snapshot.bounds import Bound, Edge
+from binlake.source import error_numbers
+from binlake.source.catalog import KeyPart, key_parts
+from binlake.source.server import Source, error_code
+
+_UNEVEN = 1.5
+"""How much more than their mean the server may estimate for one of the even spans."""
+
+_UNCUT = error_numbers.SHAPE_CHANGED | error_numbers.UNREADABLE | {ER.INVALID_CHARACTER_STRING}
+"""Errors of the server that the copy meets again and tells with its remedy; the last one is of text in a key that isn't
+valid in its character set."""
+
+
+def cut(source: Source, name: TableName, schema: TableSchema, rows: int, count: int) -> list[Bound]:
+    """Inner bounds of chunks, in the order of the key's index; none where the table can't be cut.
+
+    rows: of a chunk, about. count: how many chunks that makes by the server's estimate of the table.
+    """
+    index, parts = key_parts(source, name, schema)
+    parts = tuple(takewhile(bounds.is_usable, parts))
+    try:
+        return _proved(source, name, schema, index, parts, rows, count) if parts else []
+    except SourceError as error:
+        if error_code(error) not in _UNCUT:
+            raise
+        return []
+
+
+def _proved(
+    source: Source, name: TableName, schema: TableSchema, index: str, parts: Sequence[KeyPart], rows: int, count: int
+) -> list[Bound]:
+    found = _even(source, name, schema, parts[0], count) or _walk(source, name, schema, index, parts, rows)
+    queries = [jdbc.chunk_query(name, schema, *ends) for ends in pairwise([None, *found, None])] if found else []
+    plans = [explain(source, query) for query in queries]
+    return found if all(plan["type"] == "range" and plan["key"] == index for plan in plans) else []
+
+
+def explain(source: Source, query: str) -> dict[str, Any]:
+    """The plan of a query on one table, wrapped as Spark wraps it: type, key, rows, Extra …"""
+    return _plan(source, f"SELECT * FROM ({query}) AS chunk")[0]
+
+
+def _even(source: Source, name: TableName, schema: TableSchema, part: KeyPart, count: int) -> list[Bound]:
+    """Spans of one width, where the server estimates about the same for each."""
+    if part.column.type not in bounds.INTEGERS:
+        return []
+    column, table = mysql_quote(part.column.name), _table(name)
+    row = source.query(f"SELECT MIN({column}) AS least, MAX({column}) AS most FROM {table}")[0]
+    if row["least"] is None:
+        return []
+    least, most = int(row["least"]), int(row["most"])
+    cuts = sorted({least + (most - least + 1) * number // count for number in range(1, count)} - {least})
+    found: list[Bound] = [(Edge(part.column.name, str(at), part.descending),) for at in cuts]
+    if part.descending:
+        found.reverse()
+    # FORCE INDEX would spare MySQL the look into the index from which it estimates.
+    conditions = [jdbc.between(schema, *ends) for ends in pairwise([None, *found, None])]
+    estimates = [int(explain(source, f"SELECT {column} FROM {table}{where}")["rows"] or 0) for where in conditions]
+    return found if max(estimates) <= _UNEVEN * sum(estimates) / count else []
+
+
+def _walk(
+    source: Source, name: TableName, schema: TableSchema, index: str, parts: Sequence[KeyPart], rows: int
+) -> list[Bound]:
+    """A bound after each ``rows`` entries of the index; none where one can't be written, or the index goes unused."""
+    entries = f"SELECT {bounds.selected(parts)} FROM {_table(name)} AS walked FORCE INDEX ({mysql_quote(index)})"
+    found: list[Bound] = []
+    where, step = "", rows
+    while True:
+        query = f"{entries}{where} ORDER BY {_order(parts, found[-1] if found else ())} LIMIT 1 OFFSET {step}"
+        if any("filesort" in str(line["Extra"]) for line in _plan(source, query)):
+            return []
+        row = source.query(query)
+        if not row:
+            return found
+        bound = bounds.of_row(parts, row[0])
+        if bound is None:
+            return []
+        found.append(bound)
+        where, step = f" WHERE {bounds.behind(schema, bound)}", max(0, rows - 1)
+
+
+def _order(parts: Sequence[KeyPart], bound: Bound) -> str:
+    """The index's own, behind a bound. Where one value of an ENUM is left, the servers sort by it what is in order."""
+    settled = len(list(takewhile(lambda pair: bounds.is_last(*pair), zip(parts, bound, strict=False))))
+    left = parts[settled:] or parts
+    return ", ".join(f"walked.{mysql_quote(part.column.name)}{' DESC' * part.descending}" for part in left)
+
+
+def _plan(source: Source, query: str) -> list[dict[str, Any]]:
+    verb = "EXPLAIN" if source.is_mariadb else "EXPLAIN FORMAT=TRADITIONAL"
+    return source.query(f"{verb} {query}")
+
+
+def _table(name: TableName) -> str:
+    return f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"

@@ -1,0 +1,138 @@
+"""``snapshot: {reader: direct}``: the same rows as by JDBC, of every type, and the same moments and errors."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from binlake.errors import TableError
+from binlake.schema.table import TableName
+from binlake.snapshot import direct, jdbc
+from binlake.source.catalog import read_schemas
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source
+from mirror import Mirror, on_mysql
+from odd_values import SampleTable
+from servers import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def direct_mirror(mirror: Mirror) -> Mirror:
+    mirror.options["snapshot"] = {"reader": "direct"}
+    return mirror
+
+
+def both(spark: SparkSession, server: Server, query: str) -> tuple[Any, Any]:
+    """What JDBC and our reader give for a query: types and rows."""
+    endpoint, mariadb = Endpoint("127.0.0.1", server.port, "root", ""), server.kind == "mariadb"
+    frames = [reader(spark, endpoint, query, mariadb=mariadb) for reader in (jdbc.read, direct.read)]
+    by_jdbc, ours = ((frame.schema, [repr(row) for row in frame.collect()]) for frame in frames)
+    return by_jdbc, ours
+
+
+def test_every_sample_of_every_type_is_the_same(server: Server, spark: SparkSession, database: str) -> None:
+    samples = SampleTable.of(server.kind, "samples", invalid_dates=True)
+    samples.create(server, database)
+    name = TableName(database, "samples")
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        schema = read_schemas(source, [name])[name]
+    by_jdbc, ours = both(spark, server, jdbc.chunk_query(name, schema, None, None) + " ORDER BY id")
+    assert len(ours[1]) == samples.rows
+    assert ours == by_jdbc
+
+
+def test_no_row_and_many_rows(server: Server, spark: SparkSession, database: str) -> None:
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", database=database)
+    query = f"SELECT id + 0 AS c0, CAST(v AS CHAR) AS c1 FROM {database}.t ORDER BY id"
+    assert both(spark, server, query)[1][1] == []
+    digits = "(SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6)"
+    numbers = "a.d + 7*b.d + 49*c.d + 343*e.d + 2401*f.d + 16807*g.d"
+    tables = ", ".join(f"{digits} {name}" for name in "abcefg")
+    server.execute(
+        f"INSERT INTO t SELECT n, IF(n % 3, n, NULL) FROM (SELECT {numbers} AS n FROM {tables}) x", database=database
+    )
+    by_jdbc, ours = both(spark, server, query)
+    assert len(ours[1]) == 7**6
+    assert ours == by_jdbc
+
+
+def test_snapshot_and_sync(direct_mirror: Mirror) -> None:
+    direct_mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO a VALUES (1, 'one'), (2, NULL)",
+        "CREATE TABLE b (v DECIMAL(10, 2))", "INSERT INTO b VALUES (1.5), (1.5), (NULL)",
+    )  # fmt: skip
+    first, second = direct_mirror.snapshot()
+    assert first.low == first.high == second.low == second.high
+    direct_mirror.execute("UPDATE a SET v = 'two' WHERE id = 2", "DELETE FROM b LIMIT 1")
+    direct_mirror.sync()
+    direct_mirror.assert_equal("a", "b")
+
+
+def test_a_value_beyond_16_mib(direct_mirror: Mirror) -> None:
+    mirror, server = direct_mirror, direct_mirror.server
+    before = server.variable("max_allowed_packet")
+    server.execute(f"SET GLOBAL max_allowed_packet = {64 * MIB}")
+    try:
+        mirror.execute(
+            "CREATE TABLE large (id INT PRIMARY KEY, b LONGBLOB)",
+            f"INSERT INTO large VALUES (1, REPEAT(x'00ff', {9 * MIB})), (2, 'behind')",
+        )
+        mirror.snapshot()
+    finally:
+        server.execute(f"SET GLOBAL max_allowed_packet = {before}")
+    rows = mirror.spark.sql(f"SELECT id, sha2(b, 256) FROM delta.`{mirror.path('large')}` ORDER BY id").collect()
+    expected = [hashlib.sha256(value).hexdigest() for value in (b"\0\xff" * (9 * MIB), b"behind")]
+    assert [row[1] for row in rows] == expected
+
+
+@on_mysql
+def test_a_table_that_the_server_cant_read_is_told_with_the_servers_number(direct_mirror: Mirror) -> None:
+    direct_mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY)", "CREATE TABLE lost (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)",
+        "ALTER TABLE lost DISCARD TABLESPACE",
+    )  # fmt: skip
+    with pytest.raises(TableError, match=r"lost.*\(error 1814\)"):
+        direct_mirror.snapshot()
+    direct_mirror.assert_equal("a")
+
+
+def test_a_connection_that_is_killed_within_the_rows(direct_mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another wave copies the chunk, at a position of its own."""
+    mirror = direct_mirror
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO a VALUES (1, 'one'), (2, 'two')")
+    query, killed = jdbc.chunk_query, threading.Event()
+
+    def slow(*arguments: Any) -> str:
+        return query(*arguments) + ("" if killed.is_set() else " WHERE SLEEP(IF(id = 2, 600, 0)) = 0")
+
+    def kill() -> None:
+        shown = "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep' AND INFO LIKE '%FROM%SLEEP(%'"
+        while not (found := mirror.server.execute(shown)):
+            time.sleep(0.2)
+        killed.set()
+        mirror.server.execute(f"KILL {found[0][0]}")
+
+    monkeypatch.setattr(jdbc, "chunk_query", slow)
+    killing = threading.Thread(target=kill, daemon=True)
+    killing.start()
+    mirror.snapshot()
+    assert killed.is_set()
+    mirror.assert_equal("a")
+
+
+def test_encrypted_and_verified(mysql_server: Server, spark: SparkSession) -> None:
+    ca = mysql_server.datadir / "ca.pem"
+    endpoint = Endpoint("127.0.0.1", mysql_server.port, "root", "", tls=(("ca", str(ca)), ("check_hostname", "false")))
+    query = "SELECT VARIABLE_VALUE AS c0 FROM performance_schema.session_status WHERE VARIABLE_NAME = 'Ssl_cipher'"
+    row = direct.read(spark, endpoint, query, mariadb=False).head()
+    assert row is not None
+    assert row["c0"]
