@@ -172,12 +172,16 @@ def _add_binlog(commands: Any) -> None:
     binlog.set_defaults(command=_binlog)
 
 
-def _session(name: str) -> Callable[[], SparkSession]:
+def _session(
+    name: str, tasks: int | None = None, short_lived: Callable[[], bool] = lambda: False
+) -> Callable[[], SparkSession]:
+    """short_lived: asked when the session is."""
+
     @cache
     def build() -> SparkSession:
         from binlake.lake import session
 
-        return session.build(f"binlake {name}")
+        return session.build(f"binlake {name}", tasks=tasks, short_lived=short_lived())
 
     return build
 
@@ -232,8 +236,9 @@ def _doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def _snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
+    session = _session("snapshot", config.snapshot.connections)
     results = pipeline.bootstrap(
-        config, _origin(config), _session("snapshot"), Report(), tables=arguments.tables, lock=arguments.lock
+        config, _origin(config), session, Report(), tables=arguments.tables, lock=arguments.lock
     )
     if arguments.json:
         _print_json([result.to_json() for result in results])
@@ -261,7 +266,8 @@ def _sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     until = parse_until(arguments.until)
-    found = pipeline.sync(config, _origin(config), _session("sync"), Report(), until=until)
+    session = _session("sync", short_lived=lambda: pipeline.is_short_run(config))
+    found = pipeline.sync(config, _origin(config), session, Report(), until=until)
     runs = (*found.earlier, found)
     if arguments.json:
         _print_json(found.to_json())

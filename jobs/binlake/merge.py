@@ -14,9 +14,8 @@ from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
 from binlake.batch.walk import Outset, Rules
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
-from binlake.position import Position
 from binlake.state import watermarks
-from binlake.state.lease import Lease, OpenBatch
+from binlake.state.lease import Lease, OpenBatch, Standing
 from binlake.state.metadata import Metadata
 from binlake.state.progress import changed_by_others, refuse_begun
 from binlake.state.record import note_schemas
@@ -41,7 +40,7 @@ def merge_batch(
     try:
         manifest = manifest_of(config, staged)
         lives = watermarks.read_lives(metadata, open_batch=staged.batch)
-        steps = epochs.split(manifest, _outset(config, staged, held.control().position, metadata, lives))
+        steps = epochs.split(manifest, _outset(config, staged, held.control().standing, metadata, lives))
         if manifest.content != staged.content:
             refuse_begun(config, staged.batch, steps)
             staged = replace(staged, content=manifest.content)
@@ -80,14 +79,15 @@ def outset_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -
 
 
 def _outset(
-    config: PipelineConfig, batch: OpenBatch, standing: Position | None, metadata: Metadata, lives: Sequence[Life]
+    config: PipelineConfig, batch: OpenBatch, standing: Standing | None, metadata: Metadata, lives: Sequence[Life]
 ) -> Outset:
     """With what metadata tells beside all lives."""
+    assert standing is not None  # who planned the batch followed the log from there
     return replace(
-        outset_of(config, batch, [rebased(life, standing, batch.range.start) for life in lives]),
-        prepared=watermarks.read_prepared(metadata),
+        outset_of(config, batch, [rebased(life, standing.position, batch.range.start) for life in lives]),
+        prepared=standing.prepared,
         lifeless=watermarks.lifeless(metadata),
-        charsets=watermarks.read_charsets(metadata),
+        charsets=standing.charsets or {},
     )
 
 

@@ -45,7 +45,7 @@ from binlake.source.plan import next_range
 from binlake.source.server import Source
 from binlake.state import decisions, files, lease, watermarks
 from binlake.state.decisions import Reason
-from binlake.state.lease import Lease, OpenBatch
+from binlake.state.lease import Lease, OpenBatch, Standing
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.record import (
     RunReport,
@@ -238,6 +238,17 @@ def nothing_staged(config: PipelineConfig) -> bool:
         return False
 
 
+def is_short_run(config: PipelineConfig) -> bool:
+    """Whether Spark, which the sync at work asks for, has little to do: its range is short, and it planned it itself.
+
+    Behind a batch that was begun before may come any length of log.
+    """
+    from binlake.stage import is_short
+
+    control = lease.read(metadata_of(config))
+    return control.open is not None and is_short(control.open) and control.open.planned_us >= control.since_us
+
+
 def record(config: PipelineConfig, batch: int | None = None, run: str | None = None) -> RunReport:
     """Record the merged batch, if it is this one; without an open one, say what was proved last.
 
@@ -284,7 +295,7 @@ def resume(
         metadata = held.metadata
         row = decisions.row_to_resume(metadata, name)
         decisions.note(metadata, "resume", reason, database=name.database, table=name.table, batch=control.batch)
-        life = catch_up(config, origin, session(), metadata, row, report)
+        life = catch_up(config, origin, session, metadata, row, report)
         assert control.position is not None
         watermarks.follow_again(metadata, life.id)
     return f"{name} follows again, at {control.position.short}"
@@ -296,15 +307,16 @@ def _plan(
     control = held.control()
     if control.open is not None:
         return _begun_before(control.open)
-    if control.position is None:
+    standing = control.standing
+    if standing is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
-    _clean_staging(config, control.batch)
+    _clean_staging(config, standing)
     began = time.monotonic()
     with opened(origin) as log:
-        found = next_range(log, log.transport(config.source.replica_id()), control.position, until, stop_at)
+        found = next_range(log, log.transport(config.source.replica_id()), standing.position, until, stop_at)
         cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
-        if isinstance(log, Source) and not found.empty and not watermarks.read_charsets(held.metadata):
-            watermarks.write_charsets(held.metadata, database_charsets(log))
+        if isinstance(log, Source) and not found.empty and standing.charsets is None:
+            held.know(standing, database_charsets(log))
         lower_case_names = log.lower_case_names
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
@@ -324,8 +336,8 @@ def _plan(
         f"batch {planned.batch}: {found.start.short} → {found.stop.short}, {len(found.slices)} slices, "
         f"{found.size / 1e6:,.1f} MB of log"
     )
-    if found.start.server != control.position.server:
-        message = f"going on from {control.position.server} on {found.start.server}, of the same lineage; {message}"
+    if found.start.server != standing.position.server:
+        message = f"going on from {standing.position.server} on {found.start.server}, of the same lineage; {message}"
     return PlanOutcome(planned.batch, False, str(found.stop), message)
 
 
@@ -349,7 +361,7 @@ def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: Session
     metadata = held.metadata
     remove_attempts(config, planned.batch, control.since_us)
     try:
-        manifest = stage_batch(session(), config, transports, planned, report, decisions.skips(metadata))
+        manifest = stage_batch(session, config, transports, planned, report, decisions.skips(metadata))
     except BinlogError as error:
         note_poison(metadata, planned, error)
         raise
@@ -392,13 +404,14 @@ def _record(held: Lease, config: PipelineConfig, run: str | None = None) -> RunR
             files.remove_folder(config.table_path(name))
     report = record_batch(held, metadata, merged, run)
     fault("recorded")
-    _clean_staging(config, merged.batch)
+    if standing := held.control().standing:
+        _clean_staging(config, standing)
     return report
 
 
-def _clean_staging(config: PipelineConfig, newest: int) -> None:
+def _clean_staging(config: PipelineConfig, standing: Standing) -> None:
     """Of recorded batches, only what XA transactions still wait for is kept."""
-    kept = {str(waiting.batch) for waiting in watermarks.read_prepared(metadata_of(config))}
+    kept = {str(waiting.batch) for waiting in standing.prepared}
     for batch in files.subfolders(config.staging_path()):
-        if batch.isdigit() and int(batch) <= newest and batch not in kept:
+        if batch.isdigit() and int(batch) <= standing.batch and batch not in kept:
             files.remove_folder(config.staging_path(batch))

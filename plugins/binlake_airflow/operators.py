@@ -17,7 +17,9 @@ from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_ag
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pyspark.sql import SparkSession
 
+    from binlake.merge import SessionFactory
     from binlake.pipeline import PlanOutcome
     from binlake.state.lease import OpenBatch
 
@@ -69,8 +71,19 @@ def _open_batch(config: PipelineConfig) -> OpenBatch | None:
     return lease.read(pipeline.metadata_of(config)).open
 
 
-class BinlakePreflightOperator(BaseOperator):
-    """Check server, grants, tables, Spark and lake; a failing line fails the run, with the SQL that mends it.
+def _session_of(step: str) -> SessionFactory:
+    """For a step that shouldn't need Spark: only where other runs changed the batch meanwhile it does."""
+
+    def build() -> SparkSession:
+        from binlake.lake import session
+
+        return session.build(f"binlake {step}")
+
+    return build
+
+
+class _SourceOperator(BaseOperator):
+    """A step of one source, which needs no Spark.
 
     :param config_file: the source's YAML (templated)
     """
@@ -81,6 +94,13 @@ class BinlakePreflightOperator(BaseOperator):
     def __init__(self, *, config_file: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config_file = config_file
+
+
+class BinlakePreflightOperator(_SourceOperator):
+    """Check server, grants, tables, Spark and lake; a failing line fails the run, with the SQL that mends it.
+
+    :param config_file: the source's YAML (templated)
+    """
 
     def execute(self, context: Context) -> None:
         from binlake.doctor import preflight
@@ -139,7 +159,7 @@ class BinlakeResnapshotOperator(BinlakeSparkOperator):
             return self.submit(context, "--run", run_key(context), "--asked")
 
 
-class BinlakeAnnounceOperator(BaseOperator):
+class BinlakeAnnounceOperator(_SourceOperator):
     """Update the assets of the tables that this run's snapshots copied.
 
     A task of its own, because Airflow drops the events of one that fails, as a snapshot does when it copied all tables
@@ -147,13 +167,6 @@ class BinlakeAnnounceOperator(BaseOperator):
 
     :param config_file: the source's YAML (templated)
     """
-
-    template_fields: Sequence[str] = ("config_file",)
-    ui_color = UI_COLOR
-
-    def __init__(self, *, config_file: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.config_file = config_file
 
     def execute(self, context: Context) -> None:
         from binlake import pipeline
@@ -171,18 +184,11 @@ class BinlakeAnnounceOperator(BaseOperator):
         _announce(context, config.source.name, extras)
 
 
-class _BatchFindingOperator(BaseOperator):
+class _BatchFindingOperator(_SourceOperator):
     """Hands a batch on to stage, merge and record; where there is none, these are skipped.
 
     :param config_file: the source's YAML (templated)
     """
-
-    template_fields: Sequence[str] = ("config_file",)
-    ui_color = UI_COLOR
-
-    def __init__(self, *, config_file: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.config_file = config_file
 
     def found(self, context: Context, config: PipelineConfig) -> PlanOutcome:
         raise NotImplementedError
@@ -268,18 +274,33 @@ class _BatchStepOperator(BinlakeSparkOperator):
 
 
 class BinlakeStageOperator(_BatchStepOperator):
-    """Stage the batch's mutations as Parquet; nothing is done to a batch that an earlier run staged."""
+    """Stage the batch's mutations as Parquet: a short range in the task's own process, a long one by Spark.
+
+    Nothing is done to a batch that an earlier run staged.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="stage", **kwargs)
 
     def execute(self, context: Context) -> Any:
+        from binlake import pipeline
+        from binlake.report import Report
+        from binlake.stage import is_short
+
         with airflow_errors():
-            found = self.open_batch(self.pipeline_config())
-            if found is None or found.state == "planned":
-                return self.submit(context) if found else None
-            self.log.info("batch %s is %s already, by an earlier run", found.batch, found.state)
-            return None
+            config = self.pipeline_config()
+            found = self.open_batch(config)
+            if found is None:
+                return None
+            if found.state != "planned":
+                self.log.info("batch %s is %s already, by an earlier run", found.batch, found.state)
+                return None
+            if not is_short(found):
+                return self.submit(context)
+            origin = BinlakeHook(config.source.connection).origin()
+            staged = pipeline.stage(config, origin, _session_of("stage"), Report())
+            self.log.info("%s; no Spark was needed", staged.message)
+            return asdict(staged)
 
 
 class BinlakeMergeOperator(_BatchStepOperator):
@@ -290,33 +311,32 @@ class BinlakeMergeOperator(_BatchStepOperator):
 
     def execute(self, context: Context) -> Any:
         from binlake import pipeline
-        from binlake.lake import session
         from binlake.report import Report
+        from binlake.stage import is_short
 
         with airflow_errors():
             config = self.pipeline_config()
-            if self.open_batch(config) is None:
+            found = self.open_batch(config)
+            if found is None:
                 return None
             if not pipeline.nothing_staged(config):
-                return self.submit(context)
-            merged = pipeline.merge(config, lambda: session.build("merge"), Report())
+                return self.submit(context, short_lived=is_short(found))
+            merged = pipeline.merge(config, _session_of("merge"), Report())
             self.log.info("%s; no Spark was needed", merged.message)
             return asdict(merged)
 
 
-class BinlakeRecordOperator(BaseOperator):
+class BinlakeRecordOperator(_SourceOperator):
     """Record the run, say what it did to each table, and update the tables' assets.
 
     :param config_file: the source's YAML (templated)
     :param plan: what plan gave (templated)
     """
 
-    template_fields: Sequence[str] = ("config_file", "plan")
-    ui_color = UI_COLOR
+    template_fields: Sequence[str] = (*_SourceOperator.template_fields, "plan")
 
-    def __init__(self, *, config_file: str, plan: Any, **kwargs: Any) -> None:
+    def __init__(self, *, plan: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.config_file = config_file
         self.plan = plan
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -121,13 +121,18 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         self.config_file = config_file
         self.job = job
         self.jobs_folder = jobs_folder
+        self._short_lived = False
         self._handover: Handover | None = None
 
     def pipeline_config(self) -> PipelineConfig:
         return load(self.config_file)
 
-    def submit(self, context: Context, *arguments: str) -> Any:
-        """Run the job; gives its result. Raises what it raised, as Airflow's errors."""
+    def submit(self, context: Context, *arguments: str, short_lived: bool = False) -> Any:
+        """Run the job; gives its result. Raises what it raised, as Airflow's errors.
+
+        short_lived: its JVM ends before optimised code would pay.
+        """
+        self._short_lived = short_lived
         config = self.pipeline_config()
         self.application = script(self.job, self.jobs_folder)
         self.application_args = ["--config", self.config_file, *arguments]
@@ -156,7 +161,11 @@ class BinlakeSparkOperator(SparkSubmitOperator):
 
     def _get_hook(self) -> SparkSubmitHook:
         # Workers run the Python that spark-submit knows; the session's own settings come too late for it.
-        self.conf = {**launch_settings(), "spark.pyspark.python": sys.executable, **(self.conf or {})}
+        self.conf = {
+            **launch_settings(short_lived=self._short_lived),
+            "spark.pyspark.python": sys.executable,
+            **(self.conf or {}),
+        }
         if self._spark_binary is None:
             # Airflow is often started without its virtual environment's bin folder on PATH.
             beside_python = Path(sys.executable).with_name("spark-submit")

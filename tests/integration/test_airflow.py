@@ -84,6 +84,7 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
         assert "batch 1 was begun before" in said
         assert "batch 1 recorded" in said
         assert "batch 2 recorded" in said
+        assert "files; no Spark was needed" in said
         assert f"snapshotted anew: {airflow.database}.computed" in said
         assert set(airflow.states(SYNC).values()) == {"success"}
         assert_equal(airflow, *tables)

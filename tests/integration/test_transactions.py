@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from binlake import faults
+from binlake.state import lease
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from binlake.batch.steps import PreparedXa
+
+
+def waiting(mirror: Mirror) -> tuple[PreparedXa, ...]:
+    standing = lease.read(mirror.metadata).standing
+    return standing.prepared if standing else ()
 
 
 def ready(mirror: Mirror) -> None:
@@ -51,7 +59,7 @@ def test_xa_waits_for_its_outcome_over_several_batches(mirror: Mirror) -> None:
     mirror.sync()
     mirror.assert_equal("a", "b")
     assert staged_batches(mirror) == []
-    assert mirror.metadata.read("prepared") == []
+    assert waiting(mirror) == ()
 
 
 def test_xa_within_one_batch_and_its_id_used_again(mirror: Mirror) -> None:
@@ -117,8 +125,8 @@ def test_rows_that_waited_are_damaged(mirror: Mirror) -> None:
     ready(mirror)
     prepare(mirror, "'x'", "INSERT INTO a VALUES (10, 'x')")
     mirror.sync()
-    (waiting,) = mirror.metadata.read("prepared")
-    for path in _files(mirror.folder / "tests" / "_staging" / str(waiting["batch"])):
+    (held,) = waiting(mirror)
+    for path in _files(mirror.folder / "tests" / "_staging" / str(held.batch)):
         path.write_bytes(path.read_bytes()[:-1])
     mirror.execute("XA COMMIT 'x'", "INSERT INTO b VALUES (7, 'goes on')")
     mirror.sync()

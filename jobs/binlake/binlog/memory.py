@@ -16,11 +16,15 @@ MOST_KEPT = 128 << 20
 
 
 class BufferPool:
-    """Buffers by size. ``kept``: bytes that wait."""
+    """Buffers by size, for all threads: each takes and gives by one step of a list, which no other can come between."""
 
     def __init__(self) -> None:
-        self.kept = 0
         self._free: defaultdict[int, list[mmap.mmap]] = defaultdict(list)
+
+    @property
+    def kept(self) -> int:
+        """Bytes that wait."""
+        return sum(size * len(free) for size, free in list(self._free.items()))
 
     def take(self, size: int) -> npt.NDArray[np.uint8]:
         """At least ``size`` bytes of anything. They are taken back when the array and all views of it are gone."""
@@ -29,11 +33,9 @@ class BufferPool:
         rounded = (
             1 << (size - 1).bit_length()
         )  # few sizes, so that one fits that is free; what isn't used costs nothing
-        free = self._free[rounded]
-        if free:
-            memory = free.pop()
-            self.kept -= rounded
-        else:
+        try:
+            memory = self._free[rounded].pop()
+        except IndexError:
             # Private: Linux gives huge pages to shared memory, which is mmap's default, only where it is told to.
             memory = mmap.mmap(-1, rounded, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -46,7 +48,6 @@ class BufferPool:
     def _give(self, memory: mmap.mmap, size: int) -> None:
         if self.kept + size <= MOST_KEPT:
             self._free[size].append(memory)
-            self.kept += size
 
 
 pool = BufferPool()

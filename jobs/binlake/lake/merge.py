@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -22,6 +22,7 @@ from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableName, TableSchema
+from binlake.state import key_ranges
 
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
@@ -95,14 +96,13 @@ def merge_epoch(
     if not step.schema.key and config.policies.of(life.name).without_key == "append":
         _refuse_changes(life.name, step)
         rows = staged.selectExpr("after").selectExpr(*lake_image(step.schema, columns, "after"))
-        with table.transaction(session, version, note):
-            rows.write.format("delta").mode("append").save(table.path)
+        table.append(session, rows, version, note)
+        return
+    if step.schema.key:
+        _apply_by_key(session, table, step, staged, columns, version, note)
         return
     with table.transaction(session, version, note):
-        if step.schema.key:
-            _merge_by_key(session, table, step, staged, columns)
-        else:
-            _merge_by_row(session, table, step, staged, columns)
+        _merge_by_row(session, table, step, staged, columns)
 
 
 def _refuse_invalid_keys(
@@ -139,20 +139,46 @@ def _refuse_changes(name: TableName, step: MergeStep) -> None:
         )
 
 
-def _merge_by_key(
-    session: SparkSession, table: LakeTable, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]
+def _apply_by_key(
+    session: SparkSession,
+    table: LakeTable,
+    step: MergeStep,
+    staged: DataFrame,
+    columns: Sequence[LakeColumn],
+    version: int,
+    note: dict[str, Any],
 ) -> None:
-    """Keys compare as bytes: before images carry the stored key, so collations need no emulation.
+    """Rows that have no equal in the lake by its own key ranges are appended, the others are looked for.
 
-    An update that changes the key is a delete of the old one and an upsert of the new one.
+    The log isn't asked whether an insert is new: what a snapshot, a cascade below the log or a session without a log
+    left in the lake is found by its key, and no row comes to stand there twice.
+    """
+    newest = _newest(session, step, staged, columns)
+    ranges = key_ranges.ranges_to_search(table.log(), step.schema, step.staged)
+    if ranges == ():
+        table.append(session, newest.where("NOT __gone").drop("__gone"), version, note)
+        return
+    found = _condition(ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
+    with table.transaction(session, version, note):
+        _merge_newest(session, table, step, newest, columns, found)
+
+
+def _newest(session: SparkSession, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
+    """Of each key the lake's columns as they are at last, and ``__gone``.
+
+    Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
+    the key is a delete of the old one and an upsert of the new one.
     """
     schema = step.schema
+    if key_ranges.each_once(schema, step.staged):
+        last = staged.selectExpr("after IS NULL AS __gone", "coalesce(after, before) AS __image")
+        return last.selectExpr("__gone", *lake_image(schema, columns, "__image"))
     key = [spark_quote(name) for name in schema.key]
     key_list = ", ".join(key)
     changed = " OR ".join(f"NOT before.{name} <=> after.{name}" for name in key)
     image = lake_image(schema, columns, "__change.__image")
     staged.createOrReplaceTempView("staged")
-    compacted = session.sql(f"""
+    return session.sql(f"""
         WITH changes AS (
             SELECT {_key_of(schema, "after")}, struct(file, offset, place, row, 1 AS part) AS __sequence,
                    false AS __gone, after AS __image
@@ -166,16 +192,21 @@ def _merge_by_key(
         )
         SELECT __change.__gone AS __gone, {", ".join(image)} FROM newest
     """)
-    _merge_newest(session, table, step, compacted, columns)
 
 
 def _merge_newest(
-    session: SparkSession, table: LakeTable, step: MergeStep, newest: DataFrame, columns: Sequence[LakeColumn]
+    session: SparkSession,
+    table: LakeTable,
+    step: MergeStep,
+    newest: DataFrame,
+    columns: Sequence[LakeColumn],
+    found: str = "",
 ) -> None:
-    """``newest``: of each key the lake's columns as they are at last, and ``__gone``."""
+    """``newest``: of each key the lake's columns as they are at last, and ``__gone``. found: what also holds of every
+    row of the table that has one of the keys, so that files are skipped."""
     key = [spark_quote(name) for name in step.schema.key]
     names = [column.name for column in columns]
-    condition = " AND ".join([f"t.{name} = s.{name}" for name in key] + _key_ranges(step)) or "true"
+    condition = " AND ".join([*(f"t.{name} = s.{name}" for name in key), *([found] if found else [])]) or "true"
     values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
     (
         DeltaTable.forPath(session, table.path)
@@ -198,10 +229,17 @@ def _key_of(schema: TableSchema, image: str) -> str:
     return ", ".join(f"{image}.{spark_quote(name)} AS {spark_quote(name)}" for name in schema.key)
 
 
-def _key_ranges(step: MergeStep) -> list[str]:
-    """The staged rows' key range on the target's side, so that files outside it are skipped."""
-    if step.parents:
-        return []
+def _condition(ranges: Sequence[Mapping[str, key_ranges.KeyRange]]) -> str:
+    """On the target's side."""
+    boxes = (
+        " AND ".join(f"t.{spark_quote(name)} BETWEEN {low} AND {high}" for name, (low, high) in one.items())
+        for one in ranges
+    )
+    return "(" + " OR ".join(f"({box})" for box in boxes) + ")"
+
+
+def _staged_ranges(step: MergeStep) -> list[str]:
+    """The staged rows' key range on the target's side, for files that have no statistics."""
     conditions: list[str] = []
     for name in step.schema.key:
         ranges = [file.ranges.get(name) for file in step.staged]

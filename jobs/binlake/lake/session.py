@@ -13,9 +13,18 @@ from binlake.errors import UsageError
 from binlake.lake import settings
 
 
-def build(name: str, *, master: str | None = None, more: Mapping[str, str] | None = None) -> SparkSession:
+def build(
+    name: str,
+    *,
+    master: str | None = None,
+    tasks: int | None = None,
+    short_lived: bool = False,
+    more: Mapping[str, str] | None = None,
+) -> SparkSession:
     """A session with the project's settings; under spark-submit its master and launch settings stand.
 
+    short_lived: the JVM ends before optimised code would pay.
+    tasks: how many must run at once, where no master is given; those that wait for a server need no core of their own.
     more: settings beyond the project's. Raises UsageError when the jars aren't there.
     """
     if not any(settings.JARS.glob("delta-spark*.jar")):
@@ -24,8 +33,9 @@ def build(name: str, *, master: str | None = None, more: Mapping[str, str] | Non
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = SparkSession.builder.appName(name)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
-        builder = builder.master(master or os.environ.get("SPARK_MASTER", "local[*]"))
-        for key, value in settings.launch_settings().items():
+        builder = builder.master(master or os.environ.get("SPARK_MASTER") or _on_this_machine(tasks))
+        builder = builder.config("spark.default.parallelism", str(os.cpu_count() or 2)) if tasks else builder
+        for key, value in settings.launch_settings(short_lived=short_lived).items():
             builder = builder.config(key, value)
     for key, value in {**settings.session_settings(os.cpu_count() or 2), **(more or {})}.items():
         if value:
@@ -34,6 +44,10 @@ def build(name: str, *, master: str | None = None, more: Mapping[str, str] | Non
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, session.sparkContext.defaultParallelism)))
     _keep_rows_out_of_logs(session)
     return session
+
+
+def _on_this_machine(tasks: int | None) -> str:
+    return f"local[{max(tasks, os.cpu_count() or 1)}]" if tasks else "local[*]"
 
 
 def of_this_thread(session: SparkSession) -> SparkSession:

@@ -22,11 +22,17 @@ LOGGERS_THAT_QUOTE_ROWS = (
 """Of a task that failed they log the exception, which may hold a row's values; the job raises it all the same."""
 
 
-def jvm_options() -> str:
-    """Options of the driver's JVM: UTC, and the class-data-sharing archive when set-up made one."""
+def jvm_options(*, short_lived: bool = False) -> str:
+    """Options of the driver's JVM: UTC, and the class-data-sharing archive when set-up made one.
+
+    short_lived: its code is compiled quickly, and never optimised.
+    """
     # Without the second compiler the JVM reserves 48 MB for compiled code, which a hundred merged tables fill; then it
     # compiles no more. This is what it reserves with both.
     options = ["-Duser.timezone=UTC", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"]
+    if short_lived:
+        # Nearly half of the CPU time of a merge of up to a minute is the optimising compiler's.
+        options.append("-XX:TieredStopAtLevel=1")
     if SHARED_ARCHIVE.exists():
         # Nearly all of a session's start is class loading: the archive halves it.
         options += [
@@ -38,12 +44,12 @@ def jvm_options() -> str:
     return " ".join(options)
 
 
-def launch_settings() -> dict[str, str]:
-    """What must be known before the JVM starts."""
+def launch_settings(*, short_lived: bool = False) -> dict[str, str]:
+    """What must be known before the JVM starts, and whether it ends soon (see jvm_options)."""
     return {
         "spark.driver.extraClassPath": f"{JARS}/*",
         "spark.executor.extraClassPath": f"{JARS}/*",
-        "spark.driver.extraJavaOptions": jvm_options(),
+        "spark.driver.extraJavaOptions": jvm_options(short_lived=short_lived),
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.driver.memory": os.environ.get("BINLAKE_DRIVER_MEMORY", "2g"),
     }

@@ -125,6 +125,11 @@ class LakeTable(LakeLog):
         with self.transaction(session, version, note):
             writer.save(self.path)
 
+    def append(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
+        """``rows`` beside those that are there, none of which is looked at."""
+        with self.transaction(session, version, note):
+            rows.write.format("delta").mode("append").save(self.path)
+
     def begin(self, session: SparkSession, rows: DataFrame, batch: int, note: dict[str, Any]) -> None:
         """The whole table in one commit, behind a fence: whatever lives were here are done."""
         fence = overtaking(batch)

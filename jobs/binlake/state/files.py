@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +18,7 @@ from binlake.state import storage_errors
 
 STAGED_ANEW = "run again: the batch is staged anew"
 _CHUNK = 4 << 20
+_ROWS = 1 << 20
 
 
 def _locate(path: str) -> tuple[fs.FileSystem, str]:
@@ -194,6 +195,17 @@ def remove_folder(path: str) -> None:
     with _storage(f"remove {path}"):
         if filesystem.get_file_info(inner).type != fs.FileType.NotFound:
             filesystem.delete_dir(inner)
+
+
+def parquet_columns(path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Some columns of a staged file, a part of its rows at a time; raises StagingError when it can't be read."""
+    filesystem, inner = _locate(path)
+    try:
+        with filesystem.open_input_file(inner) as source:
+            for batch in pq.ParquetFile(source).iter_batches(_ROWS, columns=list(columns)):
+                yield pa.Table.from_batches([batch])
+    except (OSError, pa.ArrowException) as error:
+        raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
 
 
 def parquet_rows(folder: str) -> int:

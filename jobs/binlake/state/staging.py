@@ -10,7 +10,7 @@ list are never read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,7 @@ from binlake.binlog.border import (
     XaEvent,
     staged_schema,
 )
-from binlake.errors import StagingError
+from binlake.errors import LakeError, StagingError
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import InvalidValues
 from binlake.state import files
@@ -144,6 +144,12 @@ class _OpenFile:
             xids=self.xids,
         )
 
+    def abandon(self) -> None:
+        """Nobody will read it: what of it can't be written any more is no error of its own."""
+        self.writer.is_open = False  # or it writes its footer when it goes
+        with suppress(LakeError):
+            self.stack.close()
+
 
 def _sequence(batch: pa.RecordBatch, index: int) -> tuple[int, int, int]:
     return tuple(batch.column(name)[index].as_py() for name in ("file", "offset", "row"))
@@ -164,7 +170,9 @@ class SliceWriter:
         key = (mutations.name, mutations.columns, mutations.statements_before)
         if key not in self._open:
             if len(self._open) >= OPEN_FILES:
-                self._closed.append(self._open.pop(next(iter(self._open))).close())
+                oldest = next(iter(self._open))
+                self._closed.append(self._open[oldest].close())
+                del self._open[oldest]
             self._open[key] = self._start(mutations)
         self._open[key].write(mutations.batch)
 
@@ -185,6 +193,12 @@ class SliceWriter:
     def end_epoch(self) -> None:
         """A statement came: what follows goes into files of its own."""
         self._closed += [file.close() for file in self._open.values()]
+        self._open.clear()
+
+    def abandon(self) -> None:
+        """The slice failed: an open file would take its room on the disk for as long as this process lives."""
+        for file in self._open.values():
+            file.abandon()
         self._open.clear()
 
     def finish(self) -> tuple[StagedFile, ...]:
@@ -212,13 +226,18 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: In
         RolledBack: rolled_back.append,
         SliceSummary: executed.append,
     }
-    for item in items:
-        if isinstance(item, Statement):
-            writer.end_epoch()
-            statements.append(item)
-        else:
-            sort[type(item)](item)
+    try:
+        for item in items:
+            if isinstance(item, Statement):
+                writer.end_epoch()
+                statements.append(item)
+            else:
+                sort[type(item)](item)
+        written = writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
     assert all(file_number(statement.file) == file_number(part.file) for statement in statements)
-    staged = tuple(without(file, rolled_back) for file in writer.finish())
+    staged = tuple(without(file, rolled_back) for file in written)
     whole = executed[0]
     return StagedSlice(number, staged, tuple(statements), tuple(stopped), tuple(xa), whole.gtid_set, whole.unchecked)

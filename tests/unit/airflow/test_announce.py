@@ -17,7 +17,7 @@ from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot.commit import SnapshotResult
 from binlake.state import lease
-from binlake.state.lease import OpenBatch
+from binlake.state.lease import OpenBatch, Standing
 from binlake_airflow.operators import BinlakeAnnounceOperator, BinlakeRecordOperator, asset_alias, run_key
 
 YAML = """
@@ -83,6 +83,7 @@ def merged(file: Path) -> Path:
     part = Slice("b.000001", 4, 99, 1, False)
     batch = OpenBatch(1, Range(START, STOP, (part,)), state="merged", outcome=BatchOutcome((orders,)))
     with lease.held(pipeline.metadata_of(config.load(file))) as held:
+        held.stand(Standing(0, START))
         held.open(batch)
     return file
 

@@ -19,9 +19,16 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
 )
 
+from binlake import pipeline, stage
+from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
+from binlake.position import Position, Range, Slice
+from binlake.source.connection import Endpoint
+from binlake.source.log import Origin
+from binlake.state import lease
+from binlake.state.lease import Control, OpenBatch
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.operators import BinlakeStageOperator, table_asset
+from binlake_airflow.operators import BinlakeMergeOperator, BinlakeStageOperator, table_asset
 from binlake_airflow.submit import BinlakeSparkOperator, script
 
 SECRET = "s3cret/wörd"
@@ -189,3 +196,51 @@ def test_scripts_are_short_and_all_there() -> None:
         lines = Path(script(name)).read_text().splitlines()
         assert len(lines) <= 30, name
         assert os.path.basename(script(name)) == f"{name}.py"
+
+
+def begun(beyond: int) -> OpenBatch:
+    """A batch whose range is longer by so many bytes than a short one may be."""
+    part = Slice("binlog.000001", 4, 4 + stage.SHORT_RANGE + beyond, 0, False)
+    start, stop = (Position("server", part.file, offset, 0) for offset in (part.start, part.stop))
+    return OpenBatch(1, Range(start, stop, (part,)))
+
+
+@pytest.mark.parametrize(("beyond", "by_spark"), [(0, False), (1, True)])
+def test_a_short_range_is_staged_in_the_task_itself(
+    monkeypatch: pytest.MonkeyPatch,
+    connections: dict[str, Connection],
+    operator: BinlakeStageOperator,
+    beyond: int,
+    by_spark: bool,
+) -> None:
+    monkeypatch.setattr(lease, "read", lambda metadata: Control(None, None, 0, 0, 1, begun(beyond), None))
+    staged: list[Any] = []
+
+    def stage_here(config: PipelineConfig, origin: Origin, *_: Any) -> pipeline.StepOutcome:
+        staged.append(origin)
+        return pipeline.StepOutcome(1, 7, "staged")
+
+    monkeypatch.setattr(pipeline, "stage", stage_here)
+    seen = submitted(monkeypatch, answer({"result": {"batch": 1}}, fails=False))
+    found = operator.execute({})  # type: ignore[typeddict-item]
+    assert found["batch"] == 1
+    assert (len(seen), len(staged)) == ((1, 0) if by_spark else (0, 1))
+    if not by_spark:
+        assert staged == [Endpoint("db", 3307, "binlake", SECRET)]
+
+
+@pytest.mark.parametrize(("beyond", "quick"), [(0, True), (1, False)])
+def test_the_jvm_that_merges_a_short_range_optimises_no_code(
+    monkeypatch: pytest.MonkeyPatch,
+    connections: dict[str, Connection],
+    operator: BinlakeStageOperator,
+    beyond: int,
+    quick: bool,
+) -> None:
+    merging = BinlakeMergeOperator(task_id="merge", config_file=operator.config_file, plan={"batch": 1})
+    monkeypatch.setattr(lease, "read", lambda metadata: Control(None, None, 0, 0, 1, begun(beyond), None))
+    monkeypatch.setattr(pipeline, "nothing_staged", lambda config: False)
+    seen = submitted(monkeypatch, answer({"result": {"batch": 1}}, fails=False))
+    merging.execute({})  # type: ignore[typeddict-item]
+    ((command, _),) = seen
+    assert ("-XX:TieredStopAtLevel=1" in " ".join(command)) == quick
