@@ -1,8 +1,9 @@
 """``make bench``: how fast, as ratios in one run.
 
 A table of a million rows is bootstrapped and synced by binlake; in the same run, on the same server, plain Spark JDBC
-copies the same table and mysql-replication alone reads the same range of the log. Machines are shared and noisy: the
-ratios count, not the seconds. The figures go to standard output and to .binlake/bench.json.
+and mysqldump copy the same table, and mysql-replication alone reads the same range of the log. Then ``binlake sync``
+is run as users run it, after changes of five kinds and after none. Machines are shared and noisy: the ratios count, not
+the seconds. The figures go to standard output and to .binlake/bench.json, as bars to .binlake/bench-*.svg.
 """
 
 from __future__ import annotations
@@ -10,30 +11,34 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+import bench_pictures as pictures
+from bench_pictures import Bar, Chart
+from bench_sync import SMALL_TABLES, Cost, cost, make_small_tables, mixes
+from bench_sync import run as run_binlake
 from binlake import config as configuration
 from binlake import pipeline
+from binlake.config import PipelineConfig, SnapshotConfig
 from binlake.lake import session
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source.connection import from_environment
 from binlake.state import lease
-from servers import Server
+from servers import MYSQL, Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
 HOME = Path(".binlake") / "bench"
+LOCAL = Path(__file__).parent
 SCHEMA = "CREATE TABLE bench.narrow (id BIGINT UNSIGNED PRIMARY KEY, k INT NOT NULL, c CHAR(120), pad CHAR(60))"
 FILL = (
     "INSERT INTO bench.narrow WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})"
@@ -42,9 +47,13 @@ FILL = (
 )
 YAML = """
 source: {name: bench, connection: bench, server_id: 6100}
-tables: {include: ["bench.*"]}
+tables: {include: ["bench.*", "small.*"]}
 lake: {path: LAKE}
 """
+
+
+Figure = tuple[str, float, str]
+"""What, how much, unit."""
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -96,14 +105,85 @@ def mysql_replication(server: Server, start: Position, stop: Position) -> int:
     return rows
 
 
-def empty_hour(config_file: Path) -> float:
-    """Seconds of a whole ``binlake sync`` process when nothing on included tables changed."""
-    command = [str(Path(sys.executable).parent / "binlake"), "sync", "--config", str(config_file)]
-    seconds, _ = timed(lambda: subprocess.run(command, check=True, capture_output=True))
-    return seconds
+def mysqldump(server: Server) -> Cost:
+    """The table as SQL text, into nothing: what the server and its own client take."""
+    where = [f"--socket={server.socket}", "--user=root", "--single-transaction", "--skip-lock-tables"]
+    program = [str(LOCAL / "mysql.sh"), "run", str(MYSQL), "mysqldump", "--no-defaults"]
+    return cost([*program, *where, "--set-gtid-purged=OFF", "bench", "narrow"])
 
 
-def run() -> list[tuple[str, float, str]]:
+def apart(config: PipelineConfig) -> PipelineConfig:
+    """The same source in a lake beside, copied by our own reader of the server's protocol."""
+    lake = config.lake.model_copy(update={"path": f"{config.lake.path}-direct"})
+    return config.model_copy(update={"lake": lake, "snapshot": SnapshotConfig(reader="direct")})
+
+
+def in_one_session(server: Server, config: PipelineConfig, report: Report) -> list[Figure]:
+    """Snapshot and sync in this process, beside what plain Spark and mysql-replication take for the same."""
+    endpoint = from_environment(config.source.connection)
+    start_seconds, spark = timed(lambda: session.build("binlake bench"))
+    spark.range(1).write.format("delta").save(str(HOME / "warm"))
+    report.say("snapshot …")
+    snapshot, _ = timed(lambda: pipeline.bootstrap(config, endpoint, lambda: spark, report, tables=["bench.*"]))
+    report.say("snapshot by our own reader …")
+    direct, _ = timed(lambda: pipeline.bootstrap(apart(config), endpoint, lambda: spark, report, tables=["bench.*"]))
+    report.say("plain Spark JDBC …")
+    jdbc, _ = timed(lambda: plain_jdbc(spark, server, HOME / "plain"))
+    report.say("mysqldump …")
+    dump = mysqldump(server).seconds
+    report.say(f"snapshot of {SMALL_TABLES} small tables …")
+    small, _ = timed(lambda: pipeline.bootstrap(config, endpoint, lambda: spark, report, tables=["small.*"]))
+    start = lease.read(pipeline.metadata_of(config)).position
+    mutations = change(server, ROWS // 5)
+    report.say("sync …")
+    sync, synced = timed(lambda: pipeline.sync(config, endpoint, lambda: spark, report))
+    stop = lease.read(pipeline.metadata_of(config)).position
+    assert start is not None
+    assert stop is not None
+    report.say("mysql-replication alone …")
+    alone, rows = timed(lambda: mysql_replication(server, start, stop))
+    assert (rows, synced.mutations) == (mutations, mutations), (rows, synced.mutations, mutations)
+    spark.stop()
+    phases = dict(synced.phases)
+    return [
+        ("Spark session, start", start_seconds, "s"),
+        ("snapshot", ROWS / snapshot, "rows/s"),
+        ("snapshot, reader: direct", ROWS / direct, "rows/s"),
+        ("plain Spark JDBC to Delta", ROWS / jdbc, "rows/s"),
+        ("mysqldump into nothing", ROWS / dump, "rows/s"),
+        ("snapshot : plain Spark JDBC", jdbc / snapshot, "x"),
+        (f"snapshot of {SMALL_TABLES} small tables", small, "s"),
+        ("sync, whole", mutations / sync, "mutations/s"),
+        ("sync, stage alone", mutations / phases["stage"], "mutations/s"),
+        ("sync, merge alone", mutations / phases["merge"], "mutations/s"),
+        ("mysql-replication alone, no lake", mutations / alone, "mutations/s"),
+        ("sync, whole : mysql-replication", alone / sync, "x"),
+        ("sync, stage : mysql-replication", alone / phases["stage"], "x"),
+    ]
+
+
+def whole_processes(server: Server, config_file: Path, report: Report) -> list[Figure]:
+    """``binlake sync`` as it is run each hour, after changes of each kind and after none."""
+    found: list[Figure] = []
+    server.execute("INSERT INTO elsewhere.t VALUES (1)")
+    report.say("an hour without changes …")
+    quiet = run_binlake("sync", config_file)
+    found.append(("an hour without changes, whole process", quiet.seconds, "s"))
+    for mix in mixes(ROWS):
+        report.say(f"{mix.name} …")
+        server.execute(*mix.statements)
+        took = run_binlake("sync", config_file)
+        if mix.mutations > 1000:
+            found.append((f"sync of {mix.name}, whole process", mix.mutations / took.seconds, "mutations/s"))
+        else:
+            found.append((f"sync of {mix.name}, whole process", took.seconds, "s"))
+        found.append((f"sync of {mix.name}, all cores", took.cpu_seconds, "CPU s"))
+    report.say("verify …")
+    found.append(("verify", run_binlake("verify", config_file).seconds, "s"))
+    return found
+
+
+def run() -> list[Figure]:
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
     report = Report()
@@ -112,45 +192,53 @@ def run() -> list[tuple[str, float, str]]:
     with Server("mysql", cte_max_recursion_depth=100_000_000) as server:
         os.environ["AIRFLOW_CONN_BENCH"] = server.uri()
         config = configuration.load(config_file)
-        endpoint = from_environment(config.source.connection)
-        report.say(f"a table of {ROWS:,} rows …")
+        report.say(f"a table of {ROWS:,} rows, and {SMALL_TABLES} small ones …")
         server.execute(
             "CREATE DATABASE bench", "CREATE DATABASE elsewhere", "CREATE TABLE elsewhere.t (id INT)", SCHEMA
         )
         server.execute(FILL.format(rows=ROWS))
-        start_seconds, spark = timed(lambda: session.build("binlake bench"))
-        spark.range(1).write.format("delta").save(str(HOME / "warm"))
-        report.say("snapshot …")
-        snapshot, _ = timed(lambda: pipeline.bootstrap(config, endpoint, lambda: spark, report))
-        report.say("plain Spark JDBC …")
-        jdbc, _ = timed(lambda: plain_jdbc(spark, server, HOME / "plain"))
-        start = lease.read(pipeline.metadata_of(config)).position
-        mutations = change(server, ROWS // 5)
-        report.say("sync …")
-        sync, synced = timed(lambda: pipeline.sync(config, endpoint, lambda: spark, report))
-        stop = lease.read(pipeline.metadata_of(config)).position
-        assert start is not None
-        assert stop is not None
-        report.say("mysql-replication alone …")
-        alone, rows = timed(lambda: mysql_replication(server, start, stop))
-        assert (rows, synced.mutations) == (mutations, mutations), (rows, synced.mutations, mutations)
-        spark.stop()
-        server.execute("INSERT INTO elsewhere.t VALUES (1)")
-        report.say("an hour without changes …")
-        quiet = empty_hour(config_file)
-    phases = dict(synced.phases)
+        make_small_tables(server)
+        return [*in_one_session(server, config, report), *whole_processes(server, config_file, report)]
+
+
+def charts(figures: Sequence[Figure]) -> list[Chart]:
+    """The figures that are drawn, ours beside others'."""
+    by_name = {name: value for name, value, _ in figures}
+    syncs = [(name.removeprefix("sync of ").removesuffix(", whole process"), value, unit)
+             for name, value, unit in figures if name.startswith("sync of ") and unit != "CPU s"]  # fmt: skip
     return [
-        ("Spark session, start", start_seconds, "s"),
-        ("snapshot", ROWS / snapshot, "rows/s"),
-        ("plain Spark JDBC to Delta", ROWS / jdbc, "rows/s"),
-        ("snapshot : plain Spark JDBC", jdbc / snapshot, "x"),
-        ("sync, whole", mutations / sync, "mutations/s"),
-        ("sync, stage alone", mutations / phases["stage"], "mutations/s"),
-        ("sync, merge alone", mutations / phases["merge"], "mutations/s"),
-        ("mysql-replication alone, no lake", mutations / alone, "mutations/s"),
-        ("sync, whole : mysql-replication", alone / sync, "x"),
-        ("sync, stage : mysql-replication", alone / phases["stage"], "x"),
-        ("an hour without changes, whole process", quiet, "s"),
+        Chart(
+            "Snapshot",
+            "rows per second",
+            [
+                Bar("binlake", by_name["snapshot"]),
+                Bar("binlake, reader: direct", by_name["snapshot, reader: direct"]),
+                Bar("plain Spark JDBC to Delta", by_name["plain Spark JDBC to Delta"], ours=False),
+                Bar("mysqldump into nothing", by_name["mysqldump into nothing"], ours=False),
+            ],
+        ),
+        Chart(
+            "Reading the log",
+            "mutations per second",
+            [
+                Bar("binlake, staged as Parquet", by_name["sync, stage alone"]),
+                Bar("binlake, merged into Delta", by_name["sync, whole"]),
+                Bar("mysql-replication, read alone", by_name["mysql-replication alone, no lake"], ours=False),
+            ],
+        ),
+        Chart(
+            "A whole sync, start included",
+            "mutations per second",
+            [Bar(name, value) for name, value, unit in syncs if unit == "mutations/s"],
+        ),
+        Chart(
+            "A whole sync, start included",
+            "seconds",
+            [
+                Bar("nothing on included tables", by_name["an hour without changes, whole process"]),
+                *(Bar(name, value) for name, value, unit in syncs if unit == "s"),
+            ],
+        ),
     ]
 
 
@@ -166,3 +254,5 @@ if __name__ == "__main__":
     (HOME.parent / "bench.json").write_text(
         json.dumps([{"what": name, "figure": value, "unit": unit} for name, value, unit in figures])
     )
+    for path in pictures.write(charts(figures), HOME.parent):
+        Console().print(f"drawn: {path}")
