@@ -236,25 +236,14 @@ class TableDecoder:
         meta = layouts.one(layouts.META)
         for name, output in zip(layouts.META.names or (), outputs, strict=True):
             setattr(meta, name, output.ctypes.data)
-        positions = np.empty((2, columns, self._block), np.int64)
         needed = np.empty((2, columns + 2), np.int64)
+        scratch = kernels.Scratch(self._block, present, np.empty((2, columns, self._block), np.int64), needed)
         invalid = layouts.many(64, layouts.INVALID)
         state.row = state.invalid = 0
+        keeps = self.invalid.dates == "keep_text"
         while True:
-            status = kernels.decode(
-                events,
-                self.program,
-                self._block,
-                most,
-                present,
-                positions,
-                needed,
-                out,
-                meta,
-                invalid,
-                self.invalid.dates == "keep_text",
-                state,
-            )
+            buffers = kernels.Buffers(out, meta, invalid)
+            status = kernels.decode(events, self.program, scratch, buffers, most, keeps, state)
             if status == kernels.GROW:
                 side, place = divmod(int(state.detail), columns)
                 column = sides[side][place]

@@ -7,7 +7,7 @@ may read up to SLACK bytes beyond a value, which every buffer has behind its end
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,28 @@ for _kind, _width in (
     WIDTHS[_kind] = _width
 
 DONE, FULL, GROW, MALFORMED, INVALID, INVALID_FULL = 0, 1, 2, 3, 4, 5
+
+
+class Scratch(NamedTuple):
+    """What a block needs while it is decoded.
+
+    block: the most rows of one. present: for each side, whether any row has it; the others are left alone. positions:
+    (2, columns, block) addresses of values. needed: (2, columns + 2) bytes of strings; behind the columns stand the
+    rows that lack this side, and those with a NULL.
+    """
+
+    block: int
+    present: npt.NDArray[np.bool_]
+    positions: Numbers
+    needed: Numbers
+
+
+class Buffers(NamedTuple):
+    """Where the decoded rows go (layouts.BUFFERS for each side and column, META, INVALID)."""
+
+    out: Any
+    meta: Any
+    invalid: Any
 
 
 @kernel
@@ -231,32 +253,27 @@ def _gather_fixed(kind: int, size: int, first: int, second: int, positions: Any,
 
 @kernel
 def _gather_dates(
-    kind: int,
-    digits: int,
-    positions: Any,
-    rows: int,
-    base: int,
-    data: int,
-    column: int,
-    side: int,
-    invalid: Any,
-    state: Any,
+    how: Any, positions: Any, rows: int, data: int, side_and_column: tuple[int, int], invalid: Any, state: Any
 ) -> int:
     """DATE, DATETIME, TIMESTAMP: dates that no calendar has become NULL and are listed in ``invalid``.
 
     Returns a malformed value's row, -1, or -2 where the list is full. Rows done before are done again then.
-    """  # fmt: skip
+    """
     listed = state.invalid
+    kind = how.kind
+    width = 4 if kind == DATE else 8
+    data += width * state.row
     for row in range(rows):
         source = positions[row]
-        value = temporal(kind, source, digits) if source else 0
+        value = temporal(kind, source, how.first) if source else 0
         if value == scalars.MALFORMED:
             return row
         if value == scalars.BAD:
             if listed >= invalid.shape[0]:
                 return -2
             date = invalid[listed]
-            date.side, date.column, date.row, date.address = side, column, base + row, source
+            date.side, date.column = side_and_column
+            date.row, date.address = state.row + row, source
             listed += 1
             positions[row] = 0
             value = 0
@@ -300,11 +317,10 @@ def _validity(out: Any, positions: Any, rows: int, base: int, complete: bool) ->
 
 
 @kernel
-def _walk(
-    events: Any, program: Any, block: int, limit: int, present: Any, positions: Any, needed: Any, meta: Any, state: Any
-) -> int:
+def _walk(events: Any, program: Any, scratch: Any, limit: int, meta: Any, state: Any) -> int:
     """The next block's rows: the addresses of their values, and what is told of each. Gives how many; -1 for one that
     is malformed."""
+    block, present, positions, needed = scratch
     columns = program.shape[0]
     count = events.shape[0]
     for side in range(2):
@@ -375,20 +391,19 @@ def _lacking(program: Any, present: Any, needed: Any, out: Any) -> Any:
 
 @kernel
 def _gather_column(
-    how: Any, values: Any, rows: int, target: Any, column: int, side: int, invalid: Any, state: Any
+    how: Any, values: Any, rows: int, target: Any, side_and_column: tuple[int, int], invalid: Any, state: Any
 ) -> int:
     """One column of the block. Returns a malformed value's row, -1, or -2 where the list of dates is full."""
-    kind, base = how.kind, state.row
+    kind = how.kind
     if DATE <= kind <= TIMESTAMP:
-        data = target.data + (4 if kind == DATE else 8) * base
-        return _gather_dates(kind, how.first, values, rows, base, data, column, side, invalid, state)
+        return _gather_dates(how, values, rows, target.data, side_and_column, invalid, state)
     if STRING <= kind <= PADDED:
         before = target.used
-        _gather_strings(target, values, rows, base, how.prefix, how.first)
+        _gather_strings(target, values, rows, state.row, how.prefix, how.first)
         if how.second and not all_ascii(target.data + before, target.used - before):
             target.not_ascii = 1
         return -1
-    data = target.data + value_width(how) * base
+    data = target.data + value_width(how) * state.row
     return _gather_fixed(kind, how.size, how.first, how.second, values, rows, data)
 
 
@@ -400,34 +415,20 @@ def value_width(how: Any) -> Any:
 
 @kernel
 def decode(
-    events: Any,
-    program: Any,
-    block: int,
-    most_rows: int,
-    present: Any,
-    positions: Any,
-    needed: Any,
-    out: Any,
-    meta: Any,
-    invalid: Any,
-    keep_invalid: bool,
-    state: Any,
+    events: Any, program: Any, scratch: Any, buffers: Any, most_rows: int, keep_invalid: bool, state: Any
 ) -> int:
-    """Rows of ``events`` into the buffers of ``out`` and ``meta``, from where ``state`` stands (see layouts).
+    """Rows of ``events`` into ``buffers``, from where ``state`` stands (see layouts).
 
-    present: for each side, whether any row has it; the others are left alone.
-    positions: (2, columns, block) and needed: (2, columns + 2) are scratch: behind the columns stand the rows that lack
-    this side, and those with a NULL.
     Returns DONE; FULL (most_rows are there); GROW (state.detail: side * columns + column, of which needed[…] more
     bytes must fit); INVALID_FULL (make the list longer); MALFORMED or INVALID (state.event: the event).
     """
+    block, present, positions, needed = scratch
+    out, meta, invalid = buffers
     columns = program.shape[0]
     while True:
         base = state.row
         if state.walked == 0:
-            state.walked = _walk(
-                events, program, block, min(block, most_rows - base), present, positions, needed, meta, state
-            )
+            state.walked = _walk(events, program, scratch, min(block, most_rows - base), meta, state)
             if state.walked < 0:
                 return MALFORMED
             if state.walked == 0:
@@ -452,7 +453,7 @@ def decode(
                 if absent:
                     _nothing(target, value_width(how), rows, base)
                     continue
-                wrong = _gather_column(how, values, rows, target, column, side, invalid, state)
+                wrong = _gather_column(how, values, rows, target, (side, column), invalid, state)
                 if wrong == -2 or (state.invalid > 0 and not keep_invalid):
                     state.detail = column
                     state.event = load32(meta.event + 4 * invalid[0].row)

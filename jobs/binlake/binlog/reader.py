@@ -137,19 +137,8 @@ class _Reader:
         state = self._state
         state.at = 0
         while True:
-            status = scan.scan(
-                address,
-                size,
-                offset,
-                state,
-                self._rows,
-                self._transactions.committed,
-                self._transactions.text_ends,
-                self._transactions.text.ctypes.data,
-                self._mapped,
-                self._cache,
-                self._known_table,
-            )
+            tables = scan.Tables(self._mapped, self._cache, self._known_table)
+            status = scan.scan(address, size, offset, state, self._rows, self._transactions.places, tables)
             at = int(state.at)
             where = int(state.fixed_offset) or offset + at
             if status == scan.DONE:

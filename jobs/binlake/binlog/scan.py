@@ -6,9 +6,10 @@ row events. It comes back for every event that isn't of the everyday: DDL, a tab
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from binlake.binlog.events import HEADER_SIZE, EventType
 from binlake.binlog.native import act, copy32, crc32, kernel, load8, load16, load32, load64, store8
@@ -18,6 +19,25 @@ DONE, ASK, ROWS_FULL, BAD_SIZE, BAD_CHECKSUM, BAD_POSITION, NO_TABLE_MAP, MAPS_F
 
 CACHE_SIZE = 4096
 """Table ids that are remembered with their map, by their low bits."""
+
+
+class Tables(NamedTuple):
+    """mapped[:state.mapped]: the open transaction's tables (layouts.MAPPED). cache: maps by the low bits of their table
+    id (MAPPED). known: every map that was seen (KNOWN)."""
+
+    mapped: Any
+    cache: Any
+    known: Any
+
+
+class Committed(NamedTuple):
+    """Of each transaction the commit time (microseconds) and the end of its GTID's text (none where it doesn't move);
+    text: the texts' address."""
+
+    times: npt.NDArray[np.int64]
+    text_ends: npt.NDArray[np.int64]
+    text: int
+
 
 _OP = np.zeros(256, np.int64)
 """1, 2, 3 for the row events that insert, update, delete; 0 for all other types."""
@@ -203,8 +223,9 @@ def _table_id(body: int, id_size: int) -> Any:
 
 
 @act
-def _row_event(body: int, end: int, kind: int, where: int, state: Any, rows: Any, mapped: Any, known: Any) -> int:
+def _row_event(body: int, end: int, kind: int, where: int, state: Any, rows: Any, tables: Any) -> int:
     """One more of ``rows``, if it is wanted."""
+    mapped, known = tables.mapped, tables.known
     if end - body < state.id_size + 2:
         return BAD_BODY
     identity = _table_id(body, state.id_size)
@@ -232,8 +253,9 @@ def _row_event(body: int, end: int, kind: int, where: int, state: Any, rows: Any
 
 
 @act
-def _table_map(body: int, end: int, state: Any, mapped: Any, cache: Any, known: Any) -> int:
+def _table_map(body: int, end: int, state: Any, tables: Any) -> int:
     """The open transaction's table of that id."""
+    mapped, cache, known = tables
     rest = end - body - state.id_size
     if rest < 0:
         return BAD_BODY
@@ -278,25 +300,12 @@ def _is_begin_or_commit(body: int, end: int) -> Any:
 
 
 @kernel
-def scan(
-    address: int,
-    size: int,
-    offset: int,
-    state: Any,
-    rows: Any,
-    committed: Any,
-    text_ends: Any,
-    text: int,
-    mapped: Any,
-    cache: Any,
-    known: Any,
-) -> int:
+def scan(address: int, size: int, offset: int, state: Any, rows: Any, committed: Any, tables: Any) -> int:
     """Events of the chunk at ``address`` from state.at on; ``offset``: of the chunk's first byte in the file.
 
-    state, rows, known: see layouts. committed, text_ends, text: of each transaction the commit time, and the end of
-    its GTID's text (none where it doesn't move). mapped[:state.mapped]: the open transaction's tables. cache: maps by
-    the low bits of their table id. Returns at DONE, or what stopped it at state.at.
+    state, rows: see layouts. Returns at DONE, or what stopped it at state.at.
     """
+    times, text_ends, text = committed
     checksum = state.checksum
     last, last_text = 0, 0
     while state.at < size:
@@ -321,16 +330,16 @@ def scan(
         body = event + HEADER_SIZE
         room = end - body
         if _OP[kind]:
-            stopped = _row_event(body, end, kind, where, state, rows, mapped, known)
+            stopped = _row_event(body, end, kind, where, state, rows, tables)
             if stopped != DONE:
                 return stopped
         elif kind == _TABLE_MAP:
-            stopped = _table_map(body, end, state, mapped, cache, known)
+            stopped = _table_map(body, end, state, tables)
             if stopped != DONE:
                 return stopped
         elif _GTID <= kind <= _ANONYMOUS or kind == _MARIADB_GTID:
             number = state.transactions
-            if number >= committed.shape[0]:
+            if number >= times.shape[0]:
                 return ROWS_FULL
             used = state.text_used
             moment = load32(event) * 1_000_000
@@ -348,7 +357,7 @@ def scan(
                     to = text + used
                     used = _gtid_text(to, body, last, last_text) - text
                     last, last_text = body, to
-            committed[number], text_ends[number] = moment, used
+            times[number], text_ends[number] = moment, used
             state.transactions, state.text_used = number + 1, used
             state.mapped = 0
             state.xa = 0

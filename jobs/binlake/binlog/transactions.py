@@ -23,7 +23,7 @@ _LONGEST_GTID = 128
 class Transactions:
     """Commit times, GTIDs and XA ids; the last transaction is the open one. ``scan`` adds the everyday ones itself.
 
-    committed, text_ends, text: as ``scan`` takes them.
+    places: where ``scan`` puts them.
     """
 
     def __init__(self, state: Any) -> None:
@@ -31,6 +31,7 @@ class Transactions:
         self.committed = np.zeros(MOST, np.int64)
         self.text_ends = np.zeros(MOST, np.int64)
         self.text = np.zeros(MOST * _LONGEST_GTID, np.uint8)
+        self.places = scan.Committed(self.committed, self.text_ends, self.text.ctypes.data)
         self._xids: list[str | None] = [None]
         self._executed: dict[str, list[Interval]] = {}
 
