@@ -151,14 +151,10 @@ def _cast_literal(kind: str) -> Callable[[KeyPart, Any], str]:
     return lambda part, text: f"CAST('{text}' AS {kind})"
 
 
-def _server_double(column: Column) -> str:
-    return datatypes.entry(column).server_text(column)
-
-
 _MOMENT = _Kind(_as("CHAR"), _dated("TIMESTAMP", datetime.fromisoformat))
 _TEXT = _Kind(_hexadecimal, _text_literal)
 _BYTES = _Kind(_hexadecimal, lambda part, digits: f"_binary X'{digits}'")
-_FLOAT = _Kind(_server_double, _float_literal)
+_FLOAT = _Kind(lambda column: datatypes.entry(column).server_text(column), _float_literal)
 _NUMBERED = _Kind(_as("UNSIGNED"), _number_literal)
 _KINDS: dict[str, _Kind] = {
     **dict.fromkeys(INTEGERS, _Kind(_plain, _number_literal)),

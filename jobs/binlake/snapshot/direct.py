@@ -19,10 +19,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from binlake.errors import BinlakeError
 from binlake.serialization import dumps, loads
 from binlake.snapshot import jdbc, resultset
+from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, connect
 
-_STALLED = 3600
-"""Seconds for which either side waits for the other within a result set."""
 _REFUSAL = re.compile(r"binlake server error (\{.*\})")
 
 
@@ -74,15 +73,15 @@ class _Task:
         except (resultset.Truncated, OSError) as error:
             raise self._told(0, str(error)) from None
         except pymysql.err.MySQLError as error:
-            code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+            code = error_numbers.number_of(error)
             raise self._told(code, str(error.args[-1] if error.args else error)) from None
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        options = {"read_timeout": _STALLED, "client_flag": CLIENT.MULTI_STATEMENTS}
+        options = {"read_timeout": jdbc.STALLED, "client_flag": CLIENT.MULTI_STATEMENTS}
         connection: Any = connect(self.endpoint, **options)
         try:
             with connection.cursor() as cursor:
-                variables = (*self.variables, f"net_write_timeout={_STALLED}")
+                variables = (*self.variables, f"net_write_timeout={jdbc.STALLED}")
                 cursor.execute("SET " + ", ".join(f"SESSION {one}" for one in variables))
                 if self.init_statements:
                     cursor.execute(self.init_statements)

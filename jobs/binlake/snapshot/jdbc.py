@@ -25,6 +25,8 @@ from binlake.source.connection import Endpoint
 DRIVER = "com.mysql.cj.jdbc.Driver"
 _STREAM_ROWS = str(-(2**31))
 """Connector/J's fetch size that streams row by row; otherwise the whole result stands in memory."""
+STALLED = 3600
+"""Seconds for which either side waits for the other within a result set."""
 _STORE_PASSWORD = "binlake"  # a trust store of public certificates; PKCS12 wants a password
 
 
@@ -83,7 +85,7 @@ def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
         "allowMultiQueries": "true",
         "jdbcCompliantTruncation": "false",
         "connectTimeout": "20000",
-        "netTimeoutForStreamingResults": "3600",
+        "netTimeoutForStreamingResults": str(STALLED),
         "sessionVariables": ",".join(session_variables(mariadb)),
         **_tls(endpoint),
     }

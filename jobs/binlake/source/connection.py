@@ -244,7 +244,7 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
 
 def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
     """The server's error in our tree."""
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    code = error_numbers.number_of(error)
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     if untrusted := _untrusted(error, code, text):
         return SourceError(

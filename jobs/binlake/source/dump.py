@@ -75,7 +75,7 @@ _FREE_IDS = "give this source a free range of server ids (source.server_id in th
 
 def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> SourceError:
     """The server's refusal of a dump in our tree."""
-    code = error.args[0] if error.args else 0
+    code = error_numbers.number_of(error)
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     if code in error_numbers.LOG_REFUSED:
         if "same server" in text:

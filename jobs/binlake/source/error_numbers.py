@@ -65,3 +65,9 @@ UNREADABLE: Final = frozenset(
     }
 )
 """The server has the table, and can't read its files."""
+
+
+def number_of(error: BaseException | None) -> int:
+    """The server's or client's own number of an error of pymysql; 0 where it has none."""
+    first = error.args[0] if error is not None and error.args else None
+    return first if isinstance(first, int) else 0

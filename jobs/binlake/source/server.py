@@ -13,6 +13,7 @@ from pymysql.cursors import Cursor, DictCursor
 
 from binlake.errors import AccessDenied, ServerSettingError, SourceError
 from binlake.position import Flavour
+from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, connect, translate
 from binlake.source.dump import ServerTransport
 
@@ -158,8 +159,7 @@ def version_numbers(text: str) -> tuple[int, ...]:
 
 def error_code(error: SourceError) -> int:
     """The server's own number of an error raised by ``query``; 0 when there is none."""
-    cause = error.__cause__
-    return int(cause.args[0]) if cause is not None and cause.args and isinstance(cause.args[0], int) else 0
+    return error_numbers.number_of(error.__cause__)
 
 
 def denied(error: SourceError) -> bool:
