@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -23,6 +21,7 @@ from binlake.source.server import Source
 from binlake.state import lease
 from mirror import Mirror, on_mariadb
 from servers import Server
+from writers import writing
 
 ROWS, CHUNK = 600, 110
 ODD_LETTERS = "ELT(n % 8 + 1, 'a', 'Ä', 'ß', 'Z', 'z', 'é', ' ', '漢')"
@@ -288,39 +287,17 @@ def test_a_table_that_cant_be_read_is_one_chunk(server: Server, database: str) -
         assert cuts(source, table) == [(None, None)]
 
 
-@contextmanager
-def changing(mirror: Mirror, keys: dict[str, Key]) -> Iterator[None]:
-    """Rows are inserted, deleted and get other keys in all tables, while the body runs."""
-    stop, errors = threading.Event(), list[BaseException]()
+def changing(keys: dict[str, Key]) -> Callable[[Any, int], None]:
+    """Rows are inserted, deleted and get other keys in all tables."""
 
-    def work(cursor: Any, name: str, number: int) -> None:
-        cursor.execute(inserted(name, keys[name], 200 + number % 700, 203 + number % 700))
-        cursor.execute(f"DELETE FROM {name} WHERE ordinal = {number * 7 % 200}")
-        cursor.execute(f"UPDATE {name} SET v = {number} WHERE ordinal % 20 = {number % 20}")
+    def work(cursor: Any, number: int) -> None:
+        cursor.execute("SET SESSION sql_mode = ''")
+        for name in keys:
+            cursor.execute(inserted(name, keys[name], 200 + number % 700, 203 + number % 700))
+            cursor.execute(f"DELETE FROM {name} WHERE ordinal = {number * 7 % 200}")
+            cursor.execute(f"UPDATE {name} SET v = {number} WHERE ordinal % 20 = {number % 20}")
 
-    def run() -> None:
-        connection = mirror.server.connect(database=mirror.database, autocommit=True)
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("SET SESSION sql_mode = ''")
-                number = 0
-                while not stop.is_set():
-                    for name in keys:
-                        work(cursor, name, number)
-                    number += 1
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    assert not errors
+    return work
 
 
 def test_any_key_is_copied_exactly_while_rows_are_written(mirror: Mirror) -> None:
@@ -328,7 +305,7 @@ def test_any_key_is_copied_exactly_while_rows_are_written(mirror: Mirror) -> Non
 
     keys = {name: key for name, key in OF_KIND[mirror.server.kind].items() if name in COPIED}
     created(mirror.server, mirror.database, keys, 200)
-    with changing(mirror, keys), Source.open(mirror.endpoint) as source, lease.held(mirror.metadata) as held:
+    with writing(mirror, changing(keys)), Source.open(mirror.endpoint) as source, lease.held(mirror.metadata) as held:
         batch = held.control().batch
         task = SnapshotTask(mirror.config, mirror.endpoint, source, mirror.metadata, Report(), batch, chunk_rows=CHUNK)
         results, failures = snapshot(mirror.spark, task, included_tables(source, mirror.config))

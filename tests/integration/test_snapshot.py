@@ -9,8 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from binlake.state.delta_log import LakeLog, overtaking
 from comparison import assert_equal
 from mirror import SHORT_LIVED, Mirror, on_mysql
 from servers import Server
+from writers import writing
 
 ROWS = 600
 
@@ -48,36 +48,6 @@ def accounts(mirror: Mirror, *tables: str) -> None:
             f"INSERT INTO {table} VALUES {numbers}",
             f"ANALYZE TABLE {table}",
         )
-
-
-@contextmanager
-def writing(mirror: Mirror, work: Callable[[Any, int], None]) -> Iterator[None]:
-    """Transactions, one after the other, while the body runs."""
-    stop = threading.Event()
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        connection = mirror.server.connect(database=mirror.database, autocommit=False)
-        try:
-            number = 0
-            while not stop.is_set():
-                with connection.cursor() as cursor:
-                    work(cursor, number)
-                connection.commit()
-                number += 1
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    assert not errors
 
 
 def move_money(cursor: Any, number: int) -> None:
