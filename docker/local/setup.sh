@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What a machine needs, without Docker: each step says what it does, or that it was done before.
 #
-#   setup.sh [STEP…]    python java mariadb mysql tools jars kernels; all of them by default
+#   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
 #   setup.sh tests      these, and the servers' own test suites
-#   setup.sh demo       python java jars kernels, and one server: MySQL, or MariaDB where MySQL can't be had
+#   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
 # names what to install. Everything else lands in .venv and .binlake. A second run needs no network.
@@ -195,17 +195,10 @@ setup_suites() { # one is enough: each server takes most of either
     fail suites "no server's test suite can be had: unpack one (its folder mysql-test) as $folder/mariadb or $folder/mysql"
 }
 
-# -- kernels ---------------------------------------------------------------------------------------
+# -- engine ----------------------------------------------------------------------------------------
 
-setup_kernels() { # compiled once here, so that no stage task pays for the compiler
-  local stamp=$VENV/share/binlake/kernels.made
-  if [ -e "$stamp" ] && [ -z "$(find jobs/binlake/binlog -name '*.py' -newer "$stamp" -print -quit)" ]; then
-    say kernels "the decoder's kernels are compiled"
-    return
-  fi
-  say kernels "compiling the decoder's kernels"
-  $VENV/bin/python -c 'import binlake.binlog; binlake.binlog.warm()' || fail kernels "compiling failed"
-  touch "$stamp"
+setup_engine() { # jars, an archive of classes and compiled kernels: what users have by the same command
+  $VENV/bin/binlake setup
 }
 
 # -- all of it -------------------------------------------------------------------------------------
@@ -214,13 +207,12 @@ mkdir -p $STATE
 exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
-[ $# -gt 0 ] || set -- python java mariadb mysql tools jars kernels
-[ "$*" != tests ] || set -- python java mariadb mysql tools jars kernels suites
-[ "$*" != demo ] || set -- python java one_server jars kernels
+[ $# -gt 0 ] || set -- python java mariadb mysql tools engine
+[ "$*" != tests ] || set -- python java mariadb mysql tools engine suites
+[ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
-    python | java | mariadb | mysql | tools | one_server | kernels | suites) "setup_$step" ;;
-    jars) $VENV/bin/python docker/local/jars.py ;;
+    python | java | mariadb | mysql | tools | one_server | engine | suites) "setup_$step" ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done

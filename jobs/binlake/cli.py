@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def _first_line(error: Exception) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="binlake", description="MySQL and MariaDB tables mirrored into Delta Lake")
+    parser.add_argument("--version", action="version", version=f"binlake {version('binlake')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, command: Callable[..., None], help_: str, *, as_json: bool) -> argparse.ArgumentParser:
@@ -112,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were there")
     _add_table(commands)
     _add_binlog(commands)
+    _add_setup(commands)
     return parser
 
 
@@ -170,6 +173,20 @@ def _add_binlog(commands: Any) -> None:
     binlog.add_argument("--format", choices=("text", "json", "csv", "parquet"), default="text")
     binlog.add_argument("--output", metavar="DIR", help="a file for each table instead of standard output")
     binlog.set_defaults(command=_binlog)
+
+
+def _add_setup(commands: Any) -> None:
+    help_ = "bring what this environment needs beside the wheel: Spark's jars, faster starts, compiled kernels"
+    setup = commands.add_parser("setup", help=help_, description=help_)
+    setup.add_argument("--jars", metavar="FOLDER", type=Path, help="take the jars from here instead of the network")
+    setup.add_argument("--no-archive", action="store_true", help="keep no classes: for a JVM that runs elsewhere")
+    setup.set_defaults(command=_setup)
+
+
+def _setup(arguments: argparse.Namespace) -> None:
+    from binlake.setup import set_up
+
+    set_up(Report(), arguments.jars, archive=not arguments.no_archive)
 
 
 def _session(

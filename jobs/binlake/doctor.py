@@ -6,20 +6,17 @@ SHOW GRANTS.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal
 
 from croniter import croniter
 from pymysql.constants import ER
 
+from binlake import setup
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError, SourceError
@@ -41,9 +38,7 @@ from binlake.source.log import Origin, opened
 from binlake.source.server import Source, denied, error_code
 from binlake.state import files, lease
 from binlake.state.metadata import Metadata
-
-JAVA = 17
-"""The least major version of Java that Spark 4 runs on."""
+from binlake.versions import JAVA
 
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
@@ -436,25 +431,17 @@ _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
 
 
 def _java() -> Check:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    remedy = f"make setup, or install Java {JAVA} or newer and set JAVA_HOME"
-    if not java or not Path(java).exists():
+    found = setup.java()
+    remedy = f"install Java {JAVA} or newer, or set JAVA_HOME to one"
+    if found is None:
         return Check("Java", False, "not found", remedy)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
-    match = re.search(r'version "(\d+)', said)
-    major = int(match[1]) if match else 0
-    return Check("Java", major >= JAVA, said.splitlines()[0] if said else "no answer", "" if major >= JAVA else remedy)
+    return Check("Java", found.major >= JAVA, found.said, "" if found.major >= JAVA else remedy)
 
 
 def _jars() -> Check:
-    missing = [
-        jar
-        for jar in ("delta-spark", "delta-storage", "mysql-connector-j")
-        if not any(settings.JARS.glob(f"{jar}*.jar"))
-    ]
-    if missing:
-        return Check("Spark jars", False, f"{', '.join(missing)} not in {settings.JARS}", "make setup")
+    if missing := setup.missing():
+        listed = ", ".join(jar.file for jar in missing)
+        return Check("Spark jars", False, f"{listed} not in {settings.JARS}", setup.COMMAND)
     return Check("Spark jars", True, f"in {settings.JARS}")
 
 

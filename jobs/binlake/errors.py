@@ -27,6 +27,7 @@
     │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
     │   └── NewerMetadata                       a newer binlake wrote the metadata
+    ├── SetupFailed                             this machine can't be given what it lacks
     ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (snapshot/wave.py)
     └── LeaseHeld                 retry helps   another run works on this source
 
@@ -103,6 +104,10 @@ class CheckFailed(BinlakeError):
     """The preflight found a failing line, or the mirror differs."""
 
     exit_code = 1
+
+
+class SetupFailed(BinlakeError):
+    """What a machine needs can't be had, or doesn't run on it."""
 
 
 class SourceError(BinlakeError):

@@ -8,6 +8,7 @@ SPARK = "4.2.0"
 DELTA = "4.4.0"
 CONNECTOR_J = "9.7.0"
 JAVA = 17
+"""The least major version that Spark runs on."""
 
 
 @dataclass(frozen=True)

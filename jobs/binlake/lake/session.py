@@ -28,7 +28,7 @@ def build(
     more: settings beyond the project's. Raises UsageError when the jars aren't there.
     """
     if not any(settings.JARS.glob("delta-spark*.jar")):
-        raise UsageError(f"no Spark jars in {settings.JARS}", remedy="run make setup")
+        raise UsageError(f"no Spark jars in {settings.JARS}", remedy="run binlake setup")
     # Spark's context takes the workers' Python from here alone: spark.pyspark.python is spark-submit's.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = SparkSession.builder.appName(name)

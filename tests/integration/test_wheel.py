@@ -1,0 +1,65 @@
+"""The wheel alone, in an environment and a folder of its own: set up from a folder of jars, then a mirror."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from binlake.lake import settings
+from mirror import Mirror, on_mysql
+
+ROOT = Path(__file__).parents[2]
+YAML = """
+source: {{name: shop, connection: shop, server_id: 6200}}
+tables: {{include: ["{database}.*"]}}
+lake: {{path: lake}}
+"""
+
+
+def run(folder: Path, *command: str | Path, **environment: str) -> str:
+    """In an empty folder, with nothing of this checkout in reach."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BINLAKE"))}
+    done = subprocess.run(command, cwd=folder, env={**bare, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A fresh one with the wheel; the packages it stands on are lent by this one."""
+    uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
+    run(tmp_path, uv, "build", "-q", "--wheel", "--out-dir", tmp_path / "wheel", ROOT)
+    fresh = tmp_path / "environment"
+    run(tmp_path, sys.executable, "-m", "venv", "--without-pip", fresh)
+    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    run(tmp_path, uv, "pip", "install", "-q", "--no-deps", "--python", fresh / "bin" / "python", wheel)
+    (packages,) = (fresh / "lib").glob("python*/site-packages")
+    # A .pth that stands in a folder named by a .pth isn't read, so the checkout itself isn't lent.
+    (packages / "lent.pth").write_text(sysconfig.get_path("purelib"))
+    return fresh
+
+
+@on_mysql
+@pytest.mark.timeout(900)
+def test_the_wheel_alone_mirrors_a_table(mirror: Mirror, environment: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    binlake = environment / "bin" / "binlake"
+    uri = {"AIRFLOW_CONN_SHOP": mirror.server.uri()}
+    where = run(folder, environment / "bin" / "python", "-c", "import binlake; print(binlake.__file__)")
+    assert where.startswith(str(environment))
+    run(folder, binlake, "setup", "--no-archive", "--jars", settings.JARS)
+    assert "ready" in run(folder, binlake, "setup", "--no-archive", "--jars", folder)  # nothing is looked for again
+
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", "INSERT INTO t VALUES (1, 'one'), (2, 'two')")
+    (folder / "shop.yaml").write_text(YAML.format(database=mirror.database))
+    run(folder, binlake, "snapshot", "--config", "shop.yaml", **uri)
+    mirror.execute("UPDATE t SET v = 'zwei' WHERE id = 2", "INSERT INTO t VALUES (3, 'three')")
+    run(folder, binlake, "sync", "--config", "shop.yaml", **uri)
+    assert "3 rows" in run(folder, binlake, "verify", "--config", "shop.yaml", **uri)
