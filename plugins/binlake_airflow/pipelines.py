@@ -50,7 +50,7 @@ stands at one position after each run. Settings: `{file}`.
 """
 
 
-def dags_of(folder: Path, *, jobs_folder: str | None = None) -> dict[str, DAG]:
+def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, DAG]:
     """All DAGs of ``folder/*.yaml`` by id.
 
     A broken file costs its own source's DAGs only. It shows among Airflow's import errors, with its keys.
@@ -58,7 +58,7 @@ def dags_of(folder: Path, *, jobs_folder: str | None = None) -> dict[str, DAG]:
     found: dict[str, DAG] = {}
     files: dict[str, Path] = {}
     problems: list[str] = []
-    for file in sorted(folder.glob("*.yaml")):
+    for file in sorted(Path(folder).glob("*.yaml")):
         try:
             config = load(file)
             if twin := files.get(config.source.name):
