@@ -1,4 +1,4 @@
-"""Airflow's DAGs: binlake_<source>_bootstrap and binlake_<source>_sync for each pipelines/<source>.yaml."""
+"""Airflow's DAGs: binlake_<source>_bootstrap, _sync and _maintain for each pipelines/<source>.yaml."""
 
 from pathlib import Path
 

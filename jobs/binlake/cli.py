@@ -108,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     verify = add("verify", _verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    maintain = add("maintain", _maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True)
+    maintain.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     add("status", _status, "where each table stands", as_json=True)
     history = add("history", _history, "the DDL statements seen, or a table's shape at some time", as_json=True)
     history.add_argument("--table", metavar="DB.T", help="of this table alone")
@@ -324,6 +326,32 @@ def _verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         print(found.to_text())
     if not found.equal:
         raise CheckFailed("the lake differs from the server", remedy="snapshot the tables named above again")
+
+
+def _maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    found = pipeline.maintain(config, _session("maintain"), Report(), tables=arguments.tables)
+    if arguments.json:
+        _print_json(found.to_json())
+        return
+    rows = [
+        (t.table, f"{t.files_before} → {t.files_after}", _mb(t.bytes_before, t.bytes_after), t.rewritten_files,
+         t.removed_files, _mb(t.removed_bytes), t.seconds, t.left)
+        for t in found.tables
+    ]  # fmt: skip
+    columns = ("table", "files", "MB", "rewritten", "removed", "MB removed", "seconds", "left")
+    _print_table("Tables", columns, rows)
+    ours = [
+        (m.table, f"{m.files_before} → {m.files_after}", m.rows_expired, m.removed_files, _mb(m.removed_bytes))
+        for m in found.metadata
+    ]
+    _print_table("Metadata", ("table", "files", "rows expired", "removed", "MB removed"), ours)
+    print(found.headline)
+
+
+def _mb(*sizes: int) -> str:
+    return " → ".join(f"{size / 1e6:,.1f}" for size in sizes)
 
 
 def _status(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -172,6 +172,37 @@ class SnapshotConfig(_Strict):
     reader: Literal["jdbc", "direct"] = "jdbc"
 
 
+class MaintainConfig(_Strict):
+    """The upkeep of the lake, and what is promised of its past.
+
+    history_hours: for which every table's earlier versions stay readable. log_hours: for which Delta's logs tell who
+    committed what. file_mb: size of a whole data file. sort: rows of a key of whole numbers are sorted by it where more
+    than ``overlap`` files hold one stretch of keys. metadata_hours: for which replaced files of our own tables stay.
+    The days of runs (and batches, snapshots and verifications) and of the quarantine; ddl_history_days None: for ever.
+    """
+
+    schedule: Annotated[str, AfterValidator(_is_schedule)] | None = "@daily"
+    history_hours: Annotated[float, Field(ge=0)] = 168
+    log_hours: Annotated[float, Field(ge=0)] = 720
+    file_mb: Annotated[float, Field(gt=0, le=4096)] = 128
+    sort: bool = True
+    overlap: Annotated[int, Field(ge=2)] = 4
+    metadata_hours: Annotated[float, Field(ge=0)] = 168
+    runs_days: Annotated[float, Field(gt=0)] = 90
+    quarantine_days: Annotated[float, Field(gt=0)] = 90
+    ddl_history_days: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _keeps_what_history_needs(self) -> Self:
+        hours = {"log_hours": self.log_hours, "runs_days": self.runs_days * 24}
+        if self.ddl_history_days is not None:
+            hours["ddl_history_days"] = self.ddl_history_days * 24
+        for name, kept in hours.items():
+            if kept < self.history_hours:
+                raise ValueError(f"{name} keeps less than history_hours ({self.history_hours:g}) promises; raise it")
+        return self
+
+
 class PipelineConfig(_Strict):
     """The whole of one YAML."""
 
@@ -180,6 +211,7 @@ class PipelineConfig(_Strict):
     lake: LakeConfig
     schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
     snapshot: SnapshotConfig = SnapshotConfig()
+    maintain: MaintainConfig = MaintainConfig()
     invalid_dates: InvalidDates = "fail"
     invalid_text: InvalidTexts = "fail"
     policies: PoliciesConfig = PoliciesConfig()

@@ -1,7 +1,7 @@
 """The whole program, top to bottom.
 
 **bootstrap** each included table through a consistent snapshot with its binlog position → **plan** a binlog range,
-**stage** its mutations as Parquet, **merge** them into Delta, **record** the run → **verify**.
+**stage** its mutations as Parquet, **merge** them into Delta, **record** the run → **verify** and **maintain**.
 
 Each step takes the state from metadata and leaves it there, so each can be a process of its own, can be killed at
 any moment and run again. The state of a batch goes planned → staged → merged → recorded; a batch that was begun is
@@ -43,9 +43,9 @@ from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened, server_of
 from binlake.source.plan import next_range
 from binlake.source.server import Source
-from binlake.state import decisions, files, lease, watermarks
+from binlake.state import decisions, files, lease, leftovers, watermarks
 from binlake.state.decisions import Reason
-from binlake.state.lease import Lease, OpenBatch, Standing
+from binlake.state.lease import Lease, OpenBatch
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.record import (
     RunReport,
@@ -59,6 +59,7 @@ from binlake.state.record import (
 )
 
 if TYPE_CHECKING:
+    from binlake.maintain import MaintainReport
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
     from binlake.verify import VerifyReport
 
@@ -281,6 +282,20 @@ def verify(
     return compare(config, endpoint, session(), metadata_of(config), catch_up, tables=tables, report=report)
 
 
+def maintain(
+    config: PipelineConfig,
+    session: SessionFactory,
+    report: Report,
+    *,
+    tables: list[str] | None = None,
+    run: str | None = None,
+) -> MaintainReport:
+    """Look after the data files of the tables that patterns name, else of all, and after our own metadata."""
+    from binlake.maintain import maintain as look_after
+
+    return look_after(config, session, metadata_of(config), report, tables=tables, run=run)
+
+
 def resume(
     config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName, reason: Reason
 ) -> str:
@@ -310,7 +325,7 @@ def _plan(
     standing = control.standing
     if standing is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
-    _clean_staging(config, standing)
+    leftovers.remove_recorded(config, standing)
     began = time.monotonic()
     with opened(origin) as log:
         found = next_range(log, log.transport(config.source.replica_id()), standing.position, until, stop_at)
@@ -405,13 +420,5 @@ def _record(held: Lease, config: PipelineConfig, run: str | None = None) -> RunR
     report = record_batch(held, metadata, merged, run)
     fault("recorded")
     if standing := held.control().standing:
-        _clean_staging(config, standing)
+        leftovers.remove_recorded(config, standing)
     return report
-
-
-def _clean_staging(config: PipelineConfig, standing: Standing) -> None:
-    """Of recorded batches, only what XA transactions still wait for is kept."""
-    kept = {str(waiting.batch) for waiting in standing.prepared}
-    for batch in files.subfolders(config.staging_path()):
-        if batch.isdigit() and int(batch) <= standing.batch and batch not in kept:
-            files.remove_folder(config.staging_path(batch))

@@ -1,4 +1,4 @@
-"""The steps of the two DAGs as operators: preflight, snapshot; unfinished, plan, stage, merge, record; announce."""
+"""The DAGs' steps as operators: preflight, snapshot; unfinished, plan, stage, merge, record; announce; maintain."""
 
 from __future__ import annotations
 
@@ -324,6 +324,25 @@ class BinlakeMergeOperator(_BatchStepOperator):
             merged = pipeline.merge(config, _session_of("merge"), Report())
             self.log.info("%s; no Spark was needed", merged.message)
             return asdict(merged)
+
+
+class BinlakeMaintainOperator(BinlakeSparkOperator):
+    """Look after the data files of all tables, and after our own metadata; where no table needs it, without Spark."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="maintain", **kwargs)
+
+    def execute(self, context: Context) -> Any:
+        from binlake import maintain, pipeline
+        from binlake.report import Report
+
+        with airflow_errors():
+            config = self.pipeline_config()
+            if maintain.wants_spark(config, pipeline.metadata_of(config)):
+                return self.submit(context, "--run", run_key(context))
+            found = pipeline.maintain(config, _session_of("maintain"), Report(), run=run_key(context))
+            self.log.info("%s; no Spark was needed", found.headline)
+            return found.to_json()
 
 
 class BinlakeRecordOperator(_SourceOperator):

@@ -1,4 +1,4 @@
-"""The DAGs of a folder of YAML files: for each source a bootstrap and a sync."""
+"""The DAGs of a folder of YAML files: for each source a bootstrap, a sync and a maintain."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
 from binlake_airflow.operators import (
     BinlakeAnnounceOperator,
+    BinlakeMaintainOperator,
     BinlakeMergeOperator,
     BinlakePlanOperator,
     BinlakePreflightOperator,
@@ -49,6 +50,12 @@ goes to the head of the log. An interval that is merged already ends as a proved
 stands at one position after each run. Settings: `{file}`.
 """
 
+_MAINTAIN_DOC = """
+Looks after the lake of **{source}**: small and overlapping data files are put together, files and rows that nobody was
+promised go, of the tables and of binlake's own metadata. It may run beside the sync, which waits for moments at most.
+What is promised, and when this runs, stands under `maintain` in `{file}`.
+"""
+
 
 def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, DAG]:
     """All DAGs of ``folder/*.yaml`` by id.
@@ -67,7 +74,7 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
                     remedy="give each source a name of its own",
                 )
             files[config.source.name] = file
-            made = [_bootstrap(config, file, jobs_folder), _sync(config, file, jobs_folder)]
+            made = [make(config, file, jobs_folder) for make in (_bootstrap, _sync, _maintain)]
         except ConfigurationError as error:
             problems.append(str(error))
             continue
@@ -87,15 +94,16 @@ def _broken(problems: list[str]) -> DAG:
     return BrokenPipelines("binlake_broken_pipelines", schedule=None)
 
 
-def _timetable(config: PipelineConfig, file: Path) -> CronDataIntervalTimetable | None:
-    if config.schedule is None:
+def _timetable(schedule: str | None, key: str, file: Path) -> CronDataIntervalTimetable | None:
+    """key: the YAML's, for the error."""
+    if schedule is None:
         return None
-    timetable = CronDataIntervalTimetable(config.schedule, timezone="UTC")
+    timetable = CronDataIntervalTimetable(schedule, timezone="UTC")
     try:
         timetable.validate()
     except AirflowTimetableInvalid as error:
         raise ConfigurationError(
-            f"{file}:\n  schedule: {error}", remedy='write a cron expression, such as "0 * * * *"'
+            f"{file}:\n  {key}: {error}", remedy='write a cron expression, such as "0 * * * *"'
         ) from None
     return timetable
 
@@ -143,7 +151,7 @@ def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
     source = config.source.name
     dag = DAG(
         f"binlake_{source}_sync",
-        schedule=_timetable(config, file),
+        schedule=_timetable(config.schedule, "schedule", file),
         start_date=_FIRST_INTERVAL,
         catchup=False,
         max_active_runs=1,
@@ -174,6 +182,23 @@ def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
         preflight >> found
         carried >> plan
         record >> resnapshot >> _announce(source, file)
+    return dag
+
+
+def _maintain(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
+    source = config.source.name
+    dag = DAG(
+        f"binlake_{source}_maintain",
+        schedule=_timetable(config.maintain.schedule, "maintain.schedule", file),
+        start_date=_FIRST_INTERVAL,
+        catchup=False,
+        max_active_runs=1,
+        default_args=_DEFAULTS,
+        tags={"binlake", source},
+        doc_md=_MAINTAIN_DOC.format(source=source, file=file.name),
+    )
+    with dag:
+        BinlakeMaintainOperator(task_id="maintain", config_file=str(file), jobs_folder=jobs_folder)
     return dag
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from deltalake import DeltaTable
 
 from binlake.faults import FaultPoint
 from mirror import SHORT_LIVED, Mirror
@@ -24,14 +25,17 @@ POINTS: tuple[FaultPoint, ...] = (
 OF_SNAPSHOT: tuple[FaultPoint, ...] = (
     "lock taken", "chunks written", "snapshot committed", "bootstrap noted", "lives begun",
 )  # fmt: skip
+OF_MAINTAIN: tuple[FaultPoint, ...] = (
+    "versions known", "rows rewritten", "layout committed", "vacuumed", "metadata compacted", "leftovers removed",
+)  # fmt: skip
 
 
 def test_runs_are_cut_off_at_each_named_point() -> None:
-    assert sorted((*POINTS, *OF_SNAPSHOT)) == sorted(get_args(FaultPoint))
+    assert sorted((*POINTS, *OF_SNAPSHOT, *OF_MAINTAIN)) == sorted(get_args(FaultPoint))
 
 
-def killed_sync(mirror: Mirror, point: str, count: int) -> None:
-    command = [sys.executable, str(KILLED), point, str(count), "sync", "--config", str(mirror.write_yaml())]
+def killed_sync(mirror: Mirror, point: str, count: int, verb: str = "sync") -> None:
+    command = [sys.executable, str(KILLED), point, str(count), verb, "--config", str(mirror.write_yaml())]
     environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
     died = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr
@@ -181,3 +185,25 @@ def test_killed_between_changes_of_shape_and_run_again(shaped: Mirror) -> None:
     shaped.sync()
     shaped.assert_equal(*SHAPED)
     shaped.assert_each_once(*SHAPED)
+
+
+@pytest.mark.parametrize("server", ["mysql"], indirect=True)
+def test_upkeep_killed_at_each_point_and_run_again(mirror: Mirror) -> None:
+    """Each time something is to do; syncs go on in between."""
+    mirror.options = {"maintain": {"history_hours": 0, "metadata_hours": 0}}
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE named (name VARCHAR(9) PRIMARY KEY, n INT)")
+    for number, point in enumerate(OF_MAINTAIN):
+        for half in "ab":
+            mirror.execute(f"INSERT INTO named VALUES ('{half}{number}', 1), ('{half}-{number}', 2)")
+            mirror.sync()
+        mirror.assert_equal("named")
+        killed_sync(mirror, point, 1, "maintain")
+    mirror.execute("UPDATE named SET n = 3 WHERE name = 'a1'")
+    mirror.sync()
+    assert [table.left for table in mirror.maintain().tables] == [""]
+    mirror.maintain()
+    mirror.assert_equal("named")
+    mirror.assert_each_once("named")
+    there = {path.name for path in Path(mirror.path("named")).glob("*.parquet")}
+    assert there == {uri.rpartition("/")[2] for uri in DeltaTable(mirror.path("named")).file_uris()}

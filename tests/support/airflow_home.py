@@ -29,6 +29,7 @@ source: {{name: shop, connection: shop_mysql, server_id: {server_id}}}
 tables: {{include: ["{database}.*"], exclude: ["{database}.audit_*"]}}
 lake: {{path: "{lake}"}}
 schedule: "{schedule}"
+maintain: {{schedule: null}}
 """
 
 COMMANDS = """

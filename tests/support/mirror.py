@@ -18,6 +18,7 @@ import comparison
 from binlake import faults, pipeline
 from binlake.config import PipelineConfig
 from binlake.faults import FaultPoint
+from binlake.maintain import MaintainReport, maintain
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -155,6 +156,11 @@ class Mirror:
         finally:
             faults.at_point = before
         raise AssertionError(f"not done after {MOST_RUNS} runs")
+
+    def maintain(self, *patterns: str, patience: float = 0) -> MaintainReport:
+        return maintain(
+            self.config, lambda: self.spark, self.metadata, Report(), tables=list(patterns) or None, patience=patience
+        )
 
     def verify(self, *patterns: str) -> VerifyReport:
         return pipeline.verify(self.config, self.origin, lambda: self.spark, Report(), tables=list(patterns) or None)

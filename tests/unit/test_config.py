@@ -55,6 +55,9 @@ def test_system_databases_are_never_included(tmp_path: Path) -> None:
         (("invalid_dates: keep_text", "invalid_text: keep_text"), "invalid_text"),
         (("name: shop", "name: ../x"), "source.name"),
         (("lake: {path: ./lake}", "lake: {}"), "lake.path"),
+        (("schedule:", "maintain: {schedule: daily}\nschedule:"), "maintain.schedule"),
+        (("schedule:", "maintain: {file_mb: 0}\nschedule:"), "maintain.file_mb"),
+        (("schedule:", "maintain: {history_hours: 1000}\nschedule:"), "log_hours keeps less than history_hours (1000)"),
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, change: tuple[str, str], said: str) -> None:

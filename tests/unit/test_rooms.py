@@ -100,7 +100,9 @@ def test_a_folder_needs_no_more_than_it_may(folder: str) -> None:
     run_without(blocked, "\n".join(f"import {module}" for module in modules))
 
 
-@pytest.mark.parametrize("module", ["pipeline", "bootstrap", "catchup", "merge", "stage", "job", "cli", "doctor"])
+@pytest.mark.parametrize(
+    "module", ["pipeline", "bootstrap", "catchup", "merge", "stage", "job", "cli", "doctor", "maintain"]
+)
 def test_what_plans_and_tells_starts_without_spark(module: str) -> None:
     run_without(SPARK, f"import binlake.{module}")
 

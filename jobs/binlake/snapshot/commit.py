@@ -121,7 +121,7 @@ def committed_result(config: PipelineConfig, table: TableSnapshot) -> SnapshotRe
     target = _target(config, table)
     if target.recorded() < 0:
         return None
-    last = target.log().history(1)[0]
+    last = target.last_change()
     note = json.loads(last.get("userMetadata") or "{}")
     return _result(config, table) if note.get("binlake", {}).get("snapshot") == table.id else None
 
@@ -224,7 +224,7 @@ def _refuse_invalid_dates(staged: DataFrame, config: PipelineConfig, table: Tabl
 
 def _prove_rows(target: LakeTable, table: TableSnapshot) -> None:
     """The commit holds exactly the rows that were staged."""
-    metrics = target.log().history(1)[0].get("operationMetrics", {})
+    metrics = target.last_change().get("operationMetrics", {})
     written = int(metrics.get("numOutputRows", 0))
     if written != table.rows:
         raise LakeError(

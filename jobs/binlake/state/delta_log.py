@@ -33,6 +33,8 @@ _LEAVE_ROWS = frozenset(
     }
 )  # fmt: skip
 """Operations of Delta that change no row."""
+_UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"})
+"""Those that come of looking after a table, ours and others'."""
 _LOOKED_AT = 50
 
 
@@ -94,17 +96,19 @@ class LakeLog:
         added = pa.table(self.log().get_add_actions())
         return int(pc.sum(added["size_bytes"]).as_py() or 0)
 
-    def refuse_others(self, lives: Collection[str], since: int) -> None:
+    def refuse_others(self, lives: Collection[str], since: int) -> int:
         """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged, or
-        SnapshotUnfinished where it was a snapshot of ours.
+        SnapshotUnfinished where it was a snapshot of ours. Gives the version up to which that is so.
 
         RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened.
         """
-        if self.is_at(since) or (newest := self.version()) == since:
-            return
+        if self.is_at(since):
+            return since
+        log = self.log()
+        newest = int(log.version())
         if newest < since:
             raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
-        for commit in self.log().history(newest - since):
+        for commit in log.history(newest - since) if newest > since else ():
             if int(commit["version"]) <= since:
                 continue
             note = _note_of(commit)
@@ -117,6 +121,7 @@ class LakeLog:
                 )
             if life not in lives and (life or operation not in _LEAVE_ROWS):
                 raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
+        return newest
 
     def _changed(self, what: str) -> LakeTableChanged:
         return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
@@ -128,6 +133,11 @@ class LakeLog:
             if note.get("life") == life and "step" in note:
                 return int(commit["version"])
         return self.version()
+
+    def last_change(self) -> dict[str, Any]:
+        """The newest commit, as Delta's history tells it, but for those that only looked after the table."""
+        newest = self.log().history(_LOOKED_AT)
+        return next((commit for commit in newest if commit.get("operation") not in _UPKEEP), newest[0])
 
     def last_version_of(self, life: str) -> int:
         """The newest Delta version that isn't another life's: in a swap the other may have taken the path already.

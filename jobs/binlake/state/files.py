@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -179,6 +180,32 @@ def remove_file(path: str) -> None:
     filesystem, inner = _locate(path)
     with _storage(f"remove {path}"):
         filesystem.delete_file(inner)
+
+
+@dataclass(frozen=True)
+class FileFound:
+    """One file of a folder. name: its path below that. modified: seconds since 1970."""
+
+    name: str
+    bytes: int
+    modified: float
+
+
+def listed(path: str) -> list[FileFound]:
+    """Files of a folder and of its folders, but for those whose names begin with ``_`` or ``.``; none without it."""
+    filesystem, inner = _locate(path)
+    with _storage(f"list {path}"):
+        found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+    made: list[FileFound] = []
+    for entry in found:
+        if entry.base_name.startswith(("_", ".")):
+            continue
+        if entry.type == fs.FileType.Directory:
+            inside = listed(f"{path}/{entry.base_name}")
+            made += [FileFound(f"{entry.base_name}/{file.name}", file.bytes, file.modified) for file in inside]
+        elif entry.type == fs.FileType.File:
+            made.append(FileFound(entry.base_name, entry.size, entry.mtime.timestamp()))
+    return made
 
 
 def subfolders(path: str) -> list[str]:

@@ -37,14 +37,14 @@ _Values = NDArray[np.int64] | NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class _Spans:
+class Spans:
     """Of each data file the least and greatest of some values of a column; ``found`` where there is one."""
 
     low: _Values
     high: _Values
     found: NDArray[np.bool_]
 
-    def of(self, keys: _Values, within: _Spans) -> _Spans:
+    def of(self, keys: _Values, within: Spans) -> Spans:
         """With the sorted ``keys`` inside the files' bounds ``within``."""
         if not keys.size:
             return self
@@ -54,7 +54,7 @@ class _Spans:
         low = np.where(here, keys[np.minimum(first, len(keys) - 1)], self.low)
         high = np.where(here, keys[np.maximum(behind, 1) - 1], self.high)
         both = here & self.found
-        return _Spans(
+        return Spans(
             np.where(both, np.minimum(low, self.low), low),
             np.where(both, np.maximum(high, self.high), high),
             here | self.found,
@@ -72,16 +72,32 @@ def ranges_to_search(
     added = pa.table(log.get_add_actions())
     if not added.num_rows:
         return ()
-    stored = {field.name: str(field.metadata.get(_PHYSICAL_NAME, field.name)) for field in log.schema().fields}
-    found = {column.name: _bounds(added, column, stored.get(column.name, "")) for column in _numbers(schema)}
+    found = bounds_of(log, added, schema)
     bounds = {name: one for name, one in found.items() if one is not None}
     if not bounds:
         return None
-    spans = {name: _Spans(one.low, one.high, np.zeros(added.num_rows, np.bool_)) for name, one in bounds.items()}
+    spans = {name: Spans(one.low, one.high, np.zeros(added.num_rows, np.bool_)) for name, one in bounds.items()}
     for file in staged:
         for rows in _keys(file, tuple(bounds)):
             spans = {name: span.of(_distinct(rows, schema.column(name)), bounds[name]) for name, span in spans.items()}
     return _together(spans)
+
+
+def bounds_of(log: DeltaTable, added: pa.Table, schema: TableSchema) -> dict[str, Spans | None]:
+    """Of each key column that is a whole number, the bounds of the data files ``added``; None without statistics."""
+    stored = {field.name: str(field.metadata.get(_PHYSICAL_NAME, field.name)) for field in log.schema().fields}
+    return {column.name: _bounds(added, column, stored.get(column.name, "")) for column in _numbers(schema)}
+
+
+def sort_order(schema: TableSchema) -> tuple[str, ...]:
+    """The key's columns, first those whose bounds tell where a key can lie."""
+    numbers = tuple(column.name for column in _numbers(schema))
+    return numbers + tuple(name for name in schema.key if name not in numbers)
+
+
+def is_of_numbers(schema: TableSchema) -> bool:
+    """Whether the bounds of its columns tell all of the key's order."""
+    return bool(schema.key) and len(_numbers(schema)) == len(schema.key)
 
 
 def each_once(schema: TableSchema, staged: Sequence[StagedFile]) -> bool:
@@ -123,7 +139,7 @@ def _plain(values: pa.Array, column: Column) -> _Values:
     return found
 
 
-def _bounds(added: pa.Table, column: Column, stored: str) -> _Spans | None:
+def _bounds(added: pa.Table, column: Column, stored: str) -> Spans | None:
     """Of the data files, of which one without statistics may hold any value. None where no file has some."""
     low, high = (_statistics(added, end, stored) for end in ("min", "max"))
     if low is None or high is None:
@@ -135,7 +151,7 @@ def _bounds(added: pa.Table, column: Column, stored: str) -> _Spans | None:
     empty = pc.fill_null(pc.equal(added["num_records"], 0), False).to_numpy()
     lows = np.array([limits.min if one is None else one for one in low], limits.dtype)
     highs = np.array([limits.max if one is None else one for one in high], limits.dtype)
-    return _Spans(np.where(empty, limits.max, lows), np.where(empty, limits.min, highs), ~empty)
+    return Spans(np.where(empty, limits.max, lows), np.where(empty, limits.min, highs), ~empty)
 
 
 def _statistics(added: pa.Table, end: str, stored: str) -> list[int | None] | None:
@@ -165,7 +181,7 @@ def _distinct(rows: pa.Table, column: Column) -> _Values:
     return np.unique(np.concatenate([_plain(image, column) for image in images]))
 
 
-def _together(spans: Mapping[str, _Spans]) -> tuple[Mapping[str, KeyRange], ...]:
+def _together(spans: Mapping[str, Spans]) -> tuple[Mapping[str, KeyRange], ...]:
     """Of the files in which a key can lie by all columns; those that overlap, and of many the nearest, become one."""
     touched = np.logical_and.reduce([span.found for span in spans.values()])
     if not touched.any():

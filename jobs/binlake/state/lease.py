@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,6 +31,10 @@ from binlake.state.metadata import Metadata, literal, now_us
 
 LIFETIME = 120
 """Seconds after which a lease that isn't renewed may be taken over."""
+BRIEF = "brief-"
+"""Begins the token of a lease that is held for a moment: others wait for it instead of ending."""
+_MOMENT, _LOOK_AGAIN = 30.0, 0.2
+"""Seconds that others wait for such a lease, and between two looks."""
 _held_here: set[str] = set()
 """Tokens of this process's leases."""
 
@@ -236,8 +241,22 @@ def _process_start(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
-def _acquire(metadata: Metadata) -> Lease:
-    token = uuid.uuid4().hex
+def _acquire(metadata: Metadata, patience: float, brief: bool) -> Lease:
+    """As soon as it is free. Raises LeaseHeld where it isn't within the patience, or, held for a moment, a moment."""
+    began = time.monotonic()
+    while True:
+        try:
+            return _take(metadata, brief)
+        except LeaseHeld:
+            token = read(metadata).token  # none: it was given back meanwhile
+            momentary = token is None or token.startswith(BRIEF)
+            if time.monotonic() - began >= max(patience, _MOMENT if momentary else 0):
+                raise
+        time.sleep(_LOOK_AGAIN)
+
+
+def _take(metadata: Metadata, brief: bool) -> Lease:
+    token = (BRIEF if brief else "") + uuid.uuid4().hex
     pid = os.getpid()
     me = f"{socket.gethostname()} pid {pid} started {_process_start(pid)}"
     if not metadata.read("lease"):
@@ -260,12 +279,13 @@ def _acquire(metadata: Metadata) -> Lease:
 
 
 @contextmanager
-def held(metadata: Metadata) -> Iterator[Lease]:
+def held(metadata: Metadata, *, patience: float = 0, brief: bool = False) -> Iterator[Lease]:
     """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder.
 
+    patience: seconds to wait for it. brief: it is held for a moment, for which everybody else waits.
     What else fails in a process that lost its lease comes of it: others took away what it was working with.
     """
-    lease = _acquire(metadata)
+    lease = _acquire(metadata, patience, brief)
     done = threading.Event()
 
     def renew() -> None:

@@ -141,12 +141,12 @@ class Metadata:
     def guarded(self, guard: Callable[[], None]) -> Metadata:
         return Metadata(self._path, guard)
 
-    def _location(self, name: str) -> str:
+    def location(self, name: str) -> str:
         return f"{self._path}/{name}"
 
     def table(self, name: str) -> DeltaTable:
         """The Delta table, made empty when it isn't there yet."""
-        location = self._location(name)
+        location = self.location(name)
         try:
             return DeltaTable(location)
         except TableNotFoundError:
@@ -160,7 +160,7 @@ class Metadata:
 
     def read(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         """All rows as dictionaries; none when the table isn't there."""
-        location = self._location(name)
+        location = self.location(name)
         if not DeltaTable.is_deltatable(location):
             _refuse_file(location)
             return []
@@ -169,6 +169,18 @@ class Metadata:
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
         return rows
+
+    def count(self, name: str, predicate: str) -> int:
+        """Rows that meet it."""
+        location = self.location(name)
+        if not DeltaTable.is_deltatable(location):
+            return 0
+        try:
+            builder = QueryBuilder().register("rows", DeltaTable(location))
+            found = pa.table(builder.execute(f"SELECT count(*) AS n FROM rows WHERE {predicate}").read_all())
+        except Exception as error:  # DataFusion's have no type of their own
+            raise _unreadable(location, error) from error
+        return int(found["n"][0].as_py())
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows; missing columns are NULL. Never decides who owns anything."""
@@ -184,11 +196,11 @@ class Metadata:
         try:
             write_deltalake(self._new_folder(name), self._rows(name, rows), mode="error", configuration=_PROPERTIES)
         except (DeltaError, OSError) as error:
-            if not DeltaTable.is_deltatable(self._location(name)):
-                raise _unwritable(self._location(name), error) from error
+            if not DeltaTable.is_deltatable(self.location(name)):
+                raise _unwritable(self.location(name), error) from error
 
     def _new_folder(self, name: str) -> str:
-        location = self._location(name)
+        location = self.location(name)
         if "://" not in location:
             Path(location).mkdir(parents=True, exist_ok=True)
         return location
@@ -211,7 +223,7 @@ class Metadata:
             self.check()
             raise LakeError(f"another process wrote the metadata table {name}", remedy="run again") from error
         except (DeltaError, OSError) as error:
-            raise _unwritable(self._location(name), error) from error
+            raise _unwritable(self.location(name), error) from error
 
     def swap(self, name: str, predicate: str, updates: Mapping[str, str | int | None]) -> bool:
         """Compare and swap: change the row that meets ``predicate``.
@@ -227,5 +239,5 @@ class Metadata:
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
-            raise _unwritable(self._location(name), error) from error
+            raise _unwritable(self.location(name), error) from error
         return bool(metrics["num_updated_rows"])

@@ -72,7 +72,8 @@ def read_status(config: PipelineConfig) -> SourceStatus:
     metadata = Metadata(config.metadata_path("").rstrip("/"))
     control = lease.read(metadata)
     opened = control.open
-    runs = sorted(metadata.read("runs"), key=lambda row: row["ended_us"] or 0)
+    carried = [row for row in metadata.read("runs") if row["kind"] != "maintain"]
+    runs = sorted(carried, key=lambda row: row["ended_us"] or 0)
     last = runs[-1] if runs else None
     return SourceStatus(
         source=config.source.name,

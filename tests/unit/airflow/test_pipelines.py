@@ -16,6 +16,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from binlake import config
 from binlake_airflow.pipelines import dags_of
 
+DAGS = ("bootstrap", "maintain", "sync")
 ROOT = Path(__file__).parents[3]
 YAML = """
 source: {{name: {name}, connection: {name}_mysql, server_id: 4001}}
@@ -57,11 +58,11 @@ def test_the_shop_of_the_readme() -> None:
     assert (shop.schedule, shop.invalid_dates) == ("0 * * * *", "fail")
 
 
-def test_each_source_has_a_bootstrap_and_a_sync(folder: Path) -> None:
+def test_each_source_has_a_bootstrap_a_sync_and_a_maintain(folder: Path) -> None:
     write(folder, "shop")
     write(folder, "bank", schedule="*/10 * * * *")
     found = dags_of(folder)
-    assert sorted(found) == [f"binlake_{name}_{dag}" for name in ("bank", "shop") for dag in ("bootstrap", "sync")]
+    assert sorted(found) == [f"binlake_{name}_{dag}" for name in ("bank", "shop") for dag in DAGS]
     sync = found["binlake_bank_sync"]
     assert sync.timetable == CronDataIntervalTimetable("*/10 * * * *", timezone="UTC")
     assert (sync.catchup, sync.max_active_runs, sync.tags) == (False, 1, {"binlake", "bank"})
@@ -74,6 +75,9 @@ def test_each_source_has_a_bootstrap_and_a_sync(folder: Path) -> None:
         assert (task.retries, task.retry_delay) == (3, timedelta(seconds=30))
         assert task.retry_exponential_backoff
     assert not found["binlake_bank_bootstrap"].timetable.can_be_scheduled
+    maintain = found["binlake_bank_maintain"]
+    assert maintain.timetable == CronDataIntervalTimetable("0 0 * * *", timezone="UTC")
+    assert ([task.task_id for task in maintain.tasks], maintain.max_active_runs) == (["maintain"], 1)
     for dag in found.values():
         DagSerialization.to_dict(dag)
 
@@ -81,6 +85,16 @@ def test_each_source_has_a_bootstrap_and_a_sync(folder: Path) -> None:
 def test_a_source_without_schedule_is_run_by_hand(folder: Path) -> None:
     (folder / "shop.yaml").write_text(YAML.format(name="shop", schedule="x").replace('schedule: "x"\n', ""))
     assert not dags_of(folder)["binlake_shop_sync"].timetable.can_be_scheduled
+
+
+@pytest.mark.parametrize(("schedule", "scheduled"), [("30 2 * * 0", True), ("null", False)])
+def test_when_a_source_is_maintained(folder: Path, schedule: str, scheduled: bool) -> None:
+    text = '"30 2 * * 0"' if scheduled else schedule
+    write(folder, "shop", extra=f"maintain: {{schedule: {text}}}\n")
+    timetable = dags_of(folder)["binlake_shop_maintain"].timetable
+    assert timetable.can_be_scheduled == scheduled
+    if scheduled:
+        assert timetable == CronDataIntervalTimetable(schedule, timezone="UTC")
 
 
 def test_the_form_of_the_bootstrap(folder: Path) -> None:
@@ -100,7 +114,7 @@ def test_a_broken_file_costs_its_own_dags_alone_and_shows_as_an_import_error(fol
     write(folder, "crew", schedule="every hour")
     (folder / "void.yaml").write_text("source: {name: [")
     bag = bag_of(folder)
-    assert sorted(bag.dags) == ["binlake_shop_bootstrap", "binlake_shop_sync"]
+    assert sorted(bag.dags) == [f"binlake_shop_{dag}" for dag in DAGS]
     (error,) = bag.import_errors.values()
     for part in ("bank.yaml", "shedule", "crew.yaml", "schedule", "void.yaml"):
         assert part in error
@@ -110,7 +124,7 @@ def test_two_files_of_one_source_are_an_error(folder: Path) -> None:
     write(folder, "shop")
     (folder / "shop_too.yaml").write_text((folder / "shop.yaml").read_text())
     bag = bag_of(folder)
-    assert len(bag.dags) == 2
+    assert len(bag.dags) == len(DAGS)
     (error,) = bag.import_errors.values()
     assert "shop_too.yaml" in error
     assert "source.name" in error

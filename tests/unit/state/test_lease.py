@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,32 @@ def test_a_holder_elsewhere_keeps_its_lease_until_it_expires(metadata: Metadata)
     metadata.swap("lease", "batch = 0", {"expires_us": now_us() - 1})
     with lease.held(metadata):
         pass
+
+
+def test_who_holds_it_for_a_moment_is_waited_for(metadata: Metadata) -> None:
+    taken, give_back = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with lease.held(metadata, brief=True):
+            taken.set()
+            give_back.wait(60)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert taken.wait(60)
+    threading.Timer(0.5, give_back.set).start()
+    with lease.held(metadata) as held:
+        assert give_back.is_set()
+        assert held.control().holder
+    thread.join()
+
+
+def test_who_has_patience_waits_for_a_long_one(metadata: Metadata) -> None:
+    holding = lease.held(metadata)
+    holding.__enter__()
+    threading.Timer(0.5, holding.__exit__, (None, None, None)).start()
+    with lease.held(metadata, patience=60) as held:
+        held.check()
 
 
 def test_a_woken_holder_can_change_nothing(metadata: Metadata) -> None:

@@ -1,0 +1,109 @@
+"""What dead runs leave behind outside of Delta's logs, and whether a table's folder holds more than is promised."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from binlake.config import PipelineConfig
+from binlake.state import files
+from binlake.state.delta_log import LakeLog
+from binlake.state.files import FileFound
+from binlake.state.lease import Standing
+
+_SNAPSHOT = "snapshot"
+_COMMIT = re.compile(r"\d{20}\.json")
+_SIDE_BY_SIDE = 16
+"""Files removed at once: storage behind a URL answers slowly."""
+
+
+def remove_recorded(config: PipelineConfig, standing: Standing) -> list[str]:
+    """Of recorded batches, only what XA transactions still wait for is kept. Gives the folders that went."""
+    kept = {str(waiting.batch) for waiting in standing.prepared}
+    gone = [
+        batch
+        for batch in files.subfolders(config.staging_path())
+        if batch.isdigit() and int(batch) <= standing.batch and batch not in kept
+    ]
+    return [_removed(config, batch) for batch in gone]
+
+
+def remove_dead_snapshots(config: PipelineConfig, unfinished: Collection[str]) -> list[str]:
+    """Chunks of snapshots that nobody can take up. Gives the folders that went."""
+    there = files.subfolders(config.staging_path(_SNAPSHOT))
+    return [_removed(config, _SNAPSHOT, snapshot) for snapshot in there if snapshot not in unfinished]
+
+
+def _removed(config: PipelineConfig, *parts: str) -> str:
+    folder = config.staging_path(*parts)
+    files.remove_folder(folder)
+    return folder
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """Of a table's folder. data: files that no version of some time needs. vectors: old files of deletion vectors that
+    can't be of the newest version: which they are, only Delta's own vacuum can tell."""
+
+    data: tuple[FileFound, ...] = ()
+    vectors: int = 0
+
+
+def unneeded(log: LakeLog, before: float, marked: int) -> Unneeded:
+    """What was written before the time (seconds since 1970), isn't in the newest version, and in none since the time.
+
+    Delta's VACUUM tells the same by the tombstones in its log's checkpoints; here it is told by the commits since the
+    time, of which each must be there: else nothing is unneeded. marked: files of the newest version with a deletion
+    vector.
+    """
+    old = [file for file in files.listed(log.path) if file.modified < before]
+    data = [file for file in old if file.name.endswith(".parquet")]
+    vectors = max(0, sum(file.name.endswith(".bin") for file in old) - marked)
+    if not data:
+        return Unneeded(vectors=vectors)
+    used = {_base(uri) for uri in log.log().file_uris()}
+    data = [file for file in data if _base(file.name) not in used]
+    told = _told_since(log, before) if data else set()
+    if told is None:
+        return Unneeded()
+    return Unneeded(tuple(file for file in data if _base(file.name) not in told), vectors)
+
+
+def remove_data(log: LakeLog, gone: Sequence[FileFound]) -> None:
+    """With what Hadoop keeps beside each on a local disk."""
+
+    def remove(file: FileFound) -> None:
+        folder, _, name = f"{log.path}/{file.name}".rpartition("/")
+        files.remove_file(f"{folder}/{name}")
+        if "://" not in folder and files.exists(checksum := f"{folder}/.{name}.crc"):
+            files.remove_file(checksum)
+
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="remove") as pool:
+        list(pool.map(remove, gone))
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _told_since(log: LakeLog, before: float) -> set[str] | None:
+    """Names of the files that commits since the time added or took away; None where one of these may be missing."""
+    folder = f"{log.path}/_delta_log"
+    found = {_base(file.name): file.modified for file in files.listed(folder)}
+    commits = {int(name[:20]): modified for name, modified in found.items() if _COMMIT.fullmatch(name)}
+    since = [version for version, modified in commits.items() if modified >= before]
+    if not since:
+        return set()
+    first, last = min(since), max(commits)
+    if not commits.keys() >= set(range(max(0, first - 1), last + 1)):
+        return None
+    named: set[str] = set()
+    for version in range(first, last + 1):
+        for line in files.read_text(f"{folder}/{version:020}.json").splitlines():
+            action = json.loads(line)
+            if told := action.get("add") or action.get("remove"):
+                named.add(_base(str(told["path"])))
+    return named

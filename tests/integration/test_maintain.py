@@ -1,0 +1,321 @@
+"""The upkeep of the lake: fewer files, the same rows, and nothing lost that is promised or under way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from binlake import cli, faults, pipeline
+from binlake import maintain as maintaining
+from binlake.errors import LeaseHeld, UsageError
+from binlake.lake import session
+from binlake.lake import table as lake_table
+from binlake.maintain import maintain, wants_spark
+from binlake.report import Report
+from binlake.state import layout, lease
+from binlake.state.metadata import query
+from mirror import Mirror, on_mysql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = ("keyed", "named", "keyless", "mapped")
+NOW = {"history_hours": 0, "metadata_hours": 0}
+"""Nothing of the past is promised."""
+
+
+@pytest.fixture
+def worn(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """Tables of all kinds of keys, each of several small files; of one, the columns have other names in the files."""
+    monkeypatch.setattr(layout, "FEWEST", 2)
+    mirror.execute(
+        "CREATE TABLE keyed (id INT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE TABLE named (name VARCHAR(20) PRIMARY KEY, v INT)",
+        "CREATE TABLE keyless (v VARCHAR(20), n INT)",
+        "CREATE TABLE mapped (id INT PRIMARY KEY, old INT)",
+        "ALTER TABLE mapped RENAME COLUMN old TO renamed",
+    )
+    mirror.snapshot()
+    mirror.execute("ALTER TABLE mapped RENAME COLUMN renamed TO `renamed again`")
+    for number in range(2):
+        work(mirror, number)
+        mirror.sync()
+    return mirror
+
+
+def work(mirror: Mirror, number: int) -> None:
+    mirror.execute(
+        f"INSERT INTO keyed VALUES ({number * 2}, 'a'), ({number * 2 + 1}, 'b')",
+        "UPDATE keyed SET v = CONCAT(LEFT(v, 9), '!') WHERE id % 3 = 0",
+        f"INSERT INTO named VALUES ('n{number}', {number}), ('N {number}', {number})",
+        "INSERT INTO keyless VALUES ('same', 1), ('same', 1)",
+        "DELETE FROM keyless LIMIT 1",
+        f"INSERT INTO mapped VALUES ({number}, {number})",
+    )
+
+
+def promising(mirror: Mirror, **promises: Any) -> None:
+    mirror.options = {**mirror.options, "maintain": promises}
+
+
+def files_of(mirror: Mirror, table: str) -> list[str]:
+    return DeltaTable(mirror.path(table)).file_uris()
+
+
+def on_disk(mirror: Mirror, table: str) -> int:
+    return len(list(Path(mirror.path(table)).rglob("*.parquet"))) - len(
+        list((Path(mirror.path(table)) / "_delta_log").rglob("*.parquet"))
+    )
+
+
+def rows_at(mirror: Mirror, table: str, version: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = query(mirror.path(table), version=version).to_pylist()
+    return sorted(rows, key=str)
+
+
+def test_few_files_the_same_rows_and_the_log_is_followed_on(worn: Mirror) -> None:
+    promising(worn, **NOW)
+    before = {table: (len(files_of(worn, table)), rows_at(worn, table, worn.version(table))) for table in TABLES}
+    found = {table.table.rpartition(".")[2]: table for table in worn.maintain().tables}
+    for table in TABLES:
+        count, rows = before[table]
+        assert len(files_of(worn, table)) == (1 if count >= 2 else count)
+        assert rows_at(worn, table, worn.version(table)) == rows
+        told = found[table]
+        assert (told.files_before, told.left) == (count, "")
+        rewritten = (count, 1, 1) if count >= 2 else (0, 0, count)
+        assert (told.rewritten_files, told.written_files, told.files_after) == rewritten
+        assert told.removed_files > 0, "what syncs replaced"
+        assert told.delta_version == worn.version(table) == worn.watermark(table)["delta_version"]
+    assert min(before[table][0] for table in ("named", "mapped")) >= 2
+    worn.maintain()
+    assert [on_disk(worn, table) for table in TABLES] == [len(files_of(worn, table)) for table in TABLES]
+    worn.assert_equal(*TABLES)
+    work(worn, 7)
+    report = worn.sync()
+    assert {table.status for table in report.tables} == {"following"}
+    worn.assert_equal(*TABLES)
+    worn.assert_each_once(*TABLES)
+    assert worn.verify().equal
+
+
+@on_mysql
+def test_versions_within_the_promise_stay_readable_and_older_ones_go(worn: Mirror) -> None:
+    versions = {version: rows_at(worn, "named", version) for version in range(1, worn.version("named") + 1)}
+    worn.maintain()
+    assert len(files_of(worn, "named")) == 1
+    assert {version: rows_at(worn, "named", version) for version in versions} == versions
+    promising(worn, **NOW)
+    worn.maintain()
+    worn.assert_equal("named")
+    with pytest.raises(Exception, match=r"(?i)no such file|not found"):
+        rows_at(worn, "named", max(versions))
+
+
+@on_mysql
+def test_what_has_nothing_to_do_costs_no_spark(worn: Mirror) -> None:
+    promising(worn, **NOW)
+    assert wants_spark(worn.config, worn.metadata)
+    worn.maintain()
+    worn.maintain()
+    assert not wants_spark(worn.config, worn.metadata)
+    versions = [worn.version(table) for table in TABLES]
+
+    def no_spark() -> SparkSession:
+        raise AssertionError("Spark isn't needed")
+
+    found = maintain(worn.config, no_spark, worn.metadata, Report())
+    assert {table.rewritten_files + table.removed_files for table in found.tables} == {0}
+    assert [worn.version(table) for table in TABLES] == versions
+    promising(worn, history_hours=1000, log_hours=1000)
+    assert wants_spark(worn.config, worn.metadata), "Delta is to keep removed files for longer"
+    worn.maintain()
+    assert DeltaTable(worn.path("keyed")).metadata().configuration["delta.deletedFileRetentionDuration"] == (
+        "interval 3600000 seconds"
+    )
+    assert not wants_spark(worn.config, worn.metadata)
+
+
+@on_mysql
+def test_old_deletion_vectors_go(worn: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_table, "_REWRITTEN", 0)
+    monkeypatch.setattr(maintaining, "_OLD_VECTORS", 2)
+    worn.execute("INSERT INTO keyed VALUES " + ", ".join(f"({key}, 'many')" for key in range(100, 200)))
+    for number in range(4):
+        worn.execute(f"UPDATE keyed SET v = 'marked' WHERE id = {100 + number}")
+        worn.sync()
+    folder = Path(worn.path("keyed"))
+    assert len(list(folder.rglob("*.bin"))) >= 3
+    promising(worn, **NOW)
+    worn.maintain()
+    worn.maintain()
+    assert len(list(folder.rglob("*.bin"))) <= 1
+    worn.assert_equal("keyed")
+
+
+@on_mysql
+def test_some_tables_alone(worn: Mirror) -> None:
+    found = worn.maintain("*.named")
+    assert [table.table for table in found.tables] == [f"{worn.database}.named"]
+    assert len(files_of(worn, "named")) == 1
+    assert len(files_of(worn, "keyed")) > 1
+    with pytest.raises(UsageError, match="no table of the lake matches"):
+        worn.maintain("*.none")
+
+
+@on_mysql
+def test_the_command_line_tells_each_table_and_the_run_is_noted(
+    worn: Mirror, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "build", lambda name, **options: spark)
+    assert cli.run(["maintain", "--config", str(worn.write_yaml()), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert set(told) == {"tables", "metadata", "staging_removed", "seconds"}
+    assert {table["table"].rpartition(".")[2] for table in told["tables"]} == set(TABLES)
+    assert set(told["tables"][0]) == {
+        "table", "files_before", "files_after", "bytes_before", "bytes_after", "rewritten_files", "written_files",
+        "removed_files", "removed_bytes", "delta_version", "seconds", "left",
+    }  # fmt: skip
+    assert {"lease", "runs", "watermarks"} <= {one["table"] for one in told["metadata"]}
+    (row,) = [row for row in worn.metadata.read("runs") if row["kind"] == "maintain"]
+    assert json.loads(row["tables"]) == told["tables"]
+    assert cli.run(["maintain", "--config", str(worn.write_yaml())]) == 0
+    assert f"{worn.database}.keyed" in capsys.readouterr().out
+    assert cli.run(["status", "--config", str(worn.write_yaml()), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["last_run"]["kind"] == "sync"
+
+
+# what is under way ----------------------------------------------------------------------------------------------------
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, point: str, act: Callable[[], None]) -> list[str]:
+    """``act`` happens once, when a run comes to the point; gives where it happened."""
+    happened: list[str] = []
+
+    def at_point(reached: str) -> None:
+        if reached == point and not happened:
+            happened.append(reached)
+            act()
+
+    monkeypatch.setattr(faults, "at_point", at_point)
+    return happened
+
+
+@on_mysql
+def test_a_sync_while_files_are_rewritten_is_first_and_loses_nothing(
+    worn: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It replaces the files that are being put together: these are chosen anew."""
+
+    def sync() -> None:
+        worn.execute("UPDATE keyed SET v = 'meanwhile'", "DELETE FROM keyed WHERE id = 3")
+        worn.sync()
+
+    promising(worn, **NOW)
+    happened = meanwhile(monkeypatch, "rows rewritten", sync)
+    (found,) = worn.maintain("*.keyed").tables
+    assert happened
+    assert (found.left, len(files_of(worn, "keyed"))) == ("", 1)
+    worn.assert_equal("keyed")
+    worn.assert_each_once("keyed")
+    work(worn, 8)
+    worn.sync()
+    worn.assert_equal(*TABLES)
+
+
+@on_mysql
+def test_a_table_that_goes_while_its_files_are_rewritten_stays_away(
+    worn: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worn.options = {"policies": {"on_drop_table": "drop"}}
+
+    def drop() -> None:
+        worn.execute("DROP TABLE keyed")
+        worn.sync()
+
+    happened = meanwhile(monkeypatch, "rows rewritten", drop)
+    with pytest.raises(Exception, match="run maintain again"):
+        worn.maintain("*.keyed")
+    assert happened
+    assert not Path(worn.path("keyed"), "_delta_log").exists()
+    worn.execute("CREATE TABLE keyed (id INT PRIMARY KEY)", "INSERT INTO keyed VALUES (1)")
+    worn.sync()
+    worn.assert_equal("keyed")
+
+
+@on_mysql
+def test_in_the_middle_of_a_sync_it_waits(worn: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    work(worn, 9)
+    versions = {table: worn.version(table) for table in TABLES}
+
+    def look() -> None:
+        with pytest.raises(LeaseHeld, match="works on this source since"):
+            worn.maintain()
+
+    happened = meanwhile(monkeypatch, "merged", look)
+    worn.sync()
+    assert happened
+    assert all(worn.version(table) == version + 1 for table, version in versions.items())
+    worn.assert_equal(*TABLES)
+
+
+@on_mysql
+def test_an_open_batch_is_left_to_sync(worn: Mirror) -> None:
+    work(worn, 9)
+    with worn.cut_off_at("epoch committed"):
+        worn.sync()
+    with pytest.raises(UsageError, match=r"is open \(staged\)") as refused:
+        worn.maintain()
+    assert "binlake sync" in refused.value.remedy
+    assert lease.read(worn.metadata).holder is None
+    worn.sync()
+    worn.assert_equal(*TABLES)
+    worn.maintain()
+    worn.assert_equal(*TABLES)
+
+
+@on_mysql
+def test_a_half_done_snapshot_and_what_stands_still_are_left_alone(worn: Mirror) -> None:
+    promising(worn, **NOW)
+    with worn.cut_off_at("chunks written"):
+        worn.snapshot("*.keyed")
+    worn.spark.sql(f"DELETE FROM delta.`{worn.path('keyless')}`")
+    pause = pipeline.decisions.pause
+    pause(worn.config, pipeline.TableName(worn.database, "mapped"), pipeline.Reason("me", "to see"))
+    staged = sorted(Path(worn.config.staging_path("snapshot")).rglob("*.parquet"))
+    disk = {table: on_disk(worn, table) for table in ("keyed", "keyless")}
+    found = {table.table.rpartition(".")[2]: table for table in worn.maintain().tables}
+    assert found["keyed"].left == "a snapshot of it isn't finished"
+    assert "changed what binlake wrote" in found["keyless"].left
+    assert {table: on_disk(worn, table) for table in disk} == disk
+    assert sorted(Path(worn.config.staging_path("snapshot")).rglob("*.parquet")) == staged
+    assert (found["mapped"].left, found["mapped"].files_after) == ("", 1), "a paused table catches up all the same"
+    worn.snapshot("*.keyed")
+    work(worn, 11)
+    worn.sync()
+    worn.assert_equal("keyed", "named")
+    assert worn.watermark("keyless")["status"] == "stopped"
+    (stopped,) = worn.maintain("*.keyless").tables
+    assert stopped.left == "it is stopped"
+    reason = pipeline.Reason("me", "seen")
+    pipeline.resume(
+        worn.config, worn.origin, lambda: worn.spark, Report(), pipeline.TableName(worn.database, "mapped"), reason
+    )
+    worn.assert_equal("mapped")
+
+
+@on_mysql
+def test_upkeep_between_a_snapshot_s_commit_and_its_life(worn: Mirror) -> None:
+    """By somebody else, for ours waits: what was committed is found behind it."""
+    with worn.cut_off_at("snapshot committed"):
+        worn.snapshot("*.keyed")
+    worn.spark.sql(f"ALTER TABLE delta.`{worn.path('keyed')}` SET TBLPROPERTIES ('delta.checkpointInterval' = '5')")
+    worn.snapshot("*.keyed")
+    worn.assert_equal("keyed")
+    told = [json.loads(commit.get("userMetadata") or "{}") for commit in DeltaTable(worn.path("keyed")).history()]
+    assert len([note for note in told if note.get("binlake", {}).get("snapshot")]) == 2, "it isn't copied again"

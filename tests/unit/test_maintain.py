@@ -1,0 +1,162 @@
+"""The upkeep that needs no Spark: who may be touched, what goes, what is written down, and that it ends with others."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.errors import LeaseHeld, UsageError
+from binlake.maintain import MaintainReport, maintain, wants_spark
+from binlake.pipeline import metadata_of
+from binlake.position import Position, Range
+from binlake.report import Report
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.state import lease, watermarks
+from binlake.state.lease import OpenBatch, Standing
+
+SHAPE = TableSchema((Column("id", "int"),), ("id",), "primary")
+HERE = Position("s", "b.000001", 4, 1)
+HOUR = 3600
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PipelineConfig:
+    """A source with the tables d.a and d.b, whose three versions were written ten, six and two hours ago."""
+    made = PipelineConfig.model_validate(
+        {
+            "source": {"name": "s", "connection": "c", "server_id": 1},
+            "tables": {"include": ["d.*"]},
+            "lake": {"path": str(tmp_path)},
+            "maintain": {"history_hours": 4, "metadata_hours": 4},
+        }
+    )
+    metadata = metadata_of(made)
+    lives = [Life(name, TableName("d", name), SHAPE, HERE, HERE) for name in "ab"]
+    for life in lives:
+        for version, hours in enumerate((10, 6, 2)):
+            write(made.table_path(life.name), version, hours)
+    with lease.held(metadata) as held:
+        watermarks.started(metadata, lives, batch=0, versions={life.id: 2 for life in lives})
+        held.stand(Standing(0, HERE))
+    return made
+
+
+def write(path: str, row: int, hours: float) -> None:
+    properties = {
+        "delta.deletedFileRetentionDuration": "interval 14400 seconds",
+        "delta.logRetentionDuration": "interval 2592000 seconds",
+    }
+    write_deltalake(path, pa.table({"id": pa.array([row], pa.int32())}), mode="overwrite", configuration=properties)
+    for file in Path(path).rglob("*"):
+        if file.is_file() and file.stat().st_mtime > time.time() - HOUR:
+            os.utime(file, (time.time() - hours * HOUR,) * 2)
+
+
+def no_spark() -> NoReturn:
+    raise AssertionError("Spark isn't needed")
+
+
+def kept(config: PipelineConfig, *patterns: str) -> MaintainReport:
+    return maintain(config, no_spark, metadata_of(config), Report(), tables=list(patterns) or None, patience=0)
+
+
+def status(config: PipelineConfig, table: str, **changed: Any) -> None:
+    metadata = metadata_of(config)
+    (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == table]
+    watermarks.write(metadata, [{**row, **changed}])
+
+
+def rows(config: PipelineConfig, table: str, version: int | None = None) -> list[int]:
+    path = config.table_path(TableName("d", table))
+    found: list[int] = DeltaTable(path, version=version).to_pyarrow_table()["id"].to_pylist()
+    return found
+
+
+def test_what_nobody_was_promised_goes_and_the_rest_is_as_it_was(config: PipelineConfig) -> None:
+    """The second version was replaced two hours ago, and four are promised; the first six hours ago."""
+    assert not wants_spark(config, metadata_of(config))
+    found = kept(config)
+    assert [(table.table, table.removed_files, table.left) for table in found.tables] == [
+        ("d.a", 1, ""),
+        ("d.b", 1, ""),
+    ]
+    assert (rows(config, "a"), rows(config, "a", 1)) == ([2], [1])
+    with pytest.raises(FileNotFoundError):
+        rows(config, "a", 0)
+    assert {table.removed_files for table in kept(config).tables} == {0}
+
+
+def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
+    found = kept(config, "d.b")
+    told = json.loads(json.dumps(found.to_json()))
+    assert set(told) == {"tables", "metadata", "staging_removed", "seconds"}
+    (row,) = metadata_of(config).read("runs")
+    assert (row["kind"], json.loads(row["tables"]), row["message"]) == ("maintain", told["tables"], found.headline)
+    assert rows(config, "a", 0) == [0], "it wasn't asked for"
+
+
+def deleted_by_others(config: PipelineConfig) -> None:
+    DeltaTable(config.table_path(TableName("d", "a"))).delete()
+
+
+def half_a_snapshot(config: PipelineConfig) -> None:
+    metadata_of(config).append(
+        "snapshots", [{"snapshot": "x", "database": "d", "table": "a", "state": "staged", "updated_us": 1}]
+    )
+
+
+@pytest.mark.parametrize(
+    ("happened", "why"),
+    [
+        (lambda config: status(config, "a", status="stopped"), "it is stopped"),
+        (lambda config: status(config, "a", status="resnapshot"), "it is resnapshot"),
+        (half_a_snapshot, "a snapshot of it isn't finished"),
+        (deleted_by_others, "DELETE at Delta version 3 changed what binlake wrote"),
+    ],
+)
+def test_tables_that_are_left_alone(config: PipelineConfig, happened: Callable[[Any], None], why: str) -> None:
+    happened(config)
+    a, b = kept(config).tables
+    assert why in a.left
+    assert (a.removed_files, b.removed_files, b.left) == (0, 1, "")
+    assert rows(config, "a", 0) == [0]
+
+
+def test_upkeep_by_others_is_known_from_then_on(config: PipelineConfig) -> None:
+    path = config.table_path(TableName("d", "a"))
+    write_deltalake(path, pa.table({"id": pa.array([9], pa.int32())}), mode="append")
+    status(config, "a", delta_version=3)
+    DeltaTable(path).optimize.compact()
+    kept(config)
+    (row,) = [row for row in metadata_of(config).read("watermarks") if row["table_id"] == "a"]
+    assert row["delta_version"] == DeltaTable(path).version() == 4
+
+
+def test_while_a_batch_is_open_nothing_is_touched(config: PipelineConfig) -> None:
+    with lease.held(metadata_of(config)) as held:
+        held.open(OpenBatch(1, Range(HERE, HERE, ())))
+    with pytest.raises(UsageError, match=r"batch 1 is open \(planned\)") as refused:
+        kept(config)
+    assert "binlake sync" in refused.value.remedy
+    assert rows(config, "a", 0) == [0]
+
+
+def test_a_run_at_work_is_waited_for_as_long_as_patience_lasts(config: PipelineConfig) -> None:
+    with lease.held(metadata_of(config)), pytest.raises(LeaseHeld):
+        kept(config)
+    assert rows(config, "a", 0) == [0]
+
+
+def test_patterns_that_name_no_table(config: PipelineConfig) -> None:
+    with pytest.raises(UsageError, match="no table of the lake matches"):
+        kept(config, "d.none")
