@@ -7,7 +7,8 @@ from typing import Literal
 
 FaultPoint = Literal[
     "planned", "slice staged", "manifest written", "schema evolved", "epoch committed", "table merged", "merged",
-    "recorded", "lock taken", "chunks written", "snapshot committed", "bootstrap noted", "lives begun",
+    "recorded", "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
+    "bootstrap noted", "lives begun",
     "rows rewritten", "layout committed", "versions known", "vacuumed", "metadata compacted", "leftovers removed",
 ]  # fmt: skip
 

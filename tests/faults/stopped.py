@@ -15,6 +15,7 @@ from typing import Any
 
 from binlake import cli, faults
 from binlake.lake.table import LakeTable
+from binlake.lake.transaction import Alone
 from binlake.state import record
 
 at = ""
@@ -44,6 +45,7 @@ def main(folder: Path) -> None:
     faults.at_point = reached
     record._quarantine_rows = stopping_before("within record", record._quarantine_rows)
     LakeTable.begin = stopping_before("before the snapshot's commit", LakeTable.begin)  # type: ignore[method-assign]
+    Alone.replace = stopping_before("within the snapshot's commit", Alone.replace)  # type: ignore[method-assign]
     while True:
         stop()
         at, arguments = json.loads((folder / "next").read_text())

@@ -226,7 +226,13 @@ def test_a_sync_that_wakes_while_others_work_leaves_their_batch_alone(
     mirror.assert_each_once(*TABLES)
 
 
-@pytest.mark.parametrize("point", ["chunks written", "snapshot committed", "bootstrap noted", "lives begun"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "chunk copied", "chunks written", "before the snapshot's commit", "within the snapshot's commit",
+        "rows committed", "snapshot committed", "bootstrap noted", "lives begun",
+    ],
+)  # fmt: skip
 def test_a_snapshot_that_wakes_after_others_went_on_changes_nothing(mirror: Mirror, frozen: Frozen, point: str) -> None:
     frozen.run(point, "snapshot", "--tables", "fenced.a")
     expire(mirror)
@@ -238,25 +244,6 @@ def test_a_snapshot_that_wakes_after_others_went_on_changes_nothing(mirror: Mirr
     code, said = frozen.wake()
     assert (code, "lost its lease" in said) == (3, True), said
     assert state(mirror) == before
-    assert_goes_on(mirror)
-
-
-def test_a_snapshot_that_wakes_just_before_its_commit_is_found(
-    mirror: Mirror, frozen: Frozen, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Between its last look at the lease and Delta's transaction nothing can hold it back: the next batch finds the
-    rows that it put back, and the table is snapshotted anew."""
-    frozen.run("before the snapshot's commit", "snapshot", "--tables", "fenced.a")
-    expire(mirror)
-    assert command(mirror, "snapshot", "--tables", "fenced.a") == 0
-    work(mirror)
-    assert command(mirror, "sync") == 0
-    code, said = frozen.wake()
-    assert (code, "lost its lease" in said) == (3, True), said
-    work(mirror)
-    assert command(mirror, "sync") == 0
-    assert "a snapshot was committed" in capsys.readouterr().err
-    mirror.assert_equal(*TABLES)
     assert_goes_on(mirror)
 
 

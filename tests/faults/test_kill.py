@@ -23,7 +23,8 @@ POINTS: tuple[FaultPoint, ...] = (
     "recorded",
 )  # fmt: skip
 OF_SNAPSHOT: tuple[FaultPoint, ...] = (
-    "lock taken", "chunks written", "snapshot committed", "bootstrap noted", "lives begun",
+    "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
+    "bootstrap noted", "lives begun",
 )  # fmt: skip
 OF_MAINTAIN: tuple[FaultPoint, ...] = (
     "versions known", "rows rewritten", "layout committed", "vacuumed", "metadata compacted", "leftovers removed",

@@ -28,8 +28,10 @@ ACCESSES = (
     "commit runs", "move position", "remove folder", "give lease back",
 )  # fmt: skip
 OF_SNAPSHOT = (
-    "copy chunk", "begin commit", "end commit", "snapshot committed", "write schemas", "commit schemas",
-    "write watermarks", "commit watermarks", "bootstrap noted", "lives begun", "move position", "write runs",
+    "copy chunk", "chunk copied", "write manifest", "commit snapshots", "chunks written", "commit begun",
+    "begin commit", "end commit", "rows committed", "remove folder", "snapshot committed", "write schemas",
+    "commit schemas", "write watermarks", "commit watermarks", "bootstrap noted", "lives begun", "move position",
+    "write runs",
 )  # fmt: skip
 EXPECTED = (LeaseHeld, LakeError, StagingError, UsageError)
 ROWS, COLUMNS = ("put", "delete", "move", "twins"), ("add column", "add null column", "rename column")

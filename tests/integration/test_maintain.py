@@ -287,13 +287,13 @@ def test_a_half_done_snapshot_and_what_stands_still_are_left_alone(worn: Mirror)
     worn.spark.sql(f"DELETE FROM delta.`{worn.path('keyless')}`")
     pause = pipeline.decisions.pause
     pause(worn.config, pipeline.TableName(worn.database, "mapped"), pipeline.Reason("me", "to see"))
-    staged = sorted(Path(worn.config.staging_path("snapshot")).rglob("*.parquet"))
+    staged = sorted(Path(worn.path("keyed")).glob("snapshot-*/part-*.parquet"))
     disk = {table: on_disk(worn, table) for table in ("keyed", "keyless")}
     found = {table.table.rpartition(".")[2]: table for table in worn.maintain().tables}
     assert found["keyed"].left == "a snapshot of it isn't finished"
     assert "changed what binlake wrote" in found["keyless"].left
     assert {table: on_disk(worn, table) for table in disk} == disk
-    assert sorted(Path(worn.config.staging_path("snapshot")).rglob("*.parquet")) == staged
+    assert sorted(Path(worn.path("keyed")).glob("snapshot-*/part-*.parquet")) == staged
     assert (found["mapped"].left, found["mapped"].files_after) == ("", 1), "a paused table catches up all the same"
     worn.snapshot("*.keyed")
     work(worn, 11)

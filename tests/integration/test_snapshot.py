@@ -267,6 +267,65 @@ def test_a_new_snapshot_at_the_same_position_replaces_a_damaged_table(mirror: Mi
     mirror.assert_equal("a")
 
 
+def test_a_new_snapshot_over_other_columns(mirror: Mirror) -> None:
+    """What the table's features are by now, its data files knew nothing of when they were written."""
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO a VALUES (1, 'one'), (2, NULL)")
+    mirror.snapshot()
+    mirror.execute("ALTER TABLE a RENAME COLUMN v TO w")
+    mirror.sync()
+    mirror.execute("ALTER TABLE a ADD t DATETIME(6)", "UPDATE a SET t = '2020-02-29 01:02:03.000004' WHERE id = 1")
+    mirror.snapshot("*.a")
+    mirror.assert_equal("a")
+    mirror.execute("ALTER TABLE a RENAME COLUMN w TO `x y`, ADD n INT FIRST", "DELETE FROM a WHERE id = 2")
+    mirror.sync()
+    mirror.assert_equal("a")
+    mirror.execute("ALTER TABLE a ADD m INT", "INSERT INTO a (id, `x y`, m) VALUES (3, 'three', 4)")
+    mirror.snapshot("*.a")
+    mirror.assert_equal("a")
+    mirror.execute("ALTER TABLE a RENAME COLUMN `x y` TO z, DROP n", "UPDATE a SET z = 'four' WHERE id = 3")
+    mirror.sync()
+    mirror.assert_equal("a")
+    first = mirror.spark.read.format("delta").option("versionAsOf", 0).load(mirror.path("a"))
+    assert {tuple(row) for row in first.collect()} == {(1, "one"), (2, None)}
+
+
+@on_mysql
+def test_a_table_is_born_in_the_log_where_its_snapshot_died(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE b (id INT PRIMARY KEY)")
+    mirror.snapshot()
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    with mirror.cut_off_at("chunks written"):
+        mirror.snapshot("*.a")
+    mirror.sync()
+    mirror.assert_equal("a", "b")
+    mirror.execute("INSERT INTO a VALUES (2)")
+    mirror.snapshot("*.a")
+    mirror.sync()
+    mirror.assert_equal("a")
+
+
+def test_an_odd_name_over_a_plain_table(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    mirror.snapshot()
+    mirror.execute("ALTER TABLE a ADD `o d` INT DEFAULT 7", "INSERT INTO a VALUES (2, 8)")
+    mirror.snapshot("*.a")
+    mirror.assert_equal("a")
+    mirror.execute("ALTER TABLE a RENAME COLUMN `o d` TO d", "UPDATE a SET d = 9 WHERE id = 1")
+    mirror.sync()
+    mirror.assert_equal("a")
+
+
+def test_history_tells_what_a_snapshot_wrote(mirror: Mirror) -> None:
+    accounts(mirror, "a")
+    mirror.snapshot()
+    mirror.snapshot("*.a")
+    commit = DeltaTable(mirror.path("a")).history(1)[0]
+    assert (commit["operation"], commit["operationParameters"]["mode"]) == ("WRITE", "Overwrite")
+    told = {name: int(value) for name, value in commit["operationMetrics"].items()}
+    assert (told["numFiles"], told["numOutputRows"], told["numRemovedFiles"]) == (1, ROWS, 1)
+    assert min(told["numOutputBytes"], told["numRemovedBytes"]) > 0
+
+
 def test_odd_tables(mirror: Mirror) -> None:
     odd = "o dd.`n'a\"m\\e; DROP TABLE a"
     mirror.execute(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 from binlake import bootstrap, faults, pipeline, readers, stage
@@ -28,19 +29,24 @@ from binlake.binlog import boundaries
 from binlake.binlog.border import Statement
 from binlake.binlog.boundaries import Boundary
 from binlake.config import PipelineConfig
-from binlake.errors import LakeError, StagingError, TableError
+from binlake.errors import LakeError, StagingError
 from binlake.lake import apply, functions, merge
+from binlake.lake.data_files import DataFile
+from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.reshape import ReshapedColumn
 from binlake.lake.table import LakeTable
 from binlake.position import Flavour, Position, Slice, file_number
 from binlake.report import Report
+from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn
-from binlake.schema.table import Column, TableName, TableSchema, table_id
+from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import loads
-from binlake.snapshot import snapshot
-from binlake.snapshot.commit import SnapshotResult
-from binlake.snapshot.snapshot import SnapshotTask
+from binlake.snapshot import chunks, commit, snapshot
+from binlake.snapshot.attempts import Copied
+from binlake.snapshot.chunks import TableSnapshot
+from binlake.snapshot.wave import Copying, Member, TableChanged
 from binlake.source import plan
+from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.state import files, formats, lease, progress, record, watermarks
 from binlake.state.delta_log import LakeLog
@@ -227,6 +233,11 @@ class DeltaLog:
     def __init__(self) -> None:
         self.versions: list[tuple[tuple[str, ...], tuple[Row, ...], dict[str, Any]]] = []
         self.recorded: dict[str, int] = {}
+        self.files: list[str] = []
+        """Those that its newest snapshot brought."""
+
+    def get_add_actions(self) -> pa.Table:
+        return pa.table({"num_records": [len(self.versions[-1][1])]})
 
     def transaction_version(self, app: str) -> int | None:
         return self.recorded.get(app)
@@ -270,23 +281,40 @@ def lake_table(world: World) -> type[LakeTable]:
         @contextmanager
         def _alone(self, session: Any, note: dict[str, Any]) -> Iterator[Any]:
             world.reach("begin commit")
-            found = world.lake[self.path]
-            base = len(found.versions)
+            found = world.lake.get(self.path)
+            base = len(found.versions) if found else 0
+
+            def written() -> DeltaLog:
+                world.reach("end commit")
+                if world.lake.get(self.path) is not found or (found and len(found.versions) != base):
+                    raise LakeError(f"{self.path} was changed by another commit")
+                return world.lake.setdefault(self.path, DeltaLog())
 
             def commit(recorded: Mapping[str, int], metadata: Any = None) -> None:
-                world.reach("end commit")
-                if world.lake.get(self.path) is not found or len(found.versions) != base:
-                    raise LakeError(f"{self.path} was changed by another commit")
-                columns, rows, _ = found.versions[-1]
-                found.versions.append((columns, rows, note))
-                found.recorded |= recorded
+                log = written()
+                columns, rows, _ = log.versions[-1]
+                log.versions.append((columns, rows, note))
+                log.recorded |= recorded
+
+            def replaced(schema: DeltaSchema, data: Sequence[DataFile], recorded: Mapping[str, int]) -> None:
+                log = written()
+                log.files = [f"{self.path}/{file.path}" for file in data]
+                rows = tuple(row for file in log.files for row in world.files[file])
+                log.versions.append((tuple(name for name, _ in schema.columns), rows, note))
+                log.recorded |= recorded
+                world.commits.update((self.path, app, version) for app, version in recorded.items())
+                world.snapshotted[self.path] = note["binlake"]["life"]
 
             yield SimpleNamespace(
-                version=lambda app: found.recorded.get(app, -1),
-                versions=lambda: dict(found.recorded),
+                version=lambda app: found.recorded.get(app, -1) if found else -1,
+                versions=lambda: dict(found.recorded) if found else {},
                 metadata=None,
                 commit=commit,
+                replace=replaced,
             )
+
+        def _support(self, session: Any, columns: Any) -> None:
+            """Delta's features are all there."""
 
         def overwrite(
             self, session: Any, rows: Any, version: int, note: dict[str, Any], *, mode: str = "overwrite"
@@ -598,15 +626,17 @@ class Session:
         return SimpleNamespace(defaultParallelism=2)
 
 
+def _planned(source: Source, table: SourceTable, invalid: InvalidValues, **options: Any) -> TableSnapshot:
+    """With a key there are two chunks."""
+    made = chunks.plan(source, table, invalid)
+    if table.schema.key:
+        made.chunks = [chunks.Chunk(0), chunks.Chunk(1)]
+    return made
+
+
 # all of it -----------------------------------------------------------------------------------------------------------
 TABLES = tuple(TableName("d", name) for name in ("a", "b", "heap"))
 KEYLESS_TABLE = TABLES[-1]
-
-
-@dataclass
-class _Chunk:
-    position: Position
-    content: Content | None
 
 
 @dataclass
@@ -641,7 +671,8 @@ class World:
         )
         self._position: Position | None = None
         self._jumps: set[Position] = set()
-        self._snapshots: dict[TableName, SnapshotResult] = {}
+        self.snapshotted: dict[str, str] = {}
+        """The life of the newest snapshot at a path."""
         self.begun: set[TableName] = set()
         self._install()
 
@@ -657,7 +688,15 @@ class World:
         put(pipeline, "refused_for_gaps", lambda source, names: {})
         put(pipeline, "refused_for_engines", lambda source, names: {})
         put(pipeline, "refused_for_cascades", lambda config, source, names: {}, raising=False)
-        put(snapshot, "snapshot", self._snapshot)
+        put(snapshot, "_refuse_retries", lambda session: None)
+        put(snapshot, "format_description", lambda transport, file: CREATED)
+        put(snapshot, "read_tables", self._source_tables)
+        put(snapshot, "plan", _planned)
+        put(snapshot, "run_wave", self._run_wave)
+        put(snapshot, "_cores", lambda session: 1)
+        put(snapshot, "of_this_thread", lambda shared: shared)
+        put(snapshot, "ThreadPoolExecutor", _Pool)
+        put(commit, "LakeTable", lake_table(self))
         put(boundaries, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))
         put(plan, "transaction_boundaries", self._boundaries)
         put(stage.SliceTask, "run", lambda task, transport: self._read(task))
@@ -670,7 +709,9 @@ class World:
         put(LakeLog, "log", lambda log: self.lake[log.path])
         put(LakeLog, "exists", lambda log: log.path in self.lake)
         put(LakeLog, "is_at", lambda log, version: log.exists() and version == log.version())
-        put(files, "make_folder", lambda path: None)
+        put(files, "make_folder", self._make_folder)
+        put(files, "exists", lambda path: path in self.files)
+        put(files, "size", lambda path: 1 if path in self.files else None)
         put(files, "write_text", self._write_text)
         put(files, "read_text", self._read_text)
         put(files, "checksum", self._checksum)
@@ -764,62 +805,35 @@ class World:
             )  # fmt: skip
         return StagedSlice(task.number, tuple(found), tuple(statements), (), ())
 
-    def _snapshot(
-        self, session: Any, task: SnapshotTask, names: Sequence[TableName]
-    ) -> tuple[list[SnapshotResult], list[TableError]]:
-        results: list[SnapshotResult] = []
-        for name in names:
-            result = self._committed_before(name, task.metadata, task.standing)
-            if result is None:
-                result = self._copy(name, task.batch, task.metadata)
-            if result is not None:
-                results.append(result)
-        return results, []
+    def _source_tables(self, source: Any, names: Iterable[TableName], excluding: Any) -> dict[TableName, SourceTable]:
+        there = {name: self.server.tables[name].schema for name in names if name in self.server.tables}
+        return {name: SourceTable(name, "BASE TABLE", "InnoDB", 0, 0, schema) for name, schema in there.items()}
 
-    def _committed_before(
-        self, name: TableName, metadata: Metadata, standing: Position | None
-    ) -> SnapshotResult | None:
-        """A snapshot whose commit is the table's last one, and whose life didn't begin."""
-        found = self._snapshots.get(name)
-        if (
-            found is None
-            or not found.low.reaches(standing)
-            or any(row["table_id"] == found.table_id for row in metadata.read("watermarks"))
-        ):
-            return None
-        last = self.lake[self.config.table_path(name)].versions[-1][2]
-        return found if last["binlake"].get("snapshot") == found.table_id else None
-
-    def _copy(self, name: TableName, batch: int, metadata: Metadata) -> SnapshotResult | None:
-        """Two chunks, each at its own position, if the table has a key and keeps its shape meanwhile."""
-        chunks: list[_Chunk] = []
-        for _ in range(2):
+    def _run_wave(self, copying: Copying, members: Sequence[Member], mode: object, *, until_copied: bool) -> None:
+        """Copies each chunk at a position of its own, if the table keeps its shape; with a key, of two all odd rows."""
+        for member in members:
             self.reach("copy chunk")
-            if name not in self.server.tables:
-                return None
-            chunks.append(_Chunk(self.server.position, self.server.tables[name].content))
-        first, second = chunks
-        schema = self.server.tables[name].schema
-        assert first.content
-        assert second.content
-        if not schema.key or first.content[0] != second.content[0]:
-            first = second
-        rows = [row for row in first.content[1] if (row[0] or 0) % 2] if first.content else []
-        rows += [row for row in second.content[1] if not (row[0] or 0) % 2]
-        if first is second:
-            rows = list(second.content[1])
-        metadata.check()
-        identity = table_id("s", name, first.position)
-        target: Any = apply.LakeTable.of(self.config, name, identity)
-        note = {"binlake": {"snapshot": identity, "life": identity}}
-        target.begin(None, (second.content[0], rows), batch, note)
-        result = self._snapshots[name] = SnapshotResult(
-            name, identity, schema, first.position, second.position, len(rows), 0, 0.0, 0, target.version()
-        )
-        self._fault("snapshot committed")
-        return result
+            table, chunk = member.table, member.chunk
+            there = self.server.tables.get(table.name)
+            if there is None or there.schema != table.schema:
+                raise TableChanged([table])
+            alone = len(table.chunks) == 1
+            rows = [row for row in there.content[1] if alone or (row[0] or 0) % 2 == chunk.number]
+            attempts = copying.records.attempts(table)
+            attempt, position = attempts.new(), self.server.position
+            attempts.begin(attempt)
+            data = DataFile(f"{attempt}/part", 1, len(rows), "{}")
+            self.files[f"{attempts.table_path}/{data.path}"] = rows
+            self._fault("chunk copied")
+            attempts.done(attempt, Copied((data,)))
+            table.put(replace(chunk, low=position, high=position, rows=len(rows), bytes=1, attempt=attempt))
+            copying.records.save(table)
+        self._fault("chunks written")
 
     # files -----------------------------------------------------------------------------------------------------------
+    def _make_folder(self, path: str) -> None:
+        self.files[f"{path}/"] = ""
+
     def _write_text(self, path: str, text: str) -> None:
         self.reach("write manifest")
         self.files[path] = text
@@ -865,6 +879,9 @@ class World:
         twice = [commit for commit, count in self.commits.items() if count > 1]
         assert not twice, f"committed twice: {twice}"
         self._check_ranges()
+        for path, log in self.lake.items():
+            gone = [file for file in log.files if file not in self.files]
+            assert not gone, f"files of {path} are gone: {gone}"
         rows = self.store.watermarks()
         lives = Counter(row["table"] for row in rows if row["status"] == "following")
         assert not lives or max(lives.values()) == 1, f"a table has two lives: {lives}"
@@ -895,8 +912,8 @@ class World:
 
     def _is_ahead(self, name: TableName) -> bool:
         """Whether a new snapshot stands in the lake, whose life is about to begin."""
-        found = self._snapshots.get(name)
-        return found is not None and all(row["table_id"] != found.table_id for row in self.store.peek("watermarks"))
+        life = self.snapshotted.get(self.config.table_path(name))
+        return life is not None and all(row["table_id"] != life for row in self.store.peek("watermarks"))
 
     def settle(self) -> None:
         """Everything that sleeps wakes and ends; then a run carries the lake to the source's head."""

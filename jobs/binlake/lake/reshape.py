@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.types import StructType
-
 from binlake.batch.steps import ReshapeStep
+from binlake.lake.delta_schema import delta_field
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
 from binlake.schema.conversion import conversion
@@ -122,7 +121,7 @@ def reshaped_fields(fields: list[dict[str, Any]], columns: list[ReshapedColumn])
     """
     have = {field["name"].lower(): field for field in fields}
     return [
-        {**have[column.origin.lower()], "name": column.name} if column.origin else _new_field(column)
+        {**have[column.origin.lower()], "name": column.name} if column.origin else delta_field(column.name, column.kind)
         for column in columns
     ]
 
@@ -132,12 +131,6 @@ def renames_or_drops(fields: list[dict[str, Any]], columns: list[ReshapedColumn]
     origins = {column.origin.lower() for column in columns if column.origin}
     renamed = any(column.origin is not None and column.origin != column.name for column in columns)
     return renamed or any(field["name"].lower() not in origins for field in fields)
-
-
-def _new_field(column: ReshapedColumn) -> dict[str, Any]:
-    parsed = StructType.fromDDL(f"c {column.kind}")
-    assert isinstance(parsed, StructType)
-    return {**parsed.fields[0].jsonValue(), "name": column.name, "nullable": True, "metadata": {}}
 
 
 def default_expression(column: Column, text: str) -> str:

@@ -88,6 +88,8 @@ def session_settings(cores: int) -> dict[str, str]:
         "spark.sql.autoBroadcastJoinThreshold": str(64 << 20),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.databricks.delta.schema.autoMerge.enabled": "false",
+        # The key ranges of files are asked for, and their rows counted before they are committed.
+        "spark.databricks.delta.stats.collect": "true",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     }
 

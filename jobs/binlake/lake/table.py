@@ -16,17 +16,16 @@ snapshotted meanwhile:
     6             a life that it only now brings here, by CREATE or a move (``take``), first claims the path: it is
                   refused where the fence is, else recorded with the version before its step, for 3 to find it
 
+Who begins asks for its lease within both transactions, so that of two snapshots the one that lost it commits nothing.
 A kill between 3 and 4 is found by ``LakeLog.refuse_others`` before an old life goes on.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 from delta.exceptions import (
@@ -38,12 +37,14 @@ from delta.exceptions import (
     MetadataChangedException,
     ProtocolChangedException,
 )
-from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SchemaMismatch, SnapshotUnfinished
+from binlake.lake.data_files import DataFile
+from binlake.lake.delta_schema import DeltaSchema, needs_column_mapping, table_properties
 from binlake.lake.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
+from binlake.lake.transaction import Alone
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn
 from binlake.state.delta_log import APPLICATIONS, LakeLog, overtaking
@@ -62,7 +63,6 @@ CONFLICTS = (
 """Somebody committed meanwhile: the same step can be tried again."""
 _FENCE = "binlake-snapshot"
 """The fence's application id: its version tells which batches a snapshot has overtaken at its path."""
-_NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -74,17 +74,12 @@ _REWRITTEN = 16 << 20
 saves, and every reader has to apply them."""
 
 
-def needs_column_mapping(names: list[str]) -> bool:
-    """Delta refuses these characters in plain Parquet names."""
-    return any(_NEEDS_COLUMN_MAPPING.search(name) for name in names)
+@dataclass(frozen=True)
+class NewTable:
+    """What a table becomes: its columns, and all its data files, which lie in its folder."""
 
-
-def table_properties(names: list[str]) -> dict[str, str]:
-    """Tables start as plain as other readers need them."""
-    properties = {"delta.enableDeletionVectors": "true"}
-    if needs_column_mapping(names):
-        properties["delta.columnMapping.mode"] = "name"
-    return properties
+    schema: DeltaSchema
+    files: Sequence[DataFile]
 
 
 class LakeTable(LakeLog):
@@ -130,18 +125,29 @@ class LakeTable(LakeLog):
         with self.transaction(session, version, note):
             rows.write.format("delta").mode("append").save(self.path)
 
-    def begin(self, session: SparkSession, rows: DataFrame, batch: int, note: dict[str, Any]) -> None:
-        """The whole table in one commit, behind a fence: whatever lives were here are done."""
+    def begin(
+        self, session: SparkSession, data: NewTable, batch: int, note: dict[str, Any], check: Callable[[], None]
+    ) -> None:
+        """The whole table in one commit, behind a fence: whatever lives were here are done.
+
+        check: raises where the run lost its lease, or data files are gone. It is asked within each transaction, which
+        conflicts with whatever others commit after that.
+        """
         fence = overtaking(batch)
         # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
         version = max(fence, self.recorded()) + 1
         if self.exists():
             announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
             with self._alone(session, {"binlake": announced}) as transaction:
+                check()
                 found = transaction.versions()
                 ours = {app: max(fence, found[app]) for app in found if app.startswith(APPLICATIONS)}
                 transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
-        self.overwrite(session, rows, version, note)
+        self._support(session, data.schema.columns)
+        with self._alone(session, note) as transaction:
+            check()
+            transaction.replace(data.schema, data.files, {self.app: version})
+        self._prove(version)
 
     def take(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
         """The whole table in one commit, where nothing is or another life was. Raises SnapshotUnfinished when a
@@ -255,10 +261,10 @@ class LakeTable(LakeLog):
             transaction.commit({self.app: version}, metadata=transaction.metadata.copy(*values))
 
     @contextmanager
-    def _alone(self, session: SparkSession, note: dict[str, Any]) -> Iterator[_Alone]:
+    def _alone(self, session: SparkSession, note: dict[str, Any]) -> Iterator[Alone]:
         session.conf.set(_USER_METADATA, json.dumps(note, ensure_ascii=False))
         try:
-            yield _Alone(session, self.path)
+            yield Alone(session, self.path)
         finally:
             session.conf.unset(_USER_METADATA)
 
@@ -271,45 +277,3 @@ class LakeTable(LakeLog):
     def leave(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
         """All rows go, for the table went elsewhere: the commit says where to."""
         self.overwrite(session, session.read.format("delta").load(self.path).where("false"), version, note)
-
-
-class _Alone:
-    """Delta's OptimisticTransaction for commits of metadata and recorded transactions, without rows."""
-
-    def __init__(self, session: SparkSession, path: str) -> None:
-        jvm: Any = session.sparkContext._jvm
-        self._jvm, self._delta = jvm, jvm.org.apache.spark.sql.delta
-        nothing = jvm.scala.Option.apply(None)
-        log = self._delta.DeltaLog.forTable(session._jsparkSession, path)
-        self._transaction = log.startTransaction(nothing, nothing)
-        self._path = path
-        self.metadata = self._transaction.metadata()
-
-    def version(self, app: str) -> int:
-        """The recorded one, -1 without; who commits under the application id meanwhile makes this one conflict.
-
-        That is what ``txnVersion`` does, at the price of two Spark jobs that read the table's whole state.
-        """
-        self._transaction.readTxn().addOne(app)
-        recorded = self._log.transaction_version(app)
-        return -1 if recorded is None else int(recorded)
-
-    @cached_property
-    def _log(self) -> DeltaTable:
-        """As the transaction sees it."""
-        return DeltaTable(self._path, version=int(self._transaction.snapshot().version()))
-
-    def versions(self) -> dict[str, int]:
-        """Those of all application ids."""
-        known = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._transaction.snapshot().setTransactions())
-        return {one.appId(): int(self._transaction.txnVersion(one.appId())) for one in known}
-
-    def commit(self, recorded: Mapping[str, int], metadata: Any = None) -> None:
-        if metadata is not None:
-            self._transaction.updateMetadata(metadata, False)
-        now = self._jvm.scala.Some(int(time.time() * 1000))
-        actions = self._jvm.java.util.ArrayList()
-        for app, version in recorded.items():
-            actions.add(self._delta.actions.SetTransaction(app, version, now))
-        operation = getattr(getattr(self._delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
-        self._transaction.commit(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(actions).toSeq(), operation)

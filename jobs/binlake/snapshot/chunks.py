@@ -1,7 +1,8 @@
 """Chunks of a snapshot: how a table is cut, and what metadata remembers so that a dead snapshot goes on.
 
 The table ``snapshots`` has one row per chunk: planned, staged (with its position) or committed. ``position`` is JSON:
-the chunk's ``low`` and ``high`` position, which differ only without a lock.
+the chunk's ``low`` and ``high`` position, which differ only without a lock. ``path`` ends with the attempt that copied
+the chunk.
 """
 
 from __future__ import annotations
@@ -17,21 +18,26 @@ from itertools import pairwise
 from typing import Any
 
 from binlake.config import PipelineConfig
-from binlake.errors import StagingError
+from binlake.lake.delta_schema import DeltaSchema
 from binlake.position import Position
+from binlake.schema.invalid import FAIL, InvalidValues
+from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps, load, loads
-from binlake.snapshot import bounds, jdbc
+from binlake.snapshot import attempts, bounds, jdbc, restore
+from binlake.snapshot.attempts import Attempts
 from binlake.snapshot.bounds import Bound
 from binlake.snapshot.cutting import cut
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
-from binlake.state import files
 from binlake.state.metadata import Metadata, literal, now_us
 
 CHUNK_ROWS = 1_000_000
 _FEWEST_ROWS = 200_000
 """Of a chunk that is made only for a connection to have work: below, its connection and job cost more than it saves."""
+_FILE_BYTES = 256 << 20
+"""What a data file holds of a table as the server keeps it; as Parquet it is a half to a tenth of that."""
+_FEWEST_IN_FILE = 1000
 _TRANSACTIONAL = "innodb"
 
 
@@ -40,7 +46,8 @@ class Chunk:
     """The rows whose key is in [lower, upper), None being no bound.
 
     low: the log from here on makes the chunk current. high: everything the chunk shows lies before it.
-    rows, bytes: of the staged Parquet. lock_ms: how long writes were stopped for its wave.
+    attempt: that copied it (see attempts.py). rows, bytes: of its data files. lock_ms: how long writes were stopped for
+    its wave.
     """
 
     number: int
@@ -51,6 +58,7 @@ class Chunk:
     rows: int = 0
     bytes: int = 0
     lock_ms: int = 0
+    attempt: str = ""
 
     @property
     def staged(self) -> bool:
@@ -59,13 +67,17 @@ class Chunk:
 
 @dataclass
 class TableSnapshot:
-    """One snapshot of one table under way. ``id`` ends with a digest of what is selected."""
+    """One snapshot of one table under way. ``id`` ends with a digest of what is selected.
+
+    estimate, size: rows and bytes, by the server.
+    """
 
     id: str
     name: TableName
     schema: TableSchema
     engine: str
     estimate: int
+    size: int = 0
     chunks: list[Chunk] = field(default_factory=list)
     table_id: str | None = None
     tries: int = 0
@@ -88,6 +100,11 @@ class TableSnapshot:
         return sum(chunk.bytes for chunk in self.chunks)
 
     @property
+    def rows_per_file(self) -> int:
+        """Of a data file at most."""
+        return max(_FEWEST_IN_FILE, _FILE_BYTES * self.estimate // self.size) if self.size else CHUNK_ROWS
+
+    @property
     def low(self) -> Position:
         return min(chunk.low for chunk in self.chunks if chunk.low)
 
@@ -99,9 +116,10 @@ class TableSnapshot:
         self.chunks[chunk.number] = chunk
 
 
-def digest(name: TableName, schema: TableSchema) -> str:
-    """Eight hexadecimal digits of what a chunk selects: staged files of another selection don't fit."""
-    text = json.dumps([dump(schema), jdbc.chunk_query(name, schema, None, None)], sort_keys=True)
+def digest(name: TableName, schema: TableSchema, invalid: InvalidValues) -> str:
+    """Eight hexadecimal digits of what a chunk selects and makes of it: files of other columns don't fit."""
+    columns = restore.expressions(schema, invalid)
+    text = json.dumps([dump(schema), jdbc.chunk_query(name, schema, None, None), columns], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -112,18 +130,27 @@ def chunk_count(rows: int, chunk_rows: int, connections: int) -> int:
     return max(needed, min(full, rows // _FEWEST_ROWS))
 
 
-def plan(source: Source, table: SourceTable, *, chunk_rows: int = CHUNK_ROWS, connections: int = 1) -> TableSnapshot:
+def plan(
+    source: Source,
+    table: SourceTable,
+    invalid: InvalidValues = FAIL,
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+    connections: int = 1,
+) -> TableSnapshot:
     """A fresh snapshot: ranges of the key of about equal rows, ``chunk_rows`` at most, as far as the server's estimate
-    goes; one chunk of a table that can't be cut (see cutting.py).
+    goes; one chunk of a table that can't be cut (see cutting.py). Raises UnsupportedColumn.
 
     The outer ranges are open, so that the chunks cover all keys whenever they are read.
     """
+    restore.refuse_twice(table.name, table.schema, invalid)
     made = TableSnapshot(
-        f"{uuid.uuid4().hex[:12]}-{digest(table.name, table.schema)}",
+        f"{uuid.uuid4().hex[:12]}-{digest(table.name, table.schema, invalid)}",
         table.name,
         table.schema,
         table.engine,
         table.rows,
+        table.size,
     )
     count = chunk_count(table.rows, chunk_rows, connections)
     cuts = made.transactional and made.schema.key and count > 1
@@ -153,9 +180,16 @@ class Records:
             if not _committed(rows):
                 self._unfinished[name].add(rows[0]["snapshot"])
 
-    def folder(self, snapshot: str, chunk: int | None = None) -> str:
-        parts = [snapshot] if chunk is None else [snapshot, str(chunk)]
-        return self._config.staging_path("snapshot", *parts)
+    def check(self) -> None:
+        """Raises LeaseHeld in a process that lost its lease."""
+        self._metadata.check()
+
+    def attempts(self, table: TableSnapshot) -> Attempts:
+        return Attempts(self._config, table.name, table.id)
+
+    def delta_schema(self, table: TableSnapshot) -> DeltaSchema:
+        """What all its data files are written by."""
+        return DeltaSchema.of(lake_columns(table.schema, self._config.invalid), table.id)
 
     def save(self, *tables: TableSnapshot, committed: bool = False) -> None:
         """The tables' chunks as they are now, in one commit, and in it what other threads wait to save.
@@ -180,7 +214,11 @@ class Records:
         usable: whether the log is followed from a position on.
         """
         rows = self._newest.get(table.name, [])
-        if not rows or _committed(rows) or not rows[0]["snapshot"].endswith(digest(table.name, table.schema)):
+        if (
+            not rows
+            or _committed(rows)
+            or not rows[0]["snapshot"].endswith(digest(table.name, table.schema, self._config.invalid))
+        ):
             return None
         found = _restore(table, rows)
         if found.schema != table.schema or not all(usable(chunk.low) for chunk in found.chunks if chunk.low):
@@ -196,25 +234,38 @@ class Records:
     def forget(self, name: TableName, *, but: str | None = None) -> None:
         """Remove unfinished snapshots of a table with their files."""
         for snapshot in self._unfinished.pop(name, set()) - {but}:
-            files.remove_folder(self.folder(snapshot))
-            self._metadata.replace("snapshots", f"snapshot = {literal(snapshot)}", [])
+            self._remove(name, snapshot)
+
+    def drop(self, table: TableSnapshot) -> None:
+        """Remove a snapshot that was begun here, with its files."""
+        self._remove(table.name, table.id)
+
+    def _remove(self, name: TableName, snapshot: str) -> None:
+        self._metadata.replace("snapshots", f"snapshot = {literal(snapshot)}", [])
+        Attempts(self._config, name, snapshot).remove()
+
+    def clean(self) -> None:
+        """Remove what runs left that died while they removed it."""
+        # Rows come before notes: what is noted and has none by then is nobody's.
+        if found := attempts.noted(self._config):
+            open_ones = {row["snapshot"] for row in self._metadata.read("snapshots") if row["state"] != "committed"}
+            for snapshot in set(found) - open_ones:
+                attempts.remove_orphan(self._config, snapshot)
 
     def lost(self, table: TableSnapshot) -> list[Chunk]:
-        """Staged chunks whose files are missing, cut off or of another snapshot, as far as footers tell."""
-
-        def is_whole(chunk: Chunk) -> bool:
-            try:
-                return files.parquet_rows(self.folder(table.id, chunk.number)) == chunk.rows
-            except StagingError:
-                return False
-
-        return [chunk for chunk in table.chunks if chunk.staged and not is_whole(chunk)]
+        """Staged chunks whose files are missing, cut off or not known any more."""
+        of_table = self.attempts(table)
+        return [chunk for chunk in table.chunks if chunk.staged and not of_table.is_whole(chunk.attempt, chunk.rows)]
 
     def copy_again(self, table: TableSnapshot, chunks: Sequence[Chunk]) -> None:
-        """What was staged of these chunks counts no more."""
+        """What was copied of these chunks counts no more, and goes."""
         for chunk in chunks:
             table.put(Chunk(chunk.number, chunk.lower, chunk.upper))
         self.save(table)
+        of_table = self.attempts(table)
+        if not of_table.given:
+            for chunk in chunks:
+                of_table.discard(chunk.attempt)
 
     def _row(self, table: TableSnapshot, chunk: Chunk, committed: bool) -> dict[str, Any]:
         positions = {"low": dump(chunk.low), "high": dump(chunk.high)} if chunk.low and chunk.high else None
@@ -233,7 +284,7 @@ class Records:
             "rows": chunk.rows,
             "bytes": chunk.bytes,
             "lock_ms": chunk.lock_ms,
-            "path": self.folder(table.id, chunk.number),
+            "path": self.attempts(table).staging_folder(chunk.attempt),
             "schema": dumps(table.schema),
             "updated_us": now_us(),
         }
@@ -254,6 +305,7 @@ def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
         loads(TableSchema, rows[0]["schema"]),
         table.engine,
         table.rows,
+        table.size,
         table_id=rows[0]["table_id"],
     )
     for row in sorted(rows, key=lambda row: row["chunk"]):
@@ -267,6 +319,7 @@ def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
                 rows=row["rows"],
                 bytes=row["bytes"],
                 lock_ms=row["lock_ms"],
+                attempt=row["path"].rpartition("/")[2],
             )
         made.chunks.append(chunk)
     return made

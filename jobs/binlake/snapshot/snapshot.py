@@ -2,9 +2,9 @@
 
     plan     each table is cut into chunks, or the chunks that a dead snapshot lacks are taken up
     wave     as many chunks as Spark has cores (or fewer, see config.SnapshotConfig) open their read views at one
-             position (binlake.source.locks), and are copied to staged Parquet by one JDBC connection each, as the
-             server sends the rows
-    commit   a table whose chunks are all staged becomes one Delta commit with its positions
+             position (binlake.source.locks), and are copied by one connection each, as the server sends the rows, to
+             data files in the table's folder, which no commit knows yet
+    commit   the files of a table whose chunks are all staged become its Delta table, in one commit with its positions
 
 Chunks of one table may have different positions: replaying the log from the lowest one makes them equal, since row
 images are full. Tables without a key have one chunk, thus one position, and engines without read views are copied
@@ -27,7 +27,6 @@ from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
-from binlake.lake import functions
 from binlake.lake.session import of_this_thread
 from binlake.position import Position
 from binlake.report import Report, Told
@@ -36,7 +35,7 @@ from binlake.schema.virtual import judged
 from binlake.snapshot import direct, jdbc
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.snapshot.commit import SnapshotResult, commit, committed_result
-from binlake.snapshot.wave import Copying, Member, TableChanged, TableUnreadable, run_wave
+from binlake.snapshot.wave import Copying, Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.locks import LockMode
@@ -105,6 +104,7 @@ class _Snapshotter:
 
     def run(self, names: Sequence[TableName]) -> tuple[list[SnapshotResult], list[TableError]]:
         files.make_folder(self.task.config.staging_path("snapshot"))
+        self.records.clean()
         open_tables = self._begin(names)
         with self.task.report.progress("snapshot") as told:
             copying = Copying(
@@ -113,6 +113,7 @@ class _Snapshotter:
                 self.task.source,
                 self.records,
                 self.created,
+                self.task.config.invalid,
                 self._watch(list(open_tables), told),
                 direct.read if self.task.config.snapshot.reader == "direct" else jdbc.read,
             )
@@ -170,7 +171,8 @@ class _Snapshotter:
 
     def _cut(self, table: SourceTable) -> TableSnapshot:
         chunk_rows, connections = self.task.chunk_rows, self._connections()
-        return plan(self.task.source, table, chunk_rows=chunk_rows, connections=connections)
+        invalid = self.task.config.invalid
+        return plan(self.task.source, table, invalid, chunk_rows=chunk_rows, connections=connections)
 
     def _connections(self) -> int:
         """How many copy side by side: one that finds no free core would wait at its gate."""
@@ -205,9 +207,9 @@ class _Snapshotter:
             for table in changed.tables:
                 open_tables.remove(table)
                 self._again(open_tables, table, changed)
-        except TableUnreadable as unreadable:
-            open_tables.remove(unreadable.table)
-            self._fail(unreadable.table.name, unreadable)
+        except TableRefused as refused:
+            open_tables.remove(refused.table)
+            self._fail(refused.table.name, refused.error)
         except BinlakeError as error:
             if not error.retryable or isinstance(error, LakeError):  # a full disk stays full while the lock is taken
                 raise
@@ -221,7 +223,7 @@ class _Snapshotter:
 
     def _again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
         self.task.report.say(f"{old.name}: DDL during its snapshot, which begins anew")
-        files.remove_folder(self.records.folder(old.id))
+        self.records.drop(old)
         current = read_tables(self.task.source, [old.name], self.task.config.excluding).get(old.name)
         if current is None or old.tries + 1 >= _TRIES:
             gone = current is None
@@ -250,7 +252,6 @@ class _Snapshotter:
         """One for each thread that commits, one table after the other."""
         if not hasattr(self.own, "session"):
             self.own.session = of_this_thread(self.session)
-            functions.register(self.own.session)
         session: SparkSession = self.own.session
         return session
 

@@ -1,4 +1,4 @@
-"""A wave: chunks whose read views open at one position, and which are copied to staged Parquet side by side."""
+"""A wave: chunks whose read views open at one position, and which are copied to data files side by side."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from typing import Any
 import pymysql
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.errors import BinlakeError, ConnectionFailed, SourceError, TableError
+from binlake.errors import BinlakeError, ConnectionFailed, LakeError, SourceError, TableError
 from binlake.faults import fault
+from binlake.lake import data_files, functions
+from binlake.lake.session import of_this_thread
 from binlake.position import Position
+from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
-from binlake.snapshot import jdbc
+from binlake.snapshot import jdbc, restore
+from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.direct import SqlError, sql_error
 from binlake.source import error_numbers
@@ -56,12 +60,13 @@ class TableChanged(Exception):
         self.tables = list(tables)
 
 
-class TableUnreadable(TableError):
-    """The server itself can't read the table."""
+class TableRefused(Exception):
+    """A table that stops while the others go on: its rows can't be read or aren't to be mirrored."""
 
-    def __init__(self, table: TableSnapshot, message: str) -> None:
-        super().__init__(message, remedy="mend it on the server or exclude it, then run the snapshot again")
+    def __init__(self, table: TableSnapshot, error: TableError) -> None:
+        super().__init__(str(error))
         self.table = table
+        self.error = error
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,8 @@ class Member:
 class Copying:
     """What every wave of a snapshot works with.
 
-    source: the control connection. created: of a binlog file, see Position. watch: told now and then how many bytes
-    the running wave has written. read: see jdbc.read.
+    source: the control connection. created: of a binlog file, see Position. invalid: the YAML's policies. watch: told
+    now and then how many bytes the running wave has written. read: see jdbc.read.
     """
 
     session: SparkSession
@@ -85,6 +90,7 @@ class Copying:
     source: Source
     records: Records
     created: CreatedOf
+    invalid: InvalidValues
     watch: Callable[[int], None]
     read: Callable[..., DataFrame] = jdbc.read
 
@@ -92,7 +98,7 @@ class Copying:
 def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_copied: bool) -> None:
     """Copy the chunks and record them as staged.
 
-    until_copied: hold the lock until then. Raises TableChanged, TableUnreadable, Busy, and ChunkFailed, SourceError or
+    until_copied: hold the lock until then. Raises TableChanged, TableRefused, Busy, and ChunkFailed, SourceError or
     LakeError when a chunk failed; the other chunks are recorded all the same.
     """
     began = time.monotonic()
@@ -189,52 +195,54 @@ def _written(folder: str) -> int:
 
 
 class _Copy:
-    """One chunk on its way: a connection, a frame with one partition, a Spark job, a folder of Parquet."""
+    """One chunk on its way: a connection, a frame with one partition, a Spark job, data files of an attempt."""
 
     def __init__(self, copying: Copying, member: Member) -> None:
         self._copying = copying
         self._member = member
+        self._attempts = copying.records.attempts(member.table)
+        self._attempt = self._attempts.new()
         self.gate = Gate(member.table.name)
-        self.folder = copying.records.folder(member.table.id, member.chunk.number)
+        self.folder = self._attempts.data_folder(self._attempt)
         self.group = f"binlake-{uuid.uuid4().hex[:12]}"
 
     def run(self) -> Chunk:
         """Copies the chunk, in a thread of its own; returns it with its rows and bytes."""
         table, chunk = self._member.table, self._member.chunk
-        session, mariadb = self._copying.session, self._copying.source.is_mariadb
+        session = of_this_thread(self._copying.session)
+        functions.register(session)
         session.sparkContext.setJobGroup(self.group, f"snapshot of {table.name}, chunk {chunk.number}")
-        query = jdbc.chunk_query(table.name, table.schema, chunk.lower, chunk.upper)
+        self._attempts.begin(self._attempt)
         try:
-            frame = self._copying.read(
-                session,
-                self._copying.endpoint,
-                query,
-                mariadb=mariadb,
-                init_statements=self.gate.init_statements(mariadb=mariadb),
-            )
-            # Staged files live for minutes: quick to write counts more than small. One chunk is one file, and small
-            # row groups let all cores read it.
-            writer = (
-                frame.write.mode("overwrite").option("compression", "snappy").option("parquet.block.size", 16 << 20)
-            )
-            writer.parquet(self.folder)
+            copied = self._copied(session)
         except Exception as error:
+            with suppress(LakeError):  # what it left is found again
+                self._attempts.discard(self._attempt)
             raise self._translated(error) from None
-        stages = self._stages()
-        return replace(
-            chunk,
-            rows=sum(int(stage.outputRecords()) for stage in stages),
-            bytes=sum(int(stage.outputBytes()) for stage in stages),
-        )
+        fault("chunk copied")
+        self._attempts.done(self._attempt, copied)
+        return replace(chunk, attempt=self._attempt, rows=copied.rows, bytes=copied.bytes)
 
-    def _stages(self) -> list[Any]:
-        """Spark's own metrics of the chunk's job, which has ended."""
-        context = self._copying.session.sparkContext
-        jvm_context: Any = context._jsc.sc()
-        jvm_context.listenerBus().waitUntilEmpty()
-        tracker = context.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
-        return [jvm_context.statusStore().lastStageAttempt(stage) for job in jobs if job for stage in job.stageIds]
+    def _copied(self, session: SparkSession) -> Copied:
+        table, chunk, copying = self._member.table, self._member.chunk, self._copying
+        mariadb = copying.source.is_mariadb
+        selected = copying.read(
+            session,
+            copying.endpoint,
+            jdbc.chunk_query(table.name, table.schema, chunk.lower, chunk.upper),
+            mariadb=mariadb,
+            init_statements=self.gate.init_statements(mariadb=mariadb),
+        )
+        rows = restore.restored(selected, table.schema, copying.invalid)
+        written = data_files.write(
+            session,
+            self._attempts.table_path,
+            self._attempt,
+            copying.records.delta_schema(table),
+            rows,
+            rows_per_file=table.rows_per_file,
+        )
+        return Copied(written, restore.invalid_dates(rows, table.schema, copying.invalid))
 
     def _translated(self, error: Exception) -> Exception:
         """Spark's error in our tree, without rows: only what the server itself says is repeated as it is."""
@@ -242,6 +250,8 @@ class _Copy:
         if not chain:
             return error
         name, place = self._member.table.name, java_errors.place(chain)
+        if refused := restore.refused_text(name, self._member.table.schema, storage_errors.messages(error)):
+            return TableRefused(self._member.table, refused)
         told = f"{name}, chunk {self._member.chunk.number}" + (f", {place}" if place else "")
         sql = _sql_error(error)
         if java_errors.executor_lost(error) or (sql and sql.code == SPENT):
@@ -252,7 +262,8 @@ class _Copy:
         if sql and sql.code in error_numbers.SHAPE_CHANGED:
             return TableChanged([self._member.table])
         if sql and sql.code in error_numbers.UNREADABLE:
-            return TableUnreadable(self._member.table, f"{told}: {sql.text} (error {sql.code})")
+            remedy = "mend it on the server or exclude it, then run the snapshot again"
+            return TableRefused(self._member.table, TableError(f"{told}: {sql.text} (error {sql.code})", remedy=remedy))
         if sql:
             return self._of_server(told, sql, java_errors.root_cause(chain))
         if storage_errors.is_cause(error):

@@ -176,6 +176,14 @@ def exists(path: str) -> bool:
         return bool(filesystem.get_file_info(inner).type != fs.FileType.NotFound)
 
 
+def size(path: str) -> int | None:
+    """Bytes of a file; None where none is."""
+    filesystem, inner = _locate(path)
+    with _storage(f"look for {path}"):
+        found = filesystem.get_file_info(inner)
+    return int(found.size) if found.type == fs.FileType.File else None
+
+
 def remove_file(path: str) -> None:
     filesystem, inner = _locate(path)
     with _storage(f"remove {path}"):
@@ -233,14 +241,3 @@ def parquet_columns(path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([batch])
     except (OSError, pa.ArrowException) as error:
         raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
-
-
-def parquet_rows(folder: str) -> int:
-    """Rows of the Parquet files in a folder, by their footers; raises StagingError where one can't be read."""
-    filesystem, inner = _locate(folder)
-    try:
-        found = filesystem.get_file_info(fs.FileSelector(inner))
-        paths = [entry.path for entry in found if entry.path.endswith(".parquet")]
-        return sum(pq.read_metadata(path, filesystem=filesystem).num_rows for path in paths)
-    except (OSError, pa.ArrowException) as error:
-        raise StagingError(f"can't read {folder}: {error}", remedy="run again: it is copied anew") from error

@@ -15,11 +15,14 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.config import PipelineConfig
-from binlake.errors import LakeError
+from binlake.errors import LakeError, UnsupportedColumn
+from binlake.lake.data_files import DataFile
 from binlake.position import Position
+from binlake.schema.invalid import KEEP_DATES
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.snapshot.attempts import Attempts, Copied
 from binlake.snapshot.bounds import Bound, Edge
-from binlake.snapshot.chunks import Chunk, Records, TableSnapshot, chunk_count, plan
+from binlake.snapshot.chunks import CHUNK_ROWS, Chunk, Records, TableSnapshot, chunk_count, plan
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.state.metadata import Metadata
@@ -95,7 +98,8 @@ def begun(config: PipelineConfig, schema: TableSchema = KEYED) -> TableSnapshot:
     """A snapshot that died: with a key, one of its two chunks is staged."""
     made = plan(Unasked(), table(100, schema))
     if schema.key:
-        made.chunks = [Chunk(0, None, AT_50, P1, P2, rows=7, bytes=70, lock_ms=3), Chunk(1, AT_50, None)]
+        copied = Chunk(0, None, AT_50, P1, P2, rows=7, bytes=70, lock_ms=3, attempt="snapshot-1")
+        made.chunks = [copied, Chunk(1, AT_50, None)]
     records(config).save(made)
     return made
 
@@ -178,15 +182,128 @@ def test_what_one_thread_fails_to_save_fails_for_all_that_wait(
     assert {row["table"] for row in metadata.read("snapshots")} == {"one", "other"}
 
 
+def copied(config: PipelineConfig, made: TableSnapshot, size: int = 70) -> tuple[Attempts, Path]:
+    """The first chunk's files as they lie there: in staging, and in the table's folder."""
+    attempts, attempt = records(config).attempts(made), made.chunks[0].attempt
+    attempts.begin(attempt)
+    file = Path(attempts.data_folder(attempt)) / "part.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(bytes(size))
+    attempts.done(attempt, Copied((DataFile(f"{attempt}/part.parquet", 70, 7, "{}"),)))
+    return attempts, file
+
+
 def test_forgotten_snapshots_lose_their_files(config: PipelineConfig) -> None:
     made = begun(config)
-    folder = Path(records(config).folder(made.id, 0))
-    folder.mkdir(parents=True)
+    attempts, file = copied(config, made)
+    tables_own = file.parent.parent / "part.parquet"
+    tables_own.touch()
     records(config).forget(NAME, but=made.id)
-    assert folder.exists()
+    assert file.exists()
+    records(config).forget(NAME)
+    assert not file.parent.exists()
+    assert not Path(attempts.folder).exists()
+    assert tables_own.exists()
+    assert records(config).unfinished(table(100), lambda position: True) is None
+
+
+def test_what_was_given_to_delta_is_removed_by_nobody(config: PipelineConfig) -> None:
+    """A commit may know the files, though the run that made it died before it could say so."""
+    made = begun(config)
+    attempts, file = copied(config, made)
+    attempts.give()
+    records(config).forget(NAME)
+    assert file.exists()
+    assert not Path(attempts.folder).exists()
+
+
+def test_what_died_while_it_was_removed_is_removed_by_the_next_run(config: PipelineConfig) -> None:
+    made = begun(config)
+    attempts, file = copied(config, made)
+    records(config).clean()
+    assert records(config).lost(made) == []
+    Metadata(f"{config.root}/_binlake").replace("snapshots", "true", [])
+    older = Path(config.staging_path("snapshot", "of-an-older-version", "0"))
+    older.mkdir(parents=True)
+    records(config).clean()
+    assert not file.exists()
+    assert not any(Path(attempts.folder).parent.iterdir())
+
+
+def test_what_is_copied_again_goes(config: PipelineConfig) -> None:
+    made = begun(config)
+    _, file = copied(config, made)
+    records(config).copy_again(made, made.chunks[:1])
+    assert not file.exists()
+    found = records(config).unfinished(table(100), lambda position: True)
+    assert found is not None
+    assert [chunk.number for chunk in found.pending] == [0, 1]
+
+
+def test_of_a_committed_snapshot_only_staging_is_removed(config: PipelineConfig) -> None:
+    made = begun(config)
+    attempts, file = copied(config, made)
+    attempts.give()
+    records(config).save(made, committed=True)
+    records(config).clean()
+    assert file.exists()
+    assert not Path(attempts.folder).exists()
+
+
+def test_chunks_as_an_older_version_staged_them_are_copied_anew(config: PipelineConfig) -> None:
+    """They were Parquet in staging, under ids whose digests say nothing of the lake's columns."""
+    made = plan(Unasked(), table(100))
+    made.id = f"{made.id.partition('-')[0]}-01234567"
+    made.chunks = [Chunk(0, None, None, P1, P2, rows=7, bytes=70)]
+    records(config).save(made)
+    folder = Path(config.staging_path("snapshot", made.id, "0"))
+    folder.mkdir(parents=True)
+    (folder / "part-00000.snappy.parquet").touch()
+    Metadata(f"{config.root}/_binlake").swap("snapshots", "true", {"path": str(folder)})
+    assert records(config).unfinished(table(100), lambda position: True) is None
     records(config).forget(NAME)
     assert not folder.parent.exists()
-    assert records(config).unfinished(table(100), lambda position: True) is None
+    assert Metadata(f"{config.root}/_binlake").read("snapshots") == []
+
+
+def test_another_policy_makes_other_files(config: PipelineConfig) -> None:
+    dated = replace(KEYED, columns=(*KEYED.columns, Column("d", "date")))
+    begun(config, dated)
+    assert records(config).unfinished(table(100, dated), lambda position: True) is not None
+    keeping = config.model_copy(update={"invalid_dates": "keep_text"})
+    assert records(keeping).unfinished(table(100, dated), lambda position: True) is None
+
+
+def test_chunks_are_lost_when_a_file_is_gone_or_cut_or_not_known(config: PipelineConfig) -> None:
+    made = begun(config)
+    attempts, file = copied(config, made)
+    assert records(config).lost(made) == []
+    listed = Path(attempts.staging_folder(made.chunks[0].attempt)) / "copied.json"
+    for path in (file, listed):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        assert records(config).lost(made) == made.chunks[:1]
+        path.unlink()
+        assert records(config).lost(made) == made.chunks[:1]
+        path.write_bytes(whole)
+    assert records(config).lost(made) == []
+    made.put(replace(made.chunks[0], rows=8))
+    assert records(config).lost(made) == made.chunks[:1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "most"),
+    [(0, 0, CHUNK_ROWS), (1_000_000, 256 << 20, 1_000_000), (1000, 256 << 30, 1000), (2**20, 2**30, 2**18)],
+)
+def test_wide_rows_make_more_files(rows: int, size: int, most: int) -> None:
+    assert plan(Unasked(), replace(table(rows, TableSchema(KEYED.columns)), size=size)).rows_per_file == most
+
+
+def test_a_column_named_as_a_side_column_is_refused() -> None:
+    twice = replace(KEYED, columns=(*KEYED.columns, Column("d", "date"), Column("D__TEXT", "int")))
+    assert plan(Unasked(), table(1, twice)).chunks == [Chunk(0)]
+    with pytest.raises(UnsupportedColumn, match="'d__text'"):
+        plan(Unasked(), table(1, twice), KEEP_DATES)
 
 
 def test_only_the_newest_committed_one_counts(config: PipelineConfig) -> None:

@@ -1,0 +1,64 @@
+"""Data files that lie in a table's folder before any commit of the table knows them.
+
+Delta's own transaction writes them, and tells the AddFile actions with their statistics: it is that of a new table in a
+folder below the table's, never committed, so that the table itself isn't looked at. A VACUUM removes what no commit
+knows once it is older than its retention (7 days by default).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+
+from binlake.lake.delta_schema import DeltaSchema
+from binlake.lake.java import changed, open_transaction, to_java_list, to_scala_map
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """path: below the table's folder. action: Delta's AddFile as JSON, with the statistics."""
+
+    path: str
+    bytes: int
+    rows: int
+    action: str
+
+    @property
+    def action_path(self) -> str:
+        """The path as Delta writes it: a URL's."""
+        return str(json.loads(self.action)["add"]["path"])
+
+
+def write(
+    session: SparkSession, table: str, folder: str, schema: DeltaSchema, rows: DataFrame, *, rows_per_file: int
+) -> tuple[DataFile, ...]:
+    """Write ``rows``, which are read once, to new files below ``table``/``folder``.
+
+    rows: with the schema's columns. rows_per_file: at most. session: with the thread's active session.
+    """
+    jvm: Any = session.sparkContext._jvm
+    transaction = open_transaction(session, f"{table}/{folder}")
+    properties = schema.properties
+    transaction.updateMetadataForNewTable(
+        changed(transaction.metadata(), session, schema=schema.text(properties), properties=properties)
+    )
+    options = to_scala_map(session, {"maxRecordsPerFile": str(rows_per_file)})
+    options = jvm.org.apache.spark.sql.delta.DeltaOptions(options, session._jsparkSession.sessionState().conf())
+    written = transaction.writeFiles(rows._jdf, jvm.scala.Some(options))
+    return tuple(_data_file(folder, str(one.json())) for one in to_java_list(session, written))
+
+
+def _data_file(folder: str, action: str) -> DataFile:
+    told = json.loads(action)
+    added = told["add"]
+    added["path"] = f"{folder}/{added['path']}"
+    return DataFile(
+        path=unquote(added["path"]),
+        bytes=int(added["size"]),
+        rows=int(json.loads(added["stats"])["numRecords"]),
+        action=json.dumps(told),
+    )

@@ -1,0 +1,77 @@
+"""A Delta table's schema before the table has it: data files are written by it, and one commit brings it."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from binlake.schema.lake_columns import LakeColumn
+
+_NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
+_MODE, _MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_ID, _PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+
+
+def needs_column_mapping(names: Sequence[str]) -> bool:
+    """Delta refuses these characters in plain Parquet names."""
+    return any(_NEEDS_COLUMN_MAPPING.search(name) for name in names)
+
+
+def table_properties(names: Sequence[str]) -> dict[str, str]:
+    """Tables start as plain as other readers need them."""
+    properties = {"delta.enableDeletionVectors": "true"}
+    if needs_column_mapping(names):
+        properties[_MODE] = "name"
+    return properties
+
+
+def delta_field(name: str, kind: str) -> dict[str, Any]:
+    """A column as Delta's schema has it. kind: its type in Spark SQL."""
+    parsed = StructType.fromDDL(f"c {kind}")
+    assert isinstance(parsed, StructType)
+    return {**parsed.fields[0].jsonValue(), "name": name, "nullable": True, "metadata": {}}
+
+
+@dataclass(frozen=True)
+class DeltaSchema:
+    """The same for all who make it of the same columns under one ``identity``, the physical names included.
+
+    columns: names and types in Spark SQL.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    identity: str
+
+    @classmethod
+    def of(cls, columns: Sequence[LakeColumn], identity: str) -> DeltaSchema:
+        return cls(tuple((one.name, one.delta) for one in columns), identity)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of a table that is made with it."""
+        names = [name for name, _ in self.columns]
+        most = {_MOST_ID: str(len(names))} if needs_column_mapping(names) else {}
+        return table_properties(names) | most
+
+    def text(self, properties: Mapping[str, str]) -> str:
+        """As JSON, in a table with these properties.
+
+        Where column mapping came to the table, and the data files know nothing of it, names and physical names are one.
+        """
+        fields = [delta_field(name, kind) for name, kind in self.columns]
+        if properties.get(_MODE, "none") != "none":
+            own = needs_column_mapping([name for name, _ in self.columns])
+            first = 1 if own else int(properties.get(_MOST_ID, "0")) + 1
+            for number, field in enumerate(fields):
+                physical = self._physical_name(number) if own else field["name"]
+                field["metadata"] = {_ID: first + number, _PHYSICAL_NAME: physical}
+        return json.dumps({"type": "struct", "fields": fields})
+
+    def _physical_name(self, number: int) -> str:
+        return f"col-{uuid.uuid5(uuid.NAMESPACE_OID, f'{self.identity} {number}')}"

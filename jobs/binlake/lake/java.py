@@ -1,0 +1,59 @@
+"""Scala's collections and Delta's classes, as Python needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_SCHEMA, _PARTITIONS, _PROPERTIES = 4, 5, 6
+"""Places of fields of Delta's Metadata."""
+
+
+def open_transaction(session: SparkSession, path: str) -> Any:
+    """Delta's OptimisticTransaction on the newest version at the path, or on a table that is to be."""
+    jvm: Any = session.sparkContext._jvm
+    nothing = jvm.scala.Option.apply(None)
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
+    return log.startTransaction(nothing, nothing)
+
+
+def changed(metadata: Any, session: SparkSession, *, schema: str, properties: Mapping[str, str]) -> Any:
+    """Delta's Metadata with another schema (JSON), without partitions."""
+    values = [getattr(metadata, f"copy$default${index}")() for index in range(1, 9)]
+    values[_SCHEMA] = schema
+    values[_PARTITIONS] = to_seq(session, [])
+    values[_PROPERTIES] = to_scala_map(session, properties)
+    return metadata.copy(*values)
+
+
+def to_seq(session: SparkSession, values: Iterable[Any]) -> Any:
+    """scala.collection.immutable.Seq"""
+    jvm: Any = session.sparkContext._jvm
+    found = jvm.java.util.ArrayList()
+    for value in values:
+        found.add(value)
+    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
+
+
+def to_scala_map(session: SparkSession, values: Mapping[str, Any]) -> Any:
+    """scala.collection.immutable.Map"""
+    jvm: Any = session.sparkContext._jvm
+    found = jvm.java.util.HashMap()
+    for key, value in values.items():
+        found.put(key, value)
+    return jvm.PythonUtils.toScalaMap(found)
+
+
+def to_java_list(session: SparkSession, values: Any) -> Sequence[Any]:
+    """Of a Scala Seq."""
+    jvm: Any = session.sparkContext._jvm
+    found: Sequence[Any] = list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(values))
+    return found
+
+
+def to_map(session: SparkSession, values: Any) -> dict[str, str]:
+    """Of a Scala map of texts."""
+    jvm: Any = session.sparkContext._jvm
+    return dict(jvm.scala.jdk.javaapi.CollectionConverters.asJava(values))
