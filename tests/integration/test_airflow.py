@@ -19,6 +19,7 @@ from servers import Server
 PASSWORD = "p4ss%wörd-7f3a"
 SYNC = "binlake_shop_sync"
 BOOTSTRAP = "binlake_shop_bootstrap"
+MAINTAIN = "binlake_shop_maintain"
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -98,6 +99,20 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
     assert versions(airflow, *tables) == before
     assert_assets(airflow)
     assert_no_secret(airflow, watch)
+    assert_maintained(airflow, *tables)
+
+
+def assert_maintained(home: AirflowHome, *tables: str) -> None:
+    """Without Spark where no table needs it, else by it."""
+    assert "no Spark was needed" in home.test_dag(MAINTAIN)
+    home.yaml.write_text(home.yaml.read_text().replace("{schedule: null}", "{schedule: null, history_hours: 100}"))
+    home.test_dag(MAINTAIN)
+    assert home.states(MAINTAIN) == {"maintain": "success"}
+    log = DeltaTable(home.config.table_path(TableName(home.database, tables[0])))
+    assert log.metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 360000 seconds"
+    noted = [row for row in pipeline.metadata_of(home.config).read("runs") if row["kind"] == "maintain"]
+    assert len(noted) == 2
+    assert_equal(home, *tables)
 
 
 def assert_assets(home: AirflowHome) -> None:

@@ -19,6 +19,7 @@ from binlake.maintain import maintain, wants_spark
 from binlake.report import Report
 from binlake.state import layout, lease
 from binlake.state.metadata import query
+from long_life import BRIEF, begin, live
 from mirror import Mirror, on_mysql
 
 if TYPE_CHECKING:
@@ -319,3 +320,17 @@ def test_upkeep_between_a_snapshot_s_commit_and_its_life(worn: Mirror) -> None:
     worn.assert_equal("keyed")
     told = [json.loads(commit.get("userMetadata") or "{}") for commit in DeltaTable(worn.path("keyed")).history()]
     assert len([note for note in told if note.get("binlake", {}).get("snapshot")]) == 2, "it isn't copied again"
+
+
+@on_mysql
+def test_files_and_metadata_of_many_syncs_stay_bounded(mirror: Mirror) -> None:
+    """As the DAG does in years: promises are over within the test."""
+    mirror.options = {"maintain": {**BRIEF, **NOW, "log_hours": 0}}
+    begin(mirror, 1000)
+    stands = list(live(mirror, 12, 4))
+    assert max(stand.data_files for stand in stands) < 4
+    first, *later = stands
+    for stand in later:
+        assert stand.files_on_disk <= first.files_on_disk + 8, stands
+        assert stand.metadata_files <= first.metadata_files + 20, stands
+    mirror.assert_equal("t")
