@@ -91,7 +91,7 @@ def test_few_files_the_same_rows_and_the_log_is_followed_on(worn: Mirror) -> Non
         assert (told.files_before, told.left) == (count, "")
         rewritten = (count, 1, 1) if count >= 2 else (0, 0, count)
         assert (told.rewritten_files, told.written_files, told.files_after) == rewritten
-        assert told.removed_files > 0, "what syncs replaced"
+        assert (told.removed_files > 0) == (table in ("keyed", "keyless")), "what syncs replaced"
         assert told.delta_version == worn.version(table) == worn.watermark(table)["delta_version"]
     assert min(before[table][0] for table in ("named", "mapped")) >= 2
     worn.maintain()
