@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from binlake import cli, faults
-from binlake.lake import session
+from binlake.lake import data_files, session
+from binlake.lake.delta_schema import DeltaSchema
+from binlake.lake.table import LakeTable, NewTable
 from binlake.state import lease
+from binlake.state.delta_log import overtaking
 from mirror import Mirror
 
 if TYPE_CHECKING:
@@ -257,3 +260,18 @@ def test_who_was_killed_is_followed_at_once(mirror: Mirror, frozen: Frozen) -> N
     assert command(mirror, "sync") == 0
     mirror.assert_equal(*TABLES)
     mirror.assert_each_once(*TABLES)
+
+
+def test_a_table_that_comes_between_look_and_commit_meets_a_fence(
+    spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(lake / "t")
+    zombie, fresh = LakeTable(path, "binlake:shop:old"), LakeTable(path, "binlake:shop:new")
+    zombie.overwrite(spark, spark.range(3), 7, {})
+    schema = DeltaSchema((("id", "bigint"),), "snapshot")
+    files = data_files.write(spark, path, "snapshot-1", schema, spark.range(5), rows_per_file=100)
+    looks = iter([False, False])
+    monkeypatch.setattr(LakeTable, "exists", lambda table: next(looks, True))
+    fresh.begin(spark, NewTable(schema, files), 4, {"binlake": {"snapshot": "snapshot"}}, lambda: None)
+    assert zombie.recorded() == overtaking(4) < fresh.recorded()
+    assert spark.read.format("delta").load(path).count() == 5

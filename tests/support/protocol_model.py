@@ -306,6 +306,7 @@ def lake_table(world: World) -> type[LakeTable]:
                 world.snapshotted[self.path] = note["binlake"]["life"]
 
             yield SimpleNamespace(
+                is_new=found is None,
                 version=lambda app: found.recorded.get(app, -1) if found else -1,
                 versions=lambda: dict(found.recorded) if found else {},
                 metadata=None,

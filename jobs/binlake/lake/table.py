@@ -23,7 +23,7 @@ A kill between 3 and 4 is found by ``LakeLog.refuse_others`` before an old life 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +63,8 @@ CONFLICTS = (
 """Somebody committed meanwhile: the same step can be tried again."""
 _FENCE = "binlake-snapshot"
 """The fence's application id: its version tells which batches a snapshot has overtaken at its path."""
+_FENCES = 3
+"""Put up for one commit: another is wanted only where somebody who lost the lease comes between two transactions."""
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -80,6 +82,11 @@ class NewTable:
 
     schema: DeltaSchema
     files: Sequence[DataFile]
+
+
+def _is_fenced(recorded: Mapping[str, int], fence: int) -> bool:
+    ours = [version for app, version in recorded.items() if app.startswith(APPLICATIONS)]
+    return min([recorded.get(_FENCE, -1), *ours]) >= fence
 
 
 class LakeTable(LakeLog):
@@ -136,18 +143,26 @@ class LakeTable(LakeLog):
         fence = overtaking(batch)
         # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
         version = max(fence, self.recorded()) + 1
-        if self.exists():
-            announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
-            with self._alone(session, {"binlake": announced}) as transaction:
+        for _ in range(_FENCES):
+            if self.exists():
+                self._fence(session, fence, note, check)
+            self._support(session, data.schema.columns)
+            with self._alone(session, note) as transaction:
                 check()
-                found = transaction.versions()
-                ours = {app: max(fence, found[app]) for app in found if app.startswith(APPLICATIONS)}
-                transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
-        self._support(session, data.schema.columns)
-        with self._alone(session, note) as transaction:
-            check()
-            transaction.replace(data.schema, data.files, {self.app: version})
+                # Whoever made the table since the look, or claimed it behind the fence, meets one of his own.
+                if transaction.is_new or _is_fenced(transaction.versions(), fence):
+                    transaction.replace(data.schema, data.files, {self.app: version})
+                    break
         self._prove(version)
+
+    def _fence(self, session: SparkSession, fence: int, note: dict[str, Any], check: Callable[[], None]) -> None:
+        """All lives that are known here have done the steps up to ``fence``."""
+        announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
+        with self._alone(session, {"binlake": announced}) as transaction:
+            check()
+            found = transaction.versions()
+            ours = {app: max(fence, found[app]) for app in found if app.startswith(APPLICATIONS)}
+            transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
 
     def take(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
         """The whole table in one commit, where nothing is or another life was. Raises SnapshotUnfinished when a

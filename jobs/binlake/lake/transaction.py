@@ -26,6 +26,11 @@ class Alone:
         self._path = path
         self.metadata = self._transaction.metadata()
 
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no table yet."""
+        return int(self._transaction.readVersion()) < 0
+
     def version(self, app: str) -> int:
         """The recorded one, -1 without; who commits under the application id meanwhile makes this one conflict.
 
@@ -73,7 +78,7 @@ class Alone:
         self._transaction.commit(actions, self._overwrite())
 
     def _update_schema(self, schema: DeltaSchema) -> None:
-        if int(self._transaction.readVersion()) < 0:
+        if self.is_new:
             properties = schema.properties
             metadata = changed(self.metadata, self._session, schema=schema.text(properties), properties=properties)
             self._transaction.updateMetadataForNewTable(metadata)
