@@ -51,7 +51,7 @@ from binlake.errors import BinlakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.state import expiry, key_ranges, layout, lease, leftovers, watermarks
+from binlake.state import attempts, expiry, key_ranges, layout, lease, leftovers, watermarks
 from binlake.state.delta_log import LakeLog
 from binlake.state.expiry import MetadataUpkeep
 from binlake.state.layout import Rewrite
@@ -444,7 +444,7 @@ def _added(done: TableUpkeep, part: list[Rewrite], files: int, size: int) -> Tab
 def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:
     standing = held.control().standing
     removed = leftovers.remove_recorded(config, standing) if standing else []
-    return removed + leftovers.remove_dead_snapshots(config, expiry.unfinished_snapshots(held.metadata))
+    return removed + attempts.remove_dead(config, lambda: expiry.unfinished_snapshots(held.metadata))
 
 
 def _note(held: Lease, found: MaintainReport, run: str | None, began_us: int) -> None:

@@ -31,7 +31,6 @@ from binlake.binlog.boundaries import Boundary
 from binlake.config import PipelineConfig
 from binlake.errors import LakeError, StagingError
 from binlake.lake import apply, functions, merge
-from binlake.lake.data_files import DataFile
 from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.reshape import ReshapedColumn
 from binlake.lake.table import LakeTable
@@ -42,13 +41,13 @@ from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import loads
 from binlake.snapshot import chunks, commit, snapshot
-from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import TableSnapshot
 from binlake.snapshot.wave import Copying, Member, TableChanged
 from binlake.source import plan
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
 from binlake.state import files, formats, lease, progress, record, watermarks
+from binlake.state.attempts import Copied, DataFile
 from binlake.state.delta_log import LakeLog
 from binlake.state.lease import Standing
 from binlake.state.metadata import SCHEMAS, Metadata, literal

@@ -8,7 +8,6 @@ knows once it is older than its retention (7 days by default).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,21 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.java import changed, open_transaction, to_java_list, to_scala_map
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """path: below the table's folder. action: Delta's AddFile as JSON, with the statistics."""
-
-    path: str
-    bytes: int
-    rows: int
-    action: str
-
-    @property
-    def action_path(self) -> str:
-        """The path as Delta writes it: a URL's."""
-        return str(json.loads(self.action)["add"]["path"])
+from binlake.state.attempts import DataFile
 
 
 def write(

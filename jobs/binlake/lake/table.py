@@ -41,12 +41,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SchemaMismatch, SnapshotUnfinished
-from binlake.lake.data_files import DataFile
 from binlake.lake.delta_schema import DeltaSchema, needs_column_mapping, table_properties
 from binlake.lake.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.lake.transaction import Alone
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn
+from binlake.state.attempts import DataFile
 from binlake.state.delta_log import APPLICATIONS, LakeLog, overtaking
 
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]

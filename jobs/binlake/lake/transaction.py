@@ -10,9 +10,9 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from binlake.lake.data_files import DataFile
 from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.java import changed, open_transaction, to_java_list, to_map, to_scala_map, to_seq
+from binlake.state.attempts import DataFile
 
 
 class Alone:

@@ -24,12 +24,13 @@ from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps, load, loads
-from binlake.snapshot import attempts, bounds, jdbc, restore
-from binlake.snapshot.attempts import Attempts
+from binlake.snapshot import bounds, jdbc, restore
 from binlake.snapshot.bounds import Bound
 from binlake.snapshot.cutting import cut
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
+from binlake.state import attempts, expiry
+from binlake.state.attempts import Attempts
 from binlake.state.metadata import Metadata, literal, now_us
 
 CHUNK_ROWS = 1_000_000
@@ -46,8 +47,8 @@ class Chunk:
     """The rows whose key is in [lower, upper), None being no bound.
 
     low: the log from here on makes the chunk current. high: everything the chunk shows lies before it.
-    attempt: that copied it (see attempts.py). rows, bytes: of its data files. lock_ms: how long writes were stopped for
-    its wave.
+    attempt: that copied it (state/attempts.py). rows, bytes: of its data files. lock_ms: how long writes were stopped
+    for its wave.
     """
 
     number: int
@@ -246,11 +247,7 @@ class Records:
 
     def clean(self) -> None:
         """Remove what runs left that died while they removed it."""
-        # Rows come before notes: what is noted and has none by then is nobody's.
-        if found := attempts.noted(self._config):
-            open_ones = {row["snapshot"] for row in self._metadata.read("snapshots") if row["state"] != "committed"}
-            for snapshot in set(found) - open_ones:
-                attempts.remove_orphan(self._config, snapshot)
+        attempts.remove_dead(self._config, lambda: expiry.unfinished_snapshots(self._metadata))
 
     def lost(self, table: TableSnapshot) -> list[Chunk]:
         """Staged chunks whose files are missing, cut off or not known any more."""

@@ -20,9 +20,9 @@ from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.serialization import dump
 from binlake.snapshot import restore
-from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Records, TableSnapshot
 from binlake.state import storage_errors
+from binlake.state.attempts import Copied
 
 
 @dataclass(frozen=True)

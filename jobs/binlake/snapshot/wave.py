@@ -23,7 +23,6 @@ from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import leaving_out
 from binlake.snapshot import jdbc, restore
-from binlake.snapshot.attempts import Copied
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.direct import SqlError, sql_error
 from binlake.source import error_numbers
@@ -42,6 +41,7 @@ from binlake.source.locks import (
 )
 from binlake.source.server import Source
 from binlake.state import java_errors, storage_errors
+from binlake.state.attempts import Copied
 
 _WATCH_SECONDS = 0.5
 

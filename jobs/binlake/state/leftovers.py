@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -14,7 +14,6 @@ from binlake.state.delta_log import LakeLog
 from binlake.state.files import FileFound
 from binlake.state.lease import Standing
 
-_SNAPSHOT = "snapshot"
 _COMMIT = re.compile(r"\d{20}\.json")
 _SIDE_BY_SIDE = 16
 """Files removed at once: storage behind a URL answers slowly."""
@@ -31,14 +30,8 @@ def remove_recorded(config: PipelineConfig, standing: Standing) -> list[str]:
     return [_removed(config, batch) for batch in gone]
 
 
-def remove_dead_snapshots(config: PipelineConfig, unfinished: Collection[str]) -> list[str]:
-    """Chunks of snapshots that nobody can take up. Gives the folders that went."""
-    there = files.subfolders(config.staging_path(_SNAPSHOT))
-    return [_removed(config, _SNAPSHOT, snapshot) for snapshot in there if snapshot not in unfinished]
-
-
-def _removed(config: PipelineConfig, *parts: str) -> str:
-    folder = config.staging_path(*parts)
+def _removed(config: PipelineConfig, batch: str) -> str:
+    folder = config.staging_path(batch)
     files.remove_folder(folder)
     return folder
 

@@ -16,15 +16,14 @@ from deltalake import DeltaTable
 
 from binlake.config import PipelineConfig
 from binlake.errors import LakeError, UnsupportedColumn
-from binlake.lake.data_files import DataFile
 from binlake.position import Position
 from binlake.schema.invalid import KEEP_DATES
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.snapshot.attempts import Attempts, Copied
 from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import CHUNK_ROWS, Chunk, Records, TableSnapshot, chunk_count, plan
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
+from binlake.state.attempts import Attempts, Copied, DataFile
 from binlake.state.metadata import Metadata
 
 NAME = TableName("d", "t")

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from binlake.config import PipelineConfig
 from binlake.state.delta_log import LakeLog
-from binlake.state.leftovers import Unneeded, remove_data, remove_dead_snapshots, unneeded
+from binlake.state.leftovers import Unneeded, remove_data, unneeded
 
 HOUR = 3600
 
@@ -73,17 +72,3 @@ def test_old_deletion_vectors_beyond_those_in_use_are_counted(log: LakeLog) -> N
         (Path(log.path) / f"deletion_vector_{number}.bin").write_bytes(b"x")
     aged(Path(log.path), hours=2)
     assert unneeded(log, time.time() - HOUR, marked=2).vectors == 3
-
-
-def test_of_snapshots_only_what_somebody_may_take_up_stays(tmp_path: Path) -> None:
-    config = PipelineConfig.model_validate(
-        {
-            "source": {"name": "s", "connection": "c", "server_id": 1},
-            "tables": {"include": ["*.*"]},
-            "lake": {"path": str(tmp_path)},
-        }
-    )
-    for snapshot in ("dead", "unfinished"):
-        Path(config.staging_path("snapshot", snapshot, "0")).mkdir(parents=True)
-    assert remove_dead_snapshots(config, ["unfinished"]) == [config.staging_path("snapshot", "dead")]
-    assert os.listdir(config.staging_path("snapshot")) == ["unfinished"]

@@ -15,19 +15,34 @@ Each attempt has a random name: who lost the lease writes into no folder that is
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError
-from binlake.lake.data_files import DataFile
 from binlake.schema.table import TableName
 from binlake.serialization import dumps, loads
 from binlake.state import files
 
 _PREFIX = "snapshot-"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """path: below the table's folder. action: Delta's AddFile as JSON, with the statistics."""
+
+    path: str
+    bytes: int
+    rows: int
+    action: str
+
+    @property
+    def action_path(self) -> str:
+        """The path as Delta writes it: a URL's."""
+        return str(json.loads(self.action)["add"]["path"])
 
 
 @dataclass(frozen=True)
@@ -125,17 +140,22 @@ class Attempts:
         files.remove_folder(self.folder)
 
 
-def noted(config: PipelineConfig) -> list[str]:
-    """Snapshots that left something in staging."""
-    return files.subfolders(config.staging_path("snapshot"))
+def remove_dead(config: PipelineConfig, unfinished: Callable[[], Collection[str]]) -> list[str]:
+    """What snapshots left that no run takes up again. Gives their folders in staging.
+
+    unfinished: asked once something is there. Rows come before notes: what is noted and has none by then is nobody's.
+    """
+    there = files.subfolders(config.staging_path("snapshot"))
+    dead = sorted(set(there) - set(unfinished())) if there else []
+    return [_remove_dead(config, snapshot) for snapshot in dead]
 
 
-def remove_orphan(config: PipelineConfig, snapshot: str) -> None:
-    """What a snapshot left, of which metadata doesn't tell the table."""
+def _remove_dead(config: PipelineConfig, snapshot: str) -> str:
     folder = config.staging_path("snapshot", snapshot)
     for attempt in files.subfolders(folder):
         with suppress(StagingError, ValueError):
             table = loads(TableName, files.read_text(f"{folder}/{attempt}/table.json"))
             Attempts(config, table, snapshot).remove()
-            return
+            return folder
     files.remove_folder(folder)
+    return folder
