@@ -110,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     maintain = add("maintain", _maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True)
     maintain.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    add("register", _register, "give the catalog that the YAML names the tables' names", as_json=True)
     add("status", _status, "where each table stands", as_json=True)
     history = add("history", _history, "the DDL statements seen, or a table's shape at some time", as_json=True)
     history.add_argument("--table", metavar="DB.T", help="of this table alone")
@@ -205,6 +206,20 @@ def _session(
     return build
 
 
+def _catalog_session(config: PipelineConfig) -> Callable[[], SparkSession]:
+    """A session that reaches the catalog, in the place of the one at work."""
+
+    def build() -> SparkSession:
+        from binlake.lake import session
+        from binlake.lake.named_tables import session_settings
+
+        assert config.catalog is not None
+        session.stop_active()
+        return session.build("binlake register", short_lived=True, more=session_settings(config.catalog))
+
+    return build
+
+
 def _origin(config: PipelineConfig) -> Origin:
     from binlake.source import log
 
@@ -259,6 +274,7 @@ def _snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     results = pipeline.bootstrap(
         config, _origin(config), session, Report(), tables=arguments.tables, lock=arguments.lock
     )
+    _register_if_due(config)
     if arguments.json:
         _print_json([result.to_json() for result in results])
         return
@@ -297,6 +313,7 @@ def _sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     for table in stopped:
         print(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}", file=sys.stderr)
     newly = [table.table for table in stopped if table.newly_stopped]
+    _register_if_due(config)
     if newly:
         raise TableError(f"{', '.join(newly)} stopped; the other tables are up to date", remedy="see above")
 
@@ -352,6 +369,24 @@ def _maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 def _mb(*sizes: int) -> str:
     return " → ".join(f"{size / 1e6:,.1f}" for size in sizes)
+
+
+def _register(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    found = pipeline.register(config, _catalog_session(config), Report())
+    if arguments.json:
+        _print_json(found.to_json())
+    else:
+        print(found.headline)
+
+
+def _register_if_due(config: PipelineConfig) -> None:
+    """Behind whatever may have made, moved or dropped a table."""
+    from binlake import pipeline
+
+    if pipeline.registration_due(config):
+        pipeline.register(config, _catalog_session(config), Report())
 
 
 def _status(arguments: argparse.Namespace, config: PipelineConfig) -> None:

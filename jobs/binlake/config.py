@@ -203,6 +203,40 @@ class MaintainConfig(_Strict):
         return self
 
 
+class CatalogConfig(_Strict):
+    """Where the tables are registered by name.
+
+    metastore: ``thrift://host:port`` of a Hive metastore, or a folder that holds one of its own, which one process at a
+    time can open; None: the catalog is as Spark's own settings have it. name: Spark's of the catalog. database: that of
+    each database there, with {source} and {database}.
+    """
+
+    metastore: Annotated[str, Field(min_length=1)] | None = None
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "spark_catalog"
+    database: str = "{database}"
+
+    @field_validator("metastore")
+    @classmethod
+    def _is_thrift_or_folder(cls, metastore: str | None) -> str | None:
+        if metastore and "://" in metastore and not metastore.startswith("thrift://"):
+            raise ValueError(f"{metastore!r} is neither thrift://host:port nor a folder")
+        return metastore
+
+    @field_validator("database")
+    @classmethod
+    def _is_pattern(cls, database: str) -> str:
+        try:
+            database.format(source="", database="")
+        except (KeyError, IndexError, ValueError):
+            raise ValueError(f"{database!r} may hold {{source}} and {{database}}, and no other braces") from None
+        return database
+
+    @property
+    def identity(self) -> str:
+        """Which catalog it is, for metadata."""
+        return f"{self.name} at {self.metastore}" if self.metastore else self.name
+
+
 class PipelineConfig(_Strict):
     """The whole of one YAML."""
 
@@ -212,6 +246,7 @@ class PipelineConfig(_Strict):
     schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
     snapshot: SnapshotConfig = SnapshotConfig()
     maintain: MaintainConfig = MaintainConfig()
+    catalog: CatalogConfig | None = None
     invalid_dates: InvalidDates = "fail"
     invalid_text: InvalidTexts = "fail"
     policies: PoliciesConfig = PoliciesConfig()

@@ -7,11 +7,13 @@ SHOW GRANTS.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from croniter import croniter
 from pymysql.constants import ER
@@ -47,6 +49,8 @@ _VARIABLES = (
     "lower_case_table_names", "binlog_error_action", "sync_binlog",
 )  # fmt: skip
 _CRASH_SAFE = "InnoDB"
+_PATIENCE = 5.0
+"""Seconds to wait for a metastore."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def preflight(config: PipelineConfig, origin: Origin, *, spark_checks: bool = Tr
     checks = _files(origin) if isinstance(origin, Folder) else _server(config, origin)
     if spark_checks:
         checks += [_java(), _jars()]
-    return [*checks, _lake(config)]
+    return [*checks, _lake(config), *_catalog(config)]
 
 
 def _files(folder: Folder) -> list[Check]:
@@ -456,3 +460,19 @@ def _lake(config: PipelineConfig) -> Check:
         said = error.message if isinstance(error, BinlakeError) else str(error)
         return Check("lake", False, said, f"make {config.root} writable for this account, or change lake.path")
     return Check("lake", True, f"{config.root} is writable")
+
+
+def _catalog(config: PipelineConfig) -> Iterator[Check]:
+    """That something listens where the YAML has a metastore; what it takes is seen by the first register."""
+    if config.catalog is None or not (address := config.catalog.metastore or "").startswith("thrift://"):
+        return
+    try:
+        host = urlsplit(address)
+        socket.create_connection((host.hostname or "", host.port or 9083), timeout=_PATIENCE).close()
+    except (OSError, ValueError) as error:
+        remedy = (
+            "start the metastore, or mend catalog.metastore in the YAML; until then tables are mirrored without names"
+        )
+        yield Check("catalog", "warn", f"{address} can't be reached: {error}", remedy)
+        return
+    yield Check("catalog", True, f"{address} can be reached")

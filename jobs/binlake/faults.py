@@ -10,6 +10,7 @@ FaultPoint = Literal[
     "recorded", "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
     "bootstrap noted", "lives begun",
     "rows rewritten", "layout committed", "versions known", "vacuumed", "metadata compacted", "leftovers removed",
+    "name registered",
 ]  # fmt: skip
 
 

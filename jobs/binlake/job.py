@@ -12,8 +12,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ class Job:
     arguments: argparse.Namespace
     config: PipelineConfig
     report: Report
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of Spark, beyond the project's."""
 
     @cached_property
     def origin(self) -> Origin:
@@ -47,7 +49,7 @@ class Job:
     def _session(self) -> SparkSession:
         from binlake.lake import session
 
-        return session.build(f"binlake {self.config.source.name} {self.name}")
+        return session.build(f"binlake {self.config.source.name} {self.name}", more=self.settings)
 
     def session(self) -> SparkSession:
         return self._session

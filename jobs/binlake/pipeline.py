@@ -33,6 +33,9 @@ from binlake.errors import BinlogError, StagingError, TableError, UsageError
 from binlake.faults import fault
 from binlake.merge import SessionFactory, manifest_of, merge_batch
 from binlake.position import Position
+from binlake.register import RegisterReport
+from binlake.register import is_due as due
+from binlake.register import register as register_names
 from binlake.report import Report
 from binlake.schema.cascades import Cascade
 from binlake.schema.table import TableName
@@ -294,6 +297,16 @@ def maintain(
     from binlake.maintain import maintain as look_after
 
     return look_after(config, session, metadata_of(config), report, tables=tables, run=run)
+
+
+def registration_due(config: PipelineConfig) -> bool:
+    """Whether the YAML's catalog lacks a table's name, or has one too many. Needs neither server nor Spark."""
+    return due(config, metadata_of(config))
+
+
+def register(config: PipelineConfig, session: SessionFactory, report: Report) -> RegisterReport:
+    """Give the YAML's catalog the names of the tables. session: of its own, with the catalog's settings."""
+    return register_names(config, session, metadata_of(config), report)
 
 
 def resume(

@@ -1,4 +1,5 @@
-"""The DAGs' steps as operators: preflight, snapshot; unfinished, plan, stage, merge, record; announce; maintain."""
+"""The DAGs' steps as operators: preflight, snapshot; unfinished, plan, stage, merge, record; register, announce;
+maintain."""
 
 from __future__ import annotations
 
@@ -343,6 +344,22 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
             found = pipeline.maintain(config, _session_of("maintain"), Report(), run=run_key(context))
             self.log.info("%s; no Spark was needed", found.headline)
             return found.to_json()
+
+
+class BinlakeRegisterOperator(BinlakeSparkOperator):
+    """Give the catalog that the YAML names the tables' names; where it has them all, without Spark."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="register", **kwargs)
+
+    def execute(self, context: Context) -> Any:
+        from binlake import pipeline
+
+        with airflow_errors():
+            if pipeline.registration_due(self.pipeline_config()):
+                return self.submit(context, short_lived=True)
+        self.log.info("the catalog has all names")
+        return None
 
 
 class BinlakeRecordOperator(_SourceOperator):

@@ -18,6 +18,7 @@ from binlake_airflow.operators import (
     BinlakePlanOperator,
     BinlakePreflightOperator,
     BinlakeRecordOperator,
+    BinlakeRegisterOperator,
     BinlakeResnapshotOperator,
     BinlakeSnapshotOperator,
     BinlakeStageOperator,
@@ -143,7 +144,8 @@ def _bootstrap(config: PipelineConfig, file: Path, jobs_folder: str | None) -> D
             tables=dag.param("tables"),
             lock=dag.param("lock"),
         )
-        preflight >> snapshot >> _announce(source, file)
+        preflight >> snapshot
+        _end(snapshot, config, file, jobs_folder)
     return dag
 
 
@@ -181,7 +183,8 @@ def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
         resnapshot = BinlakeResnapshotOperator(task_id="resnapshot", config_file=str(file), jobs_folder=jobs_folder)
         preflight >> found
         carried >> plan
-        record >> resnapshot >> _announce(source, file)
+        record >> resnapshot
+        _end(resnapshot, config, file, jobs_folder)
     return dag
 
 
@@ -216,6 +219,15 @@ def _carry(
     record = BinlakeRecordOperator(task_id="record", **settings, **_assets(source), **of_record)
     found >> stage >> merge >> record
     return record
+
+
+def _end(last: BaseOperator, config: PipelineConfig, file: Path, jobs_folder: str | None) -> None:
+    """What follows the last task that changes tables: their names in a catalog, and their assets."""
+    if config.catalog is not None:
+        register = BinlakeRegisterOperator(task_id="register", config_file=str(file), jobs_folder=jobs_folder)
+        last >> register
+        last = register
+    last >> _announce(config.source.name, file)
 
 
 def _announce(source: str, file: Path) -> BaseOperator:

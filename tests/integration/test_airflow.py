@@ -91,11 +91,14 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
         assert_equal(airflow, *tables)
 
         before = versions(airflow, *tables)
+        catalog = airflow.yaml.parent.parent / "catalog"
+        airflow.yaml.write_text(airflow.yaml.read_text() + f'catalog: {{metastore: "{catalog}"}}\n')
         said = airflow.test_dag(SYNC)
     assert "nothing new: proved up to binlog." in said
     assert "the stop of batch 2" in said
     ran = {task for task, state in airflow.states(SYNC).items() if state == "success"}
-    assert ran == {"preflight", "unfinished.find", "plan", "record", "resnapshot", "announce"}
+    assert ran == {"preflight", "unfinished.find", "plan", "record", "resnapshot", "register", "announce"}
+    assert not pipeline.registration_due(airflow.config)
     assert versions(airflow, *tables) == before
     assert_assets(airflow)
     assert_no_secret(airflow, watch)

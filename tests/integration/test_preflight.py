@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from binlake.config import PipelineConfig
 from binlake.doctor import Check, preflight
 from binlake.errors import ServerSettingError, TableError
 from binlake.source.connection import Endpoint
+from binlake.source.folder import Folder
 from mirror import Mirror
 from servers import Server
 
@@ -211,6 +213,19 @@ def test_cascades_that_are_not_logged(server: Server, database: str, lake: Path)
 def test_an_unwritable_lake(server: Server, tables: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "writable" in failing(examine(server, tmp_path / "file", tables))["lake"]
+
+
+@pytest.mark.parametrize(("up", "ok"), [(True, True), (False, "warn")])
+def test_a_metastore_that_is_down_is_a_warning(lake: Path, up: bool, ok: bool | str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"thrift://127.0.0.1:{listening.getsockname()[1]}"
+        if not up:
+            listening.close()
+        config = pipeline_config(lake, "none", catalog={"metastore": address})
+        checks = preflight(config, Folder(lake / "no logs"), spark_checks=False)
+    (found,) = [check for check in checks if check.name == "catalog"]
+    assert found.ok == ok
+    assert address in found.found
 
 
 def test_a_table_that_the_server_itself_cannot_read_is_named(server: Server, database: str, lake: Path) -> None:

@@ -58,6 +58,8 @@ def test_system_databases_are_never_included(tmp_path: Path) -> None:
         (("schedule:", "maintain: {schedule: daily}\nschedule:"), "maintain.schedule"),
         (("schedule:", "maintain: {file_mb: 0}\nschedule:"), "maintain.file_mb"),
         (("schedule:", "maintain: {history_hours: 1000}\nschedule:"), "log_hours keeps less than history_hours (1000)"),
+        (("schedule:", "catalog: {metastore: 'http://h:1'}\nschedule:"), "neither thrift://host:port nor a folder"),
+        (("schedule:", "catalog: {database: '{table}'}\nschedule:"), "may hold {source} and {database}"),
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, change: tuple[str, str], said: str) -> None:

@@ -46,6 +46,12 @@ def build(
     return session
 
 
+def stop_active() -> None:
+    """End the process's session, if it has one: some settings are those of its first alone."""
+    if (active := SparkSession.getActiveSession()) is not None:
+        active.stop()
+
+
 def _on_this_machine(tasks: int | None) -> str:
     return f"local[{max(tasks, os.cpu_count() or 1)}]" if tasks else "local[*]"
 

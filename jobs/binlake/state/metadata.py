@@ -71,6 +71,11 @@ SCHEMAS: dict[str, pa.Schema] = {
         at_us=_INT, who=_TEXT, why=_TEXT, action=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file=_TEXT,
         offset=_INT, created=_INT,
     ),
+    # Names that a catalog was given for tables of the lake.
+    "registrations": _schema(
+        catalog=_TEXT, registered_database=_TEXT, registered_table=_TEXT, path=_TEXT, database=_TEXT, table=_TEXT,
+        at_us=_INT,
+    ),
     "verifications": _schema(
         verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
         delta_version=_INT, source_rows=_INT, lake_rows=_INT, chunks=_INT, differing=_INT, equal=pa.bool_(),

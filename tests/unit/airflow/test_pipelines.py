@@ -82,6 +82,16 @@ def test_each_source_has_a_bootstrap_a_sync_and_a_maintain(folder: Path) -> None
         DagSerialization.to_dict(dag)
 
 
+def test_a_catalog_has_a_task_behind_whatever_changes_tables(folder: Path) -> None:
+    write(folder, "shop", extra="catalog: {metastore: /catalog}\n")
+    found = dags_of(folder)
+    assert [task.task_id for task in found["binlake_shop_bootstrap"].topological_sort()] == [
+        "preflight", "snapshot", "register", "announce",
+    ]  # fmt: skip
+    register = found["binlake_shop_sync"].get_task("register")
+    assert (register.upstream_task_ids, register.downstream_task_ids) == ({"resnapshot"}, {"announce"})
+
+
 def test_a_source_without_schedule_is_run_by_hand(folder: Path) -> None:
     (folder / "shop.yaml").write_text(YAML.format(name="shop", schedule="x").replace('schedule: "x"\n', ""))
     assert not dags_of(folder)["binlake_shop_sync"].timetable.can_be_scheduled

@@ -1,0 +1,136 @@
+"""The lake's tables by name in a catalog: they follow the server's, and nobody else's name is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from binlake import pipeline
+from binlake.config import CatalogConfig
+from binlake.errors import LakeError, UsageError
+from binlake.lake.named_tables import session_settings
+from binlake.report import Report
+from hive_metastore import hive_metastore
+from mirror import SHORT_LIVED, Mirror, on_mysql
+
+READ = """
+import json, sys
+from binlake.lake import session
+spark = session.build("analyst", short_lived=True, more=json.loads(sys.argv[1]))
+print(json.dumps([list(row) for row in spark.sql(sys.argv[2]).collect()]))
+"""
+
+
+@pytest.fixture
+def named(mirror: Mirror) -> Iterator[Mirror]:
+    """In the tests' own session, whose catalog is in memory."""
+    mirror.options = {"catalog": {}, "policies": {"on_drop_table": "drop"}}
+    yield mirror
+    mirror.spark.sql(f"DROP SCHEMA IF EXISTS {mirror.database} CASCADE")
+
+
+def register(mirror: Mirror) -> list[str]:
+    """Gives the catalog's names afterwards."""
+    pipeline.register(mirror.config, lambda: mirror.spark, Report())
+    return names(mirror)
+
+
+def names(mirror: Mirror) -> list[str]:
+    return sorted(row["tableName"] for row in mirror.spark.sql(f"SHOW TABLES IN {mirror.database}").collect())
+
+
+def count(mirror: Mirror, name: str) -> int:
+    return mirror.spark.table(f"{mirror.database}.{name}").count()
+
+
+@on_mysql
+def test_names_follow_the_tables(named: Mirror) -> None:
+    named.execute("CREATE TABLE moved (id INT PRIMARY KEY)", "INSERT INTO moved VALUES (1), (2)")
+    named.execute("CREATE TABLE goes (id INT PRIMARY KEY)", "CREATE TABLE made_anew (id INT PRIMARY KEY)")
+    named.snapshot()
+    versions = {table: named.version(table) for table in ("moved", "goes", "made_anew")}
+    assert register(named) == ["goes", "made_anew", "moved"]
+    assert count(named, "moved") == 2
+    assert {table: named.version(table) for table in versions} == versions
+
+    named.execute("RENAME TABLE moved TO `Moved on`", "DROP TABLE goes", "DROP TABLE made_anew")
+    named.execute("CREATE TABLE made_anew (name VARCHAR(9) PRIMARY KEY)", "INSERT INTO made_anew VALUES ('a')")
+    named.execute("CREATE TABLE born (id INT PRIMARY KEY)")
+    named.sync()
+    assert register(named) == ["born", "made_anew", "moved_on"]
+    assert count(named, "moved_on") == 2
+    assert named.spark.table(f"{named.database}.made_anew").collect() == [("a",)]
+
+
+@on_mysql
+def test_nobody_is_asked_where_nothing_changed(named: Mirror) -> None:
+    named.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    named.snapshot()
+    register(named)
+    named.execute("INSERT INTO t VALUES (1)")
+    named.sync()
+    assert not pipeline.registration_due(named.config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(named, "spark", None)
+        pipeline.register(named.config, lambda: named.spark, Report())
+
+
+@on_mysql
+def test_the_name_of_another_is_left_alone_and_told(named: Mirror, tmp_path: Path) -> None:
+    named.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
+    named.snapshot()
+    named.spark.sql(f"CREATE SCHEMA {named.database}")
+    named.spark.sql(f"CREATE TABLE {named.database}.t (theirs INT) USING delta LOCATION '{tmp_path}/theirs'")
+    with pytest.raises(LakeError, match=rf"{named.database}\.t is another's table, at .*/theirs"):
+        register(named)
+    assert names(named) == ["t", "u"]
+    assert named.spark.table(f"{named.database}.t").columns == ["theirs"]
+    assert pipeline.registration_due(named.config)
+    named.spark.sql(f"DROP TABLE {named.database}.t")
+    register(named)
+    assert named.spark.table(f"{named.database}.t").columns == ["id"]
+
+
+@on_mysql
+def test_what_was_registered_before_a_kill_is_found_done(named: Mirror) -> None:
+    named.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
+    named.snapshot()
+    with named.cut_off_at("name registered"):
+        register(named)
+    assert len(names(named)) == 1
+    assert register(named) == ["t", "u"]
+    assert not pipeline.registration_due(named.config)
+
+
+@on_mysql
+def test_a_yaml_without_a_catalog_is_told(mirror: Mirror) -> None:
+    with pytest.raises(UsageError, match="names no catalog"):
+        pipeline.register(mirror.config, lambda: mirror.spark, Report())
+
+
+@on_mysql
+@pytest.mark.parametrize("kind", ["thrift", "folder"])
+def test_a_sync_fills_a_metastore_that_others_read(mirror: Mirror, tmp_path: Path, kind: str) -> None:
+    """The command line's own processes: the session that merges, then one with the metastore."""
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    mirror.snapshot()
+    mirror.execute("RENAME TABLE t TO u", "INSERT INTO u VALUES (3)")
+    metastore = hive_metastore(tmp_path / "metastore") if kind == "thrift" else nullcontext(str(tmp_path / "metastore"))
+    with metastore as address:
+        mirror.options = {"catalog": {"metastore": address}}
+        environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
+        sync = [sys.executable, "-m", "binlake.cli", "sync", "--config", str(mirror.write_yaml())]
+        done = subprocess.run(sync, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert f"registered {mirror.database}.u" in done.stderr
+        settings = json.dumps(session_settings(CatalogConfig(metastore=address)))
+        asked = f"SELECT id FROM {mirror.database}.u ORDER BY id"
+        read = subprocess.check_output([sys.executable, "-c", READ, settings, asked], cwd=tmp_path, text=True)
+    assert json.loads(read) == [[1], [2], [3]]
