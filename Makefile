@@ -49,7 +49,8 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction
 	  tests/integration/test_cases.py tests/integration/test_random_walk.py
 
 lock: ## docker/requirements.lock anew from pyproject.toml
-	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
+	@$(SETUP) python
+	.venv/bin/uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -o docker/requirements.lock
 
 clean: ## removes .venv, .binlake (with the demo's lake) and all caches

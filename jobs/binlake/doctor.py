@@ -37,6 +37,7 @@ from binlake.source.engines import refused_engines
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Origin, opened
+from binlake.source.replicas import replica_ids
 from binlake.source.server import Source, denied, error_code
 from binlake.state import files, lease
 from binlake.state.metadata import Metadata
@@ -230,7 +231,7 @@ def _server_ids(subject: _Subject) -> Iterator[Check]:
     ours = range(first, first + subject.config.source.server_ids)
     said = f"{ours.start} to {ours.stop - 1}"
     try:
-        taken = {own, *_replica_ids(subject.source)}
+        taken = {own, *replica_ids(subject.source)}
         said += " are free"
     except SourceError as error:
         if not subject.source.is_mariadb:
@@ -246,12 +247,6 @@ def _server_ids(subject: _Subject) -> Iterator[Check]:
     else:
         yield Check("our server ids", True, said)
         yield from _replica(subject)
-
-
-def _replica_ids(source: Source) -> list[int]:
-    if source.is_mariadb or source.version < (8, 4):
-        return [int(row["Server_id"]) for row in source.query("SHOW SLAVE HOSTS")]
-    return [int(row["Server_Id"]) for row in source.query("SHOW REPLICAS")]
 
 
 def _replica(subject: _Subject) -> Iterator[Check]:

@@ -24,14 +24,17 @@ class Told(Protocol):
 class Report:
     """Lines and progress of one run, written to ``stream`` (standard error: standard output is for results)."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = stream or sys.stderr
+        self._quiet = quiet
         self._terminal = self._stream.isatty()
         self._bars: Progress | None = None
         self._lock = threading.Lock()
 
     def say(self, text: str) -> None:
         """One line."""
+        if self._quiet:
+            return
         with self._lock:
             if self._bars is not None:
                 self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -41,7 +44,7 @@ class Report:
     @contextmanager
     def progress(self, what: str) -> Iterator[Told]:
         """Gives what to call while ``what`` goes on. It ends at 100 %, or where an error found it."""
-        if not self._terminal:
+        if self._quiet or not self._terminal:
             lines = _Lines(what, self.say)
             yield lines.told
             lines.end()

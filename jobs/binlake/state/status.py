@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections import defaultdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from binlake.config import PipelineConfig
@@ -13,10 +13,22 @@ from binlake.state.metadata import Metadata
 
 
 @dataclass(frozen=True)
+class SnapshotStatus:
+    """One that isn't committed: how many of its chunks are copied, and their rows."""
+
+    table: str
+    chunks: int
+    copied: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class SourceStatus:
     """The source's position, its open batch, who works on it, and each table's watermark.
 
     holder_died: the holder was a process of this machine that is gone; of one elsewhere that isn't known.
+    carried_us: when the newest recorded batch was planned, or the time it was to stop at: what was committed before is
+    in the lake.
     """
 
     source: str
@@ -29,6 +41,8 @@ class SourceStatus:
     poison: tuple[dict[str, Any], ...] = ()
     """Events that stop the open batch: file, offset, reason, remedy."""
     holder_died: bool = False
+    carried_us: int | None = None
+    snapshots: tuple[SnapshotStatus, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -41,26 +55,9 @@ class SourceStatus:
             "tables": list(self.tables),
             "last_run": self.last_run,
             "poison": list(self.poison),
+            "carried_us": self.carried_us,
+            "snapshots": [asdict(one) for one in self.snapshots],
         }
-
-    @property
-    def headline(self) -> str:
-        if self.position is None:
-            return f"{self.source}: no table has a snapshot yet; run binlake snapshot"
-        lines = [f"{self.source}: batch {self.batch} recorded up to {self.position}"]
-        if self.open_batch:
-            opened = self.open_batch
-            lines = [f"{self.source}: batch {opened['batch']} is {opened['state']}, up to {opened['stop']}"]
-        for event in self.poison:
-            lines.append(f"stopped by {event['reason']}\n  → {event['remedy']}")
-        if self.holder_died:
-            lines.append(f"held by {self.holder}, which is dead: the next run takes over at once")
-        elif self.holder:
-            lines.append(f"held by {self.holder}")
-        if self.last_run:
-            ended = datetime.fromtimestamp(self.last_run["ended_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            lines.append(f"last run ended {ended} with {self.last_run['mutations']:,} mutations")
-        return "\n".join(lines)
 
 
 def _table(row: dict[str, Any]) -> dict[str, Any]:
@@ -87,5 +84,30 @@ def read_status(config: PipelineConfig) -> SourceStatus:
             {key: row[key] for key in ("file", "offset", "reason", "remedy")}
             for row in (decisions.poison(metadata, opened.batch) if opened else [])
         ),
+        carried_us=_carried(metadata, control.batch),
+        snapshots=tuple(_unfinished(metadata)),
         last_run={**last, "tables": json.loads(last["tables"]), "phases": json.loads(last["phases"])} if last else None,
     )
+
+
+def _carried(metadata: Metadata, batch: int) -> int | None:
+    for row in metadata.read("batches", ["batch", "state", "until_us", "planned_us"]):
+        if row["batch"] == batch and row["state"] == "recorded":
+            return int(row["until_us"] or row["planned_us"])
+    return None
+
+
+def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:
+    """The newest of each table; of one that is committed none."""
+    chunks: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in metadata.read("snapshots", ["snapshot", "database", "table", "state", "rows", "updated_us"]):
+        chunks[f"{row['database']}.{row['table']}", row["snapshot"]].append(row)
+    newest: dict[str, list[dict[str, Any]]] = {}
+    for (table, _), rows in sorted(chunks.items(), key=lambda one: max(row["updated_us"] for row in one[1])):
+        newest[table] = rows
+    return [
+        SnapshotStatus(table, len(rows), len(copied), sum(row["rows"] or 0 for row in copied))
+        for table, rows in sorted(newest.items())
+        if any(row["state"] != "committed" for row in rows)
+        for copied in [[row for row in rows if row["state"] != "planned"]]
+    ]

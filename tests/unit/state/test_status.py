@@ -1,4 +1,4 @@
-"""What status says of who works on a source."""
+"""What status says of a source: who works on it, how far it is, what isn't finished."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.position import Position
+from binlake.printing import status_lines
+from binlake.source.ahead import Ahead
 from binlake.state import lease
 from binlake.state.lease import Standing
 from binlake.state.metadata import Metadata, now_us
-from binlake.state.status import read_status
+from binlake.state.status import SnapshotStatus, read_status
+
+ELSEWHERE = "it isn't asked"
 
 
 @pytest.fixture
@@ -46,8 +50,8 @@ def test_a_holder_at_work(config: PipelineConfig) -> None:
     with lease.held(metadata_of(config)):
         found = read_status(config)
     assert found.to_json()["holder_died"] is False
-    assert f"held by {found.holder}" in found.headline.splitlines()
-    assert f"pid {os.getpid()}" in found.headline
+    assert f"held by {found.holder}" in status_lines(found, ELSEWHERE)
+    assert f"pid {os.getpid()}" in str(found.holder)
 
 
 def test_a_holder_that_died_on_this_machine(config: PipelineConfig) -> None:
@@ -56,7 +60,8 @@ def test_a_holder_that_died_on_this_machine(config: PipelineConfig) -> None:
     hold(config, f"{socket.gethostname()} pid {gone.pid} started 12345")
     found = read_status(config)
     assert found.to_json()["holder_died"] is True
-    assert f"pid {gone.pid} started 12345, which is dead: the next run takes over at once" in found.headline
+    said = f"pid {gone.pid} started 12345, which is dead: the next run takes over at once"
+    assert any(line.endswith(said) for line in status_lines(found, ELSEWHERE))
 
 
 def test_a_pid_that_another_process_has_by_now(config: PipelineConfig) -> None:
@@ -68,4 +73,39 @@ def test_of_a_holder_elsewhere_nobody_can_tell(config: PipelineConfig) -> None:
     hold(config, "other-host pid 1 started 1")
     found = read_status(config)
     assert found.to_json()["holder_died"] is False
-    assert "dead" not in found.headline
+    assert "dead" not in "".join(status_lines(found, ELSEWHERE))
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [
+        (Ahead("b.000001:4", 0), "nothing behind"),
+        (Ahead("b.000002:9", 1_500_000), "1.5 MB behind b.000002:9"),
+        (Ahead("b.000009:9", None), "which the log, at b.000009:9, doesn't hold: binlake doctor tells more"),
+        ("no connection", "how far behind isn't known: no connection"),
+    ],
+)
+def test_how_far_behind(config: PipelineConfig, ahead: Ahead | str, said: str) -> None:
+    assert status_lines(read_status(config), ahead)[0] == f"shop: batch 0, at b.000001:4, {said}"
+
+
+@pytest.mark.parametrize(("until", "carried"), [(None, 50), (40, 40)])
+def test_up_to_when_all_is_there(config: PipelineConfig, until: int | None, carried: int) -> None:
+    rows = [{"batch": 0, "state": "recorded", "planned_us": 50, "until_us": until}, {"batch": 1, "state": "planned"}]
+    metadata_of(config).append("batches", rows)
+    assert read_status(config).carried_us == carried
+
+
+def test_a_snapshot_that_was_killed(config: PipelineConfig) -> None:
+    def chunks(snapshot: str, at: int, *states: str) -> None:
+        row = {"snapshot": snapshot, "database": "shop", "updated_us": at, "rows": 10}
+        rows = [{**row, "table": snapshot[0], "chunk": number, "state": state} for number, state in enumerate(states)]
+        metadata_of(config).append("snapshots", rows)
+
+    chunks("a1", 1, "staged", "planned")
+    chunks("a2", 2, "committed")
+    chunks("b1", 1, "committed")
+    chunks("b2", 2, "staged", "staged", "planned")
+    found = read_status(config)
+    assert found.snapshots == (SnapshotStatus("shop.b", 3, 2, 20),)
+    assert "snapshot of shop.b isn't finished: 2 of 3 chunks, 20 rows" in status_lines(found, ELSEWHERE)

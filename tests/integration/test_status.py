@@ -1,0 +1,56 @@
+"""binlake status, as people and programs read it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from binlake import cli
+from mirror import Mirror
+
+
+def status(mirror: Mirror, *options: str) -> int:
+    return cli.run(["status", "--config", str(mirror.write_yaml()), *options])
+
+
+@pytest.fixture
+def standing(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """Two tables that follow, one that nobody snapshotted, and log beyond them."""
+    monkeypatch.setenv("AIRFLOW_CONN_TESTS", mirror.server.uri())
+    mirror.execute("CREATE TABLE orders (id INT PRIMARY KEY)", "CREATE TABLE items (id INT PRIMARY KEY)")
+    mirror.snapshot()
+    mirror.execute("CREATE TABLE later (id INT PRIMARY KEY, v TEXT)")
+    mirror.execute("INSERT INTO later VALUES (1, REPEAT('x', 5000))")
+    return mirror
+
+
+def test_status_of_tables_and_log(standing: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(standing) == 0
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    assert "MB behind" in said
+    assert "tables: 2 following, 1 new" in said
+
+    def told(*options: str) -> dict[str, Any]:
+        assert status(standing, "--json", *options) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    assert 5000 < told()["bytes_ahead"] < 10_000
+    assert [row["table"] for row in told("--state", "new")["tables"]] == [f"{standing.database}.later"]
+    assert [row["table"] for row in told("--tables", "*.o*")["tables"]] == [f"{standing.database}.orders"]
+    standing.sync()
+    assert told()["bytes_ahead"] == 0
+    assert told("--state", "new")["tables"] == []
+
+
+def test_status_needs_no_server(
+    standing: Mirror, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_TESTS")
+    assert status(standing) == 0
+    said = capsys.readouterr().out
+    assert "how far behind isn't known: " in said
+    assert "tables: 2 following\n" in said

@@ -1,0 +1,74 @@
+"""What all commands share: how they end, and how much they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from binlake import cli, config
+from binlake.report import Report
+
+
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def load(path: str) -> None:
+        raise error
+
+    monkeypatch.setattr(config, "load", load)
+
+
+def test_who_interrupts_it_is_told_so_as_shells_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(monkeypatch, KeyboardInterrupt())
+    assert cli.run(["status", "--config", "x"]) == 130
+    assert "nothing is lost" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "where"), [([], False), (["-v"], True)])
+def test_where_an_unexpected_error_came_from(tmp_path: Path, options: list[str], where: bool) -> None:
+    program = (
+        "import sys\nfrom binlake import cli, config\n"
+        "def load(path): raise RuntimeError('never seen')\n"
+        "config.load = load\nsys.exit(cli.run(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "status", "--config", "x", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "unexpected RuntimeError: never seen" in done.stderr
+    assert ("in load" in done.stderr) == where
+
+
+def test_a_quiet_report_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(quiet=True)
+    report.say("a line")
+    with report.progress("copied") as told:
+        told(1, 2)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", ["sync", "status", "table pause", "binlog", "init", "setup"])
+def test_every_command_can_be_quiet(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.run([*command.split(), "--help"])
+    assert "--quiet" in capsys.readouterr().out
+
+
+def test_the_shell_completes_commands(tmp_path: Path) -> None:
+    """As argcomplete's shell code asks."""
+    answer = tmp_path / "answer"
+    environment = {
+        "PATH": str(Path(sys.executable).parent),
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+        "COMP_LINE": "binlake ma",
+        "COMP_POINT": "10",
+    }
+    subprocess.run([sys.executable, "-m", "binlake.cli"], env=environment, check=False)
+    assert answer.read_text().strip() == "maintain"
