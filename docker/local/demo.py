@@ -27,7 +27,8 @@ from servers import KINDS, PRIVATE, ROOT, Kind, Server, ServerFailed, installed,
 
 FOLDER = PRIVATE / "demo"
 LOGS = FOLDER / "logs"
-CONFIG = ROOT / "dags" / "pipelines" / "shop.yaml"
+DAGS = FOLDER / "dags"
+CONFIG = DAGS / "pipelines" / "shop.yaml"
 LAKE = FOLDER / "lake" / "shop"
 BIN = Path(sys.prefix) / "bin"
 
@@ -49,7 +50,7 @@ def environment(connection: str) -> dict[str, str]:
     return kept | {
         "PATH": f"{BIN}:{os.environ.get('PATH', '')}",
         "AIRFLOW_HOME": str(FOLDER / "airflow"),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_SHOP_MYSQL": connection,
     }
@@ -225,6 +226,8 @@ def demo(kind: Kind, phase: Callable[[str], Any]) -> bool:
     """The whole of it; whether the mirror is equal."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     LOGS.mkdir(parents=True)
+    # The lake lies beside the DAGs' folder: the checkout's own stays its user's.
+    shutil.copytree(ROOT / "dags", DAGS, ignore=shutil.ignore_patterns("__pycache__"))
     with phase(f"a private {'MySQL' if kind == 'mysql' else 'MariaDB'} {version(kind)} starts"):
         server = start_server(kind)
     try:
@@ -264,6 +267,7 @@ def main() -> int:
         return 130
     console.print("equal: yes" if equal else "equal: NO, see the table above")
     console.print(f"the lake: {os.path.relpath(LAKE)}   the logs: {os.path.relpath(LOGS)}")
+    console.print(f"where it stands: .venv/bin/binlake status --config {os.path.relpath(CONFIG)}")
     console.print("the Airflow UI on all this: make ui")
     console.print(f"total {phases.total:.0f} s; the server is stopped, nothing is left running")
     return 0 if equal else 1

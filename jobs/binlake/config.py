@@ -309,7 +309,11 @@ class _Loader(yaml.SafeLoader):
 
 
 def load(path: str | Path) -> PipelineConfig:
-    """Read one YAML; raises ConfigurationError that names the file and each wrong key."""
+    """Read one YAML; raises ConfigurationError that names the file and each wrong key.
+
+    Relative folders in it start from the project: the folder that holds ``dags``, if the file lies below that, else the
+    file's own. So all commands and tasks mean the same, wherever they are started.
+    """
     try:
         document = yaml.load(Path(path).read_bytes(), _Loader)
     except OSError as error:
@@ -318,6 +322,8 @@ def load(path: str | Path) -> PipelineConfig:
         raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="mend the place named above") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path} holds no settings", remedy="README.md shows a whole file")
+    for section, key in (("lake", "path"), ("catalog", "metastore")):
+        _from_project(document.get(section), key, Path(path))
     try:
         return PipelineConfig.model_validate(document)
     except ValidationError as error:
@@ -325,3 +331,13 @@ def load(path: str | Path) -> PipelineConfig:
         raise ConfigurationError(
             f"{path}:\n" + "\n".join(lines), remedy="mend these keys; README.md shows a whole file"
         ) from None
+
+
+def _from_project(section: Any, key: str, file: Path) -> None:
+    """Make a relative folder of the YAML an absolute one. What isn't one is left to the model."""
+    folder = section.get(key) if isinstance(section, dict) else None
+    if not isinstance(folder, str) or not folder or "://" in folder:
+        return
+    above = file.resolve().parents
+    project = next((parent.parent for parent in above if parent.name == "dags"), above[0])
+    section[key] = str((project / Path(folder).expanduser()).resolve())

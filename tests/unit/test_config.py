@@ -24,14 +24,37 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_whole_file(tmp_path: Path) -> None:
     loaded = config.load(write(tmp_path, WHOLE))
     assert loaded.included(TableName("shop", "orders"))
     assert not loaded.included(TableName("shop", "audit_log"))
     assert not loaded.included(TableName("other", "orders"))
     assert loaded.table_path(TableName("shop", "a/b")) == f"{tmp_path}/lake/shop/shop/a~2Fb"
     assert loaded.metadata_path("lease") == f"{tmp_path}/lake/shop/_binlake/lease"
+
+
+@pytest.mark.parametrize(
+    ("file", "lake"),
+    [("shop.yaml", "./lake"), ("dags/pipelines/shop.yaml", "lake"), ("dags/shop.yaml", "other/../lake")],
+)
+def test_a_relative_lake_lies_in_the_project(
+    tmp_path: Path, file: str, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path.parent, WHOLE.replace("./lake", lake) + "catalog: {metastore: names}\n")
+    monkeypatch.chdir(tmp_path.parent)
+    for said in (path, path.relative_to(tmp_path.parent)):
+        loaded = config.load(said)
+        assert loaded.root == f"{tmp_path}/lake/shop"
+        assert loaded.catalog is not None
+        assert loaded.catalog.metastore == f"{tmp_path}/names"
+
+
+@pytest.mark.parametrize("lake", ["/data/lake", "~/lake"])
+def test_an_absolute_lake_stays_where_it_is(tmp_path: Path, lake: str) -> None:
+    loaded = config.load(write(tmp_path, WHOLE.replace("./lake", lake)))
+    assert loaded.lake.path == str(Path(lake).expanduser())
 
 
 def test_urls_stay_urls(tmp_path: Path) -> None:

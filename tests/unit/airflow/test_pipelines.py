@@ -54,7 +54,7 @@ def test_the_shop_of_the_readme() -> None:
     assert (shop.source.name, shop.source.connection, shop.source.server_id, shop.source.server_ids) == (
         "shop", "shop_mysql", 4001, 16,
     )  # fmt: skip
-    assert (shop.tables.include, shop.tables.exclude, shop.lake.path) == (["shop.*"], ["shop.audit_*"], "./lake")
+    assert (shop.tables.include, shop.tables.exclude, shop.lake.path) == (["shop.*"], ["shop.audit_*"], f"{ROOT}/lake")
     assert (shop.schedule, shop.invalid_dates) == ("0 * * * *", "fail")
 
 
