@@ -80,7 +80,8 @@ class ServerFailed(Exception):
     """The server isn't installed, didn't start or didn't answer; the text holds the end of its error log."""
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Of a child process, before it runs its program."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -197,7 +198,7 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for us: we stop it in order
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:

@@ -2,7 +2,7 @@
 # What a machine needs, without Docker: each step says what it does, or that it was done before.
 #
 #   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
-#   setup.sh tests      these, and the servers' own test suites
+#   setup.sh tests      these, the servers' own test suites, and an S3 server
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -195,10 +195,29 @@ setup_suites() { # one is enough: each server takes most of either
     fail suites "no server's test suite can be had: unpack one (its folder mysql-test) as $folder/mariadb or $folder/mysql"
 }
 
+# -- store -----------------------------------------------------------------------------------------
+
+VERSITYGW=v1.8.0
+
+setup_store() { # the tests' S3 server; Go is asked for only here
+  if [ -x $STATE/versitygw ]; then
+    say store "an S3 server in $STATE/versitygw"
+    return
+  fi
+  there go || fail store "the tests' S3 server is built with Go 1.25 or newer: install it (users need none)"
+  say store "building the S3 server versitygw $VERSITYGW into $STATE (80 MB)"
+  GOBIN=$PWD/$STATE GOFLAGS=-buildvcs=false go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW" ||
+    fail store "the S3 server can't be built: see above"
+}
+
 # -- engine ----------------------------------------------------------------------------------------
 
 setup_engine() { # jars, an archive of classes and compiled kernels: what users have by the same command
   $VENV/bin/binlake setup
+}
+
+setup_engine_for_stores() {
+  $VENV/bin/binlake setup --stores s3
 }
 
 # -- all of it -------------------------------------------------------------------------------------
@@ -208,11 +227,11 @@ exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools engine
-[ "$*" != tests ] || set -- python java mariadb mysql tools engine suites
+[ "$*" != tests ] || set -- python java mariadb mysql tools engine_for_stores suites store
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
-    python | java | mariadb | mysql | tools | one_server | engine | suites) "setup_$step" ;;
+    python | java | mariadb | mysql | tools | one_server | engine | engine_for_stores | suites | store) "setup_$step" ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done

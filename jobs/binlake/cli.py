@@ -24,6 +24,7 @@ from binlake import commands
 from binlake import config as configuration
 from binlake.batch.steps import Status
 from binlake.errors import BinlakeError
+from binlake.versions import STORE_JARS
 
 if TYPE_CHECKING:
     pass
@@ -214,6 +215,9 @@ def _add_setup(subparsers: Any) -> None:
     help_ = "bring what this environment needs beside the wheel: Spark's jars, faster starts, compiled kernels"
     setup = subparsers.add_parser("setup", help=help_, description=help_, parents=[_loudness()])
     setup.add_argument("--jars", metavar="FOLDER", type=Path, help="take the jars from here instead of the network")
+    setup.add_argument(
+        "--stores", nargs="+", choices=sorted(STORE_JARS), default=[], help="what Spark needs for lakes there, too"
+    )
     setup.add_argument("--no-archive", action="store_true", help="keep no classes: for a JVM that runs elsewhere")
     setup.set_defaults(command=commands.setup)
 

@@ -55,7 +55,7 @@ def init(arguments: argparse.Namespace) -> None:
     for command in ("doctor", "snapshot", "sync"):
         print(f"  binlake {command} --config {arguments.file}")
     print()
-    _tell_checks(preflight(config, endpoint))
+    _tell_checks(preflight(config, endpoint, session=_session("doctor", config)))
 
 
 def _asked(question: str) -> str:
@@ -69,11 +69,11 @@ def _asked(question: str) -> str:
 def setup(arguments: argparse.Namespace) -> None:
     from binlake.setup import set_up
 
-    set_up(_report(arguments), arguments.jars, archive=not arguments.no_archive)
+    set_up(_report(arguments), arguments.jars, archive=not arguments.no_archive, stores=arguments.stores)
 
 
 def _session(
-    name: str, tasks: int | None = None, short_lived: Callable[[], bool] = lambda: False
+    name: str, config: PipelineConfig, tasks: int | None = None, short_lived: Callable[[], bool] = lambda: False
 ) -> Callable[[], SparkSession]:
     """short_lived: asked when the session is."""
 
@@ -81,7 +81,7 @@ def _session(
     def build() -> SparkSession:
         from binlake.lake import session
 
-        return session.build(f"binlake {name}", tasks=tasks, short_lived=short_lived())
+        return session.build(f"binlake {name}", tasks=tasks, short_lived=short_lived(), lake=config.root)
 
     return build
 
@@ -95,7 +95,9 @@ def _catalog_session(config: PipelineConfig) -> Callable[[], SparkSession]:
 
         assert config.catalog is not None
         session.stop_active()
-        return session.build("binlake register", short_lived=True, more=session_settings(config.catalog))
+        return session.build(
+            "binlake register", short_lived=True, more=session_settings(config.catalog), lake=config.root
+        )
 
     return build
 
@@ -116,7 +118,7 @@ def doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
     origin = _origin(config)
     asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
-    checks = preflight(config, origin)
+    checks = preflight(config, origin, session=_session("doctor", config))
     if asked:
         from binlake.opinion.doctor import second_opinion
 
@@ -147,7 +149,7 @@ def _refuse_failed(checks: Sequence[Check]) -> None:
 def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
-    session = _session("snapshot", config.snapshot.connections)
+    session = _session("snapshot", config, config.snapshot.connections)
     results = pipeline.bootstrap(
         config, _origin(config), session, _report(arguments), tables=arguments.tables, lock=arguments.lock
     )
@@ -175,7 +177,7 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     until = parse_until(arguments.until)
-    session = _session("sync", short_lived=lambda: pipeline.is_short_run(config))
+    session = _session("sync", config, short_lived=lambda: pipeline.is_short_run(config))
     found = pipeline.sync(config, _origin(config), session, _report(arguments), until=until)
     runs = (*found.earlier, found)
     if arguments.json:
@@ -196,7 +198,7 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     found: VerifyReport = pipeline.verify(
-        config, _origin(config), _session("verify"), _report(arguments), tables=arguments.tables
+        config, _origin(config), _session("verify", config), _report(arguments), tables=arguments.tables
     )
     if arguments.json:
         printing.as_json(found.to_json())
@@ -209,7 +211,7 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
-    found = pipeline.maintain(config, _session("maintain"), _report(arguments), tables=arguments.tables)
+    found = pipeline.maintain(config, _session("maintain", config), _report(arguments), tables=arguments.tables)
     if arguments.json:
         printing.as_json(found.to_json())
     else:
@@ -307,7 +309,7 @@ def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     name, reason = _table_name(arguments.table), Reason(arguments.who, arguments.why)
-    print(pipeline.resume(config, _origin(config), _session("resume"), _report(arguments), name, reason))
+    print(pipeline.resume(config, _origin(config), _session("resume", config), _report(arguments), name, reason))
 
 
 def resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:

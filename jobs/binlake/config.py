@@ -10,7 +10,7 @@ import yaml
 from croniter import croniter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from binlake import names
+from binlake import names, stores
 from binlake.errors import ConfigurationError
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
@@ -151,9 +151,15 @@ class PoliciesConfig(Policy):
 
 
 class LakeConfig(_Strict):
-    """A folder, or any URL that Spark's file systems know."""
+    """A folder, or a URL: s3://, s3a://, abfss://, gs://, hdfs://."""
 
     path: Annotated[str, Field(min_length=1)]
+
+    @field_validator("path")
+    @classmethod
+    def _tells_no_secret(cls, path: str) -> str:
+        stores.refuse_secrets(path)
+        return path
 
 
 def _is_schedule(schedule: str) -> str:
@@ -276,7 +282,7 @@ class PipelineConfig(_Strict):
     @property
     def root(self) -> str:
         """``{lake}/{source}``; a relative folder starts from the working directory."""
-        path = self.lake.path.rstrip("/")
+        path = stores.canonical(self.lake.path.rstrip("/"))
         if "://" not in path:
             path = str(Path(path).expanduser().resolve())
         return f"{path}/{names.folder(self.source.name)}"

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from croniter import croniter
 from pymysql.constants import ER
 
-from binlake import setup
+from binlake import reach, setup, stores
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, ConfigurationError, SourceError
+from binlake.errors import BinlakeError, ConfigurationError, SourceError, UsageError
 from binlake.lake import settings
 from binlake.names import mysql_quote
 from binlake.position import file_number
@@ -42,6 +42,9 @@ from binlake.source.server import Source, denied, error_code
 from binlake.state import files, lease
 from binlake.state.metadata import Metadata
 from binlake.versions import JAVA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
@@ -77,12 +80,25 @@ class _Subject:
     tables: dict[str, SourceTable]
 
 
-def preflight(config: PipelineConfig, origin: Origin, *, spark_checks: bool = True) -> list[Check]:
-    """All checks, in the order in which to mend them; a server that can't be reached ends the server's part."""
+def preflight(
+    config: PipelineConfig,
+    origin: Origin,
+    *,
+    spark_checks: bool = True,
+    session: Callable[[], SparkSession] | None = None,
+) -> list[Check]:
+    """All checks, in the order in which to mend them; a server that can't be reached ends the server's part.
+
+    session: a lake in an object store is tried by Spark, too, which takes a session's start.
+    """
     checks = _files(origin) if isinstance(origin, Folder) else _server(config, origin)
     if spark_checks:
-        checks += [_java(), _jars()]
-    return [*checks, _lake(config), *_catalog(config)]
+        checks += [_java(), _jars(config)]
+    if stores.store_of(config.root) is None:
+        lake = iter([_folder(config)])
+    else:
+        lake = _store(config, session if all(check.ok for check in checks[-2:]) else None)
+    return [*checks, *lake, *_catalog(config)]
 
 
 def _files(folder: Folder) -> list[Check]:
@@ -437,14 +453,37 @@ def _java() -> Check:
     return Check("Java", found.major >= JAVA, found.said, "" if found.major >= JAVA else remedy)
 
 
-def _jars() -> Check:
+def _jars(config: PipelineConfig) -> Check:
     if missing := setup.missing():
         listed = ", ".join(jar.file for jar in missing)
         return Check("Spark jars", False, f"{listed} not in {settings.JARS}", setup.COMMAND)
+    try:
+        settings.refuse_missing_jars(config.root)
+    except UsageError as error:
+        return Check("Spark jars", False, error.message, error.remedy)
     return Check("Spark jars", True, f"in {settings.JARS}")
 
 
-def _lake(config: PipelineConfig) -> Check:
+def _store(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
+    """A lake in an object store, by each library that works on it."""
+    folder = f"{config.root}/_binlake"
+    ways: list[tuple[str, Callable[[], None]]] = [
+        ("pyarrow", lambda: reach.by_arrow(folder)),
+        ("deltalake", lambda: reach.by_deltalake(folder)),
+    ]
+    if session:
+        ways.append(("Spark", lambda: reach.by_spark(session(), folder)))
+    for library, attempt in ways:
+        name = f"lake by {library}"
+        try:
+            attempt()
+        except BinlakeError as error:
+            yield Check(name, False, error.message, error.remedy)
+        else:
+            yield Check(name, True, f"{config.root} is read and written, and nothing is overwritten")
+
+
+def _folder(config: PipelineConfig) -> Check:
     folder = f"{config.root}/_binlake"
     probe = f"{folder}/probe"
     try:

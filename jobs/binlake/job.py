@@ -49,7 +49,9 @@ class Job:
     def _session(self) -> SparkSession:
         from binlake.lake import session
 
-        return session.build(f"binlake {self.config.source.name} {self.name}", more=self.settings)
+        return session.build(
+            f"binlake {self.config.source.name} {self.name}", more=self.settings, lake=self.config.root
+        )
 
     def session(self) -> SparkSession:
         return self._session

@@ -16,13 +16,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from binlake.errors import SetupFailed, UsageError
 from binlake.lake import settings
 from binlake.report import Report
-from binlake.versions import JARS, JAVA, SPARK, Jar
+from binlake.versions import JARS, JAVA, SPARK, STORE_JARS, Jar
 
 COMMAND = "binlake setup"
 _STAMP = settings.SHARED_ARCHIVE.with_suffix(".made-with")
@@ -50,25 +51,37 @@ def java() -> Java | None:
     return Java(program, int(match[1]) if match else 0, said.splitlines()[0] if said else "no answer")
 
 
-def missing() -> list[Jar]:
-    """Jars that aren't there; a file of the right name is only ever put there after its hash was checked."""
-    return [jar for jar in JARS if not (settings.JARS / jar.file).is_file()]
+def missing(stores: Collection[str] = ()) -> list[Jar]:
+    """Jars that aren't there; a file of the right name is only ever put there after its hash was checked.
+
+    stores: of versions.STORE_JARS, those that are wanted too.
+    """
+    wanted = [*JARS, *(jar for store in stores for jar in STORE_JARS[store])]
+    return [jar for jar in wanted if not (settings.JARS / jar.file).is_file()]
 
 
-def set_up(report: Report, folder: Path | None = None, *, archive: bool = True) -> None:
+def set_up(report: Report, folder: Path | None = None, *, archive: bool = True, stores: Collection[str] = ()) -> None:
     """Whatever is missing; a second run finds nothing to do and needs no network.
 
-    folder: holds the jars, at any depth, in the place of the network. Raises SetupFailed, UsageError.
+    folder: holds the jars, at any depth, in the place of the network. stores: see missing. Raises SetupFailed,
+    UsageError.
     """
     found = java()
     if found is None or found.major < JAVA:
         what = f"{found.program} is {found.said}" if found else "no Java is found"
         raise SetupFailed(f"{what}: Spark needs Java {JAVA} or newer", remedy="install it, or set JAVA_HOME to one")
-    wanted = missing()
-    for jar in wanted:
-        report.say(f"jar      {jar.name} {jar.version}")
-        _remove_other_versions(jar)
-        _put(_in_folder(jar, folder) if folder else None, jar, found)
+    wanted = missing(stores)
+    with tempfile.TemporaryDirectory(prefix="binlake-jars-") as fetched:
+        if wanted and not folder:
+            report.say(f"jars     {len(wanted)} by Ivy")
+            _resolve(wanted, found, Path(fetched))
+        for jar in wanted:
+            report.say(f"jar      {jar.name} {jar.version}")
+            _remove_other_versions(jar)
+            _put(_in_folder(jar, folder or Path(fetched)), jar)
+    if "s3" in stores and not settings.log_store_jar().is_file():
+        report.say("jar      the log of Delta tables on S3, compiled")
+        _compile_log_store(found)
     if archive and (wanted or not _archive_is_current(found)):
         report.say("classes  one short Spark session, whose classes are kept for faster starts")
         _make_archive(report, found)
@@ -94,37 +107,67 @@ def _in_folder(jar: Jar, folder: Path) -> Path:
     return found
 
 
-def _put(file: Path | None, jar: Jar, java: Java) -> None:
-    """The jar, whole or not at all; resolved by Ivy where no file is given. Raises SetupFailed."""
-    with tempfile.TemporaryDirectory(prefix="binlake-jar-") as folder:
-        found = file or _resolved(jar, java, Path(folder))
-        with found.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        if digest != jar.sha256:
-            raise SetupFailed(
-                f"{found} has the SHA-256 {digest}, not {jar.sha256}",
-                remedy="it isn't the file that was published: take another copy",
-            )
-        settings.JARS.mkdir(parents=True, exist_ok=True)
-        partial = settings.JARS / f".{jar.file}.partial"
-        shutil.copyfile(found, partial)
-        partial.rename(settings.JARS / jar.file)
+def _put(found: Path, jar: Jar) -> None:
+    """The jar, whole or not at all. Raises SetupFailed."""
+    with found.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != jar.sha256:
+        raise SetupFailed(
+            f"{found} has the SHA-256 {digest}, not {jar.sha256}",
+            remedy="it isn't the file that was published: take another copy",
+        )
+    settings.JARS.mkdir(parents=True, exist_ok=True)
+    partial = settings.JARS / f".{jar.file}.partial"
+    shutil.copyfile(found, partial)
+    partial.rename(settings.JARS / jar.file)
 
 
-def _resolved(jar: Jar, java: Java, folder: Path) -> Path:
+def _pyspark_jars() -> Path:
     import pyspark
 
-    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    return Path(pyspark.__file__).parent / "jars"
+
+
+def _resolve(jars: Sequence[Jar], java: Java, folder: Path) -> None:
+    """All by one run of Ivy, whose JVM takes a second to start. Raises SetupFailed."""
+    wanted = "".join(
+        f'<dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" transitive="false"'
+        ' conf="default->default"/>'
+        for jar in jars
+    )
+    asked = folder / "ivy.xml"
+    asked.write_text(
+        '<ivy-module version="2.0"><info organisation="binlake" module="jars"/>'
+        f'<configurations><conf name="default"/></configurations><dependencies>{wanted}</dependencies></ivy-module>'
+    )
+    (ivy,) = _pyspark_jars().glob("ivy-*.jar")
     # Java asks the password file for the home folder, where Ivy keeps its cache; HOME is what was meant.
     command = [java.program, f"-Duser.home={Path.home()}", "-cp", str(ivy), "org.apache.ivy.Main"]
-    command += ["-dependency", jar.organisation, jar.name, jar.version, "-notransitive", "-confs", "default"]
-    command += ["-types", "jar", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
-    what = f"resolving {jar.organisation}:{jar.name}:{jar.version}"
-    remedy = f"check the network, or give a folder that holds the jar: {COMMAND} --jars FOLDER"
+    command += ["-ivy", str(asked), "-confs", "default", "-types", "jar"]
+    command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+    what = f"resolving {', '.join(f'{jar.organisation}:{jar.name}:{jar.version}' for jar in jars)}"
+    remedy = f"check the network, or give a folder that holds the jars: {COMMAND} --jars FOLDER"
     said = _run(command, what, remedy)
-    if not (folder / jar.file).is_file():
-        raise SetupFailed(f"{what} gave no file:\n{said}", remedy=remedy)
-    return folder / jar.file
+    if lacking := [jar.file for jar in jars if not (folder / jar.file).is_file()]:
+        raise SetupFailed(f"{what} gave no {', '.join(lacking)}:\n{said}", remedy=remedy)
+
+
+def _compile_log_store(java: Java) -> None:
+    """By the Scala compiler that pyspark ships. Raises SetupFailed."""
+    spark = _pyspark_jars()
+    compiler = ":".join(str(next(spark.glob(f"scala-{part}-*.jar"))) for part in ("compiler", "library", "reflect"))
+    for before in settings.JARS.glob(f"{settings.LOG_STORE_JAR}-*.jar"):
+        before.unlink()
+    with tempfile.TemporaryDirectory(prefix="binlake-scala-") as folder:
+        made = Path(folder) / "made.jar"
+        command = [java.program, "-cp", compiler, "scala.tools.nsc.Main", "-usejavacp", "-d", str(made)]
+        command += ["-classpath", f"{spark}/*:{settings.JARS}/*", str(settings.LOG_STORE)]
+        said = _run(command, "compiling Delta's log on S3")
+        if not made.is_file():
+            raise SetupFailed(f"compiling Delta's log on S3 gave nothing:\n{said}", remedy="mend what it says above")
+        partial = settings.JARS / f".{settings.LOG_STORE_JAR}.partial"
+        shutil.copyfile(made, partial)
+        partial.rename(settings.log_store_jar())
 
 
 def _fingerprint(java: Java) -> str:

@@ -72,13 +72,13 @@ def _open_batch(config: PipelineConfig) -> OpenBatch | None:
     return lease.read(pipeline.metadata_of(config)).open
 
 
-def _session_of(step: str) -> SessionFactory:
+def _session_of(step: str, config: PipelineConfig) -> SessionFactory:
     """For a step that shouldn't need Spark: only where other runs changed the batch meanwhile it does."""
 
     def build() -> SparkSession:
         from binlake.lake import session
 
-        return session.build(f"binlake {step}")
+        return session.build(f"binlake {step}", lake=config.root)
 
     return build
 
@@ -299,7 +299,7 @@ class BinlakeStageOperator(_BatchStepOperator):
             if not is_short(found):
                 return self.submit(context)
             origin = BinlakeHook(config.source.connection).origin()
-            staged = pipeline.stage(config, origin, _session_of("stage"), Report())
+            staged = pipeline.stage(config, origin, _session_of("stage", config), Report())
             self.log.info("%s; no Spark was needed", staged.message)
             return asdict(staged)
 
@@ -322,7 +322,7 @@ class BinlakeMergeOperator(_BatchStepOperator):
                 return None
             if not pipeline.nothing_staged(config):
                 return self.submit(context, short_lived=is_short(found))
-            merged = pipeline.merge(config, _session_of("merge"), Report())
+            merged = pipeline.merge(config, _session_of("merge", config), Report())
             self.log.info("%s; no Spark was needed", merged.message)
             return asdict(merged)
 
@@ -341,7 +341,7 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
             config = self.pipeline_config()
             if maintain.wants_spark(config, pipeline.metadata_of(config)):
                 return self.submit(context, "--run", run_key(context))
-            found = pipeline.maintain(config, _session_of("maintain"), Report(), run=run_key(context))
+            found = pipeline.maintain(config, _session_of("maintain", config), Report(), run=run_key(context))
             self.log.info("%s; no Spark was needed", found.headline)
             return found.to_json()
 

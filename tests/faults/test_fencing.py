@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +14,7 @@ from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.table import LakeTable, NewTable
 from binlake.state import lease
 from binlake.state.delta_log import overtaking
+from frozen import Frozen
 from mirror import Mirror
 
 if TYPE_CHECKING:
@@ -28,68 +22,7 @@ if TYPE_CHECKING:
 
     from servers import Server
 
-STOPPED = Path(__file__).parent / "stopped.py"
 TABLES = ("a", "b")
-SECONDS = 300
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class Frozen:
-    """A process of its own that runs the command line, frozen at a point until it is woken."""
-
-    def __init__(self, mirror: Mirror, folder: Path) -> None:
-        self._mirror = mirror
-        self._folder = folder
-        environment = {**os.environ, "AIRFLOW_CONN_TESTS": mirror.server.uri(), "SPARK_MASTER": "local[2]"}
-        self._log = open(folder / "log", "wb")  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, str(STOPPED), str(folder)],
-            env=environment,
-            stdout=self._log,
-            stderr=self._log,
-            preexec_fn=_die_with_parent,
-        )
-        self._wait()
-
-    def _wait(self) -> None:
-        """Until it stops itself."""
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            pid, status = os.waitpid(self.process.pid, os.WUNTRACED | os.WNOHANG)
-            if pid and os.WIFSTOPPED(status):
-                return
-            assert not pid, f"it ended: {(self._folder / 'log').read_text()}"
-            time.sleep(0.02)
-        raise AssertionError("it neither stopped nor ended")
-
-    def run(self, point: str, *arguments: str) -> None:
-        """Frozen at the point, holding the lease."""
-        self._done.unlink(missing_ok=True)
-        told = [point, [arguments[0], "--config", str(self._mirror.write_yaml()), *arguments[1:]]]
-        (self._folder / "next").write_text(json.dumps(told))
-        self.process.send_signal(signal.SIGCONT)
-        self._wait()
-        assert not self._done.exists(), f"it came to its end: {self._done.read_text()}"
-
-    def wake(self) -> tuple[int, str]:
-        """Its exit code, and what it said."""
-        self.process.send_signal(signal.SIGCONT)
-        self._wait()
-        code, said = json.loads(self._done.read_text())
-        return code, said
-
-    @property
-    def _done(self) -> Path:
-        return self._folder / "done"
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._log.close()
 
 
 @pytest.fixture(scope="module")

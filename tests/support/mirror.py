@@ -64,6 +64,8 @@ class Mirror:
     exclude: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     server_id: int = 7100
+    url: str = ""
+    """The lake's address in the place of the folder."""
     files: Path | None = None
     """Read the log from this folder instead of the server."""
 
@@ -77,7 +79,7 @@ class Mirror:
                     "server_id": self.server_id,
                 },
                 "tables": {"include": self.include or [f"{self.database}.*"], "exclude": self.exclude},
-                "lake": {"path": str(self.folder)},
+                "lake": {"path": self.url or str(self.folder)},
                 **self.options,
             }
         )

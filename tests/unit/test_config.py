@@ -57,9 +57,9 @@ def test_an_absolute_lake_stays_where_it_is(tmp_path: Path, lake: str) -> None:
     assert loaded.lake.path == str(Path(lake).expanduser())
 
 
-def test_urls_stay_urls(tmp_path: Path) -> None:
+def test_s3_has_one_address(tmp_path: Path) -> None:
     loaded = config.load(write(tmp_path, WHOLE.replace("./lake", "s3://bucket/lake/")))
-    assert loaded.table_path(TableName("d", "t")) == "s3://bucket/lake/shop/d/t"
+    assert loaded.table_path(TableName("d", "t")) == "s3a://bucket/lake/shop/d/t"
 
 
 def test_system_databases_are_never_included(tmp_path: Path) -> None:

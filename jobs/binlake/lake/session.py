@@ -20,15 +20,17 @@ def build(
     tasks: int | None = None,
     short_lived: bool = False,
     more: Mapping[str, str] | None = None,
+    lake: str = "",
 ) -> SparkSession:
     """A session with the project's settings; under spark-submit its master and launch settings stand.
 
     short_lived: the JVM ends before optimised code would pay.
     tasks: how many must run at once, where no master is given; those that wait for a server need no core of their own.
-    more: settings beyond the project's. Raises UsageError when the jars aren't there.
+    more: settings beyond the project's. lake: its root. Raises UsageError when the jars aren't there.
     """
     if not any(settings.JARS.glob("delta-spark*.jar")):
         raise UsageError(f"no Spark jars in {settings.JARS}", remedy="run binlake setup")
+    settings.refuse_missing_jars(lake)
     # Spark's context takes the workers' Python from here alone: spark.pyspark.python is spark-submit's.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = SparkSession.builder.appName(name)

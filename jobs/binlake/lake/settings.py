@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
 
+from binlake import stores
+from binlake.errors import UsageError
+from binlake.versions import HADOOP, STORE_JARS
+
 SHARE = Path(sys.prefix) / "share" / "binlake"
 JARS = SHARE / "jars"
 SHARED_ARCHIVE = SHARE / "spark.jsa"
+LOG_STORE = Path(__file__).with_name("ConditionalLogStore.scala")
+LOG_STORE_JAR = "binlake-log-store"
 
 
 LOGGERS_THAT_QUOTE_ROWS = (
@@ -91,7 +98,31 @@ def session_settings(cores: int) -> dict[str, str]:
         # The key ranges of files are asked for, and their rows counted before they are committed.
         "spark.databricks.delta.stats.collect": "true",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        **stores.S3.of().spark_settings(),
     }
+
+
+def log_store_jar() -> Path:
+    """LOG_STORE as set-up compiles it; another text is another file."""
+    return JARS / f"{LOG_STORE_JAR}-{hashlib.sha256(LOG_STORE.read_bytes()).hexdigest()[:12]}.jar"
+
+
+def refuse_missing_jars(lake: str) -> None:
+    """Raises UsageError where Spark lacks what the lake's address asks for."""
+    match stores.store_of(lake):
+        case "s3":
+            there = log_store_jar().is_file() and all((JARS / jar.file).is_file() for jar in STORE_JARS["s3"])
+            remedy = "run binlake setup --stores s3"
+        case "abfss":
+            there = any(JARS.glob("hadoop-azure-*.jar"))
+            remedy = f"put hadoop-azure {HADOOP} and what its pom names into {JARS}"
+        case "gs":
+            there = any(JARS.glob("gcs-connector-*.jar")) or any(JARS.glob("hadoop-gcp-*.jar"))
+            remedy = f"put hadoop-gcp {HADOOP} (or gcs-connector) and what its pom names into {JARS}"
+        case _:
+            return
+    if not there:
+        raise UsageError(f"Spark has no file system for {lake}: its jars aren't in {JARS}", remedy=remedy)
 
 
 def _is_local() -> bool:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.java import changed, open_transaction, to_java_list, to_map, to_scala_map, to_seq
+from binlake.state import tables
 from binlake.state.attempts import DataFile
 
 
@@ -43,7 +44,7 @@ class Alone:
     @cached_property
     def _log(self) -> DeltaTable:
         """As the transaction sees it."""
-        return DeltaTable(self._path, version=int(self._transaction.snapshot().version()))
+        return tables.opened(self._path, int(self._transaction.snapshot().version()))
 
     def versions(self) -> dict[str, int]:
         """Those of all application ids."""

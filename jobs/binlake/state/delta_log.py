@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished
 from binlake.schema.table import TableName
-from binlake.state import files, storage_errors
+from binlake.state import files, storage_errors, tables
 
 APPLICATIONS = "binlake:"
 STEPS_PER_BATCH = 1 << 20
@@ -64,12 +64,12 @@ class LakeLog:
 
     def log(self) -> DeltaTable:
         try:
-            return DeltaTable(self.path)
-        except DeltaError as error:
+            return tables.opened(self.path)
+        except (DeltaError, OSError) as error:
             raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
 
     def exists(self) -> bool:
-        return bool(DeltaTable.is_deltatable(self.path))
+        return tables.is_table(self.path)
 
     def recorded(self) -> int:
         """Transaction version recorded in the table for this life; -1 when there is none."""

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import MaintainConfig
-from binlake.state import files, storage_errors
+from binlake.state import files, storage_errors, tables
 from binlake.state.files import FileFound
 from binlake.state.metadata import SCHEMAS, Metadata, literal, now_us
 
@@ -45,7 +45,7 @@ def interval(hours: float) -> str:
 def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[MetadataUpkeep]:
     """Of each table that is there. Raises LakeError, LeaseHeld."""
     expired = _expire(metadata, promised)
-    there = [name for name in SCHEMAS if DeltaTable.is_deltatable(metadata.location(name))]
+    there = [name for name in SCHEMAS if tables.is_table(metadata.location(name))]
     return [_keep(metadata, name, expired.get(name, 0), promised.metadata_hours) for name in there]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,17 +16,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from binlake import stores
 from binlake.errors import LakeError, StagingError
 from binlake.state import storage_errors
 
 STAGED_ANEW = "run again: the batch is staged anew"
 _CHUNK = 4 << 20
 _ROWS = 1 << 20
+_SIDE_BY_SIDE = 16
+"""Objects removed at once: a store answers slowly."""
 
 
 def _locate(path: str) -> tuple[fs.FileSystem, str]:
     if "://" not in path:
         return fs.LocalFileSystem(), path
+    if stores.store_of(path) == "s3":
+        stores.check(path)
+        return _s3(stores.S3.of()), stores.canonical(path).removeprefix("s3a://")
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
@@ -32,6 +40,12 @@ def _locate(path: str) -> tuple[fs.FileSystem, str]:
             f"no file system for {path}: {error}", remedy="use a folder, s3://, gs://, abfss:// or hdfs://"
         ) from error
     return found
+
+
+@cache
+def _s3(s3: stores.S3) -> fs.FileSystem:
+    # Else each file that goes leaves an empty object in the place of its folder.
+    return fs.S3FileSystem(**s3.arrow_arguments(), check_directory_existence_before_creation=True)
 
 
 @contextmanager
@@ -90,7 +104,7 @@ class _Hashing:
 
 
 def make_folder(path: str) -> None:
-    """A folder only its owner can enter: staged rows are as private as the source's.
+    """A folder only its owner can enter: staged rows are as private as the source's. Object stores have none.
 
     So are the folders made on the way, from the last one on whose name begins with ``_``: what is above are tables,
     which are their readers'.
@@ -99,7 +113,7 @@ def make_folder(path: str) -> None:
     with _storage(f"make the folder {path}"):
         if isinstance(filesystem, fs.LocalFileSystem):
             _make_private(Path(inner))
-        else:
+        elif stores.store_of(path) is None:
             filesystem.create_dir(inner, recursive=True)
 
 
@@ -228,8 +242,22 @@ def remove_folder(path: str) -> None:
     """Remove a folder with what is in it; nothing happens when it isn't there."""
     filesystem, inner = _locate(path)
     with _storage(f"remove {path}"):
-        if filesystem.get_file_info(inner).type != fs.FileType.NotFound:
+        if stores.store_of(path) == "s3":
+            _remove_objects(filesystem, inner)
+        elif filesystem.get_file_info(inner).type != fs.FileType.NotFound:
             filesystem.delete_dir(inner)
+
+
+def _remove_objects(filesystem: fs.FileSystem, inner: str) -> None:
+    """One by one, what lies deepest first: a store that keeps folders refuses one that isn't empty."""
+    everything = fs.FileSelector(inner, allow_not_found=True, recursive=True)
+    found = [entry.path for entry in filesystem.get_file_info(everything) if entry.type == fs.FileType.File]
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="remove") as pool:
+        list(pool.map(filesystem.delete_file, found))
+    left = [entry.path for entry in filesystem.get_file_info(everything)]
+    for folder in [*sorted(left, key=len, reverse=True), inner]:
+        if filesystem.get_file_info(folder).type == fs.FileType.Directory:
+            filesystem.delete_dir(folder)
 
 
 def parquet_columns(path: str, columns: Sequence[str]) -> Iterator[pa.Table]:

@@ -15,8 +15,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from binlake import stores
 from binlake.errors import LakeError
-from binlake.state import storage_errors
+from binlake.state import storage_errors, tables
 
 _TEXT, _INT = pa.string(), pa.int64()
 
@@ -107,7 +108,7 @@ def query(location: str, columns: list[str] | None = None, *, version: int | Non
     interpreter's exit now and then.
     """
     chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in columns) if columns else "*"
-    builder = QueryBuilder().register("rows", DeltaTable(location, version=version))
+    builder = QueryBuilder().register("rows", tables.opened(location, version))
     return pa.table(builder.execute(f"SELECT {chosen} FROM rows").read_all())
 
 
@@ -153,20 +154,26 @@ class Metadata:
         """The Delta table, made empty when it isn't there yet."""
         location = self.location(name)
         try:
-            return DeltaTable(location)
+            return tables.opened(location)
         except TableNotFoundError:
             pass
         except (DeltaError, OSError) as error:
             raise _unreadable(location, error) from error
         try:
-            return DeltaTable.create(self._new_folder(name), SCHEMAS[name], mode="ignore", configuration=_PROPERTIES)
+            return DeltaTable.create(
+                self._new_folder(name),
+                SCHEMAS[name],
+                mode="ignore",
+                configuration=_PROPERTIES,
+                storage_options=stores.storage_options(location),
+            )
         except (DeltaError, OSError) as error:
             raise _unwritable(location, error) from error
 
     def read(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         """All rows as dictionaries; none when the table isn't there."""
         location = self.location(name)
-        if not DeltaTable.is_deltatable(location):
+        if not tables.is_table(location):
             _refuse_file(location)
             return []
         try:
@@ -178,10 +185,10 @@ class Metadata:
     def count(self, name: str, predicate: str) -> int:
         """Rows that meet it."""
         location = self.location(name)
-        if not DeltaTable.is_deltatable(location):
+        if not tables.is_table(location):
             return 0
         try:
-            builder = QueryBuilder().register("rows", DeltaTable(location))
+            builder = QueryBuilder().register("rows", tables.opened(location))
             found = pa.table(builder.execute(f"SELECT count(*) AS n FROM rows WHERE {predicate}").read_all())
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
@@ -197,11 +204,21 @@ class Metadata:
         self._write(name, rows, mode="overwrite", predicate=predicate)
 
     def create_with(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Make the table together with its first rows; of two callers at once one wins, the other changes nothing."""
+        """Make the table together with its first rows; of two callers at once one wins, the other changes nothing.
+
+        Raises LakeError, also where the store can't tell who wins.
+        """
+        tables.refuse_overwriting_store(self._path)
         try:
-            write_deltalake(self._new_folder(name), self._rows(name, rows), mode="error", configuration=_PROPERTIES)
+            write_deltalake(
+                self._new_folder(name),
+                self._rows(name, rows),
+                mode="error",
+                configuration=_PROPERTIES,
+                storage_options=stores.storage_options(self._path),
+            )
         except (DeltaError, OSError) as error:
-            if not DeltaTable.is_deltatable(self.location(name)):
+            if not tables.is_table(self.location(name)):
                 raise _unwritable(self.location(name), error) from error
 
     def _new_folder(self, name: str) -> str:

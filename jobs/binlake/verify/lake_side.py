@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.names import spark_string
 from binlake.schema.invalid import FAIL, KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.table import TableSchema
+from binlake.state import tables
 from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, lake_shown
 from binlake.verify.server_side import KeyedHash
 
@@ -19,7 +19,7 @@ class LakeSide:
     """One Delta table at the version it has now. Raises what deltalake and Spark raise when it can't be read."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
-        self.version = int(DeltaTable(path).version())
+        self.version = int(tables.opened(path).version())
         self._rows: DataFrame = session.read.format("delta").option("versionAsOf", self.version).load(path)
 
         self._types = {field.name: field.dataType.simpleString().upper() for field in self._rows.schema.fields}

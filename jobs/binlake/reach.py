@@ -1,0 +1,94 @@
+"""A lake in an object store, tried by each library that works on it: writes, reads, and refuses to overwrite.
+
+What passes here and fails later has another cause than an address, an account, a missing bucket or a missing jar.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from binlake import stores
+from binlake.errors import LakeError
+from binlake.state import files, storage_errors, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONTENT = "binlake was here"
+_BOUNDED = {
+    "fs.s3a.impl.disable.cache": "true",
+    "fs.s3a.attempts.maximum": "2",
+    "fs.s3a.retry.limit": "1",
+    "fs.s3a.retry.interval": "100ms",
+    "fs.s3a.connection.establish.timeout": "5s",
+}
+"""S3A tries for minutes to reach what isn't there."""
+
+
+def _probe(folder: str) -> str:
+    return f"{folder}/probe-{uuid.uuid4().hex[:12]}"
+
+
+def by_arrow(folder: str) -> None:
+    """Staged files go this way. Raises LakeError, ConfigurationError."""
+    files.make_folder(folder)
+    path = _probe(folder)
+    files.write_text(path, _CONTENT)
+    _compare(path, files.read_text(path))
+    files.remove_file(path)
+
+
+def by_deltalake(folder: str) -> None:
+    """The metadata go this way. Raises LakeError, ConfigurationError."""
+    tables.refuse_overwriting_store(folder)
+
+
+def by_spark(session: SparkSession, folder: str) -> None:
+    """The tables go this way: on S3 by the store of Delta's log. Raises LakeError."""
+    path = _probe(folder)
+    jvm: Any = session.sparkContext._jvm
+    try:
+        settings = jvm.org.apache.hadoop.conf.Configuration(session._jsparkSession.sessionState().newHadoopConf())
+        for key, value in _BOUNDED.items():
+            settings.set(key, value)
+        place = jvm.org.apache.hadoop.fs.Path(path)
+        system = place.getFileSystem(settings)
+        if stores.store_of(folder) == "s3":
+            _write_twice(jvm, place, settings)
+        else:
+            stream = system.create(place, False)
+            stream.write(_CONTENT.encode())
+            stream.close()
+        _compare(path, files.read_text(path).strip())
+        system.delete(place, False)
+    except LakeError:
+        raise
+    except Exception as error:  # py4j's and pyspark's have no common type
+        raise storage_errors.failed(f"Spark can't write {path}", error) from error
+
+
+def _write_twice(jvm: Any, place: Any, settings: Any) -> None:
+    log_store = jvm.binlake.ConditionalLogStore(settings)
+
+    def write(text: str) -> None:
+        lines = jvm.java.util.ArrayList()
+        lines.add(text)
+        log_store.write(place, lines.iterator(), False, settings)
+
+    write(_CONTENT)
+    try:
+        write("another")
+    except Exception as error:
+        if storage_errors.is_already_there(error):
+            return
+        raise
+    raise LakeError(
+        f"{place.toString()} was written twice: the store doesn't know If-None-Match",
+        remedy="use a store with conditional writes: on this one two runs would overwrite each other's commits",
+    )
+
+
+def _compare(path: str, found: str) -> None:
+    if found != _CONTENT:
+        raise LakeError(f"{path} isn't read as it was written", remedy="another process writes there: find it")

@@ -1,0 +1,52 @@
+"""Delta tables by deltalake, wherever they lie: each is opened here, with what its store asks for."""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from binlake import stores
+from binlake.errors import LakeError
+from binlake.state import files, storage_errors
+
+
+def opened(path: str, version: int | None = None) -> DeltaTable:
+    """Raises what deltalake raises; ConfigurationError."""
+    return DeltaTable(path, version=version, storage_options=stores.storage_options(path))
+
+
+def is_table(path: str) -> bool:
+    """Whether a table is there; raises LakeError where that can't be told."""
+    try:
+        return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
+    except (DeltaError, OSError) as error:
+        raise storage_errors.failed(f"can't look for a Delta table at {path}", error) from error
+
+
+def refuse_overwriting_store(folder: str) -> None:
+    """A store that takes two commits for one version loses the first: raises LakeError; tried below the folder.
+
+    Nothing is tried on a file system.
+    """
+    if stores.store_of(folder) is None:
+        return
+    path, options = f"{folder}/_probe-{uuid.uuid4().hex[:12]}", stores.storage_options(folder)
+    try:
+        write_deltalake(path, pa.table({"n": [0]}), storage_options=options)
+        first, second = opened(path), opened(path)
+        first.update(updates={"n": "1"})
+        try:
+            second.update(updates={"n": "2"})
+        except CommitFailedError:
+            return
+    except (DeltaError, OSError) as error:
+        raise storage_errors.failed(f"can't write a Delta table below {folder}", error) from error
+    finally:
+        files.remove_folder(path)
+    raise LakeError(
+        f"{folder}: the store took two commits for one version of a table: it doesn't know If-None-Match",
+        remedy="use a store with conditional writes: on this one two runs would overwrite each other's commits",
+    )

@@ -1,0 +1,120 @@
+"""Where a lake lies in an object store, told to each library that works on it: Spark (S3A), deltalake and pyarrow.
+
+Endpoint and region come from the AWS_* variables that all three know, and are handed to each, so that none looks
+elsewhere. Secrets are handed to none: each takes them by its own chain of AWS (these variables, a profile, a role), so
+that they stand in no setting of Spark, argument or file. Pure: an environment in, settings out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from binlake.errors import ConfigurationError
+
+LOG_STORE = "binlake.ConditionalLogStore"
+"""lake/ConditionalLogStore.scala"""
+_DEFAULT_REGION = "us-east-1"
+"""What servers of one's own are signed for, unless they say otherwise."""
+_STORES = {"s3": "s3", "s3a": "s3", "abfs": "abfss", "abfss": "abfss", "gs": "gs"}
+
+
+def store_of(path: str) -> str | None:
+    """``s3``, ``abfss`` or ``gs``; None for a folder, and for file systems that Spark brings itself."""
+    scheme, separator, _ = path.partition("://")
+    return _STORES.get(scheme) if separator else None
+
+
+def canonical(path: str) -> str:
+    """``s3://`` and ``s3a://`` are one place; Hadoop, deltalake and we call it by the second."""
+    return f"s3a://{path.removeprefix('s3://')}" if path.startswith("s3://") else path
+
+
+def refuse_secrets(path: str) -> None:
+    """Raises ValueError where an address carries more than a place: it is told in logs, metadata and Spark's pages."""
+    if "://" not in path:
+        return
+    parts = urlsplit(path)
+    if parts.password is not None or "?" in path or (parts.username is not None and store_of(path) == "s3"):
+        raise ValueError("an address without account, password and '?', please: credentials come from the environment")
+    if store_of(path) and not parts.netloc:
+        raise ValueError("the address names no bucket")
+
+
+@dataclass(frozen=True)
+class S3:
+    """How S3 is reached. endpoint: empty for Amazon's own. region: empty where each library's chain tells it."""
+
+    endpoint: str
+    region: str
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
+        region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
+        return cls(endpoint.rstrip("/"), region or (_DEFAULT_REGION if endpoint else ""))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is encrypted on the way."""
+        return self.endpoint.startswith("http://")
+
+    def spark_settings(self) -> dict[str, str]:
+        """Of S3A and of Delta's log on it; those that say nothing are empty."""
+        return {
+            "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+            "spark.hadoop.fs.s3a.endpoint": self.endpoint,
+            "spark.hadoop.fs.s3a.endpoint.region": self.region,
+            "spark.hadoop.fs.s3a.path.style.access": "true" if self.endpoint else "",
+            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false" if self.is_plain else "",
+            "spark.hadoop.fs.s3a.aws.credentials.provider": (
+                "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+            ),
+            # The default keeps what it read of files by name; Delta overwrites one of its own.
+            "spark.hadoop.fs.s3a.input.stream.type": "classic",
+            "spark.hadoop.fs.s3a.create.conditional.enabled": "true",
+            "spark.delta.logStore.s3a.impl": LOG_STORE,
+            "spark.delta.logStore.s3.impl": LOG_STORE,
+        }
+
+    def storage_options(self) -> dict[str, str]:
+        """deltalake's; a commit is one conditional PUT."""
+        told = {"aws_endpoint_url": self.endpoint, "aws_region": self.region, "aws_conditional_put": "etag"}
+        return {key: value for key, value in told.items() if value}
+
+    def arrow_arguments(self) -> dict[str, Any]:
+        """Of pyarrow's S3FileSystem."""
+        if not self.endpoint:
+            return {"region": self.region} if self.region else {}
+        scheme, _, host = self.endpoint.partition("://")
+        return {"region": self.region, "scheme": scheme, "endpoint_override": host}
+
+
+def check(path: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Raises ConfigurationError where the variables can't be right for this lake."""
+    if store_of(path) != "s3":
+        return
+    s3 = S3.of(environment)
+    if s3.endpoint and "://" not in s3.endpoint:
+        raise ConfigurationError(
+            f"AWS_ENDPOINT_URL is {s3.endpoint}, which is no address", remedy="write it with https:// before it"
+        )
+    if s3.is_plain and environment.get("AWS_ALLOW_HTTP", "").lower() not in ("true", "1"):
+        raise ConfigurationError(
+            f"AWS_ENDPOINT_URL is {s3.endpoint}: rows would go over the network as plain text",
+            remedy="use https://, or set AWS_ALLOW_HTTP=true where that is meant",
+        )
+    halves = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if environment.get(name)]
+    if len(halves) == 1:
+        raise ConfigurationError(f"of the credentials {halves[0]} alone is set", remedy="set both, or neither")
+
+
+def storage_options(path: str) -> dict[str, str] | None:
+    """deltalake's for a table at this path. Raises ConfigurationError."""
+    if store_of(path) != "s3":
+        return None
+    check(path)
+    return S3.of().storage_options()

@@ -1,0 +1,269 @@
+"""A lake on S3: the same mirror as in a folder, and of two who commit one version of a table one is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from py4j.protocol import Py4JJavaError
+
+from binlake import stores
+from binlake.doctor import preflight
+from binlake.errors import LeaseHeld, UsageError
+from binlake.lake import session, settings
+from binlake.state import files, lease, tables
+from binlake.state.metadata import Metadata, now_us
+from frozen import Frozen
+from mirror import Mirror
+from object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from servers import Server
+
+TABLES = ("a", "b")
+COMMITS = 12
+_JAVA = {"aws.accessKeyId": "AWS_ACCESS_KEY_ID", "aws.secretAccessKey": "AWS_SECRET_ACCESS_KEY"}
+"""The tests' JVM began before the server, so it gets the account by the next link of AWS's chain."""
+
+
+def tell(spark: SparkSession, environment: dict[str, str]) -> None:
+    """The running session where the store is; jobs that are started learn it from the environment alone."""
+    jvm: Any = spark.sparkContext._jvm
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in stores.S3.of(environment).spark_settings().items():
+        if key.startswith("spark.hadoop.") and value:
+            hadoop.set(key.removeprefix("spark.hadoop."), value)
+    for key, variable in _JAVA.items():
+        jvm.System.setProperty(key, environment[variable])
+
+
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with pytest.MonkeyPatch.context() as patch, ObjectStore(tmp_path_factory.mktemp("s3")) as running:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        tell(spark, running.environment)
+        yield running
+        for key in _JAVA:
+            spark.sparkContext._jvm.System.clearProperty(key)  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def shared(
+    mysql_server: Server, spark: SparkSession, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mirror]:
+    """Two tables, bootstrapped on the store, for all tests of this file."""
+    mysql_server.execute("CREATE DATABASE on_s3")
+    mirror = Mirror(mysql_server, "on_s3", tmp_path_factory.mktemp("yaml"), spark, url="s3://lake/mirrors")
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), u VARCHAR(20))",
+        "CREATE TABLE b (v VARCHAR(20))",
+        "INSERT INTO a (v) VALUES ('one'), ('two'), ('three')",
+        "INSERT INTO b VALUES ('same'), ('same')",
+    )
+    mirror.snapshot()
+    yield mirror
+    mysql_server.execute("DROP DATABASE on_s3")
+
+
+@pytest.fixture
+def mirror(shared: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    monkeypatch.setenv("AIRFLOW_CONN_TESTS", shared.server.uri())
+    return shared
+
+
+@pytest.fixture(scope="module")
+def frozen(shared: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_TESTS", shared.server.uri())
+        process = Frozen(shared, tmp_path_factory.mktemp("frozen"))
+        yield process
+        process.kill()
+
+
+def work(mirror: Mirror) -> None:
+    column = f"c{mirror.version('a')}"
+    mirror.execute(
+        "UPDATE a SET v = CONCAT(LEFT(v, 9), '!') WHERE id % 2",
+        f"ALTER TABLE a ADD COLUMN {column} INT DEFAULT 7, RENAME COLUMN u TO v, RENAME COLUMN v TO u",
+        f"INSERT INTO a (v, {column}) VALUES ('new', 1)",
+        "DELETE FROM a ORDER BY id LIMIT 1",
+        "DELETE FROM b LIMIT 1",
+        "INSERT INTO b VALUES ('same'), ('more')",
+    )
+
+
+def test_who_lost_the_lease_commits_nothing_and_who_was_killed_is_followed(mirror: Mirror, frozen: Frozen) -> None:
+    """The second driver is a process with a JVM of its own, which has its account from the environment."""
+    work(mirror)
+    frozen.run("epoch committed", "sync")
+    assert mirror.metadata.swap("lease", "token IS NOT NULL", {"expires_us": 1})
+    mirror.sync()
+    mirror.assert_equal(*TABLES)
+    before = {table: mirror.version(table) for table in TABLES}
+    code, said = frozen.wake()
+    assert (code, "lost its lease" in said) == (3, True), said
+    assert {table: mirror.version(table) for table in TABLES} == before
+
+    work(mirror)
+    frozen.run("epoch committed", "sync")
+    frozen.kill()
+    mirror.sync()
+    mirror.assert_equal(*TABLES)
+    mirror.assert_each_once(*TABLES)
+
+
+def test_a_store_is_verified_and_looked_after_as_a_folder_is(mirror: Mirror, store: ObjectStore) -> None:
+    work(mirror)
+    mirror.sync()
+    assert all(table.equal for table in mirror.verify().tables)
+    mirror.options = {"maintain": {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}}
+    report = mirror.maintain()
+    assert sum(table.removed_files for table in report.tables) > 0
+    work(mirror)
+    mirror.sync()
+    mirror.assert_equal(*TABLES)
+    assert [path.name for path in (store.folder / "lake").iterdir() if path.name[0] != "."] == ["mirrors"]
+
+
+def test_two_drivers_that_race_lose_no_commit(mirror: Mirror) -> None:
+    """Spark and deltalake append to one table; they know nothing of each other but what the store tells."""
+    path = "s3a://lake/mirrors/raced"
+    write_deltalake(path, pa.table({"n": pa.array([], pa.int64())}))
+    errors: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            for number in range(COMMITS):
+                write_deltalake(path, pa.table({"n": [number]}), mode="append")
+        except BaseException as error:
+            errors.append(error)
+
+    other = threading.Thread(target=append)
+    other.start()
+    for number in range(COMMITS):
+        rows = mirror.spark.range(100 + number, 101 + number).toDF("n")
+        rows.coalesce(1).write.format("delta").mode("append").save(path)
+    other.join()
+    assert not errors
+    found = mirror.spark.read.format("delta").load(path).toArrow()["n"].to_pylist()
+    assert sorted(found) == [*range(COMMITS), *range(100, 100 + COMMITS)]
+    assert DeltaTable(path).version() == 2 * COMMITS
+
+
+def test_of_those_who_commit_one_version_at_once_one_wins(mirror: Mirror) -> None:
+    jvm: Any = mirror.spark.sparkContext._jvm
+    hadoop: Any = mirror.spark.sparkContext._jsc.hadoopConfiguration()
+    log = jvm.binlake.ConditionalLogStore(hadoop)
+    won: list[tuple[int, int]] = []
+    refused: list[str] = []
+
+    def commit(version: int, who: int) -> None:
+        lines = jvm.java.util.ArrayList()
+        lines.add(f"{who} at {version}")
+        try:
+            log.write(path(version), lines.iterator(), False, hadoop)
+        except Py4JJavaError as error:
+            refused.append(str(error.java_exception.getClass().getName()))
+        else:
+            won.append((version, who))
+
+    def path(version: int) -> Any:
+        return jvm.org.apache.hadoop.fs.Path(f"s3a://lake/mirrors/log/{version}")
+
+    for version in range(10):
+        threads = [threading.Thread(target=commit, args=(version, who)) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [version for version, _ in won] == list(range(10))
+    assert refused == ["java.nio.file.FileAlreadyExistsException"] * 30
+    assert [files.read_text(f"s3://lake/mirrors/log/{version}") for version, _ in won] == [
+        f"{who} at {version}\n" for version, who in won
+    ]
+    commit(*won[0])  # its answer got lost, and it asks again
+    assert won[-1] == won[0]
+
+
+def test_of_two_who_want_the_lease_one_gets_it(mirror: Mirror) -> None:
+    metadata = Metadata("s3a://lake/mirrors/_lease")
+    with lease.held(metadata) as held:
+        other = {"holder": "other-host pid 1 started 1", "token": "t"}
+        stale = tables.opened(metadata.location("lease"))
+        assert metadata.swap("lease", "token IS NOT NULL", {**other, "expires_us": now_us() + 60_000_000})
+        with pytest.raises(CommitFailedError):
+            stale.update(predicate="token IS NOT NULL", updates={"holder": "'a third'"})
+        with pytest.raises(LeaseHeld, match="lost its lease"):
+            held.check()
+
+
+@pytest.mark.parametrize(
+    ("changed", "remedy", "lake"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "another"}, "AWS_SECRET_ACCESS_KEY", "s3a://lake/mirrors"),
+        ({}, "make the bucket", "s3a://nowhere/mirrors"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "AWS_ENDPOINT_URL", "s3a://lake/mirrors"),
+    ],
+)
+def test_the_doctor_tells_which_library_cannot_reach_the_store_and_why(
+    mirror: Mirror, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], remedy: str, lake: str
+) -> None:
+    for name, value in changed.items():
+        monkeypatch.setenv(name, value)
+    tell(mirror.spark, {**store.environment, **changed})
+    config = mirror.config.model_copy(update={"lake": mirror.config.lake.model_copy(update={"path": lake})})
+    try:
+        checks = preflight(config, mirror.origin, session=lambda: mirror.spark)
+    finally:
+        tell(mirror.spark, store.environment)
+    failed = {check.name: check for check in checks if check.ok is False}
+    assert list(failed) == ["lake's position", "lake by pyarrow", "lake by deltalake", "lake by Spark"]
+    for check in failed.values():
+        assert remedy in check.remedy, check
+        assert "<" not in check.found
+        assert store.secret not in str(check)
+
+
+def test_jars_that_are_missing_are_told_before_anything_begins(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for jar in settings.JARS.glob("delta-*.jar"):
+        (tmp_path / jar.name).symlink_to(jar)
+    monkeypatch.setattr(settings, "JARS", tmp_path)
+    with pytest.raises(UsageError, match="binlake setup --stores s3"):
+        session.build("none", lake=mirror.config.root)
+    remedies = [check.remedy for check in preflight(mirror.config, mirror.origin) if check.name == "Spark jars"]
+    assert remedies != [""]
+
+
+def test_the_command_line_works_by_the_environment_alone_and_keeps_no_secret(
+    mirror: Mirror, store: ObjectStore, tmp_path: Path
+) -> None:
+    logged = {"enabled": "true", "dir": tmp_path.as_uri(), "compress": "false", "rolling.enabled": "false"}
+    told = "".join(f"spark.eventLog.{key} {value}\n" for key, value in logged.items())
+    (tmp_path / "spark-defaults.conf").write_text(told)
+    done = subprocess.run(
+        [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(mirror.write_yaml())],
+        env={**os.environ, "SPARK_MASTER": "local[2]", "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    for library in ("pyarrow", "deltalake", "Spark"):
+        assert f"ok    lake by {library}" in done.stdout, done.stdout + done.stderr
+    kept = [path for folder in (tmp_path, store.folder) for path in folder.rglob("*") if path.is_file()]
+    assert any(b"SparkListenerEnvironmentUpdate" in path.read_bytes() for path in kept)
+    assert not [path for path in kept if store.secret.encode() in path.read_bytes()]
+    assert store.secret not in done.stdout + done.stderr

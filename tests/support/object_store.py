@@ -1,0 +1,61 @@
+"""An S3 server of the tests' own on loopback: versitygw over a folder, which honours If-None-Match."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+import servers
+
+PROGRAM = servers.PRIVATE / "versitygw"
+START_SECONDS = 30
+
+
+class ObjectStore:
+    """A server with one bucket, ``lake``, whose objects are files below ``folder``/lake."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "lake").mkdir(parents=True)
+        self.secret = secrets.token_hex(20)
+        self.port = servers.free_port()
+        self.environment = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ACCESS_KEY_ID": "binlake-tests",
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def __enter__(self) -> ObjectStore:
+        if not PROGRAM.is_file():
+            raise AssertionError(f"no {PROGRAM}: run docker/local/setup.sh tests")
+        account = {"ROOT_ACCESS_KEY": self.environment["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": self.secret}
+        self._process = subprocess.Popen(
+            [PROGRAM, "--port", f"127.0.0.1:{self.port}", "--quiet", "posix", self.folder],
+            env={**os.environ, **account},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=servers.die_with_parent,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return self
+            except OSError:
+                assert self._process.poll() is None, "the S3 server ended"
+                assert time.monotonic() < deadline, "the S3 server doesn't answer"
+                time.sleep(0.05)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()

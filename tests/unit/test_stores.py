@@ -1,0 +1,60 @@
+"""The AWS_* variables as each library gets them, and what is refused before anything is tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlake import stores
+from binlake.errors import ConfigurationError
+
+ACCOUNT = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "not told"}
+OWN = {**ACCOUNT, "AWS_ENDPOINT_URL": "http://127.0.0.1:7070/", "AWS_ALLOW_HTTP": "true"}
+
+
+def test_all_libraries_are_told_one_server_and_no_account() -> None:
+    s3 = stores.S3.of(OWN)
+    assert s3.storage_options() == {
+        "aws_endpoint_url": "http://127.0.0.1:7070",
+        "aws_region": "us-east-1",
+        "aws_conditional_put": "etag",
+    }
+    assert s3.arrow_arguments() == {"region": "us-east-1", "scheme": "http", "endpoint_override": "127.0.0.1:7070"}
+    spark = s3.spark_settings()
+    assert spark["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:7070"
+    assert spark["spark.hadoop.fs.s3a.path.style.access"] == "true"
+    told = str([s3, s3.storage_options(), s3.arrow_arguments(), spark])
+    assert "key-id" not in told
+    assert "not told" not in told
+
+
+def test_amazons_own_is_left_to_each_librarys_chain() -> None:
+    s3 = stores.S3.of({"AWS_REGION": "eu-west-1"})
+    assert s3.storage_options() == {"aws_region": "eu-west-1", "aws_conditional_put": "etag"}
+    assert s3.arrow_arguments() == {"region": "eu-west-1"}
+    assert not s3.spark_settings()["spark.hadoop.fs.s3a.endpoint"]
+    assert stores.S3.of({}).arrow_arguments() == {}
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({**OWN, "AWS_ALLOW_HTTP": ""}, "plain text"),
+        ({"AWS_ACCESS_KEY_ID": "key-id"}, "AWS_ACCESS_KEY_ID alone"),
+        ({"AWS_ENDPOINT_URL": "127.0.0.1:7070"}, "no address"),
+    ],
+)
+def test_variables_that_cannot_be_right_are_refused(environment: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        stores.check("s3a://lake/x", environment)
+    stores.check("/folder", environment)
+
+
+@pytest.mark.parametrize("path", ["s3://key:secret@lake/x", "s3://key@lake/x", "s3://lake/x?access_key=key", "s3:///x"])
+def test_an_address_is_a_place_and_nothing_else(path: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        stores.refuse_secrets(path)
+
+
+@pytest.mark.parametrize("path", ["/folder", "./what?", "s3://lake/x", "abfss://files@account.dfs.core.windows.net/x"])
+def test_places_are_taken(path: str) -> None:
+    stores.refuse_secrets(path)
