@@ -243,6 +243,49 @@ class CatalogConfig(_Strict):
         return f"{self.name} at {self.metastore}" if self.metastore else self.name
 
 
+_MEMORY = r"^[1-9]\d*[kmgtKMGT]$"
+_OF_THEIR_OWN = {
+    "spark.master": "master",
+    "spark.driver.memory": "driver_memory",
+    "spark.executor.memory": "executor_memory",
+    "spark.jars": "jars",
+}
+_SECRET = re.compile(r"(?i)(secret|password|token|access[.]?key|secret[.]?key)$")
+
+
+class SparkConfig(_Strict):
+    """Where Spark runs, and how; in Airflow the Spark connection's master goes before.
+
+    master: None: inside the process. jars: paths or URLs of more of them, for driver and executors. conf: any setting
+    of Spark's but those that keep the mirror exact (lake.settings names them).
+    """
+
+    master: Annotated[str, Field(min_length=1)] | None = None
+    driver_memory: Annotated[str, Field(pattern=_MEMORY)] | None = None
+    executor_memory: Annotated[str, Field(pattern=_MEMORY)] | None = None
+    jars: list[str] = []
+    conf: dict[str, str | bool | int | float] = {}
+
+    @field_validator("conf")
+    @classmethod
+    def _is_sparks(cls, conf: dict[str, Any]) -> dict[str, Any]:
+        for key in conf:
+            if not key.startswith("spark."):
+                raise ValueError(f"{key!r} is no setting of Spark's; they begin with spark.")
+            if own := _OF_THEIR_OWN.get(key):
+                raise ValueError(f"{key!r} has a key of its own; write spark: {{{own}: …}}")
+            if _SECRET.search(key):
+                raise ValueError(
+                    f"{key!r} is a secret, and this file is none; put it into spark-defaults.conf below SPARK_CONF_DIR"
+                )
+        return conf
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """``conf`` as Spark writes it."""
+        return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in self.conf.items()}
+
+
 class PipelineConfig(_Strict):
     """The whole of one YAML."""
 
@@ -250,6 +293,7 @@ class PipelineConfig(_Strict):
     tables: TablesConfig
     lake: LakeConfig
     schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
+    spark: SparkConfig = SparkConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     maintain: MaintainConfig = MaintainConfig()
     catalog: CatalogConfig | None = None

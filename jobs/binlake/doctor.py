@@ -98,7 +98,7 @@ def preflight(
         lake = iter([_folder(config)])
     else:
         lake = _store(config, session if all(check.ok for check in checks[-2:]) else None)
-    return [*checks, *lake, *_catalog(config)]
+    return [*checks, _spark(config), *lake, *_catalog(config)]
 
 
 def _files(folder: Folder) -> list[Check]:
@@ -481,6 +481,16 @@ def _store(config: PipelineConfig, session: Callable[[], SparkSession] | None) -
             yield Check(name, False, error.message, error.remedy)
         else:
             yield Check(name, True, f"{config.root} is read and written, and nothing is overwritten")
+
+
+def _spark(config: PipelineConfig) -> Check:
+    try:
+        settings.launch_settings(config.spark)
+    except ConfigurationError as error:
+        return Check("Spark settings", False, error.message, error.remedy)
+    return Check(
+        "Spark settings", True, f"master {config.spark.master}" if config.spark.master else "inside the process"
+    )
 
 
 def _folder(config: PipelineConfig) -> Check:

@@ -49,9 +49,8 @@ class Job:
     def _session(self) -> SparkSession:
         from binlake.lake import session
 
-        return session.build(
-            f"binlake {self.config.source.name} {self.name}", more=self.settings, lake=self.config.root
-        )
+        config, name = self.config, f"binlake {self.config.source.name} {self.name}"
+        return session.build(name, config.spark, more=self.settings, lake=config.root)
 
     def session(self) -> SparkSession:
         return self._session

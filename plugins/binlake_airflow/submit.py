@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import (
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
-from binlake.lake.settings import SHARE, launch_settings
+from binlake.lake.settings import SHARE, check, is_local, launch_settings
 from binlake_airflow.hook import BinlakeHook
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class BinlakeSparkOperator(SparkSubmitOperator):
     :param job: the script's name, such as ``stage``
     :param jobs_folder: where the scripts lie; by default beside the engine, or where its wheel put them
 
-    ``conn_id`` is the Spark connection; where ``spark_default`` isn't defined, Spark runs in the task (local[*]).
-    Other parameters are those of SparkSubmitOperator.
+    ``conn_id`` is the Spark connection; where ``spark_default`` isn't defined, the YAML's ``spark.master`` stands, else
+    Spark runs in the task (local[*]). ``conf`` goes before the YAML's. Other parameters are SparkSubmitOperator's.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "config_file")
@@ -160,11 +160,14 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             self._handover.remove()
 
     def _get_hook(self) -> SparkSubmitHook:
+        spark = self.pipeline_config().spark
+        own = {key: str(value) for key, value in (self.conf or {}).items()}
+        check(own)
         # Workers run the Python that spark-submit knows; the session's own settings come too late for it.
         self.conf = {
-            **launch_settings(short_lived=self._short_lived),
             "spark.pyspark.python": sys.executable,
-            **(self.conf or {}),
+            **launch_settings(spark, short_lived=self._short_lived),
+            **own,
         }
         if self._spark_binary is None:
             # Airflow is often started without its virtual environment's bin folder on PATH.
@@ -173,9 +176,11 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         hook = super()._get_hook()
         if self._conn_id == DEFAULT_SPARK and not _is_defined(DEFAULT_SPARK):
             # The stock hook falls back to YARN, and says so.
-            hook._connection["master"] = "local[*]"
-            hook._is_yarn = hook._is_yarn_cluster_mode = False
-            self.log.info("not YARN: without %s Spark runs inside this task, local[*]", DEFAULT_SPARK)
+            master = spark.master or "local[*]"
+            hook._connection["master"] = master
+            hook._is_yarn = "yarn" in master
+            hook._is_yarn_cluster_mode = False
+            self.log.info("%s isn't defined: Spark's master is %s", DEFAULT_SPARK, master)
         if hook._connection["deploy_mode"] == "cluster":
             raise ConfigurationError(
                 f"the Spark connection {self._conn_id!r} asks for deploy mode cluster",
@@ -187,7 +192,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         hook._env = {
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_MASTER": master,
-            **({"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}),
+            **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}),
             **(self._handover.environment if self._handover else {}),
             **(self.env_vars or {}),
         }

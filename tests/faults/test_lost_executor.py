@@ -9,14 +9,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pyspark
 import pytest
 
+from cluster import executors
 from fault_proxy import FaultProxy
 from mirror import SHORT_LIVED, Mirror
-from servers import Server, free_port
+from servers import Server
 
 SECONDS = 240
 ROWS = (
@@ -24,52 +23,6 @@ ROWS = (
     " (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000) SELECT n FROM s) x"
 )
 DOUBLED = "INSERT INTO {0} SELECT id + {1}, v FROM {0}"
-
-
-def descendants(process: int) -> Iterator[int]:
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            yield child
-            yield from descendants(child)
-
-
-def executors(process: int) -> list[int]:
-    """Of Spark, below a process of ours."""
-    commands = {one: Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0") for one in descendants(process)}
-    backend = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
-    return [one for one, words in commands.items() if backend in words and words[0].endswith(b"java")]
-
-
-def spark_class(*words: str) -> subprocess.Popen[bytes]:
-    home = Path(pyspark.__file__).parent
-    environment = {**os.environ, **SHORT_LIVED, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m"}
-    return subprocess.Popen(
-        [str(home / "bin" / "spark-class"), *words],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-@contextmanager
-def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A master's URL, and two workers with a core each, on loopback."""
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    here = ("--host", "127.0.0.1", "--webui-port", "0")
-    started = [spark_class(f"{deploy}.master.Master", *here, "--port", str(port))]
-    try:
-        for number in range(2):
-            place = ("--work-dir", str(folder / f"worker{number}"), "--cores", "1", "--memory", "1g")
-            started.append(spark_class(f"{deploy}.worker.Worker", *here, *place, master))
-        yield master, started[1:]
-    finally:
-        for process in started:
-            for one in [*descendants(process.pid), process.pid]:
-                os.kill(one, signal.SIGKILL)
-            process.wait()
 
 
 @contextmanager
@@ -126,22 +79,6 @@ def test_an_executor_that_is_killed(mirror: Mirror) -> None:
         with snapshot(mirror, proxy.port, "local-cluster[2,1,1024]") as process:
             wait_until_copied(mirror.server, process)
             os.kill(executors(process.pid)[0], signal.SIGKILL)
-            said = goes_on(mirror, proxy, process)
-    assert said.count("a wave failed and is repeated") == 1
-    assert "the executor that copied it was lost" in said
-
-
-@pytest.mark.parametrize("server", ["mysql"], indirect=True)
-def test_a_machine_that_is_lost(mirror: Mirror, tmp_path: Path) -> None:
-    """Spark runs the task again, which its gate refuses; the core that is left does all the rest."""
-    fill(mirror)
-    with FaultProxy(mirror.server.port) as proxy, cluster(tmp_path) as (master, workers):
-        proxy.delay = 0.03
-        with snapshot(mirror, proxy.port, master) as process:
-            wait_until_copied(mirror.server, process)
-            (executor,) = executors(workers[0].pid)
-            os.kill(workers[0].pid, signal.SIGKILL)
-            os.kill(executor, signal.SIGKILL)
             said = goes_on(mirror, proxy, process)
     assert said.count("a wave failed and is repeated") == 1
     assert "the executor that copied it was lost" in said

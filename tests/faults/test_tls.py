@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
+from authority import Authority
 from binlake.binlog.boundaries import format_description
 from binlake.errors import ConfigurationError, SourceError
 from binlake.snapshot import jdbc
@@ -31,54 +24,6 @@ from servers import KINDS, Server
 
 PASSWORD = "wörd/'\"% of tests"
 WAYS = ("control", "binlog", "jdbc")
-
-
-@dataclass(frozen=True)
-class Authority:
-    """Signs certificates; its own is ``pem``."""
-
-    pem: Path
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @classmethod
-    def made(cls, folder: Path, name: str) -> Authority:
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = _certificate(name, key, name, key, x509.BasicConstraints(ca=True, path_length=None))
-        pem = folder / f"{name}.pem"
-        pem.write_bytes(certificate.public_bytes(Encoding.PEM))
-        return cls(pem, key, certificate)
-
-    def sign(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key of who is called ``name`` and lives at 127.0.0.1."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        issuer = self.pem.stem
-        files = self.pem.with_name(f"{name}.crt"), self.pem.with_name(f"{name}.key")
-        files[0].write_bytes(_certificate(name, key, issuer, self.key, here).public_bytes(Encoding.PEM))
-        files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        return files
-
-
-def _certificate(
-    name: str,
-    key: ec.EllipticCurvePrivateKey,
-    issuer: str,
-    issuers_key: ec.EllipticCurvePrivateKey,
-    extension: x509.ExtensionType,
-) -> x509.Certificate:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(extension, critical=False)
-        .sign(issuers_key, hashes.SHA256())
-    )
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +73,6 @@ def enter(request: pytest.FixtureRequest, way: str, server: Server, endpoint: En
     elif way == "binlog":
         assert format_description(ServerTransport(endpoint, 7500, server.kind), position(server)[0])
     else:
-        # All stores have one name: that of another authority may stand in the place of this one's.
-        jdbc._trust_store.cache_clear()
-        jdbc._key_store.cache_clear()
         spark = request.getfixturevalue("spark")
         row = jdbc.read(spark, endpoint, "SELECT 7 AS c0", mariadb=server.kind == "mariadb").head()
         assert row is not None

@@ -210,6 +210,12 @@ def test_cascades_that_are_not_logged(server: Server, database: str, lake: Path)
     assert refused == (server.kind == "mariadb")
 
 
+def test_a_setting_of_sparks_that_is_not_to_be_chosen(lake: Path) -> None:
+    config = pipeline_config(lake, "d", spark={"conf": {"spark.task.maxFailures": 4}})
+    checks = preflight(config, Folder(lake), spark_checks=False)
+    assert "spark.conf" in failing(checks)["Spark settings"]
+
+
 def test_an_unwritable_lake(server: Server, tables: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "writable" in failing(examine(server, tmp_path / "file", tables))["lake"]

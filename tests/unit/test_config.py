@@ -57,6 +57,33 @@ def test_an_absolute_lake_stays_where_it_is(tmp_path: Path, lake: str) -> None:
     assert loaded.lake.path == str(Path(lake).expanduser())
 
 
+def test_sparks_settings_are_given_as_spark_writes_them(tmp_path: Path) -> None:
+    conf = "{spark.dynamicAllocation.enabled: false, spark.cores.max: 8, spark.yarn.queue: night}"
+    loaded = config.load(write(tmp_path, WHOLE + f"spark: {{master: yarn, executor_memory: 4g, conf: {conf}}}"))
+    assert loaded.spark.master == "yarn"
+    assert loaded.spark.settings == {
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.cores.max": "8",
+        "spark.yarn.queue": "night",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spark", "said"),
+    [
+        ("{masters: yarn}", "spark.masters"),
+        ("{driver_memory: 4 GB}", "spark.driver_memory"),
+        ("{conf: {yarn.queue: night}}", "'yarn.queue' is no setting of Spark's"),
+        ("{conf: {spark.executor.memory: 4g}}", "write spark: {executor_memory: …}"),
+        ("{conf: {spark.hadoop.fs.s3a.secret.key: xyzzy}}", "'spark.hadoop.fs.s3a.secret.key' is a secret"),
+    ],
+)
+def test_what_is_no_setting_of_sparks_is_named(tmp_path: Path, spark: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)) as caught:
+        config.load(write(tmp_path, WHOLE + f"spark: {spark}"))
+    assert "xyzzy" not in str(caught.value)
+
+
 def test_s3_has_one_address(tmp_path: Path) -> None:
     loaded = config.load(write(tmp_path, WHOLE.replace("./lake", "s3://bucket/lake/")))
     assert loaded.table_path(TableName("d", "t")) == "s3a://bucket/lake/shop/d/t"

@@ -4,7 +4,8 @@ Kernels work on addresses (int64) instead of arrays, because a slice's rows lie 
 payloads). Who calls a load has proved before that it stays inside its event.
 
 The compiled code is kept in ``{sys.prefix}/share/binlake/numba``, in a folder for each state of the sources, which
-``binlake.binlog.warm()`` fills at set-up, so that no stage task pays for the compiler.
+``binlake.binlog.warm()`` fills at set-up, so that no stage task pays for the compiler. Where the engine was shipped to
+an executor, it came along and stands beside the sources (``kept``); on another kind of processor it is compiled again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -28,7 +29,8 @@ def _sources() -> str:
 
 
 CACHE = Path(sys.prefix) / "share" / "binlake" / "numba" / _sources()
-if "NUMBA_CACHE_DIR" not in os.environ and os.access(sys.prefix, os.W_OK | os.X_OK):
+_CAME_ALONG = any((Path(__file__).parent / "__pycache__").glob("*.nbi"))
+if "NUMBA_CACHE_DIR" not in os.environ and not _CAME_ALONG and os.access(sys.prefix, os.W_OK | os.X_OK):
     os.environ["NUMBA_CACHE_DIR"] = str(CACHE)  # read once, when numba is imported
 
 # ruff: isort: off  (after the setting that numba reads)
@@ -37,11 +39,23 @@ import numba  # noqa: E402
 import numpy as np  # noqa: E402
 from llvmlite import ir  # noqa: E402
 from numba import extending, types  # noqa: E402
+from numba.core.caching import UserProvidedCacheLocator  # noqa: E402
 
 # ruff: isort: on
 
 if "NUMBA_CACHE_DIR" in os.environ:
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]  # type: ignore[attr-defined]
+
+_cache_subpath: Any = UserProvidedCacheLocator.get_suitable_cache_subpath
+
+
+def kept(root: Path) -> Iterator[tuple[str, Path]]:
+    """Compiled code of the engine in ``root``: where it belongs below another root, and its file."""
+    for folder in {path.parent for path in root.rglob("*.py")}:
+        at = Path(_cache_subpath(str(folder / "any.py")))
+        for file in sorted((Path(os.environ.get("NUMBA_CACHE_DIR", CACHE)) / at).glob("*.nb[ic]")):
+            yield str(folder.relative_to(root) / "__pycache__" / file.name), file
+
 
 intrinsic: Any = extending.intrinsic
 """Of numba, whose stubs don't know that it makes functions without the typing context."""

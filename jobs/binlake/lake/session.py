@@ -7,14 +7,17 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from binlake.config import SparkConfig
 from binlake.errors import UsageError
-from binlake.lake import settings
+from binlake.lake import cluster, settings
 
 
 def build(
     name: str,
+    spark: SparkConfig | None = None,
     *,
     master: str | None = None,
     tasks: int | None = None,
@@ -22,29 +25,45 @@ def build(
     more: Mapping[str, str] | None = None,
     lake: str = "",
 ) -> SparkSession:
-    """A session with the project's settings; under spark-submit its master and launch settings stand.
+    """A session with the project's settings, and what the executors of a cluster need; under spark-submit its master
+    and settings stand.
 
-    short_lived: the JVM ends before optimised code would pay.
-    tasks: how many must run at once, where no master is given; those that wait for a server need no core of their own.
-    more: settings beyond the project's. lake: its root. Raises UsageError when the jars aren't there.
+    spark: of the YAML; the variables SPARK_MASTER and PYSPARK_PYTHON go before it. short_lived: the JVM ends before
+    optimised code would pay. tasks: how many must run at once, where no master is given; those that wait for a server
+    need no core of their own. more: settings beyond these. lake: its root. Raises UsageError where the jars lack,
+    ConfigurationError and SetupFailed, see settings.check and cluster.ready.
     """
     if not any(settings.JARS.glob("delta-spark*.jar")):
         raise UsageError(f"no Spark jars in {settings.JARS}", remedy="run binlake setup")
     settings.refuse_missing_jars(lake)
+    given = settings.launch_settings(spark, short_lived=short_lived)
+    cores = os.cpu_count() or 2
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        submitted = _submitted()
+        settings.check(submitted)
+        where = submitted.get("spark.master", "")
+        given = {key: value for key, value in given.items() if key not in submitted}
+    else:
+        submitted = {}
+        where = master or os.environ.get("SPARK_MASTER") or (spark.master if spark else None) or _on_this_machine(tasks)
+        given["spark.master"] = where
     # Spark's context takes the workers' Python from here alone: spark.pyspark.python is spark-submit's.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
+    wanted = {**settings.session_settings(cores, where), **given, **(more or {})}
+    if tasks and settings.is_local(where):
+        wanted.setdefault("spark.default.parallelism", str(cores))
     builder: SparkSession.Builder = SparkSession.builder.appName(name)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
-        builder = builder.master(master or os.environ.get("SPARK_MASTER") or _on_this_machine(tasks))
-        builder = builder.config("spark.default.parallelism", str(os.cpu_count() or 2)) if tasks else builder
-        for key, value in settings.launch_settings(short_lived=short_lived).items():
-            builder = builder.config(key, value)
-    for key, value in {**settings.session_settings(os.cpu_count() or 2), **(more or {})}.items():
-        if value:
+    for key, value in {**wanted, **settings.FIXED}.items():
+        if value and (key not in submitted or key in settings.FIXED):
             builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.conf.set("spark.sql.shuffle.partitions", str(max(2, session.sparkContext.defaultParallelism)))
     _keep_rows_out_of_logs(session)
+    if not settings.is_local(where):
+        cluster.ship(session.sparkContext)
+        cluster.ready(session.sparkContext)
+    for key, value in settings.sizes(session.sparkContext.defaultParallelism).items():
+        if key not in given and key not in submitted:
+            session.conf.set(key, value)
     return session
 
 
@@ -52,6 +71,12 @@ def stop_active() -> None:
     """End the process's session, if it has one: some settings are those of its first alone."""
     if (active := SparkSession.getActiveSession()) is not None:
         active.stop()
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told."""
+    SparkContext._ensure_initialized()
+    return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
 
 
 def _on_this_machine(tasks: int | None) -> str:
@@ -64,6 +89,8 @@ def of_this_thread(session: SparkSession) -> SparkSession:
     Delta and the parser of expressions ask for the thread's active session; PySpark makes none but the first active.
     """
     own: SparkSession = session.newSession()
+    for key in settings.sizes(1):  # which a new session has as the context was told them, before a cluster's were known
+        own.conf.set(key, str(session.conf.get(key)))
     jvm: Any = session.sparkContext._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
     return own

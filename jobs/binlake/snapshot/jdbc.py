@@ -6,19 +6,15 @@ The columns travel under plain names (``c0``, ``c1`` …): Spark's dialects don'
 from __future__ import annotations
 
 import ipaddress
-import ssl
-import tempfile
-from functools import cache
-from hashlib import sha256
-from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.errors import ConfigurationError
+from binlake.lake import settings
 from binlake.names import mysql_quote
 from binlake.schema import datatypes
 from binlake.schema.table import TableName, TableSchema
-from binlake.snapshot import bounds
+from binlake.snapshot import bounds, keystores
 from binlake.snapshot.bounds import Bound
 from binlake.source.connection import Endpoint
 
@@ -27,7 +23,6 @@ _STREAM_ROWS = str(-(2**31))
 """Connector/J's fetch size that streams row by row; otherwise the whole result stands in memory."""
 STALLED = 3600
 """Seconds for which either side waits for the other within a result set."""
-_STORE_PASSWORD = "binlake"  # a trust store of public certificates; PKCS12 wants a password
 
 
 def select_list(schema: TableSchema) -> str:
@@ -62,7 +57,26 @@ def read(
     options = connection_options(endpoint, mariadb=mariadb)
     if init_statements:
         options["sessionInitStatement"] = init_statements
-    return session.read.format("jdbc").options(**options).option("dbtable", f"({query}) AS chunk").load()
+    frame = session.read.format("jdbc").options(**options).option("dbtable", f"({query}) AS chunk").load()
+    return frame if settings.is_local(str(session.sparkContext.master)) else _for_executors(session, frame, options)
+
+
+def _for_executors(session: SparkSession, frame: DataFrame, options: dict[str, str]) -> DataFrame:
+    """The same with its stores as executors have them: a frame's options are the driver's, who resolved it."""
+    shipped = keystores.shipped(session.sparkContext, options)
+    if not shipped:
+        return frame
+    jvm: Any = session.sparkContext._jvm
+    java_session: Any = session._jsparkSession
+    relation = frame._jdf.queryExecution().analyzed().relation()
+    parameters = relation.jdbcOptions().parameters()
+    for option, url in shipped.items():
+        parameters = parameters.updated(option, url)
+    chosen = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(parameters)
+    there = relation.copy(
+        relation.schema(), relation.parts(), chosen, relation.additionalMetrics(), relation.sparkSession()
+    )
+    return DataFrame(java_session.baseRelationToDataFrame(there), session)
 
 
 def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
@@ -113,20 +127,12 @@ def _tls(endpoint: Endpoint) -> dict[str, str]:
     if tls.verified:
         options = {"sslMode": "VERIFY_IDENTITY" if tls.by_name else "VERIFY_CA"}
         if tls.ca is not None:
-            options.update(_store("trustCertificateKeyStore", _trust_store(tls.ca)))
+            options.update(keystores.trusting(tls.ca))
     else:
         options = {"sslMode": "REQUIRED"}
     if tls.cert is not None:
-        options.update(_store("clientCertificateKeyStore", _key_store(tls.cert, tls.key or tls.cert)))
+        options.update(keystores.client(tls.cert, tls.key or tls.cert))
     return options
-
-
-def _store(option: str, path: str) -> dict[str, str]:
-    return {
-        f"{option}Url": Path(path).as_uri(),
-        f"{option}Type": "PKCS12",
-        f"{option}Password": _STORE_PASSWORD,
-    }
 
 
 def _is_loopback(host: str) -> bool:
@@ -134,65 +140,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _ready_made(path: str) -> str | None:
-    """``ca.pem.p12`` beside ``ca.pem``: for clusters, whose executors don't see our temporary files."""
-    ready = Path(f"{path}.p12")
-    return str(ready.resolve()) if ready.exists() else None
-
-
-@cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="binlake-tls-")  # only its owner may enter
-
-
-@cache
-def _trust_store(ca: str) -> str:
-    """Java wants PKCS12 where the connection names PEM."""
-    if ready := _ready_made(ca):
-        return ready
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
-
-    try:
-        certificates = x509.load_pem_x509_certificates(Path(ca).read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"can't read the certificates in {ca}: {error}", remedy="mend ssl.ca of the connection"
-        ) from error
-    trusted = [pkcs12.PKCS12Certificate(found, f"ca{n}".encode()) for n, found in enumerate(certificates)]
-    data = pkcs12.serialize_java_truststore(trusted, BestAvailableEncryption(_STORE_PASSWORD.encode()))
-    return _write("trust", data)
-
-
-@cache
-def _key_store(cert: str, key: str) -> str:
-    if ready := _ready_made(cert):
-        return ready
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
-        load_pem_private_key,
-        pkcs12,
-    )
-
-    try:
-        ssl.create_default_context().load_cert_chain(cert, key)
-        private = load_pem_private_key(Path(key).read_bytes(), None)
-        chain = x509.load_pem_x509_certificates(Path(cert).read_bytes())
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(
-            f"can't read the client certificate {cert}: {error}", remedy="mend ssl.cert and ssl.key"
-        ) from error
-    encryption = BestAvailableEncryption(_STORE_PASSWORD.encode())
-    data = pkcs12.serialize_key_and_certificates(b"client", private, chain[0], chain[1:], encryption)  # type: ignore[arg-type]
-    return _write("client", data)
-
-
-def _write(name: str, data: bytes) -> str:
-    """A store of its own for each authority and client: a process may know several sources."""
-    path = Path(_folder().name) / f"{name}-{sha256(data).hexdigest()[:16]}.p12"
-    path.write_bytes(data)
-    path.chmod(0o600)
-    return str(path)

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -27,6 +26,7 @@ from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
+from binlake.lake import cluster, settings
 from binlake.lake.session import of_this_thread
 from binlake.position import Position
 from binlake.report import Report, Told
@@ -80,11 +80,11 @@ def snapshot(
 
 def _refuse_retries(session: SparkSession) -> None:
     """A retried or speculative task would open a later view under an old position."""
-    settings = session.sparkContext.getConf()
-    local = str(session.sparkContext.master).startswith("local")
-    if not local and settings.get("spark.task.maxFailures", "4") != "1":
+    conf = session.sparkContext.getConf()
+    local = settings.is_local(str(session.sparkContext.master))
+    if not local and conf.get("spark.task.maxFailures", "4") != "1":
         raise UsageError("spark.task.maxFailures isn't 1", remedy="submit the job with --conf spark.task.maxFailures=1")
-    if settings.get("spark.speculation", "false") == "true":
+    if conf.get("spark.speculation", "false") == "true":
         raise UsageError("spark.speculation is on", remedy="submit the job with --conf spark.speculation=false")
 
 
@@ -305,10 +305,7 @@ class _Snapshotter:
 def _cores(session: SparkSession) -> int:
     """Of the executors that are there by now: a connection of a wave that finds none would wait at its gate."""
     context = session.sparkContext
-    jvm_context: Any = context._jsc.sc()
-    executors = jvm_context.statusStore().executorList(True)
-    there = sum(int(executors.apply(number).totalCores()) for number in range(executors.size()))
-    return there or context.defaultParallelism
+    return context.defaultParallelism if settings.is_local(str(context.master)) else cluster.ready(context)
 
 
 def _sentence(result: SnapshotResult) -> str:

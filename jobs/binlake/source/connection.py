@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -32,32 +37,52 @@ CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
 _TLS = {"ca", "cert", "key", "verify_mode", "check_hostname"}
 
 
+_PEM = "-----BEGIN "
+_BLOCK = re.compile(rf"{_PEM}[^-]+-----.*?-----END [^-]+-----", re.DOTALL)
+
+
 @dataclass(frozen=True)
 class Tls:
-    """How a connection is encrypted. ca, cert, key: paths; verified: the server's certificate is, by_name: its name,
-    too."""
+    """How a connection is encrypted. ca, cert, key: paths, or what stands in them; verified: the server's certificate
+    is, by_name: its name, too."""
 
     ca: str | None
     cert: str | None
-    key: str | None
+    key: str | None = field(repr=False)
     verified: bool
     by_name: bool
 
     def context(self) -> ssl.SSLContext:
         """Raises ConfigurationError for certificates that can't be read."""
+        carried = self.ca is not None and _PEM in self.ca
         try:
-            context = ssl.create_default_context(cafile=self.ca)
+            context = ssl.create_default_context(
+                cafile=None if carried else self.ca, cadata=self.ca if carried else None
+            )
             context.check_hostname = self.by_name
             context.verify_mode = ssl.CERT_REQUIRED if self.verified else ssl.CERT_NONE
             if self.cert:
-                context.load_cert_chain(self.cert, self.key)
+                with _in_a_file(self.cert) as cert, _in_a_file(self.key) as key:
+                    context.load_cert_chain(str(cert), key)
         except OSError as error:  # ssl's own errors, too
-            named = ", ".join(path for path in (self.ca, self.cert, self.key) if path)
+            named = ", ".join(path for path in (self.ca, self.cert, self.key) if path and _PEM not in path)
             raise ConfigurationError(
                 f"can't read the certificates in {named}: {error.strerror or error}",
                 remedy="mend ssl.ca, ssl.cert and ssl.key of the connection",
             ) from None
         return context
+
+
+@contextmanager
+def _in_a_file(pem: str | None) -> Iterator[str | None]:
+    """ssl takes a client's certificate from nowhere else."""
+    if pem is None or _PEM not in pem:
+        yield pem
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="binlake-", encoding="utf-8") as file:  # its owner's alone
+        file.write(pem)
+        file.flush()
+        yield file.name
 
 
 @dataclass(frozen=True)
@@ -68,8 +93,12 @@ class Endpoint:
     port: int
     user: str
     password: str = field(repr=False)
-    tls: tuple[tuple[str, str], ...] = ()
+    tls: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """pymysql's ssl settings from the connection's extras: ca, cert, key, verify_mode, check_hostname."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Who unpickles it may stand on another machine: it carries the certificates, as it does the password.
+        return (Endpoint, (self.host, self.port, self.user, self.password, tuple(map(_carried, self.tls))))
 
     @property
     def address(self) -> str:
@@ -84,6 +113,13 @@ class Endpoint:
         verified = settings.get("verify_mode", "required").lower() not in ("none", "false")
         by_name = verified and settings.get("check_hostname", "true").lower() not in ("false", "0")
         return Tls(settings.get("ca"), settings.get("cert"), settings.get("key"), verified, by_name)
+
+
+def _carried(setting: tuple[str, str]) -> tuple[str, str]:
+    name, value = setting
+    if name not in ("ca", "cert", "key") or _PEM in value:
+        return setting
+    return name, "\n".join(_BLOCK.findall(Path(value).read_text(encoding="utf-8", errors="replace")))
 
 
 def parse_airflow_connection(text: str, *, name: str) -> Endpoint:

@@ -155,6 +155,37 @@ def test_a_cluster_is_used_where_the_connection_names_one(
     assert "SPARK_LOCAL_IP" not in environment
 
 
+SPARK = """
+spark: {master: "spark://yaml:7077", executor_memory: 3g, conf: {spark.executor.cores: 2, spark.cores.max: 8}}
+"""
+
+
+def test_the_yaml_says_where_spark_runs_and_how(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    Path(operator.config_file).write_text(YAML + SPARK)
+    operator.conf = {"spark.cores.max": "4"}
+    seen = submitted(monkeypatch, answer({}, fails=False))
+    operator.submit({})  # type: ignore[typeddict-item]
+    connections["spark_default"] = Connection(conn_id="spark_default", conn_type="spark", host="spark://m", port=7077)
+    operator.submit({})  # type: ignore[typeddict-item]
+    ((command, environment), (connected, _)) = seen
+    assert command[1:3] == ["--master", "spark://yaml:7077"]
+    assert environment["SPARK_MASTER"] == "spark://yaml:7077"
+    assert connected[1:3] == ["--master", "spark://m:7077"]
+    for one in (command, connected):
+        assert {"spark.executor.memory=3g", "spark.executor.cores=2", "spark.cores.max=4"} <= set(one)
+
+
+def test_settings_that_keep_a_mirror_exact_are_not_the_operators(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    operator.conf = {"spark.task.maxFailures": "4"}
+    submitted(monkeypatch, answer({}))
+    with pytest.raises(ConfigurationError, match=r"spark\.task\.maxFailures"):
+        operator.submit({})  # type: ignore[typeddict-item]
+
+
 def test_deploy_mode_cluster_is_refused(
     monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
 ) -> None:

@@ -1,10 +1,12 @@
 """Airflow's own forms of a connection; the password shows nowhere."""
 
+import pickle
 import stat
 from pathlib import Path
 
 import pytest
 
+from authority import Authority
 from binlake.errors import ConfigurationError
 from binlake.source.connection import CONNECTION_FILE, Endpoint, from_environment, parse_airflow_connection, write_file
 
@@ -30,6 +32,20 @@ def test_errors_do_not_repeat_the_text(text: str) -> None:
 
 def test_repr_hides_the_password() -> None:
     assert "s3cret" not in repr(parse_airflow_connection("mysql://u:s3cret@h/", name="X"))
+
+
+def test_who_unpickles_an_endpoint_needs_none_of_its_files(tmp_path: Path) -> None:
+    Authority.made(tmp_path, "authority").sign("client")
+    files = {"ca": tmp_path / "authority.pem", "cert": tmp_path / "client.crt", "key": tmp_path / "client.key"}
+    files["ca"].write_text(f"of schön\n{files['ca'].read_text()}")
+    endpoint = Endpoint("h", 3306, "u", "p", tuple((name, str(path)) for name, path in files.items()))
+    handed = pickle.dumps(endpoint)
+    for path in files.values():
+        path.unlink()
+    found = pickle.loads(handed)
+    assert found.encryption.context().get_ca_certs()
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert "PRIVATE KEY" not in repr(found) + repr(found.encryption)
 
 
 def test_an_undefined_connection_says_what_to_export(monkeypatch: pytest.MonkeyPatch) -> None:

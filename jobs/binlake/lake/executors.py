@@ -1,0 +1,45 @@
+"""What runs on an executor to tell what it lacks. Needs no more than the stdlib: the rest may be what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+
+_LOADED = ("pandas", "pyarrow")
+"""By every function of ours that Spark runs; they are tried, too."""
+
+
+@dataclass(frozen=True)
+class Lack:
+    """python: the interpreter of the executors there. found: what is wrong with it. wanted: what pip is to install."""
+
+    host: str
+    python: str
+    found: tuple[str, ...]
+    wanted: tuple[str, ...]
+
+
+def lack(versions: Mapping[str, str]) -> Lack | None:
+    """What this executor's Python lacks of packages in these versions; None: nothing."""
+    found, wanted = [], []
+    for name, version in versions.items():
+        try:
+            here = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            here = None
+        if here != version:
+            found.append(f"{name} is {here}, not {version}" if here else f"{name} is missing")
+            wanted.append(f"{name}=={version}")
+    for name in () if found else _LOADED:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            found.append(f"{name} can't be loaded: {error}")
+    # As Spark calls the machine, where it was told.
+    host = os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+    return Lack(host, sys.executable, tuple(found), tuple(wanted)) if found else None

@@ -1,0 +1,170 @@
+"""Workers that have nothing of ours: no engine, no jars, no certificate, no folder but the lake; and that are lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from authority import Authority
+from cluster import Cluster, Driver, cluster, driver, python_with, wait_until
+from fault_proxy import FaultProxy
+from mirror import SHORT_LIVED, Mirror
+from servers import Server
+
+ROWS = (
+    "INSERT INTO {0} SELECT n, REPEAT('x', 200), n / 3 FROM (WITH RECURSIVE s (n) AS"
+    " (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000) SELECT n FROM s) x"
+)
+DOUBLED = "INSERT INTO {0} SELECT id + {1}, v, d FROM {0}"
+PASSWORD = "of the tests"
+HERE = "/proc/self/cwd"
+"""The driver's own folder, whose name means another one to whoever works elsewhere."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def python(place: Path) -> Path:
+    return python_with(place / "packages", packages=True)
+
+
+@pytest.fixture(scope="module")
+def authority(place: Path) -> Authority:
+    return Authority.made(place, "authority")
+
+
+@pytest.fixture(scope="module")
+def server(authority: Authority) -> Iterator[Server]:
+    """Nobody comes in who doesn't show a certificate."""
+    cert, key = authority.sign("server")
+    with Server("mysql", ssl_ca=str(authority.pem), ssl_cert=str(cert), ssl_key=str(key)) as started:
+        started.create_account("mirrors", PASSWORD, ["ALL ON *.*"])
+        started.execute("ALTER USER mirrors REQUIRE X509")
+        yield started
+
+
+@pytest.fixture(scope="module")
+def proxy(server: Server) -> Iterator[FaultProxy]:
+    with FaultProxy(server.port) as between:
+        yield between
+
+
+@pytest.fixture(scope="module")
+def workers(place: Path, python: Path) -> Iterator[Cluster]:
+    with cluster(place, python, python) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def run(place: Path, proxy: FaultProxy, authority: Authority, workers: Cluster) -> Iterator[Driver]:
+    authority.sign("client")
+    files = {"ca": "authority.pem", "cert": "client.crt", "key": "client.key"}
+    tls = json.dumps({"ssl": {name: f"{HERE}/{file}" for name, file in files.items()}})
+    uri = f"mysql://mirrors:{quote(PASSWORD)}@127.0.0.1:{proxy.port}/?__extra__={quote(tls)}"
+    (place / "tmp").mkdir()
+    with driver(place, AIRFLOW_CONN_TESTS=uri, TMPDIR=f"{HERE}/tmp") as started:
+        yield started
+
+
+@pytest.fixture
+def mirror(server: Server, database: str, lake: Path, workers: Cluster) -> Mirror:
+    made = Mirror(server, database, lake, spark=None)  # type: ignore[arg-type]
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    conf = {"spark.pyspark.python": "python3", "spark.cores.max": 2, "spark.executor.extraJavaOptions": quick}
+    made.options = {"spark": {"master": workers.url, "executor_memory": "512m", "conf": conf}}
+    return made
+
+
+def fill(mirror: Mirror, doublings: int = 5) -> None:
+    for table in "ab":
+        mirror.execute(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(200), d DOUBLE)",
+            ROWS.format(table),
+            *(DOUBLED.format(table, 1000 << power) for power in range(doublings)),
+        )
+
+
+def change(mirror: Mirror) -> None:
+    """In two files of the log."""
+    mirror.execute("UPDATE a SET d = d * 3 WHERE id % 7 = 0", "DELETE FROM b WHERE id % 5 = 0")
+    mirror.execute("FLUSH BINARY LOGS", "UPDATE b SET v = 'später' WHERE id % 3 = 0")
+
+
+def lose_and_replace(workers: Cluster, python: Path) -> None:
+    workers.kill_worker(2)
+    workers.start_worker(2, python)
+
+
+def test_a_mirror_whose_workers_get_all_from_the_driver(
+    mirror: Mirror, run: Driver, place: Path, authority: Authority
+) -> None:
+    fill(mirror, 1)
+    yaml = str(mirror.write_yaml())
+    run.run("snapshot", "--config", yaml)
+    change(mirror)
+    run.run("sync", "--config", yaml)
+    mirror.assert_equal("a", "b")
+    run.run("verify", "--config", yaml)
+    private = authority.pem.with_name("client.key").read_bytes()
+    got = [file for file in place.glob("worker*/app-*/*/**/*") if file.is_file()]
+    assert {"binlake", "trust"} <= {part.partition("-")[0] for file in got for part in file.parts}
+    assert not [file for file in got if b"PRIVATE KEY" in file.read_bytes() or private in file.read_bytes()]
+
+
+def test_a_worker_that_is_lost_while_it_copies(
+    mirror: Mirror, run: Driver, proxy: FaultProxy, workers: Cluster, python: Path
+) -> None:
+    """Spark runs the task again, which its gate refuses; its chunk goes into another wave, at a position of its own."""
+    fill(mirror)
+    sending = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%AS chunk%' AND info LIKE '%`v`%'"
+    proxy.delay = 0.03
+    run.begin("snapshot", "--config", str(mirror.write_yaml()))
+    wait_until(lambda: mirror.server.execute(sending)[0][0] == 2, "no two chunks are copied at once")
+    time.sleep(1)
+    lose_and_replace(workers, python)
+    proxy.delay = 0.0
+    change(mirror)
+    assert run.answer() == "0"
+    said = run.said()
+    assert said.count("a wave failed and is repeated") == 1
+    assert "the executor that copied it was lost" in said
+    assert len({row["position"] for row in mirror.metadata.read("snapshots")}) == 2
+    run.run("sync", "--config", str(mirror.folder / "source.yaml"))
+    mirror.assert_equal("a", "b")
+
+
+def snapshot_fails(mirror: Mirror, url: str, python: str) -> str:
+    conf = {"spark.pyspark.python": python, "spark.executor.instances": 2}
+    mirror.options["spark"] |= {"master": url, "conf": conf}
+    command = [sys.executable, "-m", "binlake.cli", "snapshot", "--config", str(mirror.write_yaml())]
+    environment = {**os.environ, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment["AIRFLOW_CONN_TESTS"] = mirror.server.uri()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    return done.stderr
+
+
+def test_what_a_worker_lacks_is_told_with_its_name(mirror: Mirror, python: Path, tmp_path: Path) -> None:
+    """Before anything is asked of the source."""
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    empty = python_with(tmp_path / "empty", packages=False)
+    with cluster(tmp_path, python, empty) as started:
+        said = snapshot_fails(mirror, started.url, "python3")
+        assert f"executors on 127.0.0.3 ({empty}/python3): numpy is missing, numba is missing" in said
+        assert "127.0.0.2" not in said
+        assert "pip install 'numpy==" in said
+        said = snapshot_fails(mirror, started.url, "/nowhere/python")
+        assert "can't run /nowhere/python" in said
+        assert "on 127.0.0." in said
+        assert "spark.pyspark.python" in said

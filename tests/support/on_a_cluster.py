@@ -1,0 +1,47 @@
+"""``python on_a_cluster.py``: run binlake's commands, a JSON list of arguments on each line of standard input, in one
+Spark session; print the exit code of each. Every range is staged by Spark's executors.
+
+``["at", POINT]``: from now on who comes to the point prints it, and goes on.
+"""
+
+import json
+import sys
+from contextlib import redirect_stdout
+
+from binlake import cli, faults, stage
+from binlake.lake import session
+
+_told: set[str] = set()
+_answers = sys.stdout
+
+
+def answer(text: object) -> None:
+    print(f"answer {text}", file=_answers, flush=True)
+
+
+def at_point(point: str) -> None:
+    if point in _told:
+        _told.remove(point)
+        answer(point)
+
+
+if __name__ == "__main__":
+    stage.SHORT_RANGE = 0
+    faults.at_point = at_point
+    build, built = session.build, []
+
+    def once(name, spark=None, **options):  # type: ignore[no-untyped-def]
+        if not built:
+            built.append(build(name, spark, **options))
+        return built[0]
+
+    session.build = once
+    with redirect_stdout(sys.stderr):
+        for line in sys.stdin:
+            command, *arguments = json.loads(line)
+            if command == "at":
+                _told.update(arguments)
+            else:
+                answer(cli.run([command, *arguments]))
+    for one in built:
+        one.stop()
