@@ -24,7 +24,7 @@ from binlake.state.decisions import Reason
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from binlake.doctor import Check
+    from binlake.check import Check
     from binlake.logview import Readable
     from binlake.position import Position
     from binlake.source.ahead import Ahead

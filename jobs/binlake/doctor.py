@@ -9,17 +9,18 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from croniter import croniter
 from pymysql.constants import ER
 
-from binlake import reach, setup, stores
+from binlake import reach, setup
 from binlake.binlog.boundaries import format_description
+from binlake.check import Check
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError, SourceError, UsageError
 from binlake.lake import settings
@@ -39,7 +40,7 @@ from binlake.source.gaps import log_gaps
 from binlake.source.log import Origin, opened
 from binlake.source.replicas import replica_ids
 from binlake.source.server import Source, denied, error_code
-from binlake.state import files, lease
+from binlake.state import lease
 from binlake.state.metadata import Metadata
 from binlake.versions import JAVA
 
@@ -55,17 +56,6 @@ _VARIABLES = (
 _CRASH_SAFE = "InnoDB"
 _PATIENCE = 5.0
 """Seconds to wait for a metastore."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the doctor: ``found`` says what is, ``remedy`` what mends it; ``detail`` has fields for programs."""
-
-    name: str
-    ok: Literal[True, False, "warn"]
-    found: str
-    remedy: str = ""
-    detail: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,11 +84,8 @@ def preflight(
     checks = _files(origin) if isinstance(origin, Folder) else _server(config, origin)
     if spark_checks:
         checks += [_java(), _jars(config)]
-    if stores.store_of(config.root) is None:
-        lake = iter([_folder(config)])
-    else:
-        lake = _store(config, session if all(check.ok for check in checks[-2:]) else None)
-    return [*checks, _spark(config), *lake, *_catalog(config)]
+    has_spark = not spark_checks or all(check.ok for check in checks[-2:])
+    return [*checks, _spark(config), *reach.lake_checks(config, session if has_spark else None), *_catalog(config)]
 
 
 def _files(folder: Folder) -> list[Check]:
@@ -464,25 +451,6 @@ def _jars(config: PipelineConfig) -> Check:
     return Check("Spark jars", True, f"in {settings.JARS}")
 
 
-def _store(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
-    """A lake in an object store, by each library that works on it."""
-    folder = f"{config.root}/_binlake"
-    ways: list[tuple[str, Callable[[], None]]] = [
-        ("pyarrow", lambda: reach.by_arrow(folder)),
-        ("deltalake", lambda: reach.by_deltalake(folder)),
-    ]
-    if session:
-        ways.append(("Spark", lambda: reach.by_spark(session(), folder)))
-    for library, attempt in ways:
-        name = f"lake by {library}"
-        try:
-            attempt()
-        except BinlakeError as error:
-            yield Check(name, False, error.message, error.remedy)
-        else:
-            yield Check(name, True, f"{config.root} is read and written, and nothing is overwritten")
-
-
 def _spark(config: PipelineConfig) -> Check:
     try:
         settings.launch_settings(config.spark)
@@ -491,19 +459,6 @@ def _spark(config: PipelineConfig) -> Check:
     return Check(
         "Spark settings", True, f"master {config.spark.master}" if config.spark.master else "inside the process"
     )
-
-
-def _folder(config: PipelineConfig) -> Check:
-    folder = f"{config.root}/_binlake"
-    probe = f"{folder}/probe"
-    try:
-        files.make_folder(folder)
-        files.write_text(probe, "")
-        files.remove_file(probe)
-    except (BinlakeError, OSError) as error:
-        said = error.message if isinstance(error, BinlakeError) else str(error)
-        return Check("lake", False, said, f"make {config.root} writable for this account, or change lake.path")
-    return Check("lake", True, f"{config.root} is writable")
 
 
 def _catalog(config: PipelineConfig) -> Iterator[Check]:

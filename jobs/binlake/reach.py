@@ -1,4 +1,4 @@
-"""A lake in an object store, tried by each library that works on it: writes, reads, and refuses to overwrite.
+"""Whether a lake can be worked on. In an object store it is tried by each library: writes, reads, refuses to overwrite.
 
 What passes here and fails later has another cause than an address, an account, a missing bucket or a missing jar.
 """
@@ -6,10 +6,13 @@ What passes here and fails later has another cause than an address, an account, 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from binlake import stores
-from binlake.errors import LakeError
+from binlake.check import Check
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, LakeError
 from binlake.state import files, storage_errors, tables
 
 if TYPE_CHECKING:
@@ -24,6 +27,46 @@ _BOUNDED = {
     "fs.s3a.connection.establish.timeout": "5s",
 }
 """S3A tries for minutes to reach what isn't there."""
+
+
+def lake_checks(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
+    """session: where Spark is to try, too; it isn't asked for a lake in a folder."""
+    if stores.store_of(config.root) is None:
+        yield _folder(config)
+    else:
+        yield from _store(config, session)
+
+
+def _store(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
+    """A lake in an object store, by each library that works on it."""
+    folder = f"{config.root}/_binlake"
+    ways: list[tuple[str, Callable[[], None]]] = [
+        ("pyarrow", lambda: by_arrow(folder)),
+        ("deltalake", lambda: by_deltalake(folder)),
+    ]
+    if session:
+        ways.append(("Spark", lambda: by_spark(session(), folder)))
+    for library, attempt in ways:
+        name = f"lake by {library}"
+        try:
+            attempt()
+        except BinlakeError as error:
+            yield Check(name, False, error.message, error.remedy)
+        else:
+            yield Check(name, True, f"{config.root} is read and written, and nothing is overwritten")
+
+
+def _folder(config: PipelineConfig) -> Check:
+    folder = f"{config.root}/_binlake"
+    probe = f"{folder}/probe"
+    try:
+        files.make_folder(folder)
+        files.write_text(probe, "")
+        files.remove_file(probe)
+    except (BinlakeError, OSError) as error:
+        said = error.message if isinstance(error, BinlakeError) else str(error)
+        return Check("lake", False, said, f"make {config.root} writable for this account, or change lake.path")
+    return Check("lake", True, f"{config.root} is writable")
 
 
 def _probe(folder: str) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from binlake.check import Check
 from binlake.config import PipelineConfig
-from binlake.doctor import Check, preflight
+from binlake.doctor import preflight
 from binlake.errors import ServerSettingError, TableError
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder

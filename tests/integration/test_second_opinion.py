@@ -14,8 +14,8 @@ import pytest
 from pymysqlreplication.row_event import find_charset
 
 from binlake import cli
+from binlake.check import Check
 from binlake.config import PipelineConfig
-from binlake.doctor import Check
 from binlake.opinion import compare, doctor, stream
 from binlake.opinion.doctor import second_opinion
 from binlake.opinion.misread import MISREADINGS

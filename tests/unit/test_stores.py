@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+from deltalake import DeltaTable
 
 from binlake import stores
-from binlake.errors import ConfigurationError
+from binlake.errors import ConfigurationError, LakeError
+from binlake.state import tables
 
 ACCOUNT = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "not told"}
 OWN = {**ACCOUNT, "AWS_ENDPOINT_URL": "http://127.0.0.1:7070/", "AWS_ALLOW_HTTP": "true"}
@@ -58,3 +63,22 @@ def test_an_address_is_a_place_and_nothing_else(path: str) -> None:
 @pytest.mark.parametrize("path", ["/folder", "./what?", "s3://lake/x", "abfss://files@account.dfs.core.windows.net/x"])
 def test_places_are_taken(path: str) -> None:
     stores.refuse_secrets(path)
+
+
+def test_a_store_that_takes_two_commits_for_one_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that forgets a commit at once takes the next in its place, as one does that overwrites."""
+    monkeypatch.setattr(stores, "store_of", lambda path: "gs")
+    tables.refuse_overwriting_store(str(tmp_path))
+    update = DeltaTable.update
+
+    def forgotten(table: DeltaTable, **changes: Any) -> Any:
+        done = update(table, **changes)
+        next(tmp_path.glob("*/_delta_log/*1.json")).unlink()
+        return done
+
+    monkeypatch.setattr(DeltaTable, "update", forgotten)
+    with pytest.raises(LakeError, match="two commits for one version"):
+        tables.refuse_overwriting_store(str(tmp_path))
+    assert not list(tmp_path.iterdir())

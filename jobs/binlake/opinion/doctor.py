@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from binlake.binlog.reader import Emitted, read
 from binlake.binlog.transport import Transport
+from binlake.check import Check
 from binlake.config import PipelineConfig
-from binlake.doctor import Check
 from binlake.errors import BinlakeError
 from binlake.opinion import PACKAGE
 from binlake.opinion.compare import Tally, Theirs, compare
