@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import argcomplete
 
@@ -25,9 +25,6 @@ from binlake import config as configuration
 from binlake.batch.steps import Status
 from binlake.errors import BinlakeError
 from binlake.versions import STORE_JARS
-
-if TYPE_CHECKING:
-    pass
 
 _INTERRUPTED = 130
 """As shells tell it: 128 and the signal's number."""
