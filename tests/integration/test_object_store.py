@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from servers import Server
 
 TABLES = ("a", "b")
-COMMITS = 12
+COMMITS = 4
 _JAVA = {"aws.accessKeyId": "AWS_ACCESS_KEY_ID", "aws.secretAccessKey": "AWS_SECRET_ACCESS_KEY"}
 """The tests' JVM began before the server, so it gets the account by the next link of AWS's chain."""
 
@@ -135,6 +136,39 @@ def test_a_store_is_verified_and_looked_after_as_a_folder_is(mirror: Mirror, sto
     mirror.sync()
     mirror.assert_equal(*TABLES)
     assert [path.name for path in (store.folder / "lake").iterdir() if path.name[0] != "."] == ["mirrors"]
+
+
+def test_a_commit_that_another_driver_makes_between_look_and_write_stays(mirror: Mirror) -> None:
+    """By the class that Delta commits with in this session; its actions come slowly."""
+    path = "s3a://lake/mirrors/between"
+    write_deltalake(path, pa.table({"n": [0]}))
+    context: Any = mirror.spark.sparkContext
+    jvm, hadoop = context._jvm, context._jsc.hadoopConfiguration()
+    log_store = jvm
+    for name in context.getConf().get("spark.delta.logStore.s3a.impl").split("."):
+        log_store = getattr(log_store, name)
+    log = log_store(hadoop)
+    actions = jvm.java.io.PipedReader()
+    told = jvm.java.io.PipedWriter(actions)
+    refused: list[str] = []
+
+    def commit() -> None:
+        version = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{1:020}.json")
+        try:
+            log.write(version, jvm.java.util.Scanner(actions), False, hadoop)
+        except Py4JJavaError as error:
+            refused.append(str(error.java_exception.getClass().getName()))
+
+    slow = threading.Thread(target=commit)
+    slow.start()
+    time.sleep(1)  # who looks before it writes has looked
+    write_deltalake(path, pa.table({"n": [1]}), mode="append")
+    told.write("{}")
+    told.close()
+    slow.join()
+    assert refused == ["java.nio.file.FileAlreadyExistsException"]
+    rows = mirror.spark.read.format("delta").load(path).toArrow()["n"].to_pylist()
+    assert sorted(rows) == [0, 1]
 
 
 def test_two_drivers_that_race_lose_no_commit(mirror: Mirror) -> None:
