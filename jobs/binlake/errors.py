@@ -23,7 +23,7 @@
     │   ├── StagedRowsLost                      staged rows of a prepared XA transaction are damaged
     │   ├── LakeTableChanged                    somebody restored, replaced or removed our Delta table
     │   └── SnapshotUnfinished                  a newer snapshot stands in the lake, but its life never began
-    ├── StagingError          retry helps       a staged file is missing or damaged
+    ├── StagingError          retry helps       a staged file is missing or damaged, or couldn't be made
     │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
     │   └── NewerMetadata                       a newer binlake wrote the metadata
@@ -197,7 +197,7 @@ class SnapshotUnfinished(TableError):
 
 
 class StagingError(BinlakeError):
-    """A staged file is missing, or differs from its manifest."""
+    """A staged file is missing, or differs from its manifest; or the executor was lost that made it."""
 
     retryable = True
 

@@ -18,12 +18,12 @@ from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LakeError
+from binlake.errors import BinlakeError, LakeError, StagingError
 from binlake.faults import fault
 from binlake.position import Slice
 from binlake.readers import share_out
 from binlake.report import Report
-from binlake.state import files
+from binlake.state import files, java_errors
 from binlake.state.lease import OpenBatch
 from binlake.state.staging import stage_slice, write_manifest
 
@@ -82,7 +82,15 @@ def _on_executors(session: SessionFactory) -> ReadSlice:
     run: Callable[[tuple[SliceTask, Transport]], StagedSlice | BinlakeError] = _run
 
     def read_slice(task: SliceTask, transport: Transport) -> StagedSlice:
-        (result,) = context.parallelize([(task, transport)], 1).map(run).collect()
+        try:
+            (result,) = context.parallelize([(task, transport)], 1).map(run).collect()
+        except Exception as error:
+            if not java_errors.executor_lost(error):
+                raise
+            raise StagingError(
+                f"{task.part.file} wasn't staged: {java_errors.root_cause(java_errors.causes(error))}",
+                remedy="see in Spark's and the cluster's logs why executors end (memory, preemption), then run again",
+            ) from None
         if isinstance(result, BinlakeError):
             raise result
         return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -40,6 +41,19 @@ def python(place: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def packed(place: Path, python: Path) -> Path:
+    """The same as one file, which Spark's executors unpack."""
+    archive = place / "environment.tar.gz"
+    subprocess.run(["tar", "-C", python.parent, "-czf", archive, "."], check=True)
+    return archive
+
+
+@pytest.fixture(scope="module")
+def empty(place: Path) -> Path:
+    return python_with(place / "empty", packages=False)
+
+
+@pytest.fixture(scope="module")
 def authority(place: Path) -> Authority:
     return Authority.made(place, "authority")
 
@@ -61,8 +75,8 @@ def proxy(server: Server) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture(scope="module")
-def workers(place: Path, python: Path) -> Iterator[Cluster]:
-    with cluster(place, python, python) as started:
+def workers(place: Path, empty: Path) -> Iterator[Cluster]:
+    with cluster(place, empty, empty) as started:
         yield started
 
 
@@ -78,10 +92,14 @@ def run(place: Path, proxy: FaultProxy, authority: Authority, workers: Cluster) 
 
 
 @pytest.fixture
-def mirror(server: Server, database: str, lake: Path, workers: Cluster) -> Mirror:
+def mirror(server: Server, database: str, lake: Path, workers: Cluster, packed: Path) -> Mirror:
     made = Mirror(server, database, lake, spark=None)  # type: ignore[arg-type]
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    conf = {"spark.pyspark.python": "python3", "spark.cores.max": 2, "spark.executor.extraJavaOptions": quick}
+    conf = {
+        "spark.archives": f"{packed}#environment",
+        "spark.pyspark.python": "./environment/bin/python3",
+        "spark.executor.instances": 2,
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
     made.options = {"spark": {"master": workers.url, "executor_memory": "512m", "conf": conf}}
     return made
 
@@ -95,15 +113,15 @@ def fill(mirror: Mirror, doublings: int = 5) -> None:
         )
 
 
-def change(mirror: Mirror) -> None:
+def change(mirror: Mirror, value: str = "'später'") -> None:
     """In two files of the log."""
     mirror.execute("UPDATE a SET d = d * 3 WHERE id % 7 = 0", "DELETE FROM b WHERE id % 5 = 0")
-    mirror.execute("FLUSH BINARY LOGS", "UPDATE b SET v = 'später' WHERE id % 3 = 0")
+    mirror.execute("FLUSH BINARY LOGS", f"UPDATE b SET v = {value} WHERE id % 3 = 0")
 
 
-def lose_and_replace(workers: Cluster, python: Path) -> None:
+def lose_and_replace(workers: Cluster, empty: Path) -> None:
     workers.kill_worker(2)
-    workers.start_worker(2, python)
+    workers.start_worker(2, empty)
 
 
 def test_a_mirror_whose_workers_get_all_from_the_driver(
@@ -123,7 +141,7 @@ def test_a_mirror_whose_workers_get_all_from_the_driver(
 
 
 def test_a_worker_that_is_lost_while_it_copies(
-    mirror: Mirror, run: Driver, proxy: FaultProxy, workers: Cluster, python: Path
+    mirror: Mirror, run: Driver, proxy: FaultProxy, workers: Cluster, empty: Path
 ) -> None:
     """Spark runs the task again, which its gate refuses; its chunk goes into another wave, at a position of its own."""
     fill(mirror)
@@ -132,7 +150,7 @@ def test_a_worker_that_is_lost_while_it_copies(
     run.begin("snapshot", "--config", str(mirror.write_yaml()))
     wait_until(lambda: mirror.server.execute(sending)[0][0] == 2, "no two chunks are copied at once")
     time.sleep(1)
-    lose_and_replace(workers, python)
+    lose_and_replace(workers, empty)
     proxy.delay = 0.0
     change(mirror)
     assert run.answer() == "0"
@@ -142,6 +160,45 @@ def test_a_worker_that_is_lost_while_it_copies(
     assert len({row["position"] for row in mirror.metadata.read("snapshots")}) == 2
     run.run("sync", "--config", str(mirror.folder / "source.yaml"))
     mirror.assert_equal("a", "b")
+
+
+def test_a_worker_that_is_lost_while_it_merges_and_an_executor_while_it_stages(
+    mirror: Mirror, run: Driver, proxy: FaultProxy, workers: Cluster, empty: Path
+) -> None:
+    fill(mirror)
+    yaml = str(mirror.write_yaml())
+    run.run("snapshot", "--config", yaml)
+    change(mirror)
+    run.begin("at", "manifest written")
+    run.begin("sync", "--config", yaml)
+    assert run.answer() == "manifest written"
+    time.sleep(2)
+    lose_and_replace(workers, empty)
+    ended, said = run.answer(), run.said()
+    assert "Lost executor" in said
+    if ended != "0":
+        run.run("sync", "--config", yaml)
+    mirror.assert_equal("a", "b")
+
+    change(mirror, "REPEAT('y', 200)")
+    run.begin("at", "planned")
+    run.begin("sync", "--config", yaml)
+    assert run.answer() == "planned"
+    proxy.delay = 0.1
+    before = len(proxy.connections)
+    wait_until(
+        lambda: sum(sent > 200_000 for sent in proxy.connections[before:]) == 2, "no two slices are staged at once"
+    )
+    (executor,) = workers.executors(2)
+    os.kill(executor, signal.SIGKILL)
+    proxy.delay = 0.0
+    assert run.answer() == "3"
+    said = run.said()
+    assert "its executor was lost" in said
+    assert "then run again" in said
+    run.run("sync", "--config", yaml)
+    mirror.assert_equal("a", "b")
+    mirror.assert_each_once("a", "b")
 
 
 def snapshot_fails(mirror: Mirror, url: str, python: str) -> str:
@@ -155,10 +212,9 @@ def snapshot_fails(mirror: Mirror, url: str, python: str) -> str:
     return done.stderr
 
 
-def test_what_a_worker_lacks_is_told_with_its_name(mirror: Mirror, python: Path, tmp_path: Path) -> None:
+def test_what_a_worker_lacks_is_told_with_its_name(mirror: Mirror, python: Path, empty: Path, tmp_path: Path) -> None:
     """Before anything is asked of the source."""
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)")
-    empty = python_with(tmp_path / "empty", packages=False)
     with cluster(tmp_path, python, empty) as started:
         said = snapshot_fails(mirror, started.url, "python3")
         assert f"executors on 127.0.0.3 ({empty}/python3): numpy is missing, numba is missing" in said

@@ -76,13 +76,13 @@ def ready(context: SparkContext) -> int:
 
     Raises SetupFailed, which names the host and what it lacks.
     """
-    if not _is_dynamic(context):
-        _wait(context)
     for _ in range(_ROUNDS):
         there = list(_executors(context))
         if there and all(tasks for _, tasks in there):
             break
-        _try(context, sum(cores for cores, _ in there) or 1)
+        if not _is_dynamic(context):
+            _wait(context)
+        _try(context, sum(cores for cores, _ in _executors(context)) or 1)
     return sum(cores for cores, _ in _executors(context)) or context.defaultParallelism
 
 
