@@ -28,6 +28,12 @@ OPTIMISED_LATE = (
 """Four times the JVM's defaults before code is optimised, and room for what lives shortly: a thirteenth of the CPU time
 of many small syncs."""
 
+MADE_FOR_TESTS = {
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # A VACUUM lists a small table's folder in as many tasks: a minute of nothing.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+
 # Instants mustn't depend on the machine's zone.
 os.environ["TZ"] = "UTC"
 
@@ -96,7 +102,7 @@ def spark() -> Iterator[SparkSession]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", OPTIMISED_LATE)
-        built = session.build("tests", master="local[2]", more={"spark.sql.codegen.factoryMode": "NO_CODEGEN"})
+        built = session.build("tests", master="local[2]", more=MADE_FOR_TESTS)
     yield built
     built.stop()
 

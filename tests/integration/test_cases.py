@@ -43,6 +43,7 @@ from servers import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(2400)  # the first case of a server waits for all of them
 CASES = Path(__file__).parents[1] / "cases"
 SHARE, MOST = (float(os.environ["BINLAKE_CUT_OFF"]), None) if "BINLAKE_CUT_OFF" in os.environ else (0.34, 2)
 """Which part of the Delta commits ends a run, and how many runs of a sync are ended."""

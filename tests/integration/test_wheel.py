@@ -32,7 +32,7 @@ def run(folder: Path, *command: str | Path, **environment: str) -> str:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A fresh one with the wheel; the packages it stands on are lent by this one."""
+    """A fresh one with the wheel; the packages it stands on are lent by this one, and the kernels it has compiled."""
     uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
     run(tmp_path, uv, "build", "-q", "--wheel", "--out-dir", tmp_path / "wheel", ROOT)
     fresh = tmp_path / "environment"
@@ -42,6 +42,7 @@ def environment(tmp_path: Path) -> Path:
     (packages,) = (fresh / "lib").glob("python*/site-packages")
     # A .pth that stands in a folder named by a .pth isn't read, so the checkout itself isn't lent.
     (packages / "lent.pth").write_text(sysconfig.get_path("purelib"))
+    shutil.copytree(settings.SHARE / "numba", fresh / "share" / "binlake" / "numba", dirs_exist_ok=True)
     return fresh
 
 
