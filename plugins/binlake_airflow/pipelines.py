@@ -109,32 +109,37 @@ def _timetable(schedule: str | None, key: str, file: Path) -> CronDataIntervalTi
     return timetable
 
 
-def _bootstrap(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
+def _dag(config: PipelineConfig, file: Path, what: str, doc: str, **settings: Any) -> DAG:
+    """``binlake_{source}_{what}``, which nothing schedules unless ``settings`` do."""
     source = config.source.name
-    dag = DAG(
-        f"binlake_{source}_bootstrap",
-        schedule=None,
+    return DAG(
+        f"binlake_{source}_{what}",
         start_date=_FIRST_INTERVAL,
         catchup=False,
         max_active_runs=1,
         default_args=_DEFAULTS,
         tags={"binlake", source},
-        doc_md=_BOOTSTRAP_DOC.format(source=source, file=file.name),
-        params={
-            "tables": Param(
-                None,
-                type=["null", "array"],
-                title="Tables",
-                description="database.table, one pattern a line; empty: tables that aren't followed yet, else all",
-            ),
-            "lock": Param(
-                "flush",
-                enum=["flush", "tables", "none"],
-                title="Lock",
-                description="flush: FLUSH TABLES WITH READ LOCK for a moment; tables: LOCK TABLES; none: lock-free",
-            ),
-        },
+        doc_md=doc.format(source=source, file=file.name),
+        **{"schedule": None, **settings},
     )
+
+
+def _bootstrap(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
+    params = {
+        "tables": Param(
+            None,
+            type=["null", "array"],
+            title="Tables",
+            description="database.table, one pattern a line; empty: tables that aren't followed yet, else all",
+        ),
+        "lock": Param(
+            "flush",
+            enum=["flush", "tables", "none"],
+            title="Lock",
+            description="flush: FLUSH TABLES WITH READ LOCK for a moment; tables: LOCK TABLES; none: lock-free",
+        ),
+    }
+    dag = _dag(config, file, "bootstrap", _BOOTSTRAP_DOC, params=params)
     with dag:
         preflight = BinlakePreflightOperator(task_id="preflight", config_file=str(file))
         snapshot = BinlakeSnapshotOperator(
@@ -151,25 +156,15 @@ def _bootstrap(config: PipelineConfig, file: Path, jobs_folder: str | None) -> D
 
 def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
     source = config.source.name
-    dag = DAG(
-        f"binlake_{source}_sync",
-        schedule=_timetable(config.schedule, "schedule", file),
-        start_date=_FIRST_INTERVAL,
-        catchup=False,
-        max_active_runs=1,
-        default_args=_DEFAULTS,
-        tags={"binlake", source},
-        doc_md=_SYNC_DOC.format(source=source, file=file.name),
-        params={
-            "until": Param(
-                None,
-                type=["null", "string"],
-                format="date-time",
-                title="Until",
-                description="Stop before commits at or after this time; empty: the head of the log",
-            )
-        },
+    until = Param(
+        None,
+        type=["null", "string"],
+        format="date-time",
+        title="Until",
+        description="Stop before commits at or after this time; empty: the head of the log",
     )
+    schedule = _timetable(config.schedule, "schedule", file)
+    dag = _dag(config, file, "sync", _SYNC_DOC, schedule=schedule, params={"until": until})
     with dag:
         preflight = BinlakePreflightOperator(task_id="preflight", config_file=str(file))
         with TaskGroup("unfinished"):
@@ -189,17 +184,8 @@ def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
 
 
 def _maintain(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
-    source = config.source.name
-    dag = DAG(
-        f"binlake_{source}_maintain",
-        schedule=_timetable(config.maintain.schedule, "maintain.schedule", file),
-        start_date=_FIRST_INTERVAL,
-        catchup=False,
-        max_active_runs=1,
-        default_args=_DEFAULTS,
-        tags={"binlake", source},
-        doc_md=_MAINTAIN_DOC.format(source=source, file=file.name),
-    )
+    schedule = _timetable(config.maintain.schedule, "maintain.schedule", file)
+    dag = _dag(config, file, "maintain", _MAINTAIN_DOC, schedule=schedule)
     with dag:
         BinlakeMaintainOperator(task_id="maintain", config_file=str(file), jobs_folder=jobs_folder)
     return dag
