@@ -308,8 +308,9 @@ class _Work:
             done = self._arrange(self._own_session(), table, needs, done)
         if needs.properties:
             self._set(self._own_session(), table, needs.properties)
-        # The look's own files: what was rewritten since isn't old.
-        done = self._vacuumed(table, _needs(self._config, table, self._looked), done)
+        if needs.rewrites or needs.properties:
+            needs = _needs(self._config, table, self._looked)  # of the same time: what was rewritten since isn't old
+        done = self._vacuumed(table, needs, done)
         return replace(done, delta_version=table.log.version() if table.log.exists() else None)
 
     def _arrange(self, session: SparkSession, table: _Table, needs: _Needs, done: TableUpkeep) -> TableUpkeep:
