@@ -81,7 +81,9 @@ def _session(
     def build() -> SparkSession:
         from binlake.lake import session
 
-        return session.build(f"binlake {name}", config.spark, tasks=tasks, short_lived=short_lived(), lake=config.root)
+        return session.build(
+            f"binlake {name}", spark=config.spark, tasks=tasks, short_lived=short_lived(), lake=config.root
+        )
 
     return build
 
@@ -97,7 +99,7 @@ def _catalog_session(config: PipelineConfig) -> Callable[[], SparkSession]:
         session.stop_active()
         more, here = session_settings(config.catalog), "local[2]"  # it writes nothing but names: no executor is needed
         return session.build(
-            "binlake register", config.spark, master=here, short_lived=True, more=more, lake=config.root
+            "binlake register", spark=config.spark, master=here, short_lived=True, more=more, lake=config.root
         )
 
     return build

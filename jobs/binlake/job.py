@@ -50,7 +50,7 @@ class Job:
         from binlake.lake import session
 
         config, name = self.config, f"binlake {self.config.source.name} {self.name}"
-        return session.build(name, config.spark, more=self.settings, lake=config.root)
+        return session.build(name, spark=config.spark, more=self.settings, lake=config.root)
 
     def session(self) -> SparkSession:
         return self._session

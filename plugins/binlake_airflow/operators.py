@@ -78,7 +78,7 @@ def _session_of(step: str, config: PipelineConfig) -> SessionFactory:
     def build() -> SparkSession:
         from binlake.lake import session
 
-        return session.build(f"binlake {step}", config.spark, lake=config.root)
+        return session.build(f"binlake {step}", spark=config.spark, lake=config.root)
 
     return build
 

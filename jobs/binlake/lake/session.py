@@ -17,8 +17,8 @@ from binlake.lake import cluster, settings
 
 def build(
     name: str,
-    spark: SparkConfig | None = None,
     *,
+    spark: SparkConfig | None = None,
     master: str | None = None,
     tasks: int | None = None,
     short_lived: bool = False,
