@@ -30,9 +30,9 @@ if __name__ == "__main__":
     faults.at_point = at_point
     build, built = session.build, []
 
-    def once(name, spark=None, **options):  # type: ignore[no-untyped-def]
+    def once(name, **options):  # type: ignore[no-untyped-def]
         if not built:
-            built.append(build(name, spark, **options))
+            built.append(build(name, **options))
         return built[0]
 
     session.build = once
