@@ -44,6 +44,7 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction
 	$(PYTHON) tests/soak/random_statements.py both $(or $(MINUTES),10)
 	$(PYTHON) tests/soak/big_transaction.py mysql 3
 	$(PYTHON) tests/soak/many_syncs.py mysql 1000 $(or $(MINUTES),10) .binlake
+	BINLAKE_SOAK=1 $(PYTHON) -m pytest -m soak
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)
 	BINLAKE_CUT_OFF=1 BINLAKE_WALK_STATEMENTS=2000 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 5400 -rP \
 	  tests/integration/test_cases.py tests/integration/test_random_walk.py

@@ -45,9 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"not installed: {', '.join(missing)}; run make setup")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Quick tests first, each folder in the order of its files."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Quick tests first, each folder in the order of its files; those of the soak are counted as deselected."""
     items.sort(key=_place)
+    if "BINLAKE_SOAK" not in os.environ:
+        long = [item for item in items if item.get_closest_marker("soak")]
+        items[:] = [item for item in items if item not in long]
+        config.hook.pytest_deselected(items=long)
 
 
 def _place(item: pytest.Item) -> int:

@@ -162,6 +162,7 @@ def test_a_worker_that_is_lost_while_it_copies(
     mirror.assert_equal("a", "b")
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_lost_while_it_merges_and_an_executor_while_it_stages(
     mirror: Mirror, run: Driver, proxy: FaultProxy, workers: Cluster, empty: Path
 ) -> None:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -116,14 +115,12 @@ def test_a_yaml_without_a_catalog_is_told(mirror: Mirror) -> None:
 
 
 @on_mysql
-@pytest.mark.parametrize("kind", ["thrift", "folder"])
-def test_a_sync_fills_a_metastore_that_others_read(mirror: Mirror, tmp_path: Path, kind: str) -> None:
+def test_a_sync_fills_a_metastore_that_others_read(mirror: Mirror, tmp_path: Path) -> None:
     """The command line's own processes: the session that merges, then one with the metastore."""
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
     mirror.snapshot()
     mirror.execute("RENAME TABLE t TO u", "INSERT INTO u VALUES (3)")
-    metastore = hive_metastore(tmp_path / "metastore") if kind == "thrift" else nullcontext(str(tmp_path / "metastore"))
-    with metastore as address:
+    with hive_metastore(tmp_path / "metastore") as address:
         mirror.options = {"catalog": {"metastore": address}}
         environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
         sync = [sys.executable, "-m", "binlake.cli", "sync", "--config", str(mirror.write_yaml())]
