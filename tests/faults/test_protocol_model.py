@@ -192,7 +192,7 @@ def row_changes(
 
 
 SETTINGS = settings(
-    max_examples=120,
+    max_examples=80,
     stateful_step_count=25,
     derandomize=True,
     database=None,
