@@ -152,7 +152,7 @@ def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
 
 def _behind(ahead: Ahead | str) -> str:
     if isinstance(ahead, str):
-        return f"how far behind isn't known: {ahead}"
+        return f"and how far behind isn't known:\n  {ahead}"
     if ahead.bytes is None:
         return f"which the log, at {ahead.head}, doesn't hold: binlake doctor tells more"
     return f"{ahead.bytes / 1e6:,.1f} MB behind {ahead.head}" if ahead.bytes else "nothing behind"

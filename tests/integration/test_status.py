@@ -52,5 +52,5 @@ def test_status_needs_no_server(
     monkeypatch.delenv("AIRFLOW_CONN_TESTS")
     assert status(standing) == 0
     said = capsys.readouterr().out
-    assert "how far behind isn't known: " in said
+    assert "how far behind isn't known:" in said
     assert "tables: 2 following\n" in said

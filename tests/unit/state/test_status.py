@@ -82,7 +82,7 @@ def test_of_a_holder_elsewhere_nobody_can_tell(config: PipelineConfig) -> None:
         (Ahead("b.000001:4", 0), "nothing behind"),
         (Ahead("b.000002:9", 1_500_000), "1.5 MB behind b.000002:9"),
         (Ahead("b.000009:9", None), "which the log, at b.000009:9, doesn't hold: binlake doctor tells more"),
-        ("no connection", "how far behind isn't known: no connection"),
+        ("no connection", "and how far behind isn't known:\n  no connection"),
     ],
 )
 def test_how_far_behind(config: PipelineConfig, ahead: Ahead | str, said: str) -> None:
