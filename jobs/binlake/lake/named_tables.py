@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from binlake import stores
 from binlake.config import CatalogConfig
 from binlake.errors import LakeError
 from binlake.names import spark_quote, spark_string
@@ -93,4 +94,4 @@ def _bare(location: str) -> str:
     scheme, separator, rest = location.partition(":/")
     if not separator or scheme == "file":
         return "/" + (rest if separator else location).lstrip("/")
-    return f"{'s3' if scheme == 's3a' else scheme}:/{rest}"
+    return stores.canonical(location)
