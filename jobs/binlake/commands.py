@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def init(arguments: argparse.Namespace) -> None:
     from binlake import init
     from binlake.doctor import preflight
-    from binlake.source.connection import endpoint_of
+    from binlake.source.connection import endpoint_of, variable_of
 
     endpoint = endpoint_of(arguments.connection or _asked("Server (mysql://user@host:3306/): "))
     if not endpoint.password and sys.stdin.isatty():
@@ -49,7 +49,7 @@ def init(arguments: argparse.Namespace) -> None:
         lake=arguments.lake,
         schedule=arguments.schedule,
     )
-    variable = init.connection_variable(config.source.connection)
+    variable = variable_of(config.source.connection)
     print(f"{arguments.file} is written; now\n")
     print(f"  export {variable}='mysql://{endpoint.user}:PASSWORD@{endpoint.address}/'")
     for command in ("doctor", "snapshot", "sync"):

@@ -35,10 +35,6 @@ def databases(source: Source) -> list[str]:
     return sorted(name for name in found if name.lower() not in SYSTEM_DATABASES)
 
 
-def connection_variable(connection: str) -> str:
-    return f"AIRFLOW_CONN_{connection.upper()}"
-
-
 def write_yaml(
     path: Path, endpoint: Endpoint, *, name: str, include: Collection[str], lake: str, schedule: str
 ) -> PipelineConfig:

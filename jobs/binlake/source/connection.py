@@ -182,11 +182,16 @@ def _from_uri(text: str) -> dict[str, Any]:
     }
 
 
+def variable_of(connection: str) -> str:
+    """The environment variable that Airflow reads a connection from."""
+    return f"AIRFLOW_CONN_{connection.upper()}"
+
+
 def from_environment(connection: str) -> Endpoint:
     """The file that ``BINLAKE_CONNECTION_FILE`` names, else ``AIRFLOW_CONN_{ID}`` as Airflow reads it."""
     if path := os.environ.get(CONNECTION_FILE):
         return _from_file(path)
-    variable = f"AIRFLOW_CONN_{connection.upper()}"
+    variable = variable_of(connection)
     text = os.environ.get(variable)
     if not text:
         raise ConfigurationError(
