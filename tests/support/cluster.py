@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -56,14 +57,28 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = free_port()
-        self.url = f"spark://127.0.0.1:{self._port}"
-        self._master = self._start("127.0.0.1", Path("/usr/bin"), "master.Master", "--port", str(self._port))
+        port, self._page = free_port(), free_port()
+        self.url = f"spark://127.0.0.1:{port}"
+        place = ("--port", str(port), "--webui-port", str(self._page))
+        self._master = self._start("127.0.0.1", Path("/usr/bin"), "master.Master", *place)
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
 
     def start_worker(self, number: int, python: Path) -> None:
-        place = ("--work-dir", str(self._folder / f"worker{number}"), "--cores", "1", "--memory", "1g")
+        folder = str(self._folder / f"worker{number}")
+        place = ("--work-dir", folder, "--cores", "1", "--memory", "1g", "--webui-port", "0")
         self._workers[number] = self._start(f"127.0.0.{number}", python, "worker.Worker", *place, self.url)
+
+    def wait_for_workers(self) -> None:
+        """Until the master knows each: one that comes before its master asks again after some 10 s."""
+        wait_until(lambda: self._alive() == len(self._workers), "not every worker has come to its master")
+
+    def _alive(self) -> int:
+        with (
+            suppress(OSError, ValueError),
+            urllib.request.urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=10) as page,
+        ):
+            return int(json.load(page)["aliveworkers"])
+        return 0
 
     def kill_worker(self, number: int) -> None:
         """As when its machine is lost."""
@@ -82,7 +97,7 @@ class Cluster:
             "SPARK_LOCAL_IP": host,
             "PATH": f"{python}:{os.environ['PATH']}",
         }
-        command = [str(home / "bin" / "spark-class"), f"{_DEPLOY}.{daemon}", "--host", host, "--webui-port", "0"]
+        command = [str(home / "bin" / "spark-class"), f"{_DEPLOY}.{daemon}", "--host", host]
         self._folder.mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
             [*command, *words],
@@ -112,6 +127,7 @@ def cluster(folder: Path, *pythons: Path) -> Iterator[Cluster]:
     try:
         for number, python in enumerate(pythons, 2):
             started.start_worker(number, python)
+        started.wait_for_workers()
         yield started
     finally:
         started.close()

@@ -37,7 +37,7 @@ PACKAGES = (
 PATIENCE = 600.0
 """Seconds for which a cluster may take to give the first executor."""
 _SAID_AFTER = 15.0
-_SETTLED, _WISHED = 1.0, 30.0
+_SETTLED, _WISHED = 1.0, 60.0
 """Seconds without another executor, after which those are there that come at once; and where more are wished for."""
 _ROUNDS = 5
 _LOG = logging.getLogger("binlake")
@@ -123,6 +123,14 @@ def _wait(context: SparkContext) -> None:
         now = len(list(_executors(context)))
         if now != there:
             there, changed = now, time.monotonic()
+    if there < wished:
+        _LOG.warning(
+            "%s gave %d of %d executors within %.0f s: the work is divided among these",
+            context.master,
+            there,
+            wished,
+            _WISHED,
+        )
 
 
 def _try(context: SparkContext, tasks: int) -> None:
