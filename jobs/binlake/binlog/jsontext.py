@@ -5,11 +5,12 @@ What is rare (blobs inside a document, doubles at powers of two with many digits
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from binlake.binlog.native import kernel, load8, load16, load32, load64, store8, store16, store64
+from binlake.binlog.native import act, kernel, load8, load16, load32, load64, store8, store16, store64
 from binlake.binlog.numbertext import (
     decimal_bytes,
     put_decimal,
@@ -21,10 +22,13 @@ from binlake.binlog.numbertext import (
 
 MOST_DEEP = 100
 """The server refuses deeper documents (JSON_DOCUMENT_MAX_DEPTH)."""
-_FRAME = 6
-STACK_SIZE = _FRAME * (MOST_DEEP + 2) + 16
+_FRAME = 48
 # A frame: start of the container, its end, members, the member that is next, whether an object, whether large
-_START, _END, _COUNT, _NEXT, _OBJECT, _LARGE = 0, 1, 2, 3, 4, 5
+_START, _END, _COUNT, _NEXT, _OBJECT, _LARGE = 0, 8, 16, 24, 32, 40
+_AFTER = _FRAME * (MOST_DEEP + 2)
+_DIGITS = _AFTER + 8
+STACK_BYTES = _DIGITS + 64
+"""What a document needs to be worked through: a frame for each open container, an address, a double's digits."""
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).astype(np.int64)
 
@@ -118,8 +122,8 @@ def put_string(to: int, source: int, size: int) -> int:
 
 
 @kernel
-def _size_at(address: int, end: int, out: Any) -> int:
-    """A length of seven bits a byte; its address after it to out[0]; -1 if there is none."""
+def _size_at(address: int, end: int, after: int) -> int:
+    """A length of seven bits a byte; the address behind it is stored at ``after``; -1 if there is none."""
     size = 0
     for place in range(5):
         if address + place >= end:
@@ -127,168 +131,207 @@ def _size_at(address: int, end: int, out: Any) -> int:
         byte = load8(address + place)
         size |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
-            out[0] = address + place + 1
+            store64(after, address + place + 1)
             return int(size)
     return -1
 
 
+@act
+def _open(kind: int, at: int, end: int, stack: int, depth: int) -> bool:
+    """A frame for the object or array at ``at``; whether it lies in its parent."""
+    large = kind & 1
+    width = 4 if large else 2
+    if depth > MOST_DEEP or at + 2 * width > end:
+        return False
+    count = load32(at) if large else load16(at)
+    total = load32(at + width) if large else load16(at + width)
+    is_object = 1 if kind < 2 else 0
+    if total > end - at or 2 * width + count * ((width + 2) * is_object + 1 + width) > total:
+        return False
+    frame = stack + depth * _FRAME
+    store64(frame + _START, at)
+    store64(frame + _END, at + total)
+    store64(frame + _COUNT, count)
+    store64(frame + _NEXT, 0)
+    store64(frame + _OBJECT, is_object)
+    store64(frame + _LARGE, large)
+    return True
+
+
+@act
+def _close(to: int, depth: int, stack: int) -> tuple[int, int]:
+    """Ends the containers whose members all are written; the address after them, and how many are open still."""
+    while depth:
+        frame = stack + (depth - 1) * _FRAME
+        if load64(frame + _NEXT) < load64(frame + _COUNT):
+            break
+        store8(to, 125 if load64(frame + _OBJECT) else 93)
+        to += 1
+        depth -= 1
+    return to, depth
+
+
+@act
+def _member(to: int, limit: int, stack: int, depth: int) -> tuple[int, int, int]:
+    """What stands before the innermost container's next member, and its key: the address after them (0 if that can't
+    be), the member's type, and where its value is."""
+    frame = stack + (depth - 1) * _FRAME
+    start, end, count = load64(frame + _START), load64(frame + _END), load64(frame + _COUNT)
+    member, large = load64(frame + _NEXT), load64(frame + _LARGE)
+    store64(frame + _NEXT, member + 1)
+    if member:
+        store16(to, 0x202C)
+        to += 2
+    width = 4 if large else 2
+    entries = start + 2 * width
+    if load64(frame + _OBJECT):
+        entry = entries + member * (width + 2)
+        offset = load32(entry) if large else load16(entry)
+        length = load16(entry + width)
+        if start + offset + length > end or to + 6 * length > limit:
+            return 0, 0, 0
+        to = put_string(to, start + offset, length)
+        if to == 0:
+            return 0, 0, 0
+        store16(to, 0x203A)
+        to += 2
+        entries += count * (width + 2)
+    entry = entries + member * (1 + width)
+    kind = load8(entry)
+    if kind == 4 or kind == 5 or kind == 6 or (large and (kind == 7 or kind == 8)):
+        return to, kind, entry + 1
+    offset = load32(entry + 1) if large else load16(entry + 1)
+    return (to if start + offset <= end else 0), kind, start + offset
+
+
+@act
+def _literal(to: int, literal: int) -> int:
+    if literal == 0:
+        store64(to, 0x6C6C756E)
+        return to + 4
+    if literal == 1:
+        store64(to, 0x65757274)
+        return to + 4
+    if literal == 2:
+        store64(to, 0x65736C6166)
+        return to + 5
+    return 0
+
+
+@act
+def _number(to: int, kind: int, at: int, end: int, scratch: int) -> int:
+    """Integers of 16, 32 and 64 bits, with sign (odd types) and without; doubles."""
+    if kind <= 6:
+        if at + 2 > end:
+            return 0
+        number = load16(at)
+        return put_signed(to, number - 65536 if kind == 5 and number > 32767 else number)
+    if kind <= 8:
+        if at + 4 > end:
+            return 0
+        number = load32(at)
+        return put_signed(to, number - (1 << 32) if kind == 7 and number >= 1 << 31 else number)
+    if at + 8 > end:
+        return 0
+    if kind == 9:
+        return put_signed(to, load64(at))
+    if kind == 10:
+        return put_uint64(to, load64(at))
+    return put_double(to, load64(at), scratch)
+
+
+@act
+def _decimal(to: int, limit: int, inside: int, length: int) -> int:
+    """The opaque value of ``length`` bytes that is a DECIMAL."""
+    if length < 3:
+        return 0
+    precision, scale = load8(inside), load8(inside + 1)
+    whole = precision - scale
+    if precision == 0 or precision > 65 or scale > 30 or whole < 0:
+        return 0
+    size = decimal_bytes(whole) + decimal_bytes(scale)
+    if size + 2 > length or to + precision > limit:
+        return 0
+    return put_decimal(to, inside + 2, precision, scale)
+
+
+@act
+def _scalar(to: int, limit: int, kind: int, at: int, end: int, stack: int) -> int:
+    """Text of the value at ``at``, inside ``end``, that is no container."""
+    if kind == 4:
+        return _literal(to, load8(at)) if at < end else 0
+    if kind <= 11:
+        return _number(to, kind, at, end, stack + _DIGITS)
+    if kind != 12 and kind != 15:
+        return 0
+    length = _size_at(at if kind == 12 else at + 1, end, stack + _AFTER)
+    inside = load64(stack + _AFTER)
+    if length < 0 or inside + length > end:
+        return 0
+    if kind == 12:
+        return put_string(to, inside, length) if to + 6 * length <= limit else 0
+    opaque = load8(at)
+    if opaque == 246:
+        return _decimal(to, limit, inside, length)
+    if length == 8 and (opaque == 7 or 10 <= opaque <= 12):
+        return put_temporal(to, load64(inside), opaque)
+    return 0
+
+
 @kernel
-def document(address: int, size: int, to: int, stack: Any) -> int:
-    """Text of one document at ``to``; the address after it, or 0 where the caller must do it (or it is damaged)."""
-    scratch = stack.ctypes.data + 8 * (STACK_SIZE - 16)
+def document(address: int, size: int, to: int, stack: int) -> int:
+    """Text of one document at ``to``; the address after it, or 0 where the caller must do it (or it is damaged).
+    stack: address of STACK_BYTES to work with."""
     if size == 0:
         return 0
     # Offsets of a damaged document may point to one value many times
     limit = to + 12 * size + _ROOM
     depth = 0
-    kind = load8(address)
-    at = address + 1
-    end = address + size
+    kind, at, end = load8(address), address + 1, address + size
     while True:
-        # one value: ``kind`` at ``at``, inside ``end``
         if to > limit:
             return 0
         if kind <= 3:
-            large = kind & 1
-            width = 4 if large else 2
-            if depth > MOST_DEEP or at + 2 * width > end:
+            if not _open(kind, at, end, stack, depth):
                 return 0
-            count = load32(at) if large else load16(at)
-            total = load32(at + width) if large else load16(at + width)
-            is_object = 1 if kind < 2 else 0
-            if total > end - at or 2 * width + count * ((width + 2) * is_object + 1 + width) > total:
-                return 0
-            frame = depth * _FRAME
-            stack[frame + _START], stack[frame + _END] = at, at + total
-            stack[frame + _COUNT], stack[frame + _NEXT] = count, 0
-            stack[frame + _OBJECT], stack[frame + _LARGE] = is_object, large
             depth += 1
-            store8(to, 123 if is_object else 91)
+            store8(to, 123 if kind < 2 else 91)
             to += 1
-        elif kind == 4:
-            if at >= end:
-                return 0
-            literal = load8(at)
-            if literal == 0:
-                store64(to, 0x6C6C756E)
-                to += 4
-            elif literal == 1:
-                store64(to, 0x65757274)
-                to += 4
-            elif literal == 2:
-                store64(to, 0x65736C6166)
-                to += 5
-            else:
-                return 0
-        elif kind == 5 or kind == 6:
-            if at + 2 > end:
-                return 0
-            number = load16(at)
-            to = put_signed(to, number - 65536 if kind == 5 and number > 32767 else number)
-        elif kind == 7 or kind == 8:
-            if at + 4 > end:
-                return 0
-            number = load32(at)
-            to = put_signed(to, number - (1 << 32) if kind == 7 and number >= 1 << 31 else number)
-        elif kind <= 11:
-            if at + 8 > end:
-                return 0
-            if kind == 9:
-                to = put_signed(to, load64(at))
-            elif kind == 10:
-                to = put_uint64(to, load64(at))
-            else:
-                to = put_double(to, load64(at), scratch)
-                if to == 0:
-                    return 0
-        elif kind == 12:
-            after = stack[STACK_SIZE - 17 :]
-            length = _size_at(at, end, after)
-            if length < 0 or after[0] + length > end or to + 6 * length > limit:
-                return 0
-            to = put_string(to, after[0], length)
-            if to == 0:
-                return 0
-        elif kind == 15:
-            after = stack[STACK_SIZE - 17 :]
-            length = _size_at(at + 1, end, after)
-            if length < 0 or after[0] + length > end:
-                return 0
-            opaque, inside = load8(at), after[0]
-            if opaque == 246:
-                if length < 3:
-                    return 0
-                precision, scale = load8(inside), load8(inside + 1)
-                whole = precision - scale
-                if precision == 0 or precision > 65 or scale > 30 or whole < 0:
-                    return 0
-                size = decimal_bytes(whole) + decimal_bytes(scale)
-                if size + 2 > length or to + precision > limit:
-                    return 0
-                to = put_decimal(to, inside + 2, precision, scale)
-            elif length == 8 and (opaque == 7 or 10 <= opaque <= 12):
-                to = put_temporal(to, load64(inside), opaque)
-            else:
-                return 0
-            if to == 0:
-                return 0
         else:
+            to = _scalar(to, limit, kind, at, end, stack)
+            if to == 0:
+                return 0
+        to, depth = _close(to, depth, stack)
+        if depth == 0:
+            return to
+        to, kind, at = _member(to, limit, stack, depth)
+        if to == 0:
             return 0
-        # what comes next: the following member, or the ends of containers
-        while True:
-            if depth == 0:
-                return to
-            frame = (depth - 1) * _FRAME
-            member = stack[frame + _NEXT]
-            if member < stack[frame + _COUNT]:
-                break
-            store8(to, 125 if stack[frame + _OBJECT] else 93)
-            to += 1
-            depth -= 1
-        stack[frame + _NEXT] = member + 1
-        if member:
-            store16(to, 0x202C)
-            to += 2
-        start, end, count = stack[frame + _START], stack[frame + _END], stack[frame + _COUNT]
-        large = stack[frame + _LARGE]
-        width = 4 if large else 2
-        entries = start + 2 * width
-        if stack[frame + _OBJECT]:
-            entry = entries + member * (width + 2)
-            offset = load32(entry) if large else load16(entry)
-            length = load16(entry + width)
-            if start + offset + length > end or to + 6 * length > limit:
-                return 0
-            to = put_string(to, start + offset, length)
-            if to == 0:
-                return 0
-            store16(to, 0x203A)
-            to += 2
-            entries += count * (width + 2)
-        entry = entries + member * (1 + width)
-        kind = load8(entry)
-        if kind == 4 or kind == 5 or kind == 6 or (large and (kind == 7 or kind == 8)):
-            at = entry + 1
-        else:
-            offset = load32(entry + 1) if large else load16(entry + 1)
-            at = start + offset
-            if at > end:
-                return 0
+        end = load64(stack + (depth - 1) * _FRAME + _END)
+
+
+class Documents(NamedTuple):
+    """A column of binary JSON: Arrow's offsets, the address of its bytes, its validity's bits where it has NULLs."""
+
+    offsets: npt.NDArray[np.int32]
+    data: int
+    validity: npt.NDArray[np.uint8]
+    nullable: bool
+
+
+class Texts(NamedTuple):
+    """The column of their texts: address, bytes that fit there, Arrow's offsets."""
+
+    data: int
+    capacity: int
+    offsets: npt.NDArray[np.int32]
 
 
 @kernel
-def column(
-    offsets: Any,
-    data: int,
-    validity: Any,
-    nullable: bool,
-    target: int,
-    capacity: int,
-    converted: Any,
-    row: int,
-    stack: Any,
-) -> int:
+def column(documents: Any, texts: Any, row: int, stack: int) -> int:
     """Documents from ``row`` on; returns the row that the caller must do (or give more room for), or all rows."""
+    offsets, data, validity, nullable = documents
+    target, capacity, converted = texts
     rows = len(offsets) - 1
     used = int(converted[row])
     while row < rows:

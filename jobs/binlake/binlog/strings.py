@@ -191,13 +191,13 @@ def json(offsets: Offsets, data: Bytes, validity: Bytes | None) -> tuple[Offsets
     capacity = 4 * int(offsets[-1]) + 8 * rows + 1024
     target = np.empty(capacity + SLACK, np.uint8)
     converted = np.zeros(rows + 1, np.int32)
-    stack = np.empty(jsontext.STACK_SIZE, np.int64)
+    stack = np.empty(jsontext.STACK_BYTES, np.uint8)
     everything = np.zeros(1, np.uint8) if validity is None else validity
-    nullable = validity is not None
+    documents = jsontext.Documents(offsets, data.ctypes.data, everything, validity is not None)
     row = 0
     while row < rows:
-        to = target.ctypes.data
-        row = jsontext.column(offsets, data.ctypes.data, everything, nullable, to, capacity, converted, row, stack)
+        texts = jsontext.Texts(target.ctypes.data, capacity, converted)
+        row = jsontext.column(documents, texts, row, stack.ctypes.data)
         if row >= rows:
             break
         used = int(converted[row])

@@ -241,11 +241,11 @@ def test_damaged_json_is_refused_not_read() -> None:
     kind, data = encode({"a": [1, "x", {"b": 2.5}], "c": "text" * 40}, False)
     document = bytes([kind]) + data
     random = np.random.default_rng(2)
-    stack = np.empty(jsontext.STACK_SIZE, np.int64)
+    stack = np.empty(jsontext.STACK_BYTES, np.uint8)
     for _ in range(3000):
         broken = bytearray(document)
         for place in random.integers(0, len(broken), 3):
             broken[place] = random.integers(0, 256)
         source, target = padded(bytes(broken)), np.empty(jsontext.most_bytes(len(broken)) + 64, np.uint8)
-        end = jsontext.document(source.ctypes.data, len(broken), target.ctypes.data, stack)
+        end = jsontext.document(source.ctypes.data, len(broken), target.ctypes.data, stack.ctypes.data)
         assert end == 0 or end - target.ctypes.data <= jsontext.most_bytes(len(broken))
