@@ -178,6 +178,13 @@ class SnapshotConfig(_Strict):
     reader: Literal["jdbc", "direct"] = "jdbc"
 
 
+class MergeConfig(_Strict):
+    """without_spark_mb: up to so much of staged rows, and of data files that are to be written anew, a plain table is
+    merged by the process itself; 0: always by Spark."""
+
+    without_spark_mb: Annotated[float, Field(ge=0, le=1024)] = 16
+
+
 class MaintainConfig(_Strict):
     """The upkeep of the lake, and what is promised of its past.
 
@@ -295,6 +302,7 @@ class PipelineConfig(_Strict):
     schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
     spark: SparkConfig = SparkConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
+    merge: MergeConfig = MergeConfig()
     maintain: MaintainConfig = MaintainConfig()
     catalog: CatalogConfig | None = None
     invalid_dates: InvalidDates = "fail"

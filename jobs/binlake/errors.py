@@ -214,6 +214,10 @@ class LakeError(BinlakeError):
     retryable = True
 
 
+class SparkNeeded(Exception):
+    """Nothing failed: what is left to do needs Spark, which this process was not to start."""
+
+
 class NewerMetadata(LakeError):
     """A newer binlake wrote the metadata, in a form that this one doesn't know."""
 

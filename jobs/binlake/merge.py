@@ -1,4 +1,4 @@
-"""Merge: what a staged batch's log means for each table is carried out in the lake. Spark is needed for steps alone."""
+"""Merge: what a staged batch's log means for each table is carried out in the lake, by Spark where it is needed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def apply_steps(
         return []
     from binlake.lake.apply import apply_batch
 
-    return apply_batch(session(), config, batch.batch, batch.range.stop.short, steps)
+    return apply_batch(session, config, batch.batch, batch.range.stop.short, steps)
 
 
 def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:

@@ -29,9 +29,9 @@ from binlake.bootstrap import (
     refused_for_untold_columns,
 )
 from binlake.config import PipelineConfig
-from binlake.errors import BinlogError, StagingError, TableError, UsageError
+from binlake.errors import BinlogError, TableError, UsageError
 from binlake.faults import fault
-from binlake.merge import SessionFactory, manifest_of, merge_batch
+from binlake.merge import SessionFactory, merge_batch
 from binlake.position import Position
 from binlake.register import RegisterReport
 from binlake.register import is_due as due
@@ -229,17 +229,6 @@ def merge(config: PipelineConfig, session: SessionFactory, report: Report) -> St
     """Merge the open batch; nothing happens when it is merged already."""
     with lease.held(metadata_of(config)) as held:
         return _merge(held, config, session, report)
-
-
-def nothing_staged(config: PipelineConfig) -> bool:
-    """Whether the open batch needs no Spark to merge."""
-    opened = lease.read(metadata_of(config)).open
-    if opened is None or opened.state == "merged":
-        return True
-    try:
-        return opened.state == "staged" and manifest_of(config, opened).nothing
-    except StagingError:  # which merge finds, too, and mends
-        return False
 
 
 def is_short_run(config: PipelineConfig) -> bool:

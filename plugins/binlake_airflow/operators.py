@@ -13,6 +13,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, DagRunState
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from binlake.config import PipelineConfig, load
+from binlake.errors import SparkNeeded, StagingError
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_again
 
@@ -81,6 +82,11 @@ def _session_of(step: str, config: PipelineConfig) -> SessionFactory:
         return session.build(f"binlake {step}", spark=config.spark, lake=config.root)
 
     return build
+
+
+def _no_session() -> SparkSession:
+    """For a step of which a job does what needs Spark."""
+    raise SparkNeeded("the rest is merged by Spark")
 
 
 class _SourceOperator(BaseOperator):
@@ -305,7 +311,7 @@ class BinlakeStageOperator(_BatchStepOperator):
 
 
 class BinlakeMergeOperator(_BatchStepOperator):
-    """Merge the batch into the Delta tables; without staged mutations Spark isn't started."""
+    """Merge the batch into the Delta tables: what needs no Spark in the task's own process, the rest by a job."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="merge", **kwargs)
@@ -320,9 +326,13 @@ class BinlakeMergeOperator(_BatchStepOperator):
             found = self.open_batch(config)
             if found is None:
                 return None
-            if not pipeline.nothing_staged(config):
+            if found.state == "planned":  # a merge found staged files damaged: the job stages them anew
                 return self.submit(context, short_lived=is_short(found))
-            merged = pipeline.merge(config, _session_of("merge", config), Report())
+            try:
+                merged = pipeline.merge(config, _no_session, Report())
+            except (SparkNeeded, StagingError) as left:
+                self.log.info("%s", left)
+                return self.submit(context, short_lived=is_short(found))
             self.log.info("%s; no Spark was needed", merged.message)
             return asdict(merged)
 

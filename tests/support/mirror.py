@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 import comparison
 from binlake import faults, pipeline
-from binlake.config import PipelineConfig
+from binlake.config import MergeConfig, PipelineConfig
 from binlake.faults import FaultPoint
 from binlake.maintain import MaintainReport, maintain
 from binlake.position import Position
@@ -68,6 +68,7 @@ class Mirror:
     """The lake's address in the place of the folder."""
     files: Path | None = None
     """Read the log from this folder instead of the server."""
+    turns: int = 0
 
     @property
     def config(self) -> PipelineConfig:
@@ -121,7 +122,15 @@ class Mirror:
         )
 
     def sync(self, **options: Any) -> RunReport:
-        return pipeline.sync(self.config, self.origin, lambda: self.spark, Report(), **options)
+        """Where the test doesn't say how rows are merged: by turns with Spark and, whatever can be, without."""
+        return pipeline.sync(self._config_of_turn(), self.origin, lambda: self.spark, Report(), **options)
+
+    def _config_of_turn(self) -> PipelineConfig:
+        if "merge" in self.options:
+            return self.config
+        self.turns += 1
+        by_spark = (self.turns + (self.server.kind == "mysql")) % 2
+        return self.config.model_copy(update={"merge": MergeConfig(without_spark_mb=0 if by_spark else 16)})
 
     @contextmanager
     def cut_off_at(self, point: FaultPoint) -> Iterator[None]:

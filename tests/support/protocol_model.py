@@ -359,7 +359,7 @@ def _number(expression: str) -> int:
 
 
 def merge_epoch(
-    session: Any,
+    spark: Any,
     target: Any,
     life: Life,
     step: MergeStep,
@@ -374,7 +374,7 @@ def merge_epoch(
     staged: list[RowChange] = [
         change
         for file in step.files
-        for number, change in session.world.files[file.path]
+        for number, change in spark().world.files[file.path]
         if (number, change.offset) >= life.low.order
     ]
 

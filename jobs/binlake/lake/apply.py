@@ -1,10 +1,13 @@
-"""Carry out a batch's steps: tables side by side in threads of one Spark application, each in its own session."""
+"""Carry out a batch's steps: tables side by side in threads of one process; those that need Spark share an application,
+each in a session of its own."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
+from threading import Lock
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -27,6 +30,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import (
     BinlakeError,
     LakeError,
+    SparkNeeded,
     StagedRowsLost,
     StagingError,
     TableError,
@@ -57,7 +61,7 @@ _TRIES, _PAUSE = 5, 1.0
 """Of a step that conflicts with somebody's commit: how often, and seconds."""
 
 
-def damaged(session: SparkSession, staged: Sequence[StagedFile]) -> dict[str, StagingError]:
+def damaged(spark: Callable[[], SparkSession], staged: Sequence[StagedFile]) -> dict[str, StagingError]:
     """Staged files that don't equal their manifest, by path."""
 
     def check(file: StagedFile) -> tuple[str, StagingError | None]:
@@ -71,30 +75,30 @@ def damaged(session: SparkSession, staged: Sequence[StagedFile]) -> dict[str, St
         with ThreadPoolExecutor(_LOOKS, thread_name_prefix="check") as pool:
             checked = list(pool.map(check, staged))
     else:
-        partitions = min(len(staged), session.sparkContext.defaultParallelism)
-        checked = session.sparkContext.parallelize(list(staged), partitions).map(check).collect()
+        context = spark().sparkContext
+        partitions = min(len(staged), context.defaultParallelism)
+        checked = context.parallelize(list(staged), partitions).map(check).collect()
     return {path: error for path, error in checked if error is not None}
 
 
 def apply_batch(
-    session: SparkSession, config: PipelineConfig, batch: int, position: str, steps: BatchSteps
+    spark: Callable[[], SparkSession], config: PipelineConfig, batch: int, position: str, steps: BatchSteps
 ) -> list[TableOutcome]:
     """Run all tables' steps; a TableError stops its table, anything else is raised once all tables have ended.
 
     Every staged file is compared with its manifest before anything is merged; raises StagingError for a file of this
-    batch, which can be staged again.
+    batch, which can be staged again. spark: asked for the session by the steps that need it, once.
     """
+    spark = _asked_once(spark)
     working = [table for table in steps.tables if table.steps]
     staged = {file.path: file for table in working for step in table.steps for file in files_of(step)}
-    lost = damaged(session, list(staged.values()))
+    lost = damaged(spark, list(staged.values()))
     for path, damage in lost.items():
         if path.startswith(config.staging_path(str(batch)) + "/"):
             raise damage
 
     def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
-        own = of_this_thread(session)
-        functions.register(own)
-        return _Group(own, config, batch, position, tables, frozenset(lost)).run()
+        return _Group(spark, config, batch, position, tables, frozenset(lost)).run()
 
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, tables) for tables in groups(working)]
@@ -102,6 +106,18 @@ def apply_batch(
     if errors:
         raise errors[0]
     return [outcome for future in futures for outcome in future.result()]
+
+
+def _asked_once(spark: Callable[[], SparkSession]) -> Callable[[], SparkSession]:
+    """By whichever thread comes first; the others wait."""
+    asked = cache(spark)
+    turn = Lock()
+
+    def session() -> SparkSession:
+        with turn:
+            return asked()
+
+    return session
 
 
 def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
@@ -128,20 +144,27 @@ class _Group:
 
     def __init__(
         self,
-        session: SparkSession,
+        spark: Callable[[], SparkSession],
         config: PipelineConfig,
         batch: int,
         position: str,
         tables: list[TableSteps],
         lost: frozenset[str],
     ) -> None:
-        self._session = session
+        self._spark = spark
         self._lost = lost
         self._config = config
         self._batch = batch
         self._position = position
         self._running = [TableProgress(config, table) for table in tables]
         self._lives = frozenset(table.life.id for table in tables)
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        """This thread's."""
+        own = of_this_thread(self._spark())
+        functions.register(own)
+        return own
 
     def run(self) -> list[TableOutcome]:
         for _, place, number in sorted(
@@ -164,6 +187,8 @@ class _Group:
                 self._run_alone(one, step, version, number)
             except TableError as error:
                 one.refuse(error)
+            except SparkNeeded:
+                raise
             except Exception as error:
                 failed = error if isinstance(error, BinlakeError) else _translate(error, one)
                 if self._config.policies.of(one.life.name).on_commit_failure == "stop_run":
@@ -193,24 +218,24 @@ class _Group:
             time.sleep(_PAUSE * (attempt + 1))
 
     def _run_step(self, one: TableProgress, step: Step, version: int, number: int) -> None:
-        session, target, invalid = self._session, _writable(one.target), self._config.invalid
+        target, invalid = _writable(one.target), self._config.invalid
         note = self._note(one.life, number)
         match step:
             case CreateStep(schema):
-                target.create(session, lake_columns(schema, invalid), version, note)
+                target.create(self._session, lake_columns(schema, invalid), version, note)
             case ReshapeStep():
                 columns = lake_columns_after(step, invalid)
-                target.reshape(session, columns, version, note, widen=self._config.type_widening)
+                target.reshape(self._session, columns, version, note, widen=self._config.type_widening)
             case TruncateStep():
-                target.truncate(session, version, note)
+                target.truncate(self._session, version, note)
             case MoveStep(old, new):
                 told = self._told(note, moved_from=str(old))
-                _writable(one.at(new)).move_from(session, one.at(old), one.life.id, version, told)
+                _writable(one.at(new)).move_from(self._session, one.at(old), one.life.id, version, told)
             case LeaveStep(old, new):
-                _writable(one.at(old)).leave(session, version, self._told(note, moved_to=str(new)))
+                _writable(one.at(old)).leave(self._session, version, self._told(note, moved_to=str(new)))
             case MergeStep():
                 self._refuse_lost(one.life, step)
-                merge_epoch(session, target, one.life, step, self._config, version=version, note=note)
+                merge_epoch(lambda: self._session, target, one.life, step, self._config, version=version, note=note)
 
     def _refuse_lost(self, life: Life, step: MergeStep) -> None:
         for file, commit in step.xa:

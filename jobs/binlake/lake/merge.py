@@ -1,8 +1,11 @@
-"""MERGE of one table's epoch: staged mutations, compacted to the last one per key, in one Delta commit."""
+"""One table's epoch: staged mutations, compacted to the last one per key, in one Delta commit.
+
+By ``rewrite`` where that is cheaper and the table plain, else by Delta's MERGE.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -13,7 +16,7 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import PipelineConfig
 from binlake.errors import InvalidDate, InvalidText, SchemaMismatch, TableError, UnfollowedStatement, snapshot_again
-from binlake.lake import derived
+from binlake.lake import derived, rewrite
 from binlake.lake.mutations import lake_image, staged_rows
 from binlake.lake.table import LakeTable
 from binlake.names import spark_quote
@@ -63,7 +66,7 @@ def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
 
 
 def merge_epoch(
-    session: SparkSession,
+    spark: Callable[[], SparkSession],
     table: LakeTable,
     life: Life,
     step: MergeStep,
@@ -72,7 +75,7 @@ def merge_epoch(
     version: int,
     note: dict[str, Any],
 ) -> None:
-    """One epoch in one commit. Repeating it changes nothing.
+    """One epoch in one commit. Repeating it changes nothing. spark: asked where the session is needed.
 
     Raises UnfollowedStatement where rows changed in a table that only grows (without_key: append).
     """
@@ -80,6 +83,9 @@ def merge_epoch(
         check_shape(life.name, step.schema, file)
     columns = lake_columns(step.schema, config.invalid)
     _check_side_columns(life.name, step.schema, columns, table)
+    if rewrite.merged(table, life, step, columns, config, version=version, note=note):
+        return
+    session = spark()
     staged = staged_rows(session, life, step, config.invalid)
     if staged is not None:
         _refuse_invalid_keys(life.name, step.schema, columns, staged)

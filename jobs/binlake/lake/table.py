@@ -37,6 +37,7 @@ from delta.exceptions import (
     MetadataChangedException,
     ProtocolChangedException,
 )
+from deltalake.exceptions import CommitFailedError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -52,6 +53,7 @@ from binlake.state.delta_log import APPLICATIONS, LakeLog, overtaking
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Delta's schema fields before → after."""
 CONFLICTS = (
+    CommitFailedError,
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,

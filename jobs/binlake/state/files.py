@@ -269,3 +269,25 @@ def parquet_columns(path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([batch])
     except (OSError, pa.ArrowException) as error:
         raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
+
+
+def parquet_rows(path: str, schema: pa.Schema | None = None) -> pa.Table:
+    """A whole small Parquet file, in this thread. schema: that it is read as. Raises LakeError."""
+    filesystem, inner = _locate(path)
+    try:
+        with filesystem.open_input_file(inner) as source:
+            rows = pq.ParquetFile(source).read(use_threads=False)
+            return rows if schema is None else rows.cast(schema)
+    except (OSError, pa.ArrowException) as error:
+        raise storage_errors.failed(f"can't read {path}", error) from error
+
+
+def write_parquet(path: str, rows: pa.Table) -> int:
+    """One data file of a table, for its readers too; gives its bytes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="snappy", store_decimal_as_integer=True)
+    data = sink.getvalue()
+    filesystem, inner = _locate(path)
+    with _storage(f"write {path}"), filesystem.open_output_stream(inner) as stream:
+        stream.write(data)
+    return int(data.size)

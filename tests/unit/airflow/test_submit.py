@@ -270,7 +270,11 @@ def test_the_jvm_that_merges_a_short_range_optimises_no_code(
 ) -> None:
     merging = BinlakeMergeOperator(task_id="merge", config_file=operator.config_file, plan={"batch": 1})
     monkeypatch.setattr(lease, "read", lambda metadata: Control(None, None, 0, 0, 1, begun(beyond), None))
-    monkeypatch.setattr(pipeline, "nothing_staged", lambda config: False)
+
+    def merge(config: object, session: Callable[[], object], report: object) -> None:
+        session()
+
+    monkeypatch.setattr(pipeline, "merge", merge)
     seen = submitted(monkeypatch, answer({"result": {"batch": 1}}, fails=False))
     merging.execute({})  # type: ignore[typeddict-item]
     ((command, _),) = seen

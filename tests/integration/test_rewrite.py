@@ -1,0 +1,172 @@
+"""Epochs that are merged without Spark: which are, and that nothing is lost where others commit beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+from deltalake import DeltaTable
+
+from binlake import pipeline
+from binlake.lake import rewrite, table
+from binlake.report import Report
+from mirror import on_mysql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirror import Mirror
+
+EVERY_WAY = (
+    "UPDATE t SET v = 'changed' WHERE id = 1",
+    "DELETE FROM t WHERE id = 2",
+    "INSERT INTO t VALUES (9, 'new', 1.5)",
+    "UPDATE t SET id = 10 WHERE id = 3",
+)
+
+
+def no_spark() -> NoReturn:
+    raise AssertionError("Spark was asked for")
+
+
+def sync_alone(mirror: Mirror) -> None:
+    pipeline.sync(mirror.config, mirror.origin, no_spark, Report())
+
+
+def was_by_spark(mirror: Mirror) -> bool:
+    log = Path(mirror.path("t")) / "_delta_log" / f"{mirror.version('t'):020}.json"
+    (told,) = (one["commitInfo"] for line in log.read_text().splitlines() if "commitInfo" in (one := json.loads(line)))
+    return bool(told["engineInfo"].startswith("Apache-Spark"))
+
+
+@pytest.fixture
+def followed(mirror: Mirror) -> Mirror:
+    mirror.options["merge"] = {"without_spark_mb": 16}
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20), n DECIMAL(5, 1))",
+        "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', NULL)",
+    )
+    mirror.snapshot()
+    return mirror
+
+
+@pytest.fixture
+def by_spark(followed: Mirror, spark: SparkSession) -> Callable[[str], None]:
+    return lambda statement: spark.sql(statement.format(t=f"delta.`{followed.path('t')}`")) and None
+
+
+def test_a_sync_of_plain_tables_asks_for_no_spark(followed: Mirror) -> None:
+    followed.execute(*EVERY_WAY)
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.execute("DELETE FROM t")
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.execute("INSERT INTO t VALUES (1, 'a', 1)")
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
+
+
+@on_mysql
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+        "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (n > 0 OR n IS NULL)",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.feature.v2Checkpoint' = 'supported')",
+    ],
+)
+def test_what_a_table_has_beyond_plain_rows_is_left_to_spark(
+    followed: Mirror, by_spark: Callable[[str], None], change: str
+) -> None:
+    by_spark(change)
+    followed.execute(*EVERY_WAY)
+    followed.sync()
+    assert was_by_spark(followed)
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_rows_that_are_marked_as_deleted_stay_so(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delta's deletion vectors, which a MERGE leaves in larger tables."""
+    followed.options["merge"] = {"without_spark_mb": 0}
+    followed.execute("DELETE FROM t WHERE id = 2")
+    with monkeypatch.context() as larger:
+        larger.setattr(table, "_REWRITTEN", 0)
+        followed.sync()
+    assert DeltaTable(followed.path("t")).deletion_vectors().read_all().num_rows
+    followed.options["merge"] = {"without_spark_mb": 16}
+    followed.execute("UPDATE t SET v = 'changed'")
+    followed.sync()
+    assert was_by_spark(followed)
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_a_table_that_is_larger_is_left_to_spark_but_for_new_keys(followed: Mirror) -> None:
+    followed.options["merge"] = {"without_spark_mb": 0.0005}
+    followed.execute("INSERT INTO t VALUES (9, 'new', 1)", "INSERT INTO t VALUES (10, 'new', 1)")
+    followed.sync()
+    assert was_by_spark(followed), "the staged file alone is larger"
+    followed.options["merge"] = {"without_spark_mb": 0.006}
+    filler = ", ".join(f"({n}, '{n * 7919 % 99991}', {n % 100})" for n in range(1000, 3000))
+    followed.execute(f"INSERT INTO t VALUES {filler}")
+    followed.sync()
+    followed.execute("INSERT INTO t VALUES (5000, 'new', 1)")
+    sync_alone(followed)
+    followed.execute("UPDATE t SET v = 'changed' WHERE id = 2000")
+    followed.sync()
+    assert was_by_spark(followed)
+    followed.assert_equal("t")
+
+
+@on_mysql
+@pytest.mark.parametrize("change", ["OPTIMIZE {t}", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'false')"])
+def test_a_commit_between_read_and_commit_makes_the_step_begin_again(
+    followed: Mirror, by_spark: Callable[[str], None], change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed.execute("INSERT INTO t VALUES (5, 'e', 5)")
+    sync_alone(followed)
+    commit, tries = rewrite._commit, []
+
+    def late(*arguments: Any) -> None:
+        if not tries:
+            by_spark(change)
+        tries.append(arguments)
+        commit(*arguments)
+
+    monkeypatch.setattr(rewrite, "_commit", late)
+    followed.execute(*EVERY_WAY)
+    followed.sync()
+    assert tries
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
+    known = {Path(path).name for path in DeltaTable(followed.path("t")).file_uris()}
+    unknown = [file for file in Path(followed.path("t")).glob("part-*.snappy.parquet") if file.name not in known]
+    assert len(unknown) <= 3, "what the first try wrote is gone; replaced files stay for the history"
+
+
+@on_mysql
+def test_spark_goes_on_from_checkpoints_made_without_it(
+    followed: Mirror, by_spark: Callable[[str], None], spark: SparkSession
+) -> None:
+    by_spark("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '3')")
+    for number in range(20, 24):
+        followed.execute(f"INSERT INTO t VALUES ({number}, 'new', 1)", "UPDATE t SET n = n + 1")
+        sync_alone(followed)
+    logs = Path(followed.path("t")) / "_delta_log"
+    newest = max(logs.glob("*.checkpoint.parquet"))
+    assert int(newest.name.partition(".")[0]) > 1
+    for file in logs.glob("*.json"):
+        if file.name[:20] < newest.name[:20]:
+            file.unlink()
+    followed.options["merge"] = {"without_spark_mb": 0}
+    followed.execute(*EVERY_WAY)
+    followed.sync()
+    assert was_by_spark(followed)
+    followed.assert_equal("t")
