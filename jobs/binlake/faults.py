@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Literal
 
 FaultPoint = Literal[
-    "planned", "slice staged", "manifest written", "schema evolved", "epoch committed", "table merged", "merged",
-    "recorded", "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
+    "planned", "slice staged", "manifest written", "schema evolved", "data file written", "epoch committed",
+    "table merged", "merged", "recorded",
+    "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
     "bootstrap noted", "lives begun",
     "rows rewritten", "layout committed", "versions known", "vacuumed", "metadata compacted", "leftovers removed",
     "name registered",

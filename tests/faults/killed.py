@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from binlake import cli, faults
-from binlake.lake import apply
+from binlake.lake import functions
 from binlake.state import staging
 
 POINT, COUNT = sys.argv[1], int(sys.argv[2])
@@ -41,5 +41,5 @@ if __name__ == "__main__":
     if POINT == "within stage":
         staging.SliceWriter.finish = die  # type: ignore[method-assign,assignment]
     if POINT == "within merge":
-        apply.apply_batch = dying_within(apply.apply_batch, 6.0)
+        functions.register = dying_within(functions.register, 3.0)
     sys.exit(cli.run(sys.argv[3:]))

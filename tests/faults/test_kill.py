@@ -19,8 +19,8 @@ from mirror import SHORT_LIVED, Mirror
 SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
 KILLED = Path(__file__).parent / "killed.py"
 POINTS: tuple[FaultPoint, ...] = (
-    "planned", "slice staged", "manifest written", "epoch committed", "schema evolved", "table merged", "merged",
-    "recorded",
+    "planned", "slice staged", "manifest written", "data file written", "epoch committed", "schema evolved",
+    "table merged", "merged", "recorded",
 )  # fmt: skip
 OF_SNAPSHOT: tuple[FaultPoint, ...] = (
     "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
@@ -117,6 +117,7 @@ def shaped(mirror: Mirror) -> Mirror:
 
 def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
     """Each run goes on with what the one before left."""
+    followed.options["merge"] = {"without_spark_mb": 16}
     work(followed)
     for point in POINTS:
         with followed.cut_off_at(point):
@@ -175,6 +176,8 @@ def test_cut_off_before_a_snapshot_and_the_table_is_renamed(mirror: Mirror, poli
 @pytest.mark.parametrize("point", ["planned", "within stage", "within merge", "merged"])
 def test_killed_and_run_again(followed: Mirror, point: str) -> None:
     work(followed)
+    if point == "within merge":
+        followed.options["merge"] = {"without_spark_mb": 0}
     killed_sync(followed, point, 1)
     followed.sync()
     followed.assert_equal("a", "b", "c")
@@ -193,7 +196,7 @@ def test_killed_between_changes_of_shape_and_run_again(shaped: Mirror) -> None:
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_upkeep_killed_at_each_point_and_run_again(mirror: Mirror) -> None:
     """Each time something is to do; syncs go on in between."""
-    mirror.options = {"maintain": {"history_hours": 0, "metadata_hours": 0}}
+    mirror.options = {"maintain": {"history_hours": 0, "metadata_hours": 0}, "merge": {"without_spark_mb": 0}}
     mirror.follow_from_here()
     mirror.execute("CREATE TABLE named (name VARCHAR(9) PRIMARY KEY, n INT)")
     for number, point in enumerate(OF_MAINTAIN):

@@ -226,6 +226,13 @@ def test_upkeep_between_syncs_changes_nothing(followed: Mirror) -> None:
 # in the middle of a merge --------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def merging(followed: Mirror) -> Mirror:
+    """By Spark, whatever the tables are."""
+    followed.options["merge"] = {"without_spark_mb": 0}
+    return followed
+
+
 @contextmanager
 def between_read_and_commit(
     monkeypatch: pytest.MonkeyPatch, folder: Path, theirs: Callable[[], None]
@@ -280,16 +287,16 @@ def between_read_and_commit(
 
 
 def test_an_optimize_in_the_middle_of_a_merge_makes_it_begin_again(
-    followed: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    merging: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work(followed)
-    with between_read_and_commit(monkeypatch, tmp_path, lambda: sql(followed, "OPTIMIZE {t}")) as versions:
-        assert command(followed, "sync") == 0
-    assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(followed.path("t")).history(2)]
+    work(merging)
+    with between_read_and_commit(monkeypatch, tmp_path, lambda: sql(merging, "OPTIMIZE {t}")) as versions:
+        assert command(merging, "sync") == 0
+    assert "OPTIMIZE" in [commit["operation"] for commit in DeltaTable(merging.path("t")).history(2)]
     assert len(versions) == 2
     assert len(set(versions)) == 1
-    followed.assert_each_once("t")
-    followed.assert_equal("t", "other")
+    merging.assert_each_once("t")
+    merging.assert_equal("t", "other")
 
 
 @pytest.mark.parametrize(
@@ -298,46 +305,46 @@ def test_an_optimize_in_the_middle_of_a_merge_makes_it_begin_again(
     ids=["which conflicts", "which doesn't"],
 )
 def test_a_change_in_the_middle_of_a_merge_stops_the_table(
-    followed: Mirror, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    merging: Mirror, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A blind append conflicts with no MERGE, and lies before our newest commit: it is seen all the same."""
-    work(followed)
-    with between_read_and_commit(monkeypatch, tmp_path, lambda: sql(followed, change)) as versions:
-        assert command(followed, "sync") == 3
+    work(merging)
+    with between_read_and_commit(monkeypatch, tmp_path, lambda: sql(merging, change)) as versions:
+        assert command(merging, "sync") == 3
     assert len(versions) == 1
     assert "changed what binlake wrote" in capsys.readouterr().err
-    followed.assert_equal("other")
-    assert command(followed, "table", "resume", "--table", f"{followed.database}.t", "--why", "try") in (2, 3)
-    assert followed.watermark("t")["status"] == "stopped"
-    assert command(followed, "table", "resnapshot", "--table", f"{followed.database}.t", "--why", "theirs") == 0
-    work(followed)
-    assert command(followed, "sync") == 0
-    followed.assert_equal("t", "other")
+    merging.assert_equal("other")
+    assert command(merging, "table", "resume", "--table", f"{merging.database}.t", "--why", "try") in (2, 3)
+    assert merging.watermark("t")["status"] == "stopped"
+    assert command(merging, "table", "resnapshot", "--table", f"{merging.database}.t", "--why", "theirs") == 0
+    work(merging)
+    assert command(merging, "sync") == 0
+    merging.assert_equal("t", "other")
 
 
 # the session ---------------------------------------------------------------------------------------------------------
 
 
-def test_transaction_options_left_in_the_session_skip_no_commit(followed: Mirror) -> None:
+def test_transaction_options_left_in_the_session_skip_no_commit(merging: Mirror) -> None:
     """Delta skips what comes under a version that it has: a later commit of ours must not be taken for a repetition."""
-    newest = max(followed.commits("t"))
+    newest = max(merging.commits("t"))
     options = {
         "spark.databricks.delta.write.txnAppId": f"binlake:tests:{newest[0]}",
         "spark.databricks.delta.write.txnVersion": "1",
     }
     for key, value in options.items():
-        followed.spark.conf.set(key, value)
+        merging.spark.conf.set(key, value)
     try:
-        before = len(followed.commits("t"))
-        work(followed)
-        followed.execute("ALTER TABLE t ADD COLUMN n INT DEFAULT 3", "TRUNCATE other")
+        before = len(merging.commits("t"))
+        work(merging)
+        merging.execute("ALTER TABLE t ADD COLUMN n INT DEFAULT 3", "TRUNCATE other")
         work_again = "INSERT INTO t VALUES (70, 'x', 1)"
-        followed.execute(work_again)
-        followed.sync()
-        assert len(followed.commits("t")) >= before + 3
-        followed.assert_equal("t", "other")
-        followed.snapshot("*.t")
-        followed.assert_equal("t")
+        merging.execute(work_again)
+        merging.sync()
+        assert len(merging.commits("t")) >= before + 3
+        merging.assert_equal("t", "other")
+        merging.snapshot("*.t")
+        merging.assert_equal("t")
     finally:
         for key in options:
-            followed.spark.conf.unset(key)
+            merging.spark.conf.unset(key)

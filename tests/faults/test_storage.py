@@ -20,7 +20,7 @@ from binlake import cli, faults, pipeline
 from binlake.lake import apply, session
 from binlake.report import Report
 from binlake.state import lease, staging
-from mirror import CutOff, Mirror
+from mirror import Mirror
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -211,7 +211,7 @@ def at(point: str, act: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def cut_off() -> None:
-    raise CutOff
+    raise RuntimeError("cut off")
 
 
 # full and forbidden disks --------------------------------------------------------------------------------------------

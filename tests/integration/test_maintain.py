@@ -34,6 +34,7 @@ NOW = {"history_hours": 0, "metadata_hours": 0}
 def worn(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """Tables of all kinds of keys, each of several small files; of one, the columns have other names in the files."""
     monkeypatch.setattr(layout, "FEWEST", 2)
+    mirror.options["merge"] = {"without_spark_mb": 0}
     mirror.execute(
         "CREATE TABLE keyed (id INT PRIMARY KEY, v VARCHAR(20))",
         "CREATE TABLE named (name VARCHAR(20) PRIMARY KEY, v INT)",
@@ -233,7 +234,7 @@ def test_a_sync_while_files_are_rewritten_is_first_and_loses_nothing(
 def test_a_table_that_goes_while_its_files_are_rewritten_stays_away(
     worn: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worn.options = {"policies": {"on_drop_table": "drop"}}
+    worn.options |= {"policies": {"on_drop_table": "drop"}}
 
     def drop() -> None:
         worn.execute("DROP TABLE keyed")

@@ -29,6 +29,7 @@ from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, UPDATE, staged_schema
 from binlake.config import PipelineConfig
+from binlake.faults import fault
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableSchema
@@ -240,6 +241,7 @@ def _commit(table: LakeLog, plan: _Plan, rows: pa.Table, version: int, note: dic
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
     if rows.num_rows:
         size = files.write_parquet(f"{table.path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
+        fault("data file written")
         actions.append(AddAction(name, size, {}, now, True, _statistics(rows)))
     told = CommitProperties(
         custom_metadata={"userMetadata": json.dumps(note, ensure_ascii=False)},
