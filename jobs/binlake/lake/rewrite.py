@@ -40,6 +40,10 @@ from binlake.versions import SPARK
 
 MOST_ROWS = 1_000_000
 """Staged rows that are held at once."""
+_PLACE = "place "
+"""Beside columns of a key: no name of the server's ends with a space."""
+_UNPACKED = 8
+"""Bytes in memory for each of the limit's."""
 _FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants"})
 """Of a table's protocol, that ask nothing of who writes plain rows: that none of them is used is looked at."""
 _SETTINGS = frozenset(
@@ -49,7 +53,7 @@ _SETTINGS = frozenset(
     }
 )  # fmt: skip
 _PLAIN_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)*")
-"""Relative, and the same with Delta's URL encoding and without."""
+"""Below the table, and the same with Delta's URL encoding as without."""
 _DELTA_TYPES = {
     "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "FLOAT": "float", "DOUBLE": "double",
     "STRING": "string", "BINARY": "binary", "DATE": "date", "TIMESTAMP": "timestamp",
@@ -91,13 +95,20 @@ def merged(
     if not _is_plain_table(log, columns):
         return False
     plan = _plan(log, step)
-    if sum(plan.touched.values()) > limit:
+    if sum(plan.touched.values()) > limit or not all(map(_PLAIN_PATH.fullmatch, plan.touched)):
         return False
-    gone, rows = _newest(step.schema, columns, _staged(life, step, config))
-    kept = [_kept(f"{table.path}/{path}", columns, step.schema.key, gone) for path in plan.touched]
-    if any(part is None for part in kept):
+    staged = _staged(life, step, config, limit * _UNPACKED)
+    if staged is None:
         return False
-    _commit(table, plan, pa.concat_tables([part for part in kept if part is not None] + [rows]), version, note)
+    changed, newest = _newest(step.schema, columns, staged)
+    rows = [newest]
+    for path in plan.touched:
+        room = limit * _UNPACKED - sum(part.nbytes for part in rows)
+        kept = _kept(f"{table.path}/{path}", columns, step.schema.key, changed, room)
+        if kept is None:
+            return False
+        rows.append(kept)
+    _commit(table, plan, pa.concat_tables(rows), version, note)
     return True
 
 
@@ -149,9 +160,15 @@ def _meets(spans: key_ranges.Spans | None, low: int, high: int) -> NDArray[np.bo
     return (spans.low <= high) & (spans.high >= low) & spans.found
 
 
-def _staged(life: Life, step: MergeStep, config: PipelineConfig) -> pa.Table:
-    """The epoch's mutations after the snapshot, in the order of the log, with ``number``: their place in it."""
-    parts = [files.parquet_rows(file.path, staged_schema(file.columns, config.invalid)) for file in step.files]
+def _staged(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> pa.Table | None:
+    """The epoch's mutations after the snapshot, in the order of the log, with ``number``: their place in it. None where
+    they take more than ``most`` bytes of memory."""
+    parts: list[pa.Table] = []
+    for file in step.files:
+        part = files.parquet_rows(file.path, most - sum(one.nbytes for one in parts))
+        if part is None:
+            return None
+        parts.append(part.cast(staged_schema(file.columns, config.invalid)))
     rows = pa.concat_tables(parts, promote_options="default")
     number, offset = life.low.order
     if min(_first(file) for file in step.files) < (number, offset):
@@ -176,10 +193,10 @@ def _newest(schema: TableSchema, columns: Sequence[LakeColumn], staged: pa.Table
     keys = {image: _images(columns, rows, image) for image, rows in (("after", came), ("before", left))}
     ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
     changes = pa.concat_tables(
-        [keys[image].select(schema.key).append_column("rank", ranks[image]) for image in ("before", "after")]
+        [keys[image].select(schema.key).append_column(_PLACE, ranks[image]) for image in ("before", "after")]
     )
-    last = changes.group_by(list(schema.key), use_threads=False).aggregate([("rank", "max")])
-    stands = pc.is_in(ranks["after"], value_set=last["rank_max"].combine_chunks())
+    last = changes.group_by(list(schema.key), use_threads=False).aggregate([(_PLACE, "max")])
+    stands = pc.is_in(ranks["after"], value_set=last[f"{_PLACE}_max"].combine_chunks())
     return last.select(schema.key), keys["after"].filter(stands)
 
 
@@ -205,27 +222,32 @@ def _images(columns: Sequence[LakeColumn], rows: pa.Table, image: str) -> pa.Tab
     found = {}
     for column in columns:
         stored = _field(rows, image, column.name)
-        render = None if column.is_side else RENDERERS.get(column.source.type)
-        if render is not None:
+        if _is_rendered(column):
+            render = RENDERERS[column.source.type]
             texts = [None if data is None else render(data) for data in stored.to_pylist()]
             stored = pa.chunked_array([pa.array(texts, pa.string())])
         found[column.name] = stored
     return pa.table(found)
 
 
-def _kept(path: str, columns: Sequence[LakeColumn], key: Sequence[str], changed: pa.Table) -> pa.Table | None:
-    """Rows of a data file whose key isn't among the changed ones; None where its types aren't those we write."""
+def _kept(
+    path: str, columns: Sequence[LakeColumn], key: Sequence[str], changed: pa.Table, most: int
+) -> pa.Table | None:
+    """Rows of a data file whose key isn't among the changed ones; None where its types aren't those we write, or they
+    take more than ``most`` bytes of memory."""
     wanted = pa.schema([(one.name, pa.string() if _is_rendered(one) else one.arrow) for one in columns])
-    found = files.parquet_rows(path)
+    found = files.parquet_rows(path, most)
+    if found is None:
+        return None
     for field in wanted:
         if field.name not in found.column_names:  # written before the column came
             found = found.append_column(field, pa.nulls(found.num_rows, field.type))
     found = found.select(wanted.names)
     if [field.type for field in found.schema] != [field.type for field in wanted]:
         return None
-    numbered = found.select(key).append_column("__number", pa.array(np.arange(found.num_rows)))
+    numbered = found.select(key).append_column(_PLACE, pa.array(np.arange(found.num_rows)))
     stays = numbered.join(changed, list(key), join_type="left anti", use_threads=False)
-    return found.take(stays["__number"].combine_chunks().sort()).replace_schema_metadata(None)
+    return found.take(stays[_PLACE].combine_chunks().sort()).replace_schema_metadata(None)
 
 
 def _is_rendered(column: LakeColumn) -> bool:

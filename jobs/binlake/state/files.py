@@ -23,6 +23,7 @@ from binlake.state import storage_errors
 STAGED_ANEW = "run again: the batch is staged anew"
 _CHUNK = 4 << 20
 _ROWS = 1 << 20
+_FEW_ROWS = 4096
 _SIDE_BY_SIDE = 16
 """Objects removed at once: a store answers slowly."""
 
@@ -271,13 +272,20 @@ def parquet_columns(path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
 
 
-def parquet_rows(path: str, schema: pa.Schema | None = None) -> pa.Table:
-    """A whole small Parquet file, in this thread. schema: that it is read as. Raises LakeError."""
+def parquet_rows(path: str, most: int) -> pa.Table | None:
+    """A whole Parquet file, in this thread; None where its rows take more than ``most`` bytes of memory, which a small
+    file of equal texts may. Raises LakeError."""
     filesystem, inner = _locate(path)
+    found: list[pa.RecordBatch] = []
     try:
         with filesystem.open_input_file(inner) as source:
-            rows = pq.ParquetFile(source).read(use_threads=False)
-            return rows if schema is None else rows.cast(schema)
+            file = pq.ParquetFile(source)
+            for batch in file.iter_batches(_FEW_ROWS, use_threads=False):
+                found.append(batch)
+                most -= batch.nbytes
+                if most < 0:
+                    return None
+            return pa.Table.from_batches(found, file.schema_arrow)
     except (OSError, pa.ArrowException) as error:
         raise storage_errors.failed(f"can't read {path}", error) from error
 
