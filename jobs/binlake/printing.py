@@ -71,7 +71,7 @@ def shape(name: TableName, found: Shape) -> None:
     rows = [
         (
             column.name,
-            column.type,
+            column.declared,
             "" if column.nullable else "NOT NULL",
             column.charset,
             column.default,

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable, Param, TaskGroup, TriggerRule
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
-from binlake.config import PipelineConfig, load
+from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
 from binlake_airflow.operators import (
     BinlakeAnnounceOperator,
@@ -25,6 +25,7 @@ from binlake_airflow.operators import (
     BinlakeUnfinishedOperator,
     asset_alias,
 )
+from binlake_airflow.sources import sources_of
 
 _DEFAULTS: dict[str, Any] = {
     "owner": "binlake",
@@ -64,17 +65,11 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
     A broken file costs its own source's DAGs only. It shows among Airflow's import errors, with its keys.
     """
     found: dict[str, DAG] = {}
-    files: dict[str, Path] = {}
     problems: list[str] = []
-    for file in sorted(Path(folder).glob("*.yaml")):
+    for file, config in sources_of(Path(folder)):
         try:
-            config = load(file)
-            if twin := files.get(config.source.name):
-                raise ConfigurationError(
-                    f"{file}:\n  source.name: {config.source.name!r} is the source of {twin.name}",
-                    remedy="give each source a name of its own",
-                )
-            files[config.source.name] = file
+            if isinstance(config, ConfigurationError):
+                raise config
             made = [make(config, file, jobs_folder) for make in (_bootstrap, _sync, _maintain)]
         except ConfigurationError as error:
             problems.append(str(error))

@@ -1,11 +1,41 @@
-"""The Airflow plugin, found by the entry point ``airflow.plugins``."""
+"""The Airflow plugin, found by the entry point ``airflow.plugins``. Every process of Airflow imports it."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
 from airflow.plugins_manager import AirflowPlugin
+
+_Message = MutableMapping[str, Any]
+
+
+class PageOnDemand:
+    """The page's ASGI app, imported with its first request: schedulers and workers never need it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def app(self) -> Any:
+        with self._lock:  # two threads may not import one module by halves
+            from binlake_airflow.page.app import app
+
+            return app
+
+    async def __call__(
+        self,
+        scope: _Message,
+        receive: Callable[[], Awaitable[_Message]],
+        send: Callable[[_Message], Awaitable[None]],
+    ) -> None:
+        app = await asyncio.to_thread(self.app)
+        await app(scope, receive, send)
 
 
 class BinlakePlugin(AirflowPlugin):
-    """Makes binlake known to Airflow, so that the operators' version shows under Admin → Plugins."""
+    """The page's data, below ``/binlake/`` of the API server."""
 
     name = "binlake"
+    fastapi_apps = [{"app": PageOnDemand(), "url_prefix": "/binlake", "name": "binlake"}]  # noqa: RUF012

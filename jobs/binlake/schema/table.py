@@ -64,6 +64,13 @@ class Column:
     virtual: Virtual | None = None
     row_time: RowTime = ""
 
+    @property
+    def declared(self) -> str:
+        """The type as people write it: ``varchar(40)``, ``decimal(9,2) unsigned``; of ENUM and SET without values."""
+        numbers = [self.precision, self.scale] if self.precision is not None else [self.length or self.fraction or None]
+        inside = ",".join(str(number) for number in numbers if number is not None)
+        return self.type + (f"({inside})" if inside else "") + (" unsigned" if self.unsigned else "")
+
 
 @dataclass(frozen=True)
 class Index:

@@ -214,6 +214,14 @@ class FileFound:
     modified: float
 
 
+def found(path: str) -> FileFound | None:
+    """A file, by its whole path; None where none is."""
+    filesystem, inner = _locate(path)
+    with _storage(f"look for {path}"):
+        info = filesystem.get_file_info(inner)
+    return FileFound(path, info.size, info.mtime.timestamp()) if info.type == fs.FileType.File else None
+
+
 def listed(path: str) -> list[FileFound]:
     """Files of a folder and of its folders, but for those whose names begin with ``_`` or ``.``; none without it."""
     filesystem, inner = _locate(path)

@@ -11,7 +11,7 @@ from binlake.errors import UsageError
 from binlake.position import file_number
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
-from binlake.state.metadata import Metadata
+from binlake.state.metadata import Metadata, literal
 
 _PLACE = re.compile(r"(?P<file>[^:/]+\.\d+):(?P<offset>\d+)\Z")
 
@@ -56,10 +56,12 @@ class Shape:
 
 def statements(metadata: Metadata, name: TableName | None = None) -> list[dict[str, Any]]:
     """Rows of the DDL history in the order of the log, of one table or of all."""
-    rows = metadata.read("ddl_history")
-    if name is not None:
-        rows = [row for row in rows if (row["database"], row["table"]) == (name.database, name.table)]
+    rows = metadata.read("ddl_history", where=_of(name) if name else None)
     return sorted(rows, key=lambda row: (row["batch"], file_number(row["file"]), row["offset"]))
+
+
+def _of(name: TableName) -> str:
+    return f'"database" = {literal(name.database)} AND "table" = {literal(name.table)}'
 
 
 def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
@@ -71,8 +73,7 @@ def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
             (row["file_number"], row["offset"]),
             row["at_us"],
         )
-        for row in metadata.read("schemas")
-        if (row["database"], row["table"]) == (name.database, name.table) and row["why"] == "snapshot"
+        for row in metadata.read("schemas", where=f"{_of(name)} AND why = 'snapshot'")
     ]
     for row in statements(metadata, name):
         if row["before"] or row["after"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +102,37 @@ def literal(value: str | int | None) -> str:
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
+@dataclass(frozen=True)
+class Newest:
+    """The ``count`` rows with the highest ``by``, highest first; rows without it come last."""
+
+    by: str
+    count: int
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
 def query(location: str, columns: list[str] | None = None, *, version: int | None = None) -> pa.Table:
-    """A Delta table's rows, now or at a version, read without a JVM; deletion vectors are honoured.
+    """A Delta table's rows, now or at a version, read without a JVM; deletion vectors are honoured."""
+    return query_opened(tables.opened(location, version), columns)
+
+
+def query_opened(
+    table: DeltaTable, columns: Sequence[str] | None = None, where: str | None = None, newest: Newest | None = None
+) -> pa.Table:
+    """The rows of an opened table that meet ``where``; files whose statistics tell that none does aren't read.
 
     By DataFusion: ``to_pyarrow_table`` refuses deletion vectors, and with pyarrow 26 its threads abort the
     interpreter's exit now and then.
     """
-    chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in columns) if columns else "*"
-    builder = QueryBuilder().register("rows", tables.opened(location, version))
-    return pa.table(builder.execute(f"SELECT {chosen} FROM rows").read_all())
+    sql = f"SELECT {', '.join(map(_quoted, columns)) if columns else '*'} FROM rows"
+    if where:
+        sql += f" WHERE {where}"
+    if newest:
+        sql += f" ORDER BY {_quoted(newest.by)} DESC NULLS LAST LIMIT {newest.count}"
+    return pa.table(QueryBuilder().register("rows", table).execute(sql).read_all())
 
 
 def _unwritable(location: str, error: Exception) -> LakeError:
@@ -170,17 +193,27 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unwritable(location, error) from error
 
-    def read(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
-        """All rows as dictionaries; none when the table isn't there."""
+    def read(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        newest: Newest | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rows as dictionaries, all of them unless ``where`` or ``newest`` choose; none when the table isn't there."""
         location = self.location(name)
         if not tables.is_table(location):
             _refuse_file(location)
             return []
         try:
-            rows: list[dict[str, Any]] = query(location, columns).to_pylist()
+            rows: list[dict[str, Any]] = query_opened(self._opened(name), columns, where, newest).to_pylist()
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
         return rows
+
+    def _opened(self, name: str) -> DeltaTable:
+        return tables.opened(self.location(name))
 
     def count(self, name: str, predicate: str) -> int:
         """Rows that meet it."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.state import decisions, lease, watermarks
-from binlake.state.metadata import Metadata
+from binlake.state.metadata import Metadata, Newest
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,12 @@ def _table(row: dict[str, Any]) -> dict[str, Any]:
     return {"table": f"{row['database']}.{row['table']}", **{key: row[key] for key in kept}}
 
 
-def read_status(config: PipelineConfig) -> SourceStatus:
-    metadata = Metadata(config.metadata_path("").rstrip("/"))
+def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> SourceStatus:
+    """metadata: the source's, where the caller has it open."""
+    metadata = metadata or Metadata(config.metadata_path("").rstrip("/"))
     control = lease.read(metadata)
     opened = control.open
-    carried = [row for row in metadata.read("runs") if row["kind"] != "maintain"]
-    runs = sorted(carried, key=lambda row: row["ended_us"] or 0)
-    last = runs[-1] if runs else None
+    last = next(iter(metadata.read("runs", where="kind <> 'maintain'", newest=Newest("ended_us", 1))), None)
     return SourceStatus(
         source=config.source.name,
         batch=control.batch,
@@ -91,16 +90,18 @@ def read_status(config: PipelineConfig) -> SourceStatus:
 
 
 def _carried(metadata: Metadata, batch: int) -> int | None:
-    for row in metadata.read("batches", ["batch", "state", "until_us", "planned_us"]):
-        if row["batch"] == batch and row["state"] == "recorded":
-            return int(row["until_us"] or row["planned_us"])
+    for row in metadata.read("batches", ["until_us", "planned_us"], where=f"batch = {batch} AND state = 'recorded'"):
+        return int(row["until_us"] or row["planned_us"])
     return None
 
 
 def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:
     """The newest of each table; of one that is committed none."""
     chunks: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in metadata.read("snapshots", ["snapshot", "database", "table", "state", "rows", "updated_us"]):
+    columns = ["snapshot", "database", "table", "state", "rows", "updated_us"]
+    if not metadata.read("snapshots", ["snapshot"], where="state <> 'committed'", newest=Newest("updated_us", 1)):
+        return []
+    for row in metadata.read("snapshots", columns):
         chunks[f"{row['database']}.{row['table']}", row["snapshot"]].append(row)
     newest: dict[str, list[dict[str, Any]]] = {}
     for (table, _), rows in sorted(chunks.items(), key=lambda one: max(row["updated_us"] for row in one[1])):

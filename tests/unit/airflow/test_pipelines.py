@@ -35,7 +35,7 @@ def bag_of(folder: Path) -> DagBag:
     dags = folder.parent / "dags"
     dags.mkdir(exist_ok=True)
     (dags / "binlake_dags.py").write_text(
-        (ROOT / "dags" / "binlake_dags.py").read_text().replace('HERE / "pipelines"', f"Path({str(folder)!r})")
+        (ROOT / "dags" / "binlake_dags.py").read_text().replace("pipelines_folder(HERE)", f"Path({str(folder)!r})")
     )
     bag = DagBag(str(dags), collect_dags=False)
     bag.collect_dags(str(dags))

@@ -1,0 +1,1 @@
+"""The page of binlake in Airflow's UI, and its data as JSON."""

@@ -1,0 +1,119 @@
+"""How a source fares, and what is to be done about it: pure, from its status."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from croniter import croniter
+
+from binlake.state.status import SourceStatus
+
+Health = Literal["good", "new", "warn", "bad"]
+_GRACE = timedelta(minutes=15)
+"""That a scheduled run may take before it is said to be late."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What isn't as it should be, and what to do next."""
+
+    health: Health
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class DagState:
+    """A DAG of the source as Airflow knows it; next_run_us: when the scheduler makes its next run."""
+
+    dag_id: str
+    is_paused: bool
+    next_run_us: int | None
+
+
+def health(advice: list[Advice]) -> Health:
+    """The worst of them."""
+    found = {one.health for one in advice}
+    return next((one for one in ("bad", "new", "warn") if one in found), "good")
+
+
+def advise(found: SourceStatus, *, schedule: str | None, dags: Mapping[str, DagState], now: datetime) -> list[Advice]:
+    """dags: those that Airflow knows, by what they do (bootstrap, sync, maintain)."""
+    return [
+        *_beginning(found, dags),
+        *(Advice("bad", f"the run is stopped by {one['reason']}", one["remedy"] or "") for one in found.poison),
+        *_tables(found),
+        *_late(found, schedule, dags, now),
+        *_unfinished(found),
+    ]
+
+
+def _beginning(found: SourceStatus, dags: Mapping[str, DagState]) -> list[Advice]:
+    if found.position is not None:
+        return []
+    bootstrap = f"binlake_{found.source}_bootstrap"
+    if "bootstrap" not in dags:
+        remedy = f"wait until Airflow has read the DAG {bootstrap}; if it stays away, look at Airflow's import errors"
+    elif dags["bootstrap"].is_paused:
+        remedy = f"unpause the DAG {bootstrap} and trigger it"
+    else:
+        remedy = f"trigger the DAG {bootstrap}"
+    return [Advice("new", "no table has a snapshot yet", remedy)]
+
+
+def _tables(found: SourceStatus) -> list[Advice]:
+    counts = Counter(row["status"] for row in found.tables)
+    look = "the list of tables says what to do about each"
+    said: list[Advice] = []
+    for status, level, what in (
+        ("stopped", "bad", "stopped"),
+        ("missing", "bad", "missing in the lake"),
+        ("resnapshot", "warn", "waiting for a new snapshot, which the next run takes"),
+        ("paused", "warn", "paused"),
+    ):
+        if count := counts[status]:
+            said.append(Advice(level, f"{_tables_are(count)} {what}", look))  # type: ignore[arg-type]
+    return said
+
+
+def _tables_are(count: int) -> str:
+    return "1 table is" if count == 1 else f"{count:,} tables are"
+
+
+def _late(found: SourceStatus, schedule: str | None, dags: Mapping[str, DagState], now: datetime) -> list[Advice]:
+    if found.position is None or schedule is None:
+        return []
+    dag = f"binlake_{found.source}_sync"
+    sync = dags.get("sync")
+    if sync and sync.is_paused:
+        return [Advice("warn", "nothing carries it forward: its sync is paused", f"unpause the DAG {dag}")]
+    if found.carried_us is None:
+        return []
+    due = croniter(schedule, datetime.fromtimestamp(found.carried_us / 1e6, UTC))
+    due.get_next(datetime)
+    missed: datetime = due.get_next(datetime)
+    if missed + _GRACE >= now:
+        return []
+    return [Advice("bad", "it is more than a run behind its schedule", f"look at the last runs of the DAG {dag}")]
+
+
+def _unfinished(found: SourceStatus) -> list[Advice]:
+    said = [
+        Advice(
+            "warn",
+            f"the snapshot of {one.table} isn't finished: {one.copied} of {one.chunks} chunks",
+            "nothing if a run is at it; else run the bootstrap again, which goes on with the chunks that are missing",
+        )
+        for one in found.snapshots
+    ]
+    if found.holder_died:
+        said.append(
+            Advice(
+                "warn", f"{found.holder}, which held the source, is dead", "nothing: the next run takes over at once"
+            )
+        )
+    return said

@@ -1,0 +1,92 @@
+"""Metadata of a source with a past: rows as the engine writes them, without a server or Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.position import Position, Range, Slice
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.serialization import dumps
+from binlake.state import lease, watermarks
+from binlake.state.lease import Standing
+from binlake.state.metadata import Metadata
+from binlake.state.record import TableRun
+
+HOUR = 3_600_000_000
+SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+SCHEMA = TableSchema((Column("id", "int", nullable=False), Column("note", "varchar", length=40)), ("id",), "primary")
+
+
+@dataclass(frozen=True)
+class Past:
+    """Batches 1 to ``batches``, one an hour, the last of which ended at ``now_us``; each changed ``changed`` tables."""
+
+    config: PipelineConfig
+    now_us: int
+    tables: int = 3
+    batches: int = 3
+    changed: int = 2
+
+    @property
+    def metadata(self) -> Metadata:
+        return Metadata(self.config.metadata_path("").rstrip("/"))
+
+    @property
+    def names(self) -> list[TableName]:
+        return [TableName("shop", f"table_{number:04}") for number in range(self.tables)]
+
+    def position(self, batch: int) -> Position:
+        return Position(SERVER, f"binlog.{batch // 1000 + 1:06}", 4 + batch % 1000 * 1000, 1700000000)
+
+    def write(self, commits: int = 1) -> Past:
+        """commits: of the tables that grow with the batches, besides one for each batch of the last day."""
+        with lease.held(self.metadata) as held:
+            held.update(batch=self.batches)
+            held.stand(Standing(self.batches, self.position(self.batches)))
+            lives = [Life(f"life-{name}", name, SCHEMA, self.position(0), self.position(0)) for name in self.names]
+            watermarks.started(held.metadata, lives, batch=0, versions={})
+        rows = [watermarks.watermark_row(life, batch=0, position=life.low, delta_version=7) for life in lives]
+        watermarks.write(self.metadata, [{**row, "updated_us": self.now_us} for row in rows])
+        for name, make in (("runs", self.run), ("batches", self.batch)):
+            for batches in self._commits(commits):
+                self.metadata.append(name, [make(batch) for batch in batches])
+        return self
+
+    def _commits(self, commits: int) -> list[range]:
+        apart = min(24, self.batches)
+        rest = self.batches - apart
+        size = max(1, -(-rest // commits))
+        together = [range(first, min(first + size, rest + 1)) for first in range(1, rest + 1, size)]
+        return [*together, *(range(batch, batch + 1) for batch in range(rest + 1, self.batches + 1))]
+
+    def ended_us(self, batch: int) -> int:
+        return self.now_us - (self.batches - batch) * HOUR
+
+    def did(self, batch: int) -> list[TableRun]:
+        """What the batch did: as many inserts as its number, an update, no delete."""
+        chosen = [TableName("shop", f"table_{(batch + step) % self.tables:04}") for step in range(self.changed)]
+        return [TableRun(str(name), "following", batch, 1, 0, 7, self.position(batch).short, 0.5) for name in chosen]
+
+    def run(self, batch: int) -> dict[str, Any]:
+        did = self.did(batch)
+        return {
+            "run": f"binlake_shop_sync/{batch}", "kind": "sync", "batch": batch,
+            "started_us": self.ended_us(batch) - 20_000_000, "ended_us": self.ended_us(batch), "outcome": "recorded",
+            "position": str(self.position(batch)), "tables": json.dumps([asdict(one) for one in did]),
+            "phases": json.dumps({"plan": 0.1, "stage": 1.5, "merge": 3.25}), "bytes": 1000,
+            "mutations": sum(one.inserted + one.updated + one.deleted for one in did),
+            "message": f"batch {batch} recorded",
+        }  # fmt: skip
+
+    def batch(self, batch: int) -> dict[str, Any]:
+        start, stop = self.position(batch - 1), self.position(batch)
+        part = Slice(stop.file, stop.offset - 1000, stop.offset, stop.created, False)
+        return {
+            "batch": batch, "state": "recorded", "start": str(start), "stop": str(stop), "gtid_set": "",
+            "range": dumps(Range(start, stop, (part,))), "attempt": "a",
+            "planned_us": self.ended_us(batch) - 20_000_000, "updated_us": self.ended_us(batch), "bytes": 1000,
+        }  # fmt: skip
