@@ -35,7 +35,10 @@ class PageOnDemand:
 
 
 class BinlakePlugin(AirflowPlugin):
-    """The page's data, below ``/binlake/`` of the API server."""
+    """The page below ``/binlake/`` of the API server, and ``Binlake`` in the navigation of Airflow's UI."""
 
     name = "binlake"
     fastapi_apps = [{"app": PageOnDemand(), "url_prefix": "/binlake", "name": "binlake"}]  # noqa: RUF012
+    external_views = [  # noqa: RUF012
+        {"name": "Binlake", "href": "binlake/", "destination": "nav", "url_route": "binlake", "nav_top_level": True}
+    ]

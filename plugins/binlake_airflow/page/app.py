@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
@@ -19,6 +19,7 @@ from binlake_airflow.page import answers
 from binlake_airflow.page.access import ReaderDep, may_open, may_read
 from binlake_airflow.sources import pipelines_folder, sources_of
 
+STATIC = Path(__file__).parent / "static"
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -59,6 +60,26 @@ def _source(source: str) -> tuple[Path, PipelineConfig]:
 
 _Source = Annotated[tuple[Path, PipelineConfig], Depends(_source)]
 _OF_SOURCE = [Depends(may_read)]
+
+
+@app.get("/")
+def page() -> FileResponse:
+    return FileResponse(STATIC / "index.html")
+
+
+@app.get("/page.js")
+def script() -> FileResponse:
+    return FileResponse(STATIC / "page.js", media_type="text/javascript")
+
+
+@app.get("/theme.js")
+def theme() -> FileResponse:
+    return FileResponse(STATIC / "theme.js", media_type="text/javascript")
+
+
+@app.get("/page.css")
+def style() -> FileResponse:
+    return FileResponse(STATIC / "page.css", media_type="text/css")
 
 
 @app.get("/api/sources")

@@ -108,7 +108,7 @@ def test_each_route_is_for_those_alone_who_may_read_it(server: Any, folder: Path
     add(folder).write()
     add(folder, "bank")
     asked = routes()
-    assert {"/binlake/api/sources", "/binlake/api/sources/shop/runs/2"} <= set(asked)
+    assert {"/binlake/", "/binlake/api/sources", "/binlake/api/sources/shop/runs/2"} <= set(asked)
     without_role, nobody, reader = client(server, "eve", None), client(server, "nobody", "USER"), viewer(server)
     own, of_another = client(server, "shop", "USER"), client(server, "bank", "USER")
     for path in asked:
