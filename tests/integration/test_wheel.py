@@ -55,6 +55,8 @@ def test_the_wheel_alone_mirrors_a_table(mirror: Mirror, environment: Path, tmp_
     uri = {"AIRFLOW_CONN_SHOP": mirror.server.uri()}
     where = run(folder, environment / "bin" / "python", "-c", "import binlake; print(binlake.__file__)")
     assert where.startswith(str(environment))
+    page = Path(where.strip()).parents[1] / "binlake_airflow/page/static"
+    assert {"index.html", "page.css", "page.js", "theme.js"} == {file.name for file in page.iterdir()}
     run(folder, binlake, "setup", "--no-archive", "--jars", settings.JARS)
     assert "ready" in run(folder, binlake, "setup", "--no-archive", "--jars", folder)  # nothing is looked for again
 

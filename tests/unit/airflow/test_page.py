@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ import pytest
 from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
 from airflow.utils import db
+from airflow.utils.session import create_session
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
@@ -23,8 +27,10 @@ from binlake.schema.table import TableName
 from binlake.state import watermarks
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.remembered import RememberedMetadata
+from binlake.state.status import SnapshotStatus, SourceStatus
 from binlake_airflow.page import answers
 from binlake_airflow.page.answers import MINUTE
+from binlake_airflow.page.health import DagState, advise, health
 from binlake_airflow.plugin import BinlakePlugin
 from past import Past
 
@@ -172,6 +178,73 @@ def test_before_the_first_snapshot(server: Any, folder: Path) -> None:
     assert "binlake_shop_bootstrap" in found["advice"][0]["remedy"]
     assert get(viewer(server), "sources/shop/tables")["tables"] == []
     assert get(viewer(server), "sources/shop/runs")["runs"] == []
+
+
+@pytest.fixture
+def bootstrap_dag(server: Any) -> Iterator[DagModel]:
+    """As the DAG processor leaves it for the scheduler."""
+    with create_session() as session:
+        session.merge(DagBundleModel(name="dags-folder"))
+        session.flush()
+        dag = DagModel(dag_id="binlake_shop_bootstrap", bundle_name="dags-folder", is_paused=True, is_stale=False)
+        session.add(dag)
+        session.commit()
+        yield dag
+        session.delete(dag)
+
+
+def test_a_paused_dag_is_named(server: Any, folder: Path, bootstrap_dag: DagModel) -> None:
+    add(folder)
+    found = get(viewer(server), "sources/shop")
+    assert found["dags"] == {
+        "bootstrap": {"dag_id": bootstrap_dag.dag_id, "is_paused": True, "next_run_us": None}
+    }  # fmt: skip
+    assert found["advice"][0]["remedy"] == "unpause the DAG binlake_shop_bootstrap and trigger it"
+
+
+NOW = datetime(2026, 3, 1, 12, 10, tzinfo=UTC)
+
+
+def standing(**changes: Any) -> SourceStatus:
+    """A source that the noon's run carried to its start."""
+    carried = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1e6)
+    return replace(SourceStatus("shop", 7, "s/b.000001:4@1", None, None, (), None, carried_us=carried), **changes)
+
+
+@pytest.mark.parametrize(
+    ("found", "after", "paused", "said"),
+    [
+        (standing(), timedelta(0), False, []),
+        (standing(), timedelta(hours=2), False, []),
+        (standing(), timedelta(hours=2, minutes=6), False, ["bad: it is more than a run behind its schedule"]),
+        (standing(), timedelta(0), True, ["warn: nothing carries it forward: its sync is paused"]),
+        (standing(position=None), timedelta(9), False, ["new: no table has a snapshot yet"]),
+        (
+            standing(tables=({"status": "stopped"}, {"status": "paused"}, {"status": "paused"})),
+            timedelta(0),
+            False,
+            ["bad: 1 table is stopped", "warn: 2 tables are paused"],
+        ),
+        (
+            standing(poison=({"reason": "an event nobody can read", "remedy": "skip it"},)),
+            timedelta(0),
+            False,
+            ["bad: the run is stopped by an event nobody can read"],
+        ),
+        (
+            standing(snapshots=(SnapshotStatus("shop.a", 3, 1, 9),)),
+            timedelta(0),
+            False,
+            ["warn: the snapshot of shop.a isn't finished: 1 of 3 chunks"],
+        ),
+    ],
+)
+def test_what_is_said_of_a_source(found: SourceStatus, after: timedelta, paused: bool, said: list[str]) -> None:
+    dags = {"sync": DagState("binlake_shop_sync", paused, None)}
+    advice = advise(found, schedule="0 * * * *", dags=dags, now=NOW + after)
+    assert [f"{one.health}: {one.what}" for one in advice] == said
+    assert all(one.remedy for one in advice)
+    assert health(advice) == (said[0].partition(":")[0] if said else "good")
 
 
 def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> None:

@@ -3,6 +3,7 @@
 const REFRESH_MS = 30_000;
 const ROWS_AT_ONCE = 200;
 const STATUS_HEALTH = { following: "good", stopped: "bad", missing: "bad", paused: "warn", resnapshot: "warn", dropped: "none" };
+const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "following", "dropped"];
 const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "to be begun" };
 
 const main = document.getElementById("main");
@@ -56,7 +57,8 @@ const toTable = (source, table) => link({ source, table }, table);
 const toBatch = (source, batch) => link({ source, batch }, `batch ${number(batch)}`);
 
 const facts = (...pairs) =>
-  el("dl", {}, pairs.filter(Boolean).map(([name, value, title]) => el("div", { title }, el("dt", {}, name), el("dd", {}, value))));
+  el("dl", {}, pairs.filter(Boolean).map(([name, value, title, kind]) =>
+    el("div", { title, class: kind }, el("dt", {}, name), el("dd", {}, value))));
 
 function advice(found) {
   if (!found?.length) return null;
@@ -72,9 +74,9 @@ function reason(row) {
 const orders = new Map(); // by the table's caption: how it was sorted, and how much of it was shown
 
 // columns: {name, key, number, cell(row), sort(row)}; those with sort have a button. Rows are drawn as they are asked for.
-function table(caption, columns, rows, { by = null, empty = "Nothing here." } = {}) {
+function table(caption, columns, rows, { empty = "Nothing here." } = {}) {
   if (!rows.length) return el("p", { class: "quiet" }, empty);
-  const order = orders.get(caption) ?? { by, descending: false, shown: ROWS_AT_ONCE };
+  const order = orders.get(caption) ?? { by: null, descending: false, shown: ROWS_AT_ONCE };
   orders.set(caption, order);
   const body = el("tbody");
   const more = el("button", { type: "button", onclick: () => draw(order.shown + ROWS_AT_ONCE * 5) });
@@ -136,7 +138,7 @@ async function ask(path) {
   return said;
 }
 
-function trouble(error) {
+function refusal(error) {
   const remedies = { 401: "log in to Airflow again", 403: "ask for the right to read this source's DAGs", 404: "go back to the overview" };
   const remedy = error.remedy || remedies[error.status] || "it is asked again by itself; the API server's log tells more";
   return el("div", { class: "card", role: "alert" }, advice([{ health: "bad", what: error.message, remedy }]));
@@ -149,7 +151,7 @@ function sourceFacts(one) {
   return facts(
     ["Behind by", one.carried_us ? lag(one) : "–", "What was committed before is in the lake"],
     ["Position", where(one.position), "File and offset of the binlog up to which every table that follows is merged"],
-    ["Last run", last ? [time(last.ended_us, one.now_us), ` (${last.kind}, ${number(last.mutations)} mutations)`] : "none yet"],
+    ["Last run", last ? [time(last.ended_us, one.now_us), `, ${number(last.mutations)} mutations`] : "none yet"],
     ["Next run", next ? time(next, one.now_us) : one.dags.sync?.is_paused ? "paused" : one.schedule ? "–" : "by hand"],
     ["Rows changed in the last hour", number(one.rows_changed.hour), "Inserted, updated and deleted rows of batches recorded since"],
     ["Rows changed in 24 hours", number(one.rows_changed.day)],
@@ -167,7 +169,7 @@ function lag(one) {
 
 function sourceCard(one) {
   const words = one.error ? "can't be read" : HEALTH_WORDS[one.health];
-  const name = one.error ? one.source : toSource(one.source);
+  const name = one.error || place.source ? one.source : toSource(one.source);
   const head = el("div", { class: "head" }, el("h2", {}, name), badge(one.health, words), el("span", { class: "quiet" }, one.file));
   if (one.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: one.error.detail, remedy: one.error.remedy }]));
   return el("section", { class: "card" }, head, sourceFacts(one), advice(one.advice));
@@ -180,6 +182,9 @@ async function overview() {
   return [el("div", { class: "card" }, advice([{ health: "new", what: "No source is there that you may read.", remedy: todo }]))];
 }
 
+// Tables that need somebody come first.
+const trouble = (row) => TROUBLE.indexOf(row.status);
+
 const runColumns = (source, now_us) => [
   { name: "Run", cell: (run) => (run.kind === "sync" ? toBatch(source, run.batch) : run.kind) },
   { name: "Ended", cell: (run) => time(run.ended_us, now_us) },
@@ -191,7 +196,7 @@ const runColumns = (source, now_us) => [
 
 const tableColumns = (source, now_us) => [
   { name: "Table", key: "table", sort: (row) => row.table, cell: (row) => toTable(source, row.table) },
-  { name: "State", key: "status", sort: (row) => row.status, cell: (row) => [status(row.status), reason(row)] },
+  { name: "State", key: "status", sort: trouble, cell: (row) => [status(row.status), reason(row)] },
   ...[["Inserted", "inserted"], ["Updated", "updated"], ["Deleted", "deleted"]].map(([name, key]) => ({
     name, key, number: true, title: "Rows in the last 24 hours",
     sort: (row) => row.day?.[key] ?? 0, cell: (row) => (row.day ? number(row.day[key]) : "0"),
@@ -203,6 +208,7 @@ const tableColumns = (source, now_us) => [
 const kept = { words: "", state: "" };
 
 function tableList(source, { tables, now_us }) {
+  const sorted = tables.toSorted((a, b) => trouble(a) - trouble(b) || compare(a.table, b.table));
   const result = el("div");
   const count = el("span", { class: "quiet", role: "status" });
   const states = [...new Set(tables.map((row) => row.status))].sort();
@@ -213,9 +219,9 @@ function tableList(source, { tables, now_us }) {
   function filter() {
     Object.assign(kept, { words: search.value, state: state.value });
     const words = search.value.trim().toLowerCase();
-    const found = tables.filter((row) => row.table.toLowerCase().includes(words) && (!state.value || row.status === state.value));
+    const found = sorted.filter((row) => row.table.toLowerCase().includes(words) && (!state.value || row.status === state.value));
     count.textContent = `${number(found.length)} of ${number(tables.length)}`;
-    result.replaceChildren(table(`Tables of ${source}`, tableColumns(source, now_us), found, { by: "table", empty: "No table fits." }));
+    result.replaceChildren(table(`Tables of ${source}`, tableColumns(source, now_us), found, { empty: "No table fits." }));
   }
 
   filter();
@@ -272,7 +278,7 @@ async function oneTable() {
         ["Batch", found.batch ? toBatch(found.source, found.batch) : "snapshot"],
         ["Delta version", number(found.delta_version)],
         schema ? ["Key", schema.key.length ? `${schema.key.join(", ")} (${schema.key_kind})` : "none"] : null,
-        ["Delta table", el("span", { class: "mono" }, found.path)],
+        ["Delta table", el("span", { class: "mono" }, found.path), "Where its rows lie", "row"],
       ),
       found.reason ? advice([{ health: STATUS_HEALTH[found.status] ?? "warn", what: found.reason, remedy: found.remedy }]) : null),
     el("h2", {}, "Schema now"),
@@ -332,8 +338,8 @@ async function oneRun() {
         range ? ["To", where(range.stop)] : null,
         range ? ["Log read", bytes(range.bytes)] : null,
         run ? ["Mutations", number(run.mutations)] : null,
-        run ? ["Run", el("span", { class: "mono" }, run.run), "Airflow's DAG and run, where Airflow ran it"] : null,
-        range?.gtid_set ? ["GTIDs up to its end", el("span", { class: "mono" }, range.gtid_set)] : null,
+        run ? ["Run", el("span", { class: "mono" }, run.run), "Airflow's DAG and run, where Airflow ran it", "row"] : null,
+        range?.gtid_set ? ["GTIDs up to its end", el("span", { class: "mono" }, range.gtid_set), null, "row"] : null,
       ),
       found.state === "recorded" ? null : advice([{ health: "warn", what: "this batch isn't recorded yet", remedy: "nothing while a run is at it; else the next run finishes it" }]),
       advice(stops)),
@@ -381,7 +387,7 @@ async function refresh() {
   } catch (error) {
     console.error(error);
     if (!drawn || error.status) {
-      main.replaceChildren(trouble(error));
+      main.replaceChildren(refusal(error));
       drawn = "";
     }
     said.textContent = "the last refresh failed";
