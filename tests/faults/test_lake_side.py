@@ -289,6 +289,8 @@ def between_read_and_commit(
 def test_an_optimize_in_the_middle_of_a_merge_makes_it_begin_again(
     merging: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    merging.execute("INSERT INTO t VALUES (60, 'apart')")
+    merging.sync()
     work(merging)
     with between_read_and_commit(monkeypatch, tmp_path, lambda: sql(merging, "OPTIMIZE {t}")) as versions:
         assert command(merging, "sync") == 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from binlake import pipeline
 from binlake.lake import rewrite, table
@@ -143,12 +144,25 @@ def test_a_commit_between_read_and_commit_makes_the_step_begin_again(
     monkeypatch.setattr(rewrite, "_commit", late)
     followed.execute(*EVERY_WAY)
     followed.sync()
-    assert tries
+    assert len(tries) == (2 if change.startswith("OPTIMIZE") else 1), "the setting leaves it to Spark"
     followed.assert_equal("t")
     followed.assert_each_once("t")
-    known = {Path(path).name for path in DeltaTable(followed.path("t")).file_uris()}
-    unknown = [file for file in Path(followed.path("t")).glob("part-*.snappy.parquet") if file.name not in known]
-    assert len(unknown) <= 3, "what the first try wrote is gone; replaced files stay for the history"
+
+
+@on_mysql
+def test_a_commit_whose_answer_got_lost_is_known_again(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that was asked twice says that the version is there."""
+    commit = rewrite._commit
+
+    def lost(*arguments: Any) -> None:
+        commit(*arguments)
+        raise CommitFailedError("Failed to commit transaction: 0")
+
+    monkeypatch.setattr(rewrite, "_commit", lost)
+    followed.execute(*EVERY_WAY)
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
 
 
 @on_mysql

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from numpy.typing import NDArray
 
@@ -84,7 +83,8 @@ def merged(
 ) -> bool:
     """One epoch in one commit; repeating it changes nothing. False: it is left to Spark, and nothing was changed.
 
-    columns: the lake's. Raises CommitFailedError where somebody else committed meanwhile, LakeError.
+    columns: the lake's. Raises CommitFailedError where somebody else committed meanwhile, or where the answer to our
+    own commit got lost: the table's recorded version tells which; LakeError, OSError, ArrowException.
     """
     limit = int(config.merge.without_spark_mb * 1_000_000)
     if not _is_plain_step(step, columns) or sum(file.bytes for file in step.files) > limit:
@@ -255,7 +255,7 @@ def _is_rendered(column: LakeColumn) -> bool:
 
 
 def _commit(table: LakeLog, plan: _Plan, rows: pa.Table, version: int, note: dict[str, Any]) -> None:
-    """Raises CommitFailedError where the next version is there already."""
+    """A data file without its commit stays for VACUUM: a store may say that the version was there when it is ours."""
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
         RemoveAction(path, True, now, size, {}) for path, size in plan.touched.items()
@@ -272,14 +272,9 @@ def _commit(table: LakeLog, plan: _Plan, rows: pa.Table, version: int, note: dic
     )
     # Delta's retention of its log is looked after by maintain.
     after = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
-    try:
-        plan.log.create_write_transaction(
-            actions, "append", plan.log.schema(), commit_properties=told, post_commithook_properties=after
-        )
-    except CommitFailedError:
-        if rows.num_rows:
-            files.remove_file(f"{table.path}/{name}")
-        raise
+    plan.log.create_write_transaction(
+        actions, "append", plan.log.schema(), commit_properties=told, post_commithook_properties=after
+    )
 
 
 def _statistics(rows: pa.Table) -> str:

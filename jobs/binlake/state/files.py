@@ -282,28 +282,25 @@ def parquet_columns(path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 def parquet_rows(path: str, most: int) -> pa.Table | None:
     """A whole Parquet file, in this thread; None where its rows take more than ``most`` bytes of memory, which a small
-    file of equal texts may. Raises LakeError."""
+    file of equal texts may. Raises OSError, ArrowException."""
     filesystem, inner = _locate(path)
     found: list[pa.RecordBatch] = []
-    try:
-        with filesystem.open_input_file(inner) as source:
-            file = pq.ParquetFile(source)
-            for batch in file.iter_batches(_FEW_ROWS, use_threads=False):
-                found.append(batch)
-                most -= batch.nbytes
-                if most < 0:
-                    return None
-            return pa.Table.from_batches(found, file.schema_arrow)
-    except (OSError, pa.ArrowException) as error:
-        raise storage_errors.failed(f"can't read {path}", error) from error
+    with filesystem.open_input_file(inner) as source:
+        file = pq.ParquetFile(source)
+        for batch in file.iter_batches(_FEW_ROWS, use_threads=False):
+            found.append(batch)
+            most -= batch.nbytes
+            if most < 0:
+                return None
+        return pa.Table.from_batches(found, file.schema_arrow)
 
 
 def write_parquet(path: str, rows: pa.Table) -> int:
-    """One data file of a table, for its readers too; gives its bytes."""
+    """One data file of a table, for its readers too; gives its bytes. Raises OSError."""
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="snappy", store_decimal_as_integer=True)
     data = sink.getvalue()
     filesystem, inner = _locate(path)
-    with _storage(f"write {path}"), filesystem.open_output_stream(inner) as stream:
+    with filesystem.open_output_stream(inner) as stream:
         stream.write(data)
     return int(data.size)
