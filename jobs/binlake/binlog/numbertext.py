@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numba import types
 
-from binlake.binlog.native import copy, intrinsic, kernel, load8, store8, store16
+from binlake.binlog.native import act, copy, intrinsic, kernel, load8, store8, store16
 
 _gcvt: Any = types.ExternalFunction("gcvt", types.int64(types.float64, types.int32, types.int64))
 _strtod: Any = types.ExternalFunction("strtod", types.float64(types.int64, types.int64))
@@ -16,6 +17,17 @@ _TENS = np.array([10.0**power for power in range(23)])
 _POWERS = np.array([10**digits for digits in range(10)], np.int64)
 _DIGIT_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _PAIRS = np.array([ord("0") + place // 10 + ((ord("0") + place % 10) << 8) for place in range(100)], np.int64)
+
+
+def _shortest(value: float) -> tuple[int, int]:
+    """Its digits, and how many of them stand before the point."""
+    text = repr(value)
+    return int(text.partition("e")[0].replace(".", "")), Decimal(text).adjusted() + 1
+
+
+# Of a power of two the nearest digits may lie outside of what reads back, while others don't: it is nearer to the
+# double below than to the one above. By the exponent's bits; subnormal ones aren't among them.
+_TWOS, _POINTS_OF_TWOS = np.array([(0, 0)] + [_shortest(2.0**power) for power in range(-1022, 1024)], np.int64).T.copy()
 
 
 @kernel
@@ -112,14 +124,57 @@ def _put_digits(to: int, digits: int, count: int, point: int) -> int:
     return to + count + 1
 
 
+@act
+def _few_digits(value: float, digits: int) -> tuple[int, int]:
+    """A whole number of up to 15 digits over a power of ten, which is then the shortest form: how many digits, and how
+    many of them before the point; none if the value isn't one."""
+    if 1e-7 <= value < 1e15:
+        for power in range(23):
+            scaled = value * _TENS[power]
+            if scaled >= 1e15:
+                break
+            whole = int(scaled + 0.5)
+            if float(whole) / _TENS[power] == value:
+                count = put_unsigned(digits, whole) - digits
+                return count, count - power
+    return 0, 0
+
+
+@act
+def _printed(value: float, least: int, digits: int) -> tuple[int, int]:
+    """The C library's digits, from ``least`` on the first that read back the same; as _few_digits."""
+    for precision in range(least, 18):
+        _gcvt(value, precision, digits)
+        if _strtod(digits, 0) == value:
+            break
+    # d.ddde±xx or 0.000ddd or ddd.ddd: digits and exponent out of it
+    at, count, point, seen_point = digits, 0, 0, False
+    while load8(at) and load8(at) != 101:
+        byte = load8(at)
+        at += 1
+        if byte == 46:
+            seen_point = True
+        elif count or byte != 48:
+            store8(digits + count, byte)  # the digits move to the front; they never overtake what is read
+            count += 1
+            point += 0 if seen_point else 1
+        elif seen_point:
+            point -= 1
+    exponent = 0
+    if load8(at):
+        sign = load8(at + 1)
+        at += 2
+        while load8(at):
+            exponent = exponent * 10 + load8(at) - 48
+            at += 1
+        exponent = -exponent if sign == 45 else exponent
+    return count, point + exponent
+
+
 @kernel
 def put_double(to: int, bits: int, scratch: int) -> int:
-    """As the server prints a double in JSON; 0 where the caller must. scratch: address of 48 bytes.
-
-    First tried: a whole number of up to 15 digits over a power of ten, which is then the shortest form. Else the C
-    library's 15, 16, 17 digits, the first that read back the same; at powers of two the nearest 16 digits may lie
-    outside of what reads back, while others don't.
-    """
+    """As the server prints a double in JSON: the shortest digits that read back the same, of those the nearest; 0 for
+    what is no number. scratch: address of 48 bytes."""
     value = _bits_to_double(bits)
     if value != value or value - value != 0:
         return 0
@@ -131,56 +186,16 @@ def put_double(to: int, bits: int, scratch: int) -> int:
         store16(to, 0x2E30)
         store8(to + 2, 48)
         return to + 3
-    if 1e-7 <= value < 1e15:
-        for power in range(23):
-            scaled = value * _TENS[power]
-            if scaled >= 1e15:
-                break
-            whole = int(scaled + 0.5)
-            if float(whole) / _TENS[power] == value:
-                end = put_unsigned(scratch, whole)
-                count = end - scratch
-                point = count - power
-                while count > 1 and load8(scratch + count - 1) == 48:
-                    count -= 1
-                return _put_digits(to, scratch, count, point)
-    if bits & 0xFFFFFFFFFFFFF == 0 or value < 2.3e-308:  # subnormal ones have fewer digits
-        return 0
-    for precision in range(15, 18):
-        _gcvt(value, precision, scratch)
-        if _strtod(scratch, 0) == value:
-            break
-    # d.ddde±xx or 0.000ddd or ddd.ddd: digits and exponent out of it
-    at, count, point, exponent, seen_point, leading = scratch, 0, 0, 0, False, True
-    while True:
-        byte = load8(at)
-        at += 1
-        if byte == 46:
-            seen_point = True
-        elif byte == 101:
-            sign = load8(at)
-            at += 1
-            while load8(at):
-                exponent = exponent * 10 + load8(at) - 48
-                at += 1
-            if sign == 45:
-                exponent = -exponent
-            break
-        elif byte == 0:
-            break
+    count, point = _few_digits(value, scratch)
+    if count == 0:
+        exponent = bits >> 52 & 0x7FF
+        if bits & 0xFFFFFFFFFFFFF == 0:
+            count, point = put_unsigned(scratch, _TWOS[exponent]) - scratch, _POINTS_OF_TWOS[exponent]
         else:
-            if leading and byte == 48:
-                if seen_point:
-                    point -= 1
-                continue
-            leading = False
-            store8(scratch + count, byte)  # the digits move to the front; they never overtake what is read
-            count += 1
-            if not seen_point:
-                point += 1
+            count, point = _printed(value, 15 if exponent else 1, scratch)  # subnormal ones have fewer digits
     while count > 1 and load8(scratch + count - 1) == 48:
         count -= 1
-    return _put_digits(to, scratch, count, point + exponent)
+    return _put_digits(to, scratch, count, point)
 
 
 @kernel
