@@ -1,6 +1,6 @@
-"""Compiled: MySQL's binary JSON to the server's text. The plain form of the same is ``jsonb``.
+"""Compiled: MySQL's binary JSON to the server's own text, as ``CAST(j AS CHAR)`` gives it.
 
-What is rare (blobs inside a document, doubles at powers of two with many digits) is left to the caller.
+Manual: MySQL source documentation, "JSON binary format" (sql-common/json_binary.h).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from binlake.binlog.native import act, kernel, load8, load16, load32, load64, store8, store16, store64
+from binlake.binlog.native import act, kernel, load8, load16, load32, load64, store8, store16, store32, store64
 from binlake.binlog.numbertext import (
     decimal_bytes,
     put_decimal,
@@ -18,6 +18,7 @@ from binlake.binlog.numbertext import (
     put_signed,
     put_temporal,
     put_uint64,
+    put_unsigned,
 )
 
 MOST_DEEP = 100
@@ -30,6 +31,8 @@ _DIGITS = _AFTER + 8
 STACK_BYTES = _DIGITS + 64
 """What a document needs to be worked through: a frame for each open container, an address, a double's digits."""
 
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).astype(np.int64)
+_BASE64_COLON, _TYPE = (int.from_bytes(word, "little") for word in (b'"base64:', b"type"))
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).astype(np.int64)
 
 _SHORT = np.zeros(256, np.int64)
@@ -242,17 +245,41 @@ def _number(to: int, kind: int, at: int, end: int, scratch: int) -> int:
 
 @act
 def _decimal(to: int, limit: int, inside: int, length: int) -> int:
-    """The opaque value of ``length`` bytes that is a DECIMAL."""
+    """The opaque value of ``length`` bytes that is a DECIMAL. A literal's may have more digits than a column's."""
     if length < 3:
         return 0
     precision, scale = load8(inside), load8(inside + 1)
     whole = precision - scale
-    if precision == 0 or precision > 65 or scale > 30 or whole < 0:
+    if precision == 0 or whole < 0:
         return 0
     size = decimal_bytes(whole) + decimal_bytes(scale)
     if size + 2 > length or to + precision > limit:
         return 0
     return put_decimal(to, inside + 2, precision, scale)
+
+
+@kernel
+def put_blob(to: int, opaque: int, source: int, size: int) -> int:
+    """An opaque value that has no other text: its type and base64, in lines of 76 characters as the server breaks them
+    (their ends are escaped like any others)."""
+    store64(to, _BASE64_COLON)
+    store32(to + 8, _TYPE)
+    to = put_unsigned(to + 12, opaque)
+    store8(to, 58)
+    to += 1
+    for place in range(0, size, 3):
+        if place and place % 57 == 0:
+            store16(to, 0x6E5C)
+            to += 2
+        left, at = size - place, source + place
+        group = load8(at) << 16 | (load8(at + 1) << 8 if left > 1 else 0) | (load8(at + 2) if left > 2 else 0)
+        store8(to, _BASE64[group >> 18])
+        store8(to + 1, _BASE64[group >> 12 & 63])
+        store8(to + 2, _BASE64[group >> 6 & 63] if left > 1 else 61)
+        store8(to + 3, _BASE64[group & 63] if left > 2 else 61)
+        to += 4
+    store8(to, 34)
+    return to + 1
 
 
 @act
@@ -273,17 +300,17 @@ def _scalar(to: int, limit: int, kind: int, at: int, end: int, stack: int) -> in
     opaque = load8(at)
     if opaque == 246:
         return _decimal(to, limit, inside, length)
-    if length == 8 and (opaque == 7 or 10 <= opaque <= 12):
-        return put_temporal(to, load64(inside), opaque)
-    return 0
+    if opaque == 7 or 10 <= opaque <= 12:
+        return put_temporal(to, load64(inside), opaque) if length == 8 else 0
+    return put_blob(to, opaque, inside, length) if to + 2 * length <= limit else 0
 
 
 @kernel
 def document(address: int, size: int, to: int, stack: int) -> int:
-    """Text of one document at ``to``; the address after it, or 0 where the caller must do it (or it is damaged).
-    stack: address of STACK_BYTES to work with."""
-    if size == 0:
-        return 0
+    """Text of one document at ``to``; the address after it, or 0 if it is damaged. stack: address of STACK_BYTES to
+    work with."""
+    if size == 0:  # left by INSERT IGNORE; the server reads it so
+        return _literal(to, 0)
     # Offsets of a damaged document may point to one value many times
     limit = to + 12 * size + _ROOM
     depth = 0
@@ -329,7 +356,7 @@ class Texts(NamedTuple):
 
 @kernel
 def column(documents: Any, texts: Any, row: int, stack: int) -> int:
-    """Documents from ``row`` on; returns the row that the caller must do (or give more room for), or all rows."""
+    """Documents from ``row`` on; returns the row that needs more room than there is or is damaged, or all rows."""
     offsets, data, validity, nullable = documents
     target, capacity, converted = texts
     rows = len(offsets) - 1

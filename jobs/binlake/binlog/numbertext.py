@@ -284,15 +284,16 @@ def put_temporal(to: int, packed: int, kind: int) -> int:
     store8(to, 34)
     to += 1
     if packed < 0:
-        store8(to, 45)
-        to += 1
+        if kind == 11:  # the server shows no other sign
+            store8(to, 45)
+            to += 1
         packed = -packed
     whole, micro = packed >> 24, packed & 0xFFFFFF
     hour = whole >> 12 & 0x3FF if kind == 11 else whole >> 12 & 31
     if kind != 11:
         day = whole >> 17
         year, month = (day >> 5) // 13, (day >> 5) % 13
-        if year > 9999:
+        if not 0 <= year <= 9999:
             return 0
         to = _put_pair(to, year // 100, 0)
         to = _put_pair(to, year % 100, 0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from binlake.binlog import jsonb, jsontext, numbertext
+from binlake.binlog import jsontext, numbertext
 from binlake.binlog.events import Malformed
 from binlake.binlog.kernels import SLACK, all_ascii
 from binlake.binlog.native import kernel, load8, store8
@@ -195,27 +195,15 @@ def json(offsets: Offsets, data: Bytes, validity: Bytes | None) -> tuple[Offsets
     everything = np.zeros(1, np.uint8) if validity is None else validity
     documents = jsontext.Documents(offsets, data.ctypes.data, everything, validity is not None)
     row = 0
-    while row < rows:
+    while True:
         texts = jsontext.Texts(target.ctypes.data, capacity, converted)
         row = jsontext.column(documents, texts, row, stack.ctypes.data)
-        if row >= rows:
-            break
-        used = int(converted[row])
-        document = data[offsets[row] : offsets[row + 1]].tobytes()
-        if used + jsontext.most_bytes(len(document)) > capacity:
-            capacity = 2 * capacity + jsontext.most_bytes(len(document))
-            larger = np.empty(capacity + SLACK, np.uint8)
-            larger[:used] = target[:used]
-            target = larger
-            continue
-        # What the kernel leaves to us: blobs inside JSON, rare doubles
-        try:
-            text = jsonb.text(document).encode()
-        except Malformed as error:
-            raise Malformed(str(error), 0) from None
-        if used + len(text) > capacity:
-            raise Malformed("JSON: a document larger than its parts", 0)
-        target[used : used + len(text)] = np.frombuffer(text, np.uint8)
-        converted[row + 1] = used + len(text)
-        row += 1
-    return converted, target
+        if row == rows:
+            return converted, target
+        used, most = int(converted[row]), jsontext.most_bytes(int(offsets[row + 1] - offsets[row]))
+        if used + most <= capacity:
+            raise Malformed("a JSON document that can't be read", 0)
+        capacity = 2 * capacity + most
+        larger = np.empty(capacity + SLACK, np.uint8)
+        larger[:used] = target[:used]
+        target = larger

@@ -1,6 +1,7 @@
-"""MySQL's binary JSON to the server's own text, as ``CAST(j AS CHAR)`` gives it.
+"""Decimals, doubles, dates and MySQL's binary JSON to the server's text in plain Python: what kernels are held against.
 
-Manual: MySQL source documentation, "JSON binary format" (sql-common/json_binary.h).
+Manual: MySQL source documentation, "Binary log row values" (decimal.cc, my_time.cc) and "JSON binary format"
+(sql-common/json_binary.h).
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import base64
 import struct
 
-from binlake.binlog import values
 from binlake.binlog.events import Malformed
+from binlake.binlog.values import clock_text, date_text, decimal_size, fraction_text
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(4, 13)
@@ -24,7 +25,50 @@ _ESCAPES = {0x22: '\\"', 0x5C: "\\\\", 8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f",
 _ESCAPES |= {code: f"\\u{code:04x}" for code in range(32) if code not in (8, 9, 10, 12, 13)}
 
 
-def text(data: bytes) -> str:
+def decimal_unscaled(data: bytes, at: int, precision: int, scale: int) -> int:
+    """The decimal times 10**scale. Raises Malformed."""
+    if scale > precision or not precision:
+        raise Malformed(f"DECIMAL({precision},{scale})")
+    size = decimal_size(precision, scale)
+    raw = bytearray(data[at : at + size])
+    if len(raw) < size:
+        raise Malformed("a decimal is cut off")
+    negative = not raw[0] & 0x80
+    raw[0] ^= 0x80
+    if negative:
+        raw = bytearray(byte ^ 0xFF for byte in raw)
+    whole = precision - scale
+    groups = [whole % 9] + [9] * (whole // 9) + [9] * (scale // 9) + [scale % 9]
+    value, place = 0, 0
+    for digits in groups:
+        width = decimal_size(digits, 0)
+        group = int.from_bytes(raw[place : place + width], "big")
+        if group >= 10**digits:
+            raise Malformed("a decimal with a digit above 9")
+        value = value * 10**digits + group
+        place += width
+    return -value if negative else value
+
+
+def decimal_text(unscaled: int, scale: int) -> str:
+    """As the server prints it: all digits of the fraction, a zero before the point."""
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    sign = "-" if unscaled < 0 else ""
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else sign + digits
+
+
+def packed_text(packed: int, kind: int) -> str:
+    """DATE (10), TIME (11), DATETIME (12) and TIMESTAMP (7) in the packed form that JSON keeps."""
+    sign = "-" if packed < 0 else ""
+    whole, micro = abs(packed) >> 24, abs(packed) & 0xFFFFFF
+    if kind == 11:
+        return f"{sign}{clock_text(whole)}{fraction_text(micro, 6)}"
+    day, clock = whole >> 17, whole & 0x1FFFF
+    text = date_text((day >> 5) // 13, (day >> 5) % 13, day & 31)
+    return text if kind == 10 else f"{text} {clock_text(clock)}{fraction_text(micro, 6)}"
+
+
+def json_text(data: bytes) -> str:
     """The value's text. Raises Malformed."""
     if not data:
         return "null"  # the server reads an empty value, left by INSERT IGNORE, so
@@ -118,10 +162,10 @@ def quoted(string: str) -> str:
 def _opaque(kind: int, data: bytes) -> str:
     if kind == _OPAQUE_DECIMAL:
         precision, scale = data[0], data[1]
-        return values.decimal_text(values.decimal_unscaled(data, 2, precision, scale), scale)
+        return decimal_text(decimal_unscaled(data, 2, precision, scale), scale)
     if kind in _OPAQUE_DATES or kind == _OPAQUE_TIME:
         packed = int.from_bytes(data[:8], "little", signed=True)
-        return f'"{values.packed_text(packed, kind)}"'
+        return f'"{packed_text(packed, kind)}"'
     # the server's base64 breaks lines after 76 characters; the newline is escaped like any other
     encoded = base64.b64encode(data).decode("ascii")
     lines = [encoded[at : at + 76] for at in range(0, len(encoded), 76)]
