@@ -17,7 +17,6 @@ from binlake.binlog.border import staged_schema
 from binlake.binlog.events import Malformed
 from binlake.binlog.finishers import ColumnBuffers, finisher, with_bytes
 from binlake.binlog.kernels import Numbers
-from binlake.binlog.strings import Bytes
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
 from binlake.errors import ConfigurationError
 from binlake.schema import datatypes
@@ -131,6 +130,64 @@ class Decoded:
     after: pa.Array
 
 
+_TOLD = {
+    "op": np.int8, "offset": np.int64, "ordinal": np.int64, "transaction": np.int32, "xa": np.int32,
+    "before": np.uint8, "after": np.uint8, "event": np.int32,
+}  # fmt: skip
+"""What is told of each row beside its values (layouts.META)."""
+
+
+class _Target:
+    """Where a batch of up to ``most`` rows goes: buffers of each side's columns, and what is told of each row.
+
+    program: layouts.PROGRAM. present: for each side, whether any row has it. guesses: (2, columns) bytes of strings.
+    block: the most rows that are decoded at a time.
+    """
+
+    def __init__(self, program: Any, most: int, present: Any, guesses: Any, block: int) -> None:
+        self.most = most
+        self.present = present
+        columns = len(program)
+        self.sides = [
+            [
+                ColumnBuffers(int(row["kind"]), int(row["size"]), most, int(guesses[side, place]))
+                for place, row in enumerate(program)
+            ]
+            if present[side]
+            else []
+            for side in range(2)
+        ]
+        self.out = layouts.many((2, columns), layouts.BUFFERS)
+        for side, of_side in enumerate(self.sides):
+            for place, column in enumerate(of_side):
+                column.give_to(self.out[side, place])
+        self.told: dict[str, Any] = {name: np.empty(most, kind) for name, kind in _TOLD.items()}
+        self._meta = layouts.one(layouts.META)
+        for name, output in self.told.items():
+            setattr(self._meta, name, output.ctypes.data)
+        positions, needed = np.empty((2, columns, block), np.int64), np.empty((2, columns + 2), np.int64)
+        self._scratch = kernels.Scratch(block, present, positions, needed)
+        self.invalid = layouts.many(64, layouts.INVALID)
+
+    def fill(self, events: Any, program: Any, keep_invalid: bool, state: Any) -> int:
+        """Decodes, and makes room where there is too little of it; the kernel's last word (see kernels.decode)."""
+        columns = len(program)
+        while True:
+            buffers = kernels.Buffers(self.out, self._meta, self.invalid)
+            status = kernels.decode(events, program, self._scratch, buffers, self.most, keep_invalid, state)
+            if status == kernels.GROW:
+                side, place = divmod(int(state.detail), columns)
+                column, out = self.sides[side][place], self.out[side, place]
+                column.grow(int(out["used"]), int(self._scratch.needed[side, place]))
+                column.give_to(out)
+            elif status == kernels.INVALID_FULL:
+                larger = layouts.many(2 * len(self.invalid) + 2 * columns * self._scratch.block, layouts.INVALID)
+                larger[: len(self.invalid)] = self.invalid
+                self.invalid = larger
+            else:
+                return status
+
+
 class TableDecoder:
     """Decodes the rows of one table in one shape.
 
@@ -206,55 +263,42 @@ class TableDecoder:
                 return
 
     def _batch(self, events: Any, state: Any) -> tuple[Decoded | None, Any, bool]:
-        columns = len(self.program)
+        """The next batch, the state after it, and whether it was the last; no batch where no rows are left."""
         size = _bytes_left(events, state)
-        most = min(MOST_ROWS, max(1024, (64 << 20) // (16 * max(columns, 1))), max(size // self._fewest_bytes, 1))
+        target = self._target(events, size)
+        state.row = state.invalid = 0
+        status = target.fill(events, self.program, self.invalid.dates == "keep_text", state)
+        self._check(status, state)
+        rows = int(state.row)
+        if not rows:
+            return None, state, True
+        # of all rows' bytes, because what a batch leaves over is small
+        self._row_size = max(size - _bytes_left(events, state), 1) / rows
+        self._shares = np.maximum(self._shares, target.out["used"] / max(size, 1))
+        images = [
+            self._image(side, target, rows, target.invalid[: int(state.invalid)])
+            if target.present[side]
+            else absent(self.image, rows)
+            for side in range(2)
+        ]
+        told = (target.told[name][:rows] for name in ("op", "offset", "ordinal", "transaction", "xa"))
+        return Decoded(rows, *told, *images), state, status == kernels.DONE
+
+    def _target(self, events: Any, size: int) -> _Target:
+        """For ``size`` bytes of rows: as many as they can be at most, or as batches before let expect."""
+        columns = max(len(self.program), 1)
+        most = min(MOST_ROWS, max(1024, (64 << 20) // (16 * columns)), max(size // self._fewest_bytes, 1))
         if self._row_size:
             most = min(most, int(size / self._row_size * 1.2) + 1)
         most = -(-most // 64) * 64
-        strings_ = max(int(((self.program["prefix"] > 0) & (self.program["kind"] != kernels.SKIPPED)).sum()), 1)
-        shares = np.where(self._shares > 0, self._shares * 1.2, 1 / strings_)
+        of_strings = int(((self.program["prefix"] > 0) & (self.program["kind"] != kernels.SKIPPED)).sum())
+        shares = np.where(self._shares > 0, self._shares * 1.2, 1 / max(of_strings, 1))
         guesses = (shares * size).astype(np.int64) + (1 << 12)
         present = np.array([(events["op"] != 1).any(), (events["op"] != 3).any()])
-        sides = [
-            [
-                ColumnBuffers(int(row["kind"]), int(row["size"]), most, int(guesses[side, place]))
-                for place, row in enumerate(self.program)
-            ]
-            if present[side]
-            else []
-            for side in range(2)
-        ]
-        out = layouts.many((2, columns), layouts.BUFFERS)
-        for side in range(2):
-            for place, column in enumerate(sides[side]):
-                column.give_to(out[side, place])
-        op, offset, row = np.empty(most, np.int8), np.empty(most, np.int64), np.empty(most, np.int64)
-        transaction, xa, event = (np.empty(most, np.int32) for _ in range(3))
-        has = [np.empty(most, np.uint8) for _ in range(2)]
-        outputs: list[Any] = [op, offset, row, transaction, xa, *has, event]
-        meta = layouts.one(layouts.META)
-        for name, output in zip(layouts.META.names or (), outputs, strict=True):
-            setattr(meta, name, output.ctypes.data)
-        needed = np.empty((2, columns + 2), np.int64)
-        scratch = kernels.Scratch(self._block, present, np.empty((2, columns, self._block), np.int64), needed)
-        invalid = layouts.many(64, layouts.INVALID)
-        state.row = state.invalid = 0
-        keeps = self.invalid.dates == "keep_text"
-        while True:
-            buffers = kernels.Buffers(out, meta, invalid)
-            status = kernels.decode(events, self.program, scratch, buffers, most, keeps, state)
-            if status == kernels.GROW:
-                side, place = divmod(int(state.detail), columns)
-                column = sides[side][place]
-                column.grow(int(out["used"][side, place]), int(needed[side, place]))
-                column.give_to(out[side, place])
-            elif status == kernels.INVALID_FULL:
-                larger = layouts.many(2 * len(invalid) + 2 * columns * self._block, layouts.INVALID)
-                larger[: len(invalid)] = invalid
-                invalid = larger
-            else:
-                break
+        return _Target(self.program, most, present, guesses, self._block)
+
+    def _check(self, status: int, state: Any) -> None:
+        """Raises Stop where the kernel did."""
         if status == kernels.INVALID:
             name = self.table.fields[int(state.detail)].column.name
             raise Stop(
@@ -266,28 +310,12 @@ class TableDecoder:
             )
         if status == kernels.MALFORMED:
             raise Stop(int(state.event), malformed("a row beyond its event, or a value that can't be"))
-        rows = int(state.row)
-        if not rows:
-            return None, state, True
-        # of all rows' bytes, because what a batch leaves over is small
-        self._row_size = max(size - _bytes_left(events, state), 1) / rows
-        self._shares = np.maximum(self._shares, out["used"] / max(size, 1))
-        dates = invalid[: int(state.invalid)]
-        images = [
-            self._image(sides[side], out[side], has[side], rows, dates[dates["side"] == side], event)
-            if present[side]
-            else absent(self.image, rows)
-            for side in range(2)
-        ]
-        batch = Decoded(rows, op[:rows], offset[:rows], row[:rows], transaction[:rows], xa[:rows], *images)
-        return batch, state, status == kernels.DONE
 
-    def _image(
-        self, sides: list[ColumnBuffers], out: Any, has: Bytes, rows: int, dates: Any, event: Any
-    ) -> pa.StructArray:
+    def _image(self, side: int, target: _Target, rows: int, dates: Any) -> pa.StructArray:
         arrays: list[pa.Array] = []
+        out = target.out[side]
         for place, field in self._gathered:
-            column = sides[place]
+            column = target.sides[side][place]
             column.ascii = bool(self.program["second"][place]) and not out["not_ascii"][place]
             wanted = self.image.field(len(arrays)).type
             nulls = int(out["nulls"][place])
@@ -299,7 +327,7 @@ class TableDecoder:
                 keeps = datatypes.may_be_invalid_text(field.column) and field.column.name not in self.table.key
                 other = ", or set invalid_text: keep_bytes in the YAML" if keeps else ""
                 raise Stop(
-                    int(event[bad.row]),
+                    int(target.told["event"][bad.row]),
                     Undecodable(
                         f"a value of {field.column.name!r} {bad.why}",
                         f"mend the value on the server{other}, then take a new snapshot of the table",
@@ -308,12 +336,12 @@ class TableDecoder:
             except Malformed as error:
                 raise MalformedColumn(f"column {field.column.name!r}: {error.args[0]}") from None
             if self._sides.get(field.column.name) == "text":
-                arrays.append(_texts(field, dates[dates["column"] == place], rows))
-        absent = None
-        count = int(rows - has[:rows].sum())
-        if count:
-            absent = pa.py_buffer(np.packbits(has[:rows], bitorder="little"))
-        return pa.StructArray.from_buffers(self.image, rows, [absent], null_count=count, children=arrays)
+                of_column = (dates["side"] == side) & (dates["column"] == place)
+                arrays.append(_texts(field, dates[of_column], rows))
+        has = target.told["after" if side else "before"][:rows]
+        count = int(rows - has.sum())
+        validity = pa.py_buffer(np.packbits(has, bitorder="little")) if count else None
+        return pa.StructArray.from_buffers(self.image, rows, [validity], null_count=count, children=arrays)
 
 
 def _bytes_left(events: Any, state: Any) -> int:
