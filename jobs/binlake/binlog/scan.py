@@ -291,6 +291,40 @@ def _mariadb_gtid(event: int, body: int, end: int, to: int) -> int:
 
 
 @act
+def _gtid(
+    event: int, kind: int, end: int, where: int, state: Any, committed: Any, last: tuple[int, int]
+) -> tuple[int, tuple[int, int]]:
+    """A transaction begins. Gives what stops scan or DONE, and what the next wants as ``last``: the body of the GTID
+    before it and its text."""
+    times, text_ends, text = committed
+    number = state.transactions
+    if number >= times.shape[0]:
+        return ROWS_FULL, last
+    body, used = event + HEADER_SIZE, state.text_used
+    moment = load32(event) * 1_000_000
+    if kind == _MARIADB_GTID:
+        to = _mariadb_gtid(event, body, end, text + used)
+        if to < 0:
+            return -to, last
+        used = to - text
+    else:
+        if end - body < 25 or (kind == _GTID and load64(body + 17) <= 0):
+            return BAD_BODY, last
+        if end - body >= 49:
+            moment = load64(body + 42) & 0x7FFFFFFFFFFFFF
+        if kind == _GTID:
+            to = text + used
+            used = _gtid_text(to, body, last[0], last[1]) - text
+            last = body, to
+    times[number], text_ends[number] = moment, used
+    state.transactions, state.text_used = number + 1, used
+    state.mapped = 0
+    state.xa = 0
+    state.began = where
+    return DONE, last
+
+
+@act
 def _is_begin_or_commit(body: int, end: int) -> Any:
     query = body + 13 + load16(body + 11) + load8(body + 8) + 1
     word = load64(query) & 0xFFFFFFFFFF if query + 5 <= end else 0
@@ -305,9 +339,8 @@ def scan(address: int, size: int, offset: int, state: Any, rows: Any, committed:
 
     state, rows: see layouts. Returns at DONE, or what stopped it at state.at.
     """
-    times, text_ends, text = committed
     checksum = state.checksum
-    last, last_text = 0, 0
+    last = 0, 0
     while state.at < size:
         at = state.at
         event = address + at
@@ -328,7 +361,6 @@ def scan(address: int, size: int, offset: int, state: Any, rows: Any, committed:
             if position and not flags & _ARTIFICIAL_FLAG and position != where + length & 0xFFFFFFFF:
                 return BAD_POSITION
         body = event + HEADER_SIZE
-        room = end - body
         if _OP[kind]:
             stopped = _row_event(body, end, kind, where, state, rows, tables)
             if stopped != DONE:
@@ -338,32 +370,11 @@ def scan(address: int, size: int, offset: int, state: Any, rows: Any, committed:
             if stopped != DONE:
                 return stopped
         elif _GTID <= kind <= _ANONYMOUS or kind == _MARIADB_GTID:
-            number = state.transactions
-            if number >= times.shape[0]:
-                return ROWS_FULL
-            used = state.text_used
-            moment = load32(event) * 1_000_000
-            if kind == _MARIADB_GTID:
-                to = _mariadb_gtid(event, body, end, text + used)
-                if to < 0:
-                    return -to
-                used = to - text
-            else:
-                if room < 25 or (kind == _GTID and load64(body + 17) <= 0):
-                    return BAD_BODY
-                if room >= 49:
-                    moment = load64(body + 42) & 0x7FFFFFFFFFFFFF
-                if kind == _GTID:
-                    to = text + used
-                    used = _gtid_text(to, body, last, last_text) - text
-                    last, last_text = body, to
-            times[number], text_ends[number] = moment, used
-            state.transactions, state.text_used = number + 1, used
-            state.mapped = 0
-            state.xa = 0
-            state.began = where
+            stopped, last = _gtid(event, kind, end, where, state, committed, last)
+            if stopped != DONE:
+                return stopped
         elif kind == _QUERY:
-            if room < 13:
+            if end - body < 13:
                 return BAD_BODY
             if not _is_begin_or_commit(body, end):
                 return ASK
