@@ -188,8 +188,8 @@ def _gather_strings(out: Any, positions: Any, rows: int, base: int, prefix: int,
 
 
 @kernel
-def _gather_fixed(kind: int, size: int, first: int, second: int, positions: Any, rows: int, data: int) -> int:
-    """Fixed-size values that can't go wrong, or return the row that did (else -1)."""
+def _gather_fixed(kind: int, size: int, positions: Any, rows: int, data: int) -> None:
+    """Values of one size that can't go wrong."""
     for row in range(rows):
         source = positions[row]
         if kind == COPY4:
@@ -218,7 +218,17 @@ def _gather_fixed(kind: int, size: int, first: int, second: int, positions: Any,
             store32(data + 4 * row, year + 1900 if year else 0)
         elif kind == BIT1:
             store8(data + row, load8(source) & 1 if source else 0)
-        elif kind == DECIMAL:
+        elif source:  # BYTES
+            copy(data + size * row, source, size)
+
+
+@kernel
+def _gather_checked(how: Any, positions: Any, rows: int, data: int) -> int:
+    """Values of one size that can be malformed: the row of the first that is, or -1."""
+    kind, size, first, second = how.kind, how.size, how.first, how.second
+    for row in range(rows):
+        source = positions[row]
+        if kind == DECIMAL:
             if source == 0:
                 store64(data + 16 * row, 0)
                 store64(data + 16 * row + 8, 0)
@@ -229,9 +239,6 @@ def _gather_fixed(kind: int, size: int, first: int, second: int, positions: Any,
             if value == scalars.MALFORMED:
                 return row
             store64(data + 8 * row, value)
-        elif kind == BYTES:
-            if source:
-                copy(data + size * row, source, size)
         elif kind == CODE:
             code = 0
             if source:
@@ -404,7 +411,10 @@ def _gather_column(
             target.not_ascii = 1
         return -1
     data = target.data + value_width(how) * state.row
-    return _gather_fixed(kind, how.size, how.first, how.second, values, rows, data)
+    if kind in (DECIMAL, TIME, CODE, MASK):
+        return _gather_checked(how, values, rows, data)
+    _gather_fixed(kind, how.size, values, rows, data)
+    return -1
 
 
 @kernel
