@@ -252,6 +252,54 @@ def _values(optional: dict[int, bytes], kind: Meta, count: int) -> list[list[byt
     return lists
 
 
+class _Told:
+    """What the optional metadata tell of columns, one after the other: each must be asked for once, in their order."""
+
+    def __init__(self, wires: list[Wire], optional: dict[int, bytes], collated: set[Wire]) -> None:
+        self._collated = collated
+        numeric = sum(wire in _SIGNED_OR_NOT for wire in wires)
+        self._unsigned = iter(_bits(optional.get(Meta.SIGNEDNESS, b""), numeric, low_first=False))
+        strings = sum(wire in collated for wire in wires)
+        self._texts = iter(_collations(optional, Meta.DEFAULT_CHARSET, Meta.COLUMN_CHARSET, strings))
+        enums, sets = wires.count(Wire.ENUM), wires.count(Wire.SET)
+        by_default, each = Meta.ENUM_SET_DEFAULT_CHARSET, Meta.ENUM_SET_COLUMN_CHARSET
+        self._lists = iter(_collations(optional, by_default, each, enums + sets))
+        self._enums = iter(_values(optional, Meta.ENUM_VALUES, enums))
+        self._sets = iter(_values(optional, Meta.SET_VALUES, sets))
+        self._geometries = iter(_packed_list(optional.get(Meta.GEOMETRY_TYPE, b"")))
+        self._dimensions = iter(_packed_list(optional.get(Meta.VECTOR_DIMENSIONS, b"")))
+
+    def field(self, column: Column, wire: Wire, first: int, second: int) -> Field:
+        """The next column, of which name and whether it is nullable are known; first, second: its metadata's bytes."""
+        size = first
+        sign = wire in _SIGNED_OR_NOT and next(self._unsigned)
+        collation = next(self._texts) if wire in self._collated else 0
+        if wire in _NUMERIC:
+            column = dataclasses.replace(column, unsigned=sign)
+        if wire is Wire.NEWDECIMAL:
+            column = dataclasses.replace(column, precision=first, scale=second)
+        elif wire in (Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2):
+            column = dataclasses.replace(column, fraction=first)
+        elif wire is Wire.BIT:
+            column = dataclasses.replace(column, length=first + 8 * second)
+            size = second + (first > 0)
+        elif wire is Wire.VECTOR:
+            column = dataclasses.replace(column, length=next(self._dimensions, None))
+        elif wire is Wire.GEOMETRY:
+            kind = next(self._geometries, 0)
+            if kind >= len(_GEOMETRIES):
+                raise Malformed(f"geometry type {kind}")
+            column = dataclasses.replace(column, type=_GEOMETRIES[kind])
+        elif wire in (Wire.ENUM, Wire.SET):
+            charset = _charset(next(self._lists), column.name)
+            raw = next(self._enums) if wire is Wire.ENUM else next(self._sets)
+            values = tuple(_decode(value, charset, column.name) for value in raw)
+            column = dataclasses.replace(column, type=wire.name.lower(), charset=charset, values=values)
+        elif wire in _CHARACTER:
+            column, size = _character(column, wire, first, _charset(collation, column.name))
+        return Field(wire, size, column)
+
+
 def _assemble(
     name: TableName,
     wires: list[tuple[Wire, int, int]],
@@ -263,55 +311,13 @@ def _assemble(
     names = [cursor.packed_bytes().decode("utf-8") for _ in wires]
     if len(set(names)) != len(names):
         raise Malformed("two columns of one name")
-    numeric = sum(wire in _SIGNED_OR_NOT for wire, _, _ in wires)
-    unsigned = iter(_bits(optional.get(Meta.SIGNEDNESS, b""), numeric, low_first=False))
-    strings = sum(wire in collated for wire, _, _ in wires)
-    texts = iter(_collations(optional, Meta.DEFAULT_CHARSET, Meta.COLUMN_CHARSET, strings))
-    lists = iter(
-        _collations(
-            optional,
-            Meta.ENUM_SET_DEFAULT_CHARSET,
-            Meta.ENUM_SET_COLUMN_CHARSET,
-            sum(wire in (Wire.ENUM, Wire.SET) for wire, _, _ in wires),
-        )
-    )
-    enums = iter(_values(optional, Meta.ENUM_VALUES, sum(wire is Wire.ENUM for wire, _, _ in wires)))
-    sets = iter(_values(optional, Meta.SET_VALUES, sum(wire is Wire.SET for wire, _, _ in wires)))
-    geometries = iter(_packed_list(optional.get(Meta.GEOMETRY_TYPE, b"")))
-    dimensions = iter(_packed_list(optional.get(Meta.VECTOR_DIMENSIONS, b"")))
+    told = _Told([wire for wire, _, _ in wires], optional, collated)
     shown = optional.get(Meta.VISIBILITY)
     visible = _bits(shown, len(wires), low_first=False) if shown is not None else [True] * len(wires)
-
     fields: list[Field] = []
     for place, (wire, first, second) in enumerate(wires):
         column = Column(names[place], _PLAIN.get(wire, ""), nullable=nullable[place], invisible=not visible[place])
-        size = first
-        sign = wire in _SIGNED_OR_NOT and next(unsigned)
-        collation = next(texts) if wire in collated else 0
-        if wire in _NUMERIC:
-            column = dataclasses.replace(column, unsigned=sign)
-        if wire is Wire.NEWDECIMAL:
-            column = dataclasses.replace(column, precision=first, scale=second)
-        elif wire in (Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2):
-            column = dataclasses.replace(column, fraction=first)
-        elif wire is Wire.BIT:
-            column = dataclasses.replace(column, length=first + 8 * second)
-            size = second + (first > 0)
-        elif wire is Wire.VECTOR:
-            column = dataclasses.replace(column, length=next(dimensions, None))
-        elif wire is Wire.GEOMETRY:
-            kind = next(geometries, 0)
-            if kind >= len(_GEOMETRIES):
-                raise Malformed(f"geometry type {kind}")
-            column = dataclasses.replace(column, type=_GEOMETRIES[kind])
-        elif wire in (Wire.ENUM, Wire.SET):
-            charset = _charset(next(lists), names[place])
-            raw = next(enums) if wire is Wire.ENUM else next(sets)
-            values = tuple(_decode(value, charset, names[place]) for value in raw)
-            column = dataclasses.replace(column, type=wire.name.lower(), charset=charset, values=values)
-        elif wire in _CHARACTER:
-            column, size = _character(column, wire, first, _charset(collation, names[place]))
-        fields.append(Field(wire, size, column))
+        fields.append(told.field(column, wire, first, second))
     return TableMap(name, tuple(fields), _key(optional, names))
 
 
