@@ -122,6 +122,7 @@ class _Dump:
         self._command(session, head + part.file.encode())
         self._buffer = np.empty(_RECEIVE, np.uint8)
         self._at = self._end = 0  # what was received and not yet taken
+        self._counts = np.zeros(2, np.int64)  # what framing took and gave
 
     def _register(self, session: Any, server_id: int) -> None:
         hostname = b"binlake"
@@ -182,22 +183,12 @@ class _Dump:
     def chunks(self) -> Iterator[LogChunk]:
         part = self._part
         target = np.empty(CHUNK_SIZE + SLACK, np.uint8)
-        counts = np.zeros(2, np.int64)
         offset = self._begin  # of the next event
         described = False
         held = 0  # bytes in target
         while not described or offset < part.stop or part.whole:
             if described and part.start <= offset < part.stop:
-                status = framing.unpack(
-                    self._buffer.ctypes.data + self._at,
-                    self._end - self._at,
-                    target.ctypes.data + held,
-                    len(target) - SLACK - held,
-                    part.stop - offset,
-                    counts,
-                )
-                taken, given = counts.tolist()
-                self._at += taken
+                status, given = self._unpack(target, held, part.stop - offset)
                 offset += given
                 held += given
                 if status == framing.ROOM and held:
@@ -215,34 +206,20 @@ class _Dump:
                 if offset < part.stop:
                     raise self._transport.ended(part, offset)
                 break
-            if len(event) < HEADER_SIZE:
-                raise CorruptEvent("a cut-off event", file=part.file, offset=offset, remedy="run again")
-            _, kind, _, size, log_pos, flags = HEADER.unpack_from(event)
-            if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
-                continue
-            if size != len(event):
-                raise CorruptEvent(
-                    f"an event of {size} bytes came in {len(event)}", file=part.file, offset=offset, remedy="run again"
-                )
+            kind, size, made_up = self._header(event, offset)
             if kind == EventType.FORMAT_DESCRIPTION and not described:
                 described = True
                 yield LogChunk.of(FIRST_OFFSET, event)
                 if offset == FIRST_OFFSET:
                     offset += size
                 continue
-            # An event may end at a multiple of 4 GiB, where the low 32 bits of its end are 0, too
-            if flags & ARTIFICIAL or (log_pos == 0 and (offset + size) % (1 << 32)):
+            if made_up:
                 if kind == EventType.ROTATE and described:  # on to the next file
                     if offset < part.stop:
                         raise ends_early(part.file, offset, part.stop)
                     break
                 continue
-            if offset >= part.stop:
-                raise goes_on(part.file, part.stop)
-            if offset + size > part.stop:
-                raise reaches_beyond(part.file, offset, size, part.stop)
-            if offset < part.start < offset + size:
-                raise reaches_beyond(part.file, offset, size, part.start)
+            self._prove_place(offset, size)
             if held:
                 yield LogChunk(offset - held, target, held)
                 held = 0
@@ -251,6 +228,46 @@ class _Dump:
                 yield LogChunk.of(offset - size, event)
         if held:
             yield LogChunk(offset - held, target, held)
+
+    def _unpack(self, target: Any, held: int, wanted: int) -> tuple[int, int]:
+        """Events out of what was received, up to ``wanted`` bytes, behind the ``held`` ones in target: how it ended (as
+        framing.unpack says it), and bytes given."""
+        status = framing.unpack(
+            self._buffer.ctypes.data + self._at,
+            self._end - self._at,
+            target.ctypes.data + held,
+            len(target) - SLACK - held,
+            wanted,
+            self._counts,
+        )
+        taken, given = self._counts.tolist()
+        self._at += taken
+        return status, given
+
+    def _header(self, event: bytes, offset: int) -> tuple[int, int, bool]:
+        """An event's type and bytes, and whether it stands in no file. Raises CorruptEvent."""
+        file = self._part.file
+        if len(event) < HEADER_SIZE:
+            raise CorruptEvent("a cut-off event", file=file, offset=offset, remedy="run again")
+        _, kind, _, size, log_pos, flags = HEADER.unpack_from(event)
+        if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
+            return kind, size, True
+        if size != len(event):
+            what = f"an event of {size} bytes came in {len(event)}"
+            raise CorruptEvent(what, file=file, offset=offset, remedy="run again")
+        # An event may end at a multiple of 4 GiB, where the low 32 bits of its end are 0, too
+        return kind, size, bool(flags & ARTIFICIAL or (log_pos == 0 and (offset + size) % (1 << 32)))
+
+    def _prove_place(self, offset: int, size: int) -> None:
+        """Raises where the event at ``offset`` isn't the slice's, though the slice hasn't ended, or reaches over one of
+        its ends."""
+        part = self._part
+        if offset >= part.stop:
+            raise goes_on(part.file, part.stop)
+        if offset + size > part.stop:
+            raise reaches_beyond(part.file, offset, size, part.stop)
+        if offset < part.start < offset + size:
+            raise reaches_beyond(part.file, offset, size, part.start)
 
     def _size_ahead(self) -> int:
         """Bytes of the packet that is arriving, with its header; 0 if that isn't known yet."""
