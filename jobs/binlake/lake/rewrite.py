@@ -174,7 +174,7 @@ def _staged(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> p
     if min(_first(file) for file in step.files) < (number, offset):
         here = pc.and_(pc.equal(rows["file"], number), pc.greater_equal(rows["offset"], offset))
         rows = rows.filter(pc.or_(pc.greater(rows["file"], number), here))
-    rows = rows.sort_by([(name, "ascending") for name in ("file", "offset", "row")])
+    rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in ("file", "offset", "row")]))
     return rows.append_column("number", pa.array(np.arange(rows.num_rows)))
 
 
