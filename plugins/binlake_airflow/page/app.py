@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from binlake.config import PipelineConfig
@@ -47,14 +48,15 @@ def _told(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse(answers.problem(error), 503)
 
 
-def _source(source: str) -> tuple[Path, PipelineConfig]:
+def _source(source: str, reader: ReaderDep) -> tuple[Path, PipelineConfig]:
     """Raises 404, and 409 where the file that should be this source is broken."""
     for file, config in sources_of(pipelines_folder()):
         if isinstance(config, PipelineConfig):
             if config.source.name == source:
                 return file, config
         elif file.stem == source:
-            raise HTTPException(409, f"{config.message}\n  → {config.remedy}")
+            told = str(config) if reader.reads_import_errors() else f"the file {file.name} is broken"
+            raise HTTPException(409, told)
     raise HTTPException(404, f"there is no source {source!r} among the YAML files in {pipelines_folder()}")
 
 
@@ -121,14 +123,14 @@ def one_table(table: str, found: _Source) -> JSONResponse:
 @app.get("/api/sources/{source}/runs", dependencies=_OF_SOURCE)
 def newest_runs(
     found: _Source,
-    before_us: Annotated[int | None, Query(ge=0)] = None,
+    before_us: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> JSONResponse:
     return JSONResponse(answers.newest_runs(found[1], before_us, count))
 
 
 @app.get("/api/sources/{source}/runs/{batch}", dependencies=_OF_SOURCE)
-def one_run(batch: int, found: _Source) -> JSONResponse:
+def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], found: _Source) -> JSONResponse:
     told = answers.run(found[1], batch)
     if told is None:
         raise HTTPException(404, f"the source {found[1].source.name} has no batch {batch}, or it is known no more")

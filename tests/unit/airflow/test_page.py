@@ -30,6 +30,7 @@ from binlake.state.remembered import RememberedMetadata
 from binlake.state.status import SnapshotStatus, SourceStatus
 from binlake_airflow.page import answers
 from binlake_airflow.page.answers import MINUTE
+from binlake_airflow.page.app import STATIC
 from binlake_airflow.page.health import DagState, advise, health
 from binlake_airflow.plugin import BinlakePlugin
 from past import Past
@@ -151,6 +152,7 @@ def test_what_isnt_there_is_told(server: Any, folder: Path) -> None:
     assert "no source 'unknown'" in get(user, "sources/unknown", 404)["detail"]
     assert "no table 'shop.unknown'" in get(user, "sources/shop/tables/shop.unknown", 404)["detail"]
     assert "no batch 99" in get(user, "sources/shop/runs/99", 404)["detail"]
+    get(user, f"sources/shop/runs/{10**30}", 422)
 
 
 def test_a_broken_file_hides_no_other(server: Any, folder: Path) -> None:
@@ -168,6 +170,14 @@ def test_a_broken_file_hides_no_other(server: Any, folder: Path) -> None:
     told = get(viewer(server), "sources/damaged/tables", 503)
     assert "isn't a folder" in told["detail"]
     assert told["remedy"]
+
+
+def test_the_page_takes_nothing_from_outside_and_data_as_text_alone() -> None:
+    for file in STATIC.iterdir():
+        text = file.read_text()
+        assert not re.search(r"""[a-z]+://|["'(]//""", text), f"{file.name} has an address"
+        for unsafe in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=", "onclick="):
+            assert unsafe not in text, f"{file.name}: {unsafe}"
 
 
 def test_before_the_first_snapshot(server: Any, folder: Path) -> None:
