@@ -11,7 +11,7 @@ from binlake.errors import UsageError
 from binlake.position import file_number
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
-from binlake.state.metadata import Metadata, literal
+from binlake.state.metadata import Metadata, literal, rows_of
 
 _PLACE = re.compile(r"(?P<file>[^:/]+\.\d+):(?P<offset>\d+)\Z")
 
@@ -56,12 +56,8 @@ class Shape:
 
 def statements(metadata: Metadata, name: TableName | None = None) -> list[dict[str, Any]]:
     """Rows of the DDL history in the order of the log, of one table or of all."""
-    rows = metadata.read("ddl_history", where=_of(name) if name else None)
+    rows = metadata.read("ddl_history", where=rows_of(name) if name else None)
     return sorted(rows, key=lambda row: (row["batch"], file_number(row["file"]), row["offset"]))
-
-
-def _of(name: TableName) -> str:
-    return f'"database" = {literal(name.database)} AND "table" = {literal(name.table)}'
 
 
 def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
@@ -73,13 +69,20 @@ def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
             (row["file_number"], row["offset"]),
             row["at_us"],
         )
-        for row in metadata.read("schemas", where=f"{_of(name)} AND why = 'snapshot'")
+        for row in metadata.read("schemas", where=f"{rows_of(name)} AND why = 'snapshot'")
     ]
     for row in statements(metadata, name):
         if row["before"] or row["after"]:
             schema = loads(TableSchema, row["after"]) if row["after"] else None
             found.append(Shape(schema, row["position"], (file_number(row["file"]), row["offset"]), row["committed_us"]))
     return sorted(found, key=lambda shape: shape.order)
+
+
+def schema_now(metadata: Metadata, life: str) -> TableSchema | None:
+    """The newest shape of one life of a table, by its table id; that of a dropped one is its last."""
+    rows = metadata.read("schemas", ["batch", "at_us", "schema"], where=f"table_id = {literal(life)}")
+    newest = max(rows, key=lambda row: (row["batch"], row["at_us"]), default=None)
+    return loads(TableSchema, newest["schema"]) if newest else None
 
 
 def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:

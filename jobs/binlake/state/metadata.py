@@ -18,6 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from binlake import stores
 from binlake.errors import LakeError
+from binlake.schema.table import TableName
 from binlake.state import storage_errors, tables
 
 _TEXT, _INT = pa.string(), pa.int64()
@@ -100,6 +101,11 @@ def literal(value: str | int | None) -> str:
     if value is None:
         return "NULL"
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def rows_of(name: TableName) -> str:
+    """The predicate of a table's rows, by its name."""
+    return f'"database" = {literal(name.database)} AND "table" = {literal(name.table)}'
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlake.position import Range
+from binlake.schema.table import TableName
 from binlake.serialization import loads
-from binlake.state.metadata import Metadata, Newest, literal
+from binlake.state.metadata import Metadata, Newest, literal, rows_of
 from binlake.state.record import TableRun
 
 _HEAD = ("run", "kind", "batch", "started_us", "ended_us", "outcome", "position", "bytes", "mutations", "message")
@@ -82,6 +83,18 @@ class TableChanges:
     did: TableRun
 
 
+@dataclass(frozen=True)
+class Verified:
+    """What the newest comparison of a table with the server found. batch: at which; differing: chunks that differ."""
+
+    at_us: int
+    batch: int
+    equal: bool
+    differing: int
+    source_rows: int
+    lake_rows: int
+
+
 def _head(row: dict[str, Any]) -> RunHead:
     numbers = {key: row[key] or 0 for key in ("started_us", "ended_us", "bytes", "mutations")}
     return RunHead(**{**{key: row[key] for key in _HEAD}, **numbers, "message": row["message"] or ""})
@@ -152,3 +165,10 @@ def of_table(metadata: Metadata, table: str, *, since_us: int) -> list[TableChan
         TableChanges(row["batch"], row["ended_us"], did) for row in rows for did in _tables(row) if did.table == table
     ]
     return sorted(told, key=lambda one: one.batch, reverse=True)
+
+
+def last_verified(metadata: Metadata, name: TableName) -> Verified | None:
+    """None where the table was never compared, or too long ago to be known."""
+    columns = ("at_us", "batch", "equal", "differing", "source_rows", "lake_rows")
+    found = metadata.read("verifications", columns, where=rows_of(name), newest=Newest("at_us", 1))
+    return Verified(**found[0]) if found else None

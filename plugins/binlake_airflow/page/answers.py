@@ -136,15 +136,16 @@ def table(config: PipelineConfig, name: str) -> dict[str, Any] | None:
     if row is None:
         return None
     table_name = _name_of(metadata, row["table_id"], name)
-    shapes = history.shapes(metadata, table_name)
-    newest = shapes[-1] if shapes else None
+    schema = history.schema_now(metadata, row["table_id"])
+    verified = runs.last_verified(metadata, table_name)
     kept = ("batch", "file", "offset", "committed_us", "statement", "kind", "action", "reason")
     since = _minute(now - TABLE_DAYS * DAY)
     return {
         **row,
         "source": config.source.name,
         "path": config.table_path(table_name),
-        "schema": _schema(newest.schema) if newest and newest.schema else None,
+        "schema": _schema(schema) if schema else None,
+        "verified": asdict(verified) if verified else None,
         "history": [{key: one[key] for key in kept} for one in history.statements(metadata, table_name)],
         "runs": [
             {"batch": one.batch, "ended_us": one.ended_us, **asdict(one.did)}

@@ -23,7 +23,8 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from binlake import config
-from binlake.schema.table import TableName
+from binlake.batch.steps import Life
+from binlake.schema.table import Column, TableName
 from binlake.state import watermarks
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.remembered import RememberedMetadata
@@ -33,7 +34,7 @@ from binlake_airflow.page.answers import MINUTE
 from binlake_airflow.page.app import STATIC
 from binlake_airflow.page.health import DagState, advise, health
 from binlake_airflow.plugin import BinlakePlugin
-from past import Past
+from past import SCHEMA, Past
 
 YAML = """
 source: {{name: {name}, connection: {name}_mysql, server_id: 4001}}
@@ -267,6 +268,16 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
         "table": "table_0001", "statement": "ALTER TABLE <b>x</b>", "kind": "ALTER TABLE", "action": "followed",
         "committed_us": past.ended_us(4),
     }])  # fmt: skip
+    compared = {"verification": "v", "database": "shop", "table": "table_0001", "source_rows": 9, "lake_rows": 8}
+    past.metadata.append("verifications", [
+        {**compared, "at_us": at, "batch": at, "differing": at - 1, "equal": at == 1} for at in (1, 2)
+    ])  # fmt: skip
+    grown = replace(SCHEMA, columns=(*SCHEMA.columns, Column("price", "decimal", precision=9, scale=2)))
+    life = Life("life-shop.table_0001", past.names[1], grown, past.position(0), past.position(0))
+    # Numbers of files start again where a replica takes over.
+    past.metadata.append("schemas", [
+        {**watermarks.schema_row(life, batch=4, where=past.position(0), why="followed"), "file_number": 0}
+    ])  # fmt: skip
     user = viewer(server)
 
     source = get(user, "sources/shop")
@@ -288,7 +299,10 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert tables["shop.table_0001"]["batch"] == 30
 
     table = get(user, "sources/shop/tables/shop.table_0001")
-    assert [column["type"] for column in table["schema"]["columns"]] == ["int", "varchar(40)"]
+    assert [column["type"] for column in table["schema"]["columns"]] == ["int", "varchar(40)", "decimal(9,2)"]
+    assert table["verified"] == {
+        "at_us": 2, "batch": 2, "equal": False, "differing": 1, "source_rows": 9, "lake_rows": 8
+    }  # fmt: skip
     assert [one["statement"] for one in table["history"]] == ["ALTER TABLE <b>x</b>"]
     did = [batch for batch in range(30, 0, -1) if "shop.table_0001" in {one.table for one in past.did(batch)}]
     assert [(run["batch"], run["inserted"]) for run in table["runs"]] == [(batch, batch) for batch in did]

@@ -253,6 +253,12 @@ function statements(found) {
   return el("ol", { class: "line" }, found.history.toReversed().map(said));
 }
 
+function verified({ verified: last, source, now_us }) {
+  if (!last) return "never, or long ago";
+  const result = last.equal ? badge("good", "equal") : badge("bad", `${number(last.differing)} chunks differ`);
+  return [result, " ", time(last.at_us, now_us), ", ", last.batch ? toBatch(source, last.batch) : "the snapshot", `, ${number(last.lake_rows)} rows`];
+}
+
 async function oneTable() {
   const found = await ask(`sources/${encodeURIComponent(place.source)}/tables/${encodeURIComponent(place.table)}`);
   const columns = [
@@ -278,11 +284,15 @@ async function oneTable() {
         ["Batch", found.batch ? toBatch(found.source, found.batch) : "snapshot"],
         ["Delta version", number(found.delta_version)],
         schema ? ["Key", schema.key.length ? `${schema.key.join(", ")} (${schema.key_kind})` : "none"] : null,
+        ["Verified", verified(found), "The newest comparison with the server, value by value"],
         ["Delta table", el("span", { class: "mono" }, found.path), "Where its rows lie", "row"],
       ),
+      found.verified && !found.verified.equal
+        ? advice([{ health: "bad", what: "the lake differs from the server", remedy: "run binlake verify again; if it differs still, snapshot the table again" }])
+        : null,
       found.reason ? advice([{ health: STATUS_HEALTH[found.status] ?? "warn", what: found.reason, remedy: found.remedy }]) : null),
-    el("h2", {}, "Schema now"),
-    schema ? table("Columns", columns, schema.columns) : el("p", { class: "quiet" }, "The table has no schema now."),
+    el("h2", {}, found.status === "dropped" ? "Schema when it was dropped" : "Schema now"),
+    schema ? table("Columns", columns, schema.columns) : el("p", { class: "quiet" }, "No schema of it is known yet."),
     el("h2", {}, "DDL history"),
     statements(found),
     el("h2", {}, `Runs of the last ${found.runs_days} days that tell of it`),
