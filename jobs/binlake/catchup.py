@@ -154,6 +154,6 @@ def _one_batch(
     )
     steps = epochs.split(manifest, replace(outset, rules=rules))
     table = next(one for one in steps.tables if one.life.id == life.id)
-    outcomes = apply_steps(config, session, plan, steps)
+    outcomes = apply_steps(config, session, plan, steps, report)
     files.remove_folder(config.staging_path(str(plan.batch), manifest.attempt))
     return table, next((one for one in outcomes if one.life.id == life.id), None)

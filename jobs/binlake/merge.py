@@ -14,6 +14,7 @@ from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
 from binlake.batch.walk import Outset, Rules
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
+from binlake.report import Report
 from binlake.state import watermarks
 from binlake.state.lease import Lease, OpenBatch, Standing
 from binlake.state.metadata import Metadata
@@ -29,7 +30,7 @@ SessionFactory = Callable[[], "SparkSession"]
 
 
 def merge_batch(
-    held: Lease, config: PipelineConfig, session: SessionFactory, staged: OpenBatch
+    held: Lease, config: PipelineConfig, session: SessionFactory, staged: OpenBatch, report: Report
 ) -> tuple[OpenBatch, list[TableOutcome], Manifest]:
     """Merge the staged batch; where a staged file is missing or damaged, it is to be staged again.
 
@@ -46,7 +47,7 @@ def merge_batch(
             staged = replace(staged, content=manifest.content)
             held.advance(staged)
         _stop_run(config, steps)
-        outcomes = apply_steps(config, session, staged, steps) + changed_by_others(config, steps)
+        outcomes = apply_steps(config, session, staged, steps, report) + changed_by_others(config, steps)
     except StagingError:
         held.advance(replace(staged, state="planned", attempt=""))
         raise
@@ -92,14 +93,14 @@ def _outset(
 
 
 def apply_steps(
-    config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps
+    config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps, report: Report
 ) -> list[TableOutcome]:
     """Carry the steps out, of all tables that have any."""
     if not any(table.steps for table in steps.tables):
         return []
     from binlake.lake.apply import apply_batch
 
-    return apply_batch(session, config, batch.batch, batch.range.stop.short, steps)
+    return apply_batch(session, config, batch.batch, batch.range.stop.short, steps, report)
 
 
 def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:

@@ -397,7 +397,7 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
     staged = held.control().open
     if staged is None or staged.state != "staged":
         return StepOutcome(staged.batch if staged else None, 0, "nothing to merge: the batch is merged already")
-    merged, outcomes, manifest = merge_batch(held, config, session, staged)
+    merged, outcomes, manifest = merge_batch(held, config, session, staged, report)
     note_batch(held.metadata, merged)
     fault("merged")
     message = f"batch {merged.batch}: {len(outcomes)} tables merged"

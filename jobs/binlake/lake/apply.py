@@ -4,8 +4,9 @@ each in a session of its own."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cache, cached_property
 from threading import Lock
 from typing import Any
@@ -43,6 +44,7 @@ from binlake.lake.merge import merge_epoch
 from binlake.lake.reshape import lake_columns_after
 from binlake.lake.session import of_this_thread
 from binlake.lake.table import CONFLICTS, LakeTable
+from binlake.report import Report, Told
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import TableName
 from binlake.state import storage_errors
@@ -57,6 +59,8 @@ _READ_HERE = 16 << 20
 """Bytes of staged files that the driver checks sooner than a Spark job would begin."""
 _LOOKS = 16
 """Small files looked at at once: storage behind a URL answers slowly."""
+_SAID_EVERY, _NAMED = 1.0, 3
+"""Seconds; tables that are named at once."""
 _TRIES, _PAUSE = 5, 1.0
 """Of a step that conflicts with somebody's commit: how often, and seconds."""
 
@@ -82,7 +86,12 @@ def damaged(spark: Callable[[], SparkSession], staged: Sequence[StagedFile]) -> 
 
 
 def apply_batch(
-    spark: Callable[[], SparkSession], config: PipelineConfig, batch: int, position: str, steps: BatchSteps
+    spark: Callable[[], SparkSession],
+    config: PipelineConfig,
+    batch: int,
+    position: str,
+    steps: BatchSteps,
+    report: Report,
 ) -> list[TableOutcome]:
     """Run all tables' steps; a TableError stops its table, anything else is raised once all tables have ended.
 
@@ -97,15 +106,48 @@ def apply_batch(
         if path.startswith(config.staging_path(str(batch)) + "/"):
             raise damage
 
-    def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
-        return _Group(spark, config, batch, position, tables, frozenset(lost)).run()
+    at_work = _AtWork(len(working))
 
-    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
+    def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
+        with at_work.on(tables):
+            return _Group(spark, config, batch, position, tables, frozenset(lost)).run()
+
+    with report.progress("merged") as told, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, tables) for tables in groups(working)]
+        while wait(futures, timeout=_SAID_EVERY).not_done:
+            at_work.tell(told)
+        at_work.tell(told)
         errors = [error for future in futures if (error := future.exception())]
     if errors:
         raise errors[0]
     return [outcome for future in futures for outcome in future.result()]
+
+
+class _AtWork:
+    """Which tables are being merged, and how many are done."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._now: list[str] = []
+        self._lock = Lock()
+
+    @contextmanager
+    def on(self, tables: list[TableSteps]) -> Iterator[None]:
+        names = [str(table.life.name) for table in tables]
+        with self._lock:
+            self._now += names
+        yield
+        with self._lock:
+            self._done += len(names)
+            self._now = [name for name in self._now if name not in names]
+
+    def tell(self, told: Told) -> None:
+        with self._lock:
+            done, now = self._done, list(self._now)
+        more = f" and {len(now) - _NAMED} more" if len(now) > _NAMED else ""
+        named = f"; now {', '.join(now[:_NAMED])}{more}" if now else ""
+        told(done, self._total, f"{done:,} of {self._total:,} tables{named}")
 
 
 def _asked_once(spark: Callable[[], SparkSession]) -> Callable[[], SparkSession]:
