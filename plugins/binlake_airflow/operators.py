@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from binlake.config import PipelineConfig, load
 from binlake.errors import SparkNeeded, StagingError
 from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.links import PageLink
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_again
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class _SourceOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("config_file",)
     ui_color = UI_COLOR
+    operator_extra_links = (PageLink(),)
 
     def __init__(self, *, config_file: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -335,6 +337,26 @@ class BinlakeMergeOperator(_BatchStepOperator):
                 return self.submit(context, short_lived=is_short(found))
             self.log.info("%s; no Spark was needed", merged.message)
             return asdict(merged)
+
+
+class BinlakeVerifyOperator(BinlakeSparkOperator):
+    """Compare every value of the lake with the server, once the lake is brought to where the server is read.
+
+    Fails where they differ; the log tells the tables, and the keys of rows.
+
+    :param tables: patterns of ``database.table`` (templated); without any: all
+    """
+
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables")
+
+    def __init__(self, *, tables: Any = None, **kwargs: Any) -> None:
+        super().__init__(job="verify", **kwargs)
+        self.tables = tables
+
+    def execute(self, context: Context) -> Any:
+        with airflow_errors():
+            found = self.submit(context, *(["--tables", *self.tables] if self.tables else []))
+        return {**found, "tables": len(found["tables"])}
 
 
 class BinlakeMaintainOperator(BinlakeSparkOperator):

@@ -1,4 +1,4 @@
-"""The DAGs of a folder of YAML files: for each source a bootstrap, a sync and a maintain."""
+"""The DAGs of a folder of YAML files: for each source a bootstrap, a sync, a verify and a maintain."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from binlake_airflow.operators import (
     BinlakeSnapshotOperator,
     BinlakeStageOperator,
     BinlakeUnfinishedOperator,
+    BinlakeVerifyOperator,
     asset_alias,
 )
 from binlake_airflow.sources import sources_of
@@ -52,6 +53,12 @@ goes to the head of the log. An interval that is merged already ends as a proved
 stands at one position after each run. Settings: `{file}`.
 """
 
+_VERIFY_DOC = """
+Compares every value of the Delta tables of **{source}** with the server: it is read consistently, at one position, to
+which the lake is brought by a sync of its own. Where they differ it fails, and the log tells the keys of rows; the page
+of binlake tells when each table was compared last. Settings: `{file}`.
+"""
+
 _MAINTAIN_DOC = """
 Looks after the lake of **{source}**: small and overlapping data files are put together, files and rows that nobody was
 promised go, of the tables and of binlake's own metadata. It may run beside the sync, which waits for moments at most.
@@ -70,7 +77,7 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
         try:
             if isinstance(config, ConfigurationError):
                 raise config
-            made = [make(config, file, jobs_folder) for make in (_bootstrap, _sync, _maintain)]
+            made = [make(config, file, jobs_folder) for make in (_bootstrap, _sync, _verify, _maintain)]
         except ConfigurationError as error:
             problems.append(str(error))
             continue
@@ -121,12 +128,7 @@ def _dag(config: PipelineConfig, file: Path, what: str, doc: str, **settings: An
 
 def _bootstrap(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
     params = {
-        "tables": Param(
-            None,
-            type=["null", "array"],
-            title="Tables",
-            description="database.table, one pattern a line; empty: tables that aren't followed yet, else all",
-        ),
+        "tables": _tables("tables that aren't followed yet, else all"),
         "lock": Param(
             "flush",
             enum=["flush", "tables", "none"],
@@ -147,6 +149,16 @@ def _bootstrap(config: PipelineConfig, file: Path, jobs_folder: str | None) -> D
         preflight >> snapshot
         _end(snapshot, config, file, jobs_folder)
     return dag
+
+
+def _tables(without: str) -> Param:
+    """without: which tables are meant where none is named."""
+    return Param(
+        None,
+        type=["null", "array"],
+        title="Tables",
+        description=f"database.table, one pattern a line; empty: {without}",
+    )
 
 
 def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
@@ -175,6 +187,17 @@ def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
         carried >> plan
         record >> resnapshot
         _end(resnapshot, config, file, jobs_folder)
+    return dag
+
+
+def _verify(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
+    dag = _dag(config, file, "verify", _VERIFY_DOC, params={"tables": _tables("all")})
+    with dag:
+        preflight = BinlakePreflightOperator(task_id="preflight", config_file=str(file))
+        verify = BinlakeVerifyOperator(
+            task_id="verify", config_file=str(file), jobs_folder=jobs_folder, tables=dag.param("tables")
+        )
+        preflight >> verify
     return dag
 
 

@@ -26,6 +26,7 @@ from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.lake.settings import SHARE, check, is_local, launch_settings
 from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.links import PageLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -115,6 +116,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "config_file")
     ui_color = "#e8f0fb"
+    operator_extra_links = (PageLink(),)
 
     def __init__(self, *, config_file: str, job: str, jobs_folder: str | None = None, **kwargs: Any) -> None:
         super().__init__(**{"name": f"binlake {job}", **kwargs})

@@ -20,6 +20,7 @@ PASSWORD = "p4ss%wörd-7f3a"
 SYNC = "binlake_shop_sync"
 BOOTSTRAP = "binlake_shop_bootstrap"
 MAINTAIN = "binlake_shop_maintain"
+VERIFY = "binlake_shop_verify"
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -101,8 +102,25 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
     assert not pipeline.registration_due(airflow.config)
     assert versions(airflow, *tables) == before
     assert_assets(airflow)
+    assert_linked(airflow)
+    assert_verified(airflow, len(tables))
     assert_no_secret(airflow, watch)
     assert_maintained(airflow, *tables)
+
+
+def assert_linked(home: AirflowHome) -> None:
+    """Each task that carried a batch leads to the batch's page, the others to the source's."""
+    found = home.query("SELECT task_id, value FROM xcom WHERE key = '_link_PageLink'")
+    links = {task: set() for task, _ in found}  # type: dict[str, set[str]]
+    for task, link in found:
+        links[task].add(str(link).strip('"').partition("/plugin/binlake/binlake/?")[2])
+    assert links["preflight"] == {"source=shop"}
+    assert links["unfinished.record"] == {"source=shop&batch=1"}
+    assert {"source=shop&batch=2"} < links["record"]
+
+
+def assert_verified(home: AirflowHome, tables: int) -> None:
+    assert f"{tables} of {tables} tables equal" in home.test_dag(VERIFY)
 
 
 def assert_maintained(home: AirflowHome, *tables: str) -> None:

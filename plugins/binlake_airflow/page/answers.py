@@ -71,7 +71,7 @@ def dag_states(sources: list[str]) -> dict[str, dict[str, DagState]]:
     return found
 
 
-_DAGS = ("bootstrap", "sync", "maintain")
+_DAGS = ("bootstrap", "sync", "verify", "maintain")
 
 
 def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from binlake import config
 from binlake_airflow.pipelines import dags_of
 
-DAGS = ("bootstrap", "maintain", "sync")
+DAGS = ("bootstrap", "maintain", "sync", "verify")
 ROOT = Path(__file__).parents[3]
 YAML = """
 source: {{name: {name}, connection: {name}_mysql, server_id: 4001}}
@@ -58,7 +58,7 @@ def test_the_shop_of_the_readme() -> None:
     assert (shop.schedule, shop.invalid_dates) == ("0 * * * *", "fail")
 
 
-def test_each_source_has_a_bootstrap_a_sync_and_a_maintain(folder: Path) -> None:
+def test_each_source_has_a_bootstrap_a_sync_a_verify_and_a_maintain(folder: Path) -> None:
     write(folder, "shop")
     write(folder, "bank", schedule="*/10 * * * *")
     found = dags_of(folder)
