@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.transaction import AddAction, RemoveAction
 from numpy.typing import NDArray
 
-from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, UPDATE, staged_schema
 from binlake.config import PipelineConfig
@@ -35,6 +35,7 @@ from binlake.schema.table import TableSchema
 from binlake.schema.virtual import judged
 from binlake.state import files, key_ranges
 from binlake.state.delta_log import LakeLog
+from binlake.state.key_ranges import image_column
 from binlake.versions import SPARK
 
 MOST_ROWS = 1_000_000
@@ -171,15 +172,11 @@ def _staged(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> p
         parts.append(part.cast(staged_schema(file.columns, config.invalid)))
     rows = pa.concat_tables(parts, promote_options="default")
     number, offset = life.low.order
-    if min(_first(file) for file in step.files) < (number, offset):
+    if min(file.first[:2] for file in step.files) < (number, offset):
         here = pc.and_(pc.equal(rows["file"], number), pc.greater_equal(rows["offset"], offset))
         rows = rows.filter(pc.or_(pc.greater(rows["file"], number), here))
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in ("file", "offset", "row")]))
     return rows.append_column("number", pa.array(np.arange(rows.num_rows)))
-
-
-def _first(file: StagedFile) -> tuple[int, int]:
-    return file.first[:2]
 
 
 def _newest(schema: TableSchema, columns: Sequence[LakeColumn], staged: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -203,25 +200,17 @@ def _newest(schema: TableSchema, columns: Sequence[LakeColumn], staged: pa.Table
 def _moved(schema: TableSchema, staged: pa.Table) -> pa.ChunkedArray:
     """Whether a mutation is an update that changes the key."""
     differs = [
-        pc.fill_null(pc.not_equal(_field(staged, "before", name), _field(staged, "after", name)), True)
+        pc.fill_null(pc.not_equal(image_column(staged, "before", name), image_column(staged, "after", name)), True)
         for name in schema.key
     ]
-    moved = differs[0]
-    for one in differs[1:]:
-        moved = pc.or_(moved, one)
-    return pc.and_(pc.equal(staged["op"], UPDATE), moved)
-
-
-def _field(rows: pa.Table, image: str, name: str) -> pa.ChunkedArray:
-    images = rows[image]
-    return pc.struct_field(images, [images.type.get_field_index(name)])
+    return pc.and_(pc.equal(staged["op"], UPDATE), reduce(pc.or_, differs))
 
 
 def _images(columns: Sequence[LakeColumn], rows: pa.Table, image: str) -> pa.Table:
     """The lake's columns from a staged image."""
     found = {}
     for column in columns:
-        stored = _field(rows, image, column.name)
+        stored = image_column(rows, image, column.name)
         if _is_rendered(column):
             render = RENDERERS[column.source.type]
             texts = [None if data is None else render(data) for data in stored.to_pylist()]

@@ -115,7 +115,7 @@ def each_once(schema: TableSchema, staged: Sequence[StagedFile]) -> bool:
             changed, came = pc.is_valid(rows["before"]), pc.is_valid(rows["after"])
             columns = {}
             for name in schema.key:
-                before, after = (_field(rows, image, name) for image in ("before", "after"))
+                before, after = (image_column(rows, image, name) for image in ("before", "after"))
                 moved = pc.and_(pc.and_(changed, came), pc.fill_null(pc.not_equal(before, after), True))
                 if pc.any(moved).as_py():
                     return False
@@ -170,14 +170,14 @@ def _keys(file: StagedFile, key: Sequence[str]) -> Iterator[pa.Table]:
     return files.parquet_columns(file.path, [f"{image}.{name}" for image in ("before", "after") for name in key])
 
 
-def _field(rows: pa.Table, image: str, name: str) -> pa.ChunkedArray:
-    """A column of an image: null where there is no image."""
+def image_column(rows: pa.Table, image: str, name: str) -> pa.ChunkedArray:
+    """A column of staged rows' images: null where there is no image."""
     images = rows[image]
     return pc.struct_field(images, [images.type.get_field_index(name)])
 
 
 def _distinct(rows: pa.Table, column: Column) -> _Values:
-    images = [pc.drop_null(_field(rows, image, column.name)).combine_chunks() for image in ("before", "after")]
+    images = [pc.drop_null(image_column(rows, image, column.name)).combine_chunks() for image in ("before", "after")]
     return np.unique(np.concatenate([_plain(image, column) for image in images]))
 
 
