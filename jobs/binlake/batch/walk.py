@@ -225,7 +225,7 @@ class Walk:
                 self._change(here, name, one)
         for name in here.parsed.tables:
             if name not in noted and self._ours(name):
-                self._note(here, name, self.at(name), IGNORED, "", None, None)
+                self._note(here, name, self.at(name), IGNORED, "")
 
     def _ours(self, name: TableName) -> bool:
         return self.rules.followed(name) or name in self.current
@@ -252,14 +252,14 @@ class Walk:
     def _change(self, here: _At, name: TableName, change: ddl.Change) -> None:
         table = self.at(name)
         if table is not None and here.order < table.life.low.order:
-            self._note(here, name, table, IGNORED, "before the snapshot", None, None)
+            self._note(here, name, table, IGNORED, "before the snapshot")
             return
         before = table.life.schema if table else None
         action, reason = self._follow(here, name, change, table)
         after_table = self.at(name)
         told = action in (FOLLOWED, ASKED)
         after = after_table.life.schema if after_table and told else None
-        self._note(here, name, after_table or table, action, reason, before, after)
+        self._note(here, name, after_table or table, action, reason, (before, after))
 
     def _follow(self, here: _At, name: TableName, change: ddl.Change, table: TableSteps | None) -> tuple[str, str]:
         """Do what one change means for one table; gives the action and its reason."""
@@ -422,7 +422,7 @@ class Walk:
             if self.rules.included(new) and new not in self.current:
                 noted.add(new)
                 action, reason = self._ask_name(new, f"{here.position.short}: renamed from {old}, which isn't mirrored")
-                self._note(here, new, None, action, reason, None, None)
+                self._note(here, new, None, action, reason)
         return noted
 
     def _move(
@@ -432,7 +432,7 @@ class Walk:
         schema = table.life.schema
         if superseded or not self.rules.followed(new):
             self._end(table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included"))
-            self._note(here, old, table, FOLLOWED, table.life.reason, schema, None)
+            self._note(here, old, table, FOLLOWED, table.life.reason, (schema, None))
             return
         self._forget(new)
         if (stale := self.at(new)) is not None:  # its DROP wasn't logged
@@ -447,7 +447,7 @@ class Walk:
         elif self.rules.included(new):
             table.life = replace(table.life, status="following", standstill=None)
             action = self.ask(table, here.standstill(f"renamed from {old}, which was stopped"))
-        self._note(here, new, table, action, reason, schema, schema)
+        self._note(here, new, table, action, reason, (schema, schema))
 
     def _note(
         self,
@@ -456,10 +456,11 @@ class Walk:
         table: TableSteps | None,
         action: str,
         reason: str,
-        before: TableSchema | None,
-        after: TableSchema | None,
+        shapes: tuple[TableSchema | None, TableSchema | None] = (None, None),
     ) -> None:
+        """shapes: before and after it."""
         statement = here.statement
+        before, after = shapes
         self.history.append(
             {
                 "batch": here.batch,
