@@ -69,8 +69,9 @@ def build(
 
 def stop_active() -> None:
     """End the process's session, if it has one: some settings are those of its first alone."""
-    if (active := SparkSession.getActiveSession()) is not None:
-        active.stop()
+    # The active one is a thread's own, and a merge makes it in the thread that needs it first.
+    if (made := SparkSession._instantiatedSession) is not None:
+        made.stop()
 
 
 def _submitted() -> dict[str, str]:
