@@ -15,9 +15,9 @@ from urllib.parse import quote
 import pytest
 
 from authority import Authority
-from cluster import Cluster, Driver, cluster, driver, python_with, wait_until
+from cluster import Cluster, Driver, cluster, driver, environment, python_with, wait_until
 from fault_proxy import FaultProxy
-from mirror import SHORT_LIVED, Mirror
+from mirror import Mirror
 from servers import Server
 
 ROWS = (
@@ -206,9 +206,8 @@ def snapshot_fails(mirror: Mirror, url: str, python: str) -> str:
     conf = {"spark.pyspark.python": python, "spark.executor.instances": 2}
     mirror.options["spark"] |= {"master": url, "conf": conf}
     command = [sys.executable, "-m", "binlake.cli", "snapshot", "--config", str(mirror.write_yaml())]
-    environment = {**os.environ, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment["AIRFLOW_CONN_TESTS"] = mirror.server.uri()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    own = environment(AIRFLOW_CONN_TESTS=mirror.server.uri())
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
     return done.stderr
 

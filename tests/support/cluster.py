@@ -52,6 +52,12 @@ def python_with(folder: Path, *, packages: bool) -> Path:
     return folder / "bin"
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Of a driver: this process's, but for the workers' Python, which a session in this process leaves in it."""
+    here = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
+    return {**here, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1", **more}
+
+
 class Cluster:
     """Worker n is the host 127.0.0.n and runs the ``python3`` of its folder of programs."""
 
@@ -89,7 +95,7 @@ class Cluster:
 
     def _start(self, host: str, python: Path, daemon: str, *words: str) -> subprocess.Popen[bytes]:
         home = Path(pyspark.__file__).parent
-        environment = {
+        own = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_OURS)},
             **SHORT_LIVED,
             "SPARK_HOME": str(home),
@@ -102,7 +108,7 @@ class Cluster:
         return subprocess.Popen(
             [*command, *words],
             cwd=self._folder,
-            env=environment,
+            env=own,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -136,7 +142,7 @@ def cluster(folder: Path, *pythons: Path) -> Iterator[Cluster]:
 class Driver:
     """A process that works in ``folder``, and runs binlake's commands in one Spark session (see on_a_cluster.py)."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, **more: str) -> None:
         self._said = folder / "driver.log"
         self._seen = 0
         program = Path(__file__).with_name("on_a_cluster.py")
@@ -144,7 +150,7 @@ class Driver:
             self._process = subprocess.Popen(
                 [sys.executable, str(program)],
                 cwd=folder,
-                env={**os.environ, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+                env=environment(**more),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -192,8 +198,8 @@ class Driver:
 
 
 @contextmanager
-def driver(folder: Path, **environment: str) -> Iterator[Driver]:
-    started = Driver(folder, **environment)
+def driver(folder: Path, **more: str) -> Iterator[Driver]:
+    started = Driver(folder, **more)
     try:
         yield started
     finally:
