@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from airflow.sdk import CronDataIntervalTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import config
+from binlake.config import MaintainConfig, MergeConfig
 from binlake_airflow.pipelines import dags_of
 
 DAGS = ("bootstrap", "maintain", "sync", "verify")
@@ -56,6 +58,14 @@ def test_the_shop_of_the_readme() -> None:
     )  # fmt: skip
     assert (shop.tables.include, shop.tables.exclude, shop.lake.path) == (["shop.*"], ["shop.audit_*"], f"{ROOT}/lake")
     assert (shop.schedule, shop.invalid_dates) == ("0 * * * *", "fail")
+
+
+def test_the_yaml_that_the_readme_shows_is_one(tmp_path: Path) -> None:
+    block = (ROOT / "README.md").read_text().partition("   ```yaml\n")[2].partition("   ```\n")[0]
+    shown = tmp_path / "shop.yaml"
+    shown.write_text(textwrap.dedent(block))
+    found = config.load(shown)
+    assert (found.merge, found.maintain, found.policies.without_key) == (MergeConfig(), MaintainConfig(), "exact")
 
 
 def test_each_source_has_a_bootstrap_a_sync_a_verify_and_a_maintain(folder: Path) -> None:
