@@ -28,6 +28,7 @@ from binlake.source.log import Origin
 from binlake.state import lease
 from binlake.state.lease import Control, OpenBatch
 from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.links import PageLink
 from binlake_airflow.operators import BinlakeMergeOperator, BinlakeStageOperator, table_asset
 from binlake_airflow.submit import BinlakeSparkOperator, script
 
@@ -279,3 +280,13 @@ def test_the_jvm_that_merges_a_short_range_optimises_no_code(
     merging.execute({})  # type: ignore[typeddict-item]
     ((command, _),) = seen
     assert ("-XX:TieredStopAtLevel=1" in " ".join(command)) == quick
+
+
+def test_a_task_leads_to_its_batch_its_source_or_the_overview(operator: BinlakeStageOperator) -> None:
+    link = PageLink()
+    asked = {"batch": 7, "empty": False}
+    for plan, leads in ((asked, "source=shop&batch=7"), ({"batch": 7, "empty": True}, "source=shop")):
+        operator.plan = plan
+        assert link.get_link(operator, ti_key=None).endswith(f"/plugin/binlake/binlake/?{leads}")  # type: ignore[arg-type]
+    Path(operator.config_file).write_text("source: {}")
+    assert link.get_link(operator, ti_key=None).endswith("/plugin/binlake/binlake/?")  # type: ignore[arg-type]
