@@ -27,6 +27,8 @@
     │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
     │   └── NewerMetadata                       a newer binlake wrote the metadata
+    ├── FeedError                               a feed can't go on: its condition, its format, what it lacks
+    │   └── SinkFailed        retry helps       the sink refused, or can't be reached
     ├── SetupFailed                             this machine can't be given what it lacks
     ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (snapshot/wave.py)
     └── LeaseHeld                 retry helps   another run works on this source
@@ -40,6 +42,8 @@ from typing import Final
 
 SNAPSHOTTED_BY_ITSELF: Final = "nothing: it is snapshotted anew by itself"
 """The remedy of a table whose snapshot the next run takes."""
+UNMATCHED_REMEDY: Final = "patterns are database.table; tables must be included in the YAML and exist on the server"
+"""The remedy of patterns that name no table."""
 
 
 def snapshot_command(table: object) -> str:
@@ -210,6 +214,16 @@ class StagedRowsDiffer(StagingError):
 
 class LakeError(BinlakeError):
     """The lake's storage failed."""
+
+    retryable = True
+
+
+class FeedError(BinlakeError):
+    """A feed can't go on. The mirror does."""
+
+
+class SinkFailed(FeedError):
+    """A feed's sink refused what was sent, or can't be reached."""
 
     retryable = True
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Literal
 
 FaultPoint = Literal[
-    "planned", "slice staged", "manifest written", "schema evolved", "data file written", "epoch committed",
-    "table merged", "merged", "recorded",
+    "planned", "slice staged", "manifest written", "schema evolved", "rows marked", "data file written",
+    "epoch committed", "table merged", "merged", "recorded",
     "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
     "bootstrap noted", "lives begun",
     "rows rewritten", "layout committed", "versions known", "vacuumed", "metadata compacted", "leftovers removed",
     "name registered",
+    "feed sent", "feed flushed", "sink committed", "feed committed",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Where a lake lies in an object store, told to each library that works on it: Spark (S3A), deltalake and pyarrow.
+"""Where a lake lies in an object store, told to each library that works on it: Spark (S3A), deltalake and those below.
 
 Endpoint and region come from the AWS_* variables that all three know, and are handed to each, so that none looks
 elsewhere. Secrets are handed to none: each takes them by its own chain of AWS (these variables, a profile, a role), so
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -91,6 +92,20 @@ class S3:
             return {"region": self.region} if self.region else {}
         scheme, _, host = self.endpoint.partition("://")
         return {"region": self.region, "scheme": scheme, "endpoint_override": host}
+
+    def obstore_arguments(self) -> dict[str, Any]:
+        """Of obstore's S3Store."""
+        told = {"endpoint": self.endpoint, "region": self.region, "conditional_put": "etag"}
+        config = {key: value for key, value in told.items() if value}
+        return {"config": config, "client_options": {"allow_http": self.is_plain}}
+
+
+def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether credentials may be meant that stand in AWS's files, which obstore doesn't read."""
+    if environment.get("AWS_ACCESS_KEY_ID"):
+        return False
+    named = any(environment.get(name) for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"))
+    return named or (Path.home() / ".aws").exists()
 
 
 def check(path: str, environment: Mapping[str, str] = os.environ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.faults import FaultPoint
+from binlake.lake import rewrite
 from mirror import SHORT_LIVED, Mirror
 
 SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
@@ -22,6 +23,7 @@ POINTS: tuple[FaultPoint, ...] = (
     "planned", "slice staged", "manifest written", "data file written", "epoch committed", "schema evolved",
     "table merged", "merged", "recorded",
 )  # fmt: skip
+MARKED: tuple[FaultPoint, ...] = ("rows marked", "data file written", "epoch committed")
 OF_SNAPSHOT: tuple[FaultPoint, ...] = (
     "lock taken", "chunk copied", "chunks written", "commit begun", "rows committed", "snapshot committed",
     "bootstrap noted", "lives begun",
@@ -29,12 +31,12 @@ OF_SNAPSHOT: tuple[FaultPoint, ...] = (
 OF_MAINTAIN: tuple[FaultPoint, ...] = (
     "versions known", "rows rewritten", "layout committed", "vacuumed", "metadata compacted", "leftovers removed",
 )  # fmt: skip
-ELSEWHERE: tuple[FaultPoint, ...] = ("name registered",)
-"""integration/test_register.py"""
+ELSEWHERE: tuple[FaultPoint, ...] = ("name registered", "feed sent", "feed flushed", "sink committed", "feed committed")
+"""integration/test_register.py, test_feeds.py and test_feed_kafka.py"""
 
 
 def test_runs_are_cut_off_at_each_named_point() -> None:
-    assert sorted((*POINTS, *OF_SNAPSHOT, *OF_MAINTAIN, *ELSEWHERE)) == sorted(get_args(FaultPoint))
+    assert sorted((*POINTS, MARKED[0], *OF_SNAPSHOT, *OF_MAINTAIN, *ELSEWHERE)) == sorted(get_args(FaultPoint))
 
 
 def killed_sync(mirror: Mirror, point: str, count: int, verb: str = "sync") -> None:
@@ -126,6 +128,19 @@ def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
     followed.assert_equal("a", "b", "c")
     followed.assert_each_once("a", "b", "c")
     assert {row["batch"] for row in followed.metadata.read("batches")} == {1, 2}
+
+
+def test_cut_off_where_rows_are_marked(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are in large data files."""
+    monkeypatch.setattr(rewrite, "SMALL", 0)
+    followed.options["merge"] = {"without_spark_mb": 16}
+    work(followed)
+    for point in MARKED:
+        with followed.cut_off_at(point):
+            followed.sync()
+    followed.sync()
+    followed.assert_equal("a", "b", "c")
+    followed.assert_each_once("a", "b", "c")
 
 
 def test_cut_off_after_each_change_of_shape(shaped: Mirror) -> None:

@@ -1,4 +1,6 @@
-"""Epochs that are merged without Spark: which are, and that nothing is lost where others commit beside them."""
+"""Epochs that are merged without Spark: which are, and that nothing is lost where others commit beside them.
+
+Each test of both ways is run with files that are written anew, and with rows that are marked in them."""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from binlake import pipeline
-from binlake.lake import rewrite, table
+from binlake.lake import rewrite
 from binlake.report import Report
 from mirror import on_mysql
 
@@ -48,6 +50,18 @@ def was_by_spark(mirror: Mirror) -> bool:
 
 
 @pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if all data files were large."""
+    monkeypatch.setattr(rewrite, "SMALL", 0)
+
+
+@pytest.fixture(params=["rewritten", "marked"])
+def either_way(request: pytest.FixtureRequest) -> None:
+    if request.param == "marked":
+        request.getfixturevalue("marked")
+
+
+@pytest.fixture
 def followed(mirror: Mirror) -> Mirror:
     mirror.options["merge"] = {"without_spark_mb": 16}
     mirror.execute(
@@ -63,6 +77,13 @@ def by_spark(followed: Mirror, spark: SparkSession) -> Callable[[str], None]:
     return lambda statement: spark.sql(statement.format(t=f"delta.`{followed.path('t')}`")) and None
 
 
+def marked_rows(mirror: Mirror) -> int:
+    """Rows that stay in data files and count as deleted."""
+    vectors = DeltaTable(mirror.path("t")).deletion_vectors().read_all()
+    return sum(not kept for vector in vectors["selection_vector"].to_pylist() for kept in vector)
+
+
+@pytest.mark.usefixtures("either_way")
 def test_a_sync_of_plain_tables_asks_for_no_spark(followed: Mirror) -> None:
     followed.execute(*EVERY_WAY)
     assert "merged 100% 1 of 1 tables\n" in sync_alone(followed)
@@ -97,40 +118,71 @@ def test_what_a_table_has_beyond_plain_rows_is_left_to_spark(
 
 
 @on_mysql
-def test_rows_that_are_marked_as_deleted_stay_so(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delta's deletion vectors, which a MERGE leaves in larger tables."""
-    followed.options["merge"] = {"without_spark_mb": 0}
-    followed.execute("DELETE FROM t WHERE id = 2")
+def test_rows_of_large_files_are_marked_by_spark_and_without_by_turns(
+    followed: Mirror, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    filler = ", ".join(f"({n}, '{n}', 1)" for n in range(1000, 1100))
+    followed.execute(f"INSERT INTO t VALUES {filler}")
+    followed.sync()
     with monkeypatch.context() as larger:
-        larger.setattr(table, "_REWRITTEN", 0)
-        followed.sync()
-    assert DeltaTable(followed.path("t")).deletion_vectors().read_all().num_rows
+        larger.setattr(rewrite, "SMALL", 0)
+        for turn in range(6):
+            followed.options["merge"] = {"without_spark_mb": 16 * (turn % 2)}
+            followed.execute(f"DELETE FROM t WHERE id % 20 = {turn}", f"UPDATE t SET v = '{turn}' WHERE id % 20 = 10")
+            followed.sync()
+            assert was_by_spark(followed) == (turn % 2 == 0)
+            assert marked_rows(followed) >= turn
+            followed.assert_equal("t")
+            by_spark = spark.sql(f"SELECT * FROM delta.`{followed.path('t')}` ORDER BY id").collect()
+            on_server = followed.server.execute("SELECT * FROM t ORDER BY id", database=followed.database)
+            assert [tuple(row) for row in by_spark] == list(on_server)
     followed.options["merge"] = {"without_spark_mb": 16}
     followed.execute("UPDATE t SET v = 'changed'")
-    followed.sync()
-    assert was_by_spark(followed)
+    sync_alone(followed)
+    assert not marked_rows(followed), "files that are small are written without their marked rows"
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
+
+
+@on_mysql
+@pytest.mark.usefixtures("marked")
+def test_a_file_of_which_no_row_is_left_goes(followed: Mirror) -> None:
+    followed.execute("INSERT INTO t VALUES (9, 'new', 1), (10, 'new', 1)")
+    sync_alone(followed)
+    files = len(DeltaTable(followed.path("t")).file_uris())
+    followed.execute("DELETE FROM t WHERE id = 9")
+    sync_alone(followed)
+    assert (len(DeltaTable(followed.path("t")).file_uris()), marked_rows(followed)) == (files, 1)
+    followed.execute("DELETE FROM t WHERE id = 10")
+    sync_alone(followed)
+    assert (len(DeltaTable(followed.path("t")).file_uris()), marked_rows(followed)) == (files - 1, 0)
     followed.assert_equal("t")
 
 
 @on_mysql
-def test_a_table_that_is_larger_is_left_to_spark_but_for_new_keys(followed: Mirror) -> None:
+@pytest.mark.usefixtures("marked")
+def test_a_table_that_shall_have_no_deletion_vectors_gets_none(
+    followed: Mirror, by_spark: Callable[[str], None]
+) -> None:
+    by_spark("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
+    followed.execute(*EVERY_WAY)
+    followed.sync()
+    assert was_by_spark(followed)
+    assert not marked_rows(followed)
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_many_staged_rows_are_left_to_spark(followed: Mirror) -> None:
     followed.options["merge"] = {"without_spark_mb": 0.0005}
     followed.execute("INSERT INTO t VALUES (9, 'new', 1)", "INSERT INTO t VALUES (10, 'new', 1)")
     followed.sync()
-    assert was_by_spark(followed), "the staged file alone is larger"
-    followed.options["merge"] = {"without_spark_mb": 0.006}
-    filler = ", ".join(f"({n}, '{n * 7919 % 99991}', {n % 100})" for n in range(1000, 3000))
-    followed.execute(f"INSERT INTO t VALUES {filler}")
-    followed.sync()
-    followed.execute("INSERT INTO t VALUES (5000, 'new', 1)")
-    sync_alone(followed)
-    followed.execute("UPDATE t SET v = 'changed' WHERE id = 2000")
-    followed.sync()
     assert was_by_spark(followed)
     followed.assert_equal("t")
 
 
 @on_mysql
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("change", ["OPTIMIZE {t}", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'false')"])
 def test_a_commit_between_read_and_commit_makes_the_step_begin_again(
     followed: Mirror, by_spark: Callable[[str], None], change: str, monkeypatch: pytest.MonkeyPatch
@@ -154,6 +206,7 @@ def test_a_commit_between_read_and_commit_makes_the_step_begin_again(
 
 
 @on_mysql
+@pytest.mark.usefixtures("either_way")
 def test_a_commit_whose_answer_got_lost_is_known_again(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that was asked twice says that the version is there."""
     commit = rewrite._commit
@@ -170,6 +223,7 @@ def test_a_commit_whose_answer_got_lost_is_known_again(followed: Mirror, monkeyp
 
 
 @on_mysql
+@pytest.mark.usefixtures("either_way")
 def test_spark_goes_on_from_checkpoints_made_without_it(
     followed: Mirror, by_spark: Callable[[str], None], spark: SparkSession
 ) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from deltalake import DeltaTable
@@ -18,6 +19,7 @@ import comparison
 from binlake import faults, pipeline
 from binlake.config import MergeConfig, PipelineConfig
 from binlake.faults import FaultPoint
+from binlake.lake import rewrite
 from binlake.maintain import MaintainReport, maintain
 from binlake.position import Position
 from binlake.report import Report
@@ -122,15 +124,21 @@ class Mirror:
         )
 
     def sync(self, **options: Any) -> RunReport:
-        """Where the test doesn't say how rows are merged: by turns with Spark and, whatever can be, without."""
-        return pipeline.sync(self._config_of_turn(), self.origin, lambda: self.spark, Report(), **options)
-
-    def _config_of_turn(self) -> PipelineConfig:
+        """Where the test doesn't say how rows are merged: by turns with Spark and, whatever can be, without; there by
+        turns as in small tables, whose files are written anew, and as in large ones, whose rows are marked."""
         if "merge" in self.options:
-            return self.config
+            return self._sync(self.config, rewrite.SMALL, options)
         self.turns += 1
-        by_spark = (self.turns + (self.server.kind == "mysql")) % 2
-        return self.config.model_copy(update={"merge": MergeConfig(without_spark_mb=0 if by_spark else 16)})
+        by_spark, marked = [(True, False), (False, True), (False, False)][
+            (self.turns + (self.server.kind == "mysql")) % 3
+        ]
+        merge = MergeConfig(without_spark_mb=0 if by_spark else 16)
+        config = self.config.model_copy(update={"merge": merge})
+        return self._sync(config, 0 if marked else rewrite.SMALL, options)
+
+    def _sync(self, config: PipelineConfig, small: int, options: dict[str, Any]) -> RunReport:
+        with mock.patch.object(rewrite, "SMALL", small):
+            return pipeline.sync(config, self.origin, lambda: self.spark, Report(), **options)
 
     @contextmanager
     def cut_off_at(self, point: FaultPoint) -> Iterator[None]:

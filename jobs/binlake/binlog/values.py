@@ -10,14 +10,14 @@ import zlib
 
 from binlake.binlog.events import Malformed
 
-_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes for 0 … 9 decimal digits."""
 
 
 def decimal_size(precision: int, scale: int) -> int:
     """Bytes of a packed DECIMAL(precision, scale)."""
     whole = precision - scale
-    return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
+    return whole // 9 * 4 + DIGIT_BYTES[whole % 9] + scale // 9 * 4 + DIGIT_BYTES[scale % 9]
 
 
 def clock_text(packed: int) -> str:

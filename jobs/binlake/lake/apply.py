@@ -55,8 +55,8 @@ from binlake.state.staging import check_file
 SIDE_BY_SIDE = 4
 """Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays."""
 
-_READ_HERE = 16 << 20
-"""Bytes of staged files that the driver checks sooner than a Spark job would begin."""
+_READ_HERE = 256 << 20
+"""Bytes of staged files that the driver checks itself: a JVM that nothing else needs takes longer to begin."""
 _LOOKS = 16
 """Small files looked at at once: storage behind a URL answers slowly."""
 _SAID_EVERY, _NAMED = 1.0, 3

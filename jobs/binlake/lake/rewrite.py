@@ -1,10 +1,13 @@
-"""An epoch of a table without Spark: the data files that may hold changed keys are written anew, in one Delta commit.
+"""An epoch of a table without Spark, in one Delta commit: what MERGE would do, without its planning and a JVM.
 
-What a MERGE would do to these files, without its planning: two jobs, and a JVM for a run that needs no other. The
-commit takes the place behind the very version that was read, or none: who commits meanwhile makes the step begin again.
+The data files that may hold a changed key are looked for by Delta's statistics, and in them the rows by the key alone.
+Where these files are small they are written anew without the changed rows; in larger ones the rows are marked by
+deletion vectors, so that the cost follows the change and not the table. The rows that stand at last are a data file of
+their own. The commit takes the place behind the very version that was read, or none: who commits meanwhile makes the
+step begin again.
 
 Only what is as plain as a snapshot leaves it is done here; whatever else a table or a step may have is left to Spark,
-which knows all of Delta: column mapping, deletion vectors, constraints, change data feeds, columns beside the server's.
+which knows all of Delta: column mapping, constraints, change data feeds, columns beside the server's.
 """
 
 from __future__ import annotations
@@ -13,35 +16,38 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import DeltaTable
 from numpy.typing import NDArray
+from pyroaring import BitMap64
 
+from binlake import __version__
 from binlake.batch.steps import Life, MergeStep
-from binlake.binlog.border import DELETE, UPDATE, staged_schema
 from binlake.config import PipelineConfig
 from binlake.faults import fault
+from binlake.lake.newest import PLACE, is_rendered, newest_rows, staged_rows
 from binlake.schema.lake_columns import LakeColumn
-from binlake.schema.render import RENDERERS
-from binlake.schema.table import TableSchema
 from binlake.schema.virtual import judged
-from binlake.state import files, key_ranges
+from binlake.state import deletion_vectors, delta_actions, files, key_ranges
+from binlake.state.delta_actions import DeltaAction
 from binlake.state.delta_log import LakeLog
-from binlake.state.key_ranges import image_column
 from binlake.versions import SPARK
 
-MOST_ROWS = 1_000_000
+MOST_ROWS = 5_000_000
 """Staged rows that are held at once."""
-_PLACE = "place "
-"""Beside columns of a key: no name of the server's ends with a space."""
+MOST_FILES = 500
+"""Data files that are looked into."""
+SMALL = 16_000_000
+"""Bytes of data files up to which those that hold changed rows are written anew: each deletion vector costs every
+reader. Also what several tables may hold at once."""
 _UNPACKED = 8
 """Bytes in memory for each of the limit's."""
 _FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants"})
@@ -60,16 +66,34 @@ _DELTA_TYPES = {
     "TIMESTAMP_NTZ": "timestamp_ntz", "BOOLEAN": "boolean",
 }  # fmt: skip
 """Spark's names of types → Delta's."""
+_MARKS = "delta.enableDeletionVectors"
 _WRITTEN_BY = {"org.apache.spark.version": SPARK}
 """Else older readers of Spark's refuse days before 1582 in files of which they don't know the calendar."""
+_one_large = Lock()
+"""Tables are merged side by side; of those that take much memory one at a time."""
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """The Delta version that was read, and of its data files those that may hold a staged key: path → bytes."""
+class _Look:
+    """What is looked through: a table's data files that may hold a staged key, as their log has them, and the keys.
 
-    log: DeltaTable
-    touched: dict[str, int]
+    room: bytes of memory that what is read of them may take.
+    """
+
+    table: LakeLog
+    columns: Sequence[LakeColumn]
+    key: Sequence[str]
+    changed: pa.Table
+    touched: Sequence[DeltaAction]
+    room: int
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """files: actions on those that are there. rows: what a new one holds."""
+
+    files: Sequence[DeltaAction]
+    rows: pa.Table
 
 
 def merged(
@@ -88,29 +112,41 @@ def merged(
     own commit got lost: the table's recorded version tells which; LakeError, OSError, ArrowException.
     """
     limit = int(config.merge.without_spark_mb * 1_000_000)
-    if not _is_plain_step(step, columns) or sum(file.bytes for file in step.files) > limit:
+    staged_bytes = sum(file.bytes for file in step.files)
+    if not _is_plain_step(step, columns) or staged_bytes > limit or not files.writes_once(table.path):
         return False
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
         return True
     if not _is_plain_table(log, columns):
         return False
-    plan = _plan(log, step)
-    if sum(plan.touched.values()) > limit or not all(map(_PLAIN_PATH.fullmatch, plan.touched)):
+    sizes = _touched(log, step)
+    if len(sizes) > MOST_FILES or not all(map(_PLAIN_PATH.fullmatch, sizes)):
         return False
-    staged = _staged(life, step, config, limit * _UNPACKED)
-    if staged is None:
+    touched = delta_actions.added(table.path, log.version(), sizes) if sizes else {}
+    if touched is None:
         return False
-    changed, newest = _newest(step.schema, columns, staged)
-    rows = [newest]
-    for path in plan.touched:
-        room = limit * _UNPACKED - sum(part.nbytes for part in rows)
-        kept = _kept(f"{table.path}/{path}", columns, step.schema.key, changed, room)
-        if kept is None:
+    whole = sum(sizes.values()) <= min(limit, SMALL)
+    with _memory(staged_bytes + (sum(sizes.values()) if whole else 0)):
+        staged = staged_rows(life, step, config, limit * _UNPACKED)
+        if staged is None:
             return False
-        rows.append(kept)
-    _commit(table, plan, pa.concat_tables(rows), version, note)
+        changed, newest = newest_rows(step.schema, columns, staged)
+        look = _Look(table, columns, step.schema.key, changed, list(touched.values()), limit * _UNPACKED)
+        changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
+        if changes is None:
+            return False
+        _commit(table, log, changes, version, note)
     return True
+
+
+@contextmanager
+def _memory(size: int) -> Iterator[None]:
+    if size <= SMALL:
+        yield
+        return
+    with _one_large:
+        yield
 
 
 def _is_plain_step(step: MergeStep, columns: Sequence[LakeColumn]) -> bool:
@@ -133,9 +169,7 @@ def _is_plain_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> bool:
     fields = json.loads(log.schema().to_json())["fields"]
     if any(field["metadata"] or not field["nullable"] for field in fields):
         return False
-    if {field["name"]: field["type"] for field in fields} != {one.name: _delta_type(one) for one in columns}:
-        return False
-    return not any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors()))
+    return {field["name"]: field["type"] for field in fields} == {one.name: _delta_type(one) for one in columns}
 
 
 def _delta_type(column: LakeColumn) -> str | None:
@@ -144,7 +178,8 @@ def _delta_type(column: LakeColumn) -> str | None:
     return kind.lower().replace(" ", "") if kind.startswith("DECIMAL(") else _DELTA_TYPES.get(kind)
 
 
-def _plan(log: DeltaTable, step: MergeStep) -> _Plan:
+def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
+    """Of the table's data files those that may hold a staged key: path → bytes."""
     added = pa.table(log.get_add_actions())
     ranges = key_ranges.ranges_to_search(log, step.schema, step.staged)
     touched = np.full(added.num_rows, ranges is None)
@@ -153,7 +188,7 @@ def _plan(log: DeltaTable, step: MergeStep) -> _Plan:
         for one in ranges:
             touched |= np.logical_and.reduce([_meets(bounds[name], *bound) for name, bound in one.items()])
     there = added.filter(pa.array(touched))
-    return _Plan(log, dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True)))
+    return dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True))
 
 
 def _meets(spans: key_ranges.Spans | None, low: int, high: int) -> NDArray[np.bool_]:
@@ -161,109 +196,116 @@ def _meets(spans: key_ranges.Spans | None, low: int, high: int) -> NDArray[np.bo
     return (spans.low <= high) & (spans.high >= low) & spans.found
 
 
-def _staged(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> pa.Table | None:
-    """The epoch's mutations after the snapshot, in the order of the log, with ``number``: their place in it. None where
-    they take more than ``most`` bytes of memory."""
-    parts: list[pa.Table] = []
-    for file in step.files:
-        part = files.parquet_rows(file.path, most - sum(one.nbytes for one in parts))
-        if part is None:
+def _rewritten(look: _Look, newest: pa.Table) -> _Changes | None:
+    """The files without the changed rows, which are put together with the newest ones."""
+    rows, room = [newest], look.room - newest.nbytes
+    wanted = pa.schema([(one.name, pa.string() if is_rendered(one) else one.arrow) for one in look.columns])
+    for add in look.touched:
+        found = files.parquet_rows(f"{look.table.path}/{add['path']}", room)
+        if found is None:
             return None
-        parts.append(part.cast(staged_schema(file.columns, config.invalid)))
-    rows = pa.concat_tables(parts, promote_options="default")
-    number, offset = life.low.order
-    if min(file.first[:2] for file in step.files) < (number, offset):
-        here = pc.and_(pc.equal(rows["file"], number), pc.greater_equal(rows["offset"], offset))
-        rows = rows.filter(pc.or_(pc.greater(rows["file"], number), here))
-    rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in ("file", "offset", "row")]))
-    return rows.append_column("number", pa.array(np.arange(rows.num_rows)))
+        for field in wanted:
+            if field.name not in found.column_names:  # written before the column came
+                found = found.append_column(field, pa.nulls(found.num_rows, field.type))
+        found = found.select(wanted.names)
+        if [field.type for field in found.schema] != [field.type for field in wanted]:
+            return None
+        gone = _changed_places(look, found) | _marked_before(look, add)
+        kept = np.ones(found.num_rows, np.bool_)
+        kept[np.fromiter(gone, np.int64, len(gone))] = False
+        rows.append(found.filter(pa.array(kept)).replace_schema_metadata(None))
+        room -= rows[-1].nbytes
+    return _Changes([_removed(add) for add in look.touched], pa.concat_tables(rows))
 
 
-def _newest(schema: TableSchema, columns: Sequence[LakeColumn], staged: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The staged keys, old and new ones, and the rows that stand at last, both as the lake has them.
-
-    Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
-    the key deletes the old one, and then writes the new one.
-    """
-    came = staged.filter(pc.not_equal(staged["op"], DELETE))
-    left = staged.filter(pc.or_(pc.equal(staged["op"], DELETE), _moved(schema, staged)))
-    keys = {image: _images(columns, rows, image) for image, rows in (("after", came), ("before", left))}
-    ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
-    changes = pa.concat_tables(
-        [keys[image].select(schema.key).append_column(_PLACE, ranks[image]) for image in ("before", "after")]
-    )
-    last = changes.group_by(list(schema.key), use_threads=False).aggregate([(_PLACE, "max")])
-    stands = pc.is_in(ranks["after"], value_set=last[f"{_PLACE}_max"].combine_chunks())
-    return last.select(schema.key), keys["after"].filter(stands)
-
-
-def _moved(schema: TableSchema, staged: pa.Table) -> pa.ChunkedArray:
-    """Whether a mutation is an update that changes the key."""
-    differs = [
-        pc.fill_null(pc.not_equal(image_column(staged, "before", name), image_column(staged, "after", name)), True)
-        for name in schema.key
-    ]
-    return pc.and_(pc.equal(staged["op"], UPDATE), reduce(pc.or_, differs))
-
-
-def _images(columns: Sequence[LakeColumn], rows: pa.Table, image: str) -> pa.Table:
-    """The lake's columns from a staged image."""
-    found = {}
-    for column in columns:
-        stored = image_column(rows, image, column.name)
-        if _is_rendered(column):
-            render = RENDERERS[column.source.type]
-            texts = [None if data is None else render(data) for data in stored.to_pylist()]
-            stored = pa.chunked_array([pa.array(texts, pa.string())])
-        found[column.name] = stored
-    return pa.table(found)
-
-
-def _kept(
-    path: str, columns: Sequence[LakeColumn], key: Sequence[str], changed: pa.Table, most: int
-) -> pa.Table | None:
-    """Rows of a data file whose key isn't among the changed ones; None where its types aren't those we write, or they
-    take more than ``most`` bytes of memory."""
-    wanted = pa.schema([(one.name, pa.string() if _is_rendered(one) else one.arrow) for one in columns])
-    found = files.parquet_rows(path, most)
-    if found is None:
+def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes | None:
+    """The files with the changed rows marked as deleted; those that have none are left as they are, those that have
+    nothing else go."""
+    if log.metadata().configuration.get(_MARKS) != "true":
         return None
-    for field in wanted:
-        if field.name not in found.column_names:  # written before the column came
-            found = found.append_column(field, pa.nulls(found.num_rows, field.type))
-    found = found.select(wanted.names)
-    if [field.type for field in found.schema] != [field.type for field in wanted]:
-        return None
-    numbered = found.select(key).append_column(_PLACE, pa.array(np.arange(found.num_rows)))
-    stays = numbered.join(changed, list(key), join_type="left anti", use_threads=False)
-    return found.take(stays[_PLACE].combine_chunks().sort()).replace_schema_metadata(None)
+    actions: list[DeltaAction] = []
+    types = {(field.name, field.type) for field in look.changed.schema}
+    room = look.room
+    marks: list[tuple[DeltaAction, BitMap64]] = []
+    for add in look.touched:
+        rows = json.loads(add.get("stats") or "{}").get("numRecords")
+        keys = files.parquet_rows(f"{look.table.path}/{add['path']}", room, look.key)
+        if keys is None or keys.num_rows != rows or {(field.name, field.type) for field in keys.schema} != types:
+            return None
+        room -= keys.nbytes
+        before = _marked_before(look, add)
+        after = before | _changed_places(look, keys)
+        if len(after) > len(before):
+            actions.append(_removed(add))
+        if len(before) < len(after) < rows:
+            marks.append((add, after))
+    vectors = deletion_vectors.write(look.table.path, [rows for _, rows in marks]) if marks else ()
+    if vectors:
+        fault("rows marked")
+    for (add, _), vector in zip(marks, vectors, strict=True):
+        # With a vector beside them the bounds still hold, but needn't be those of a row that is there.
+        stats = {**json.loads(add["stats"]), "tightBounds": False}
+        told = {**add, "partitionValues": {}, "dataChange": True, "stats": json.dumps(stats), "deletionVector": vector}
+        actions.append({"add": told})
+    return _Changes(actions, newest)
 
 
-def _is_rendered(column: LakeColumn) -> bool:
-    return not column.is_side and column.source.type in RENDERERS
+def _changed_places(look: _Look, rows: pa.Table) -> BitMap64:
+    """Rows of a data file whose key is among the changed ones, by their number in it."""
+    numbered = rows.select(look.key).append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.uint64)))
+    found = numbered.join(look.changed, list(look.key), join_type="left semi", use_threads=False)
+    return BitMap64(found[PLACE].to_numpy())
 
 
-def _commit(table: LakeLog, plan: _Plan, rows: pa.Table, version: int, note: dict[str, Any]) -> None:
+def _marked_before(look: _Look, add: DeltaAction) -> BitMap64:
+    vector = add.get("deletionVector")
+    return deletion_vectors.read(look.table.path, vector) if vector else BitMap64()
+
+
+def _removed(add: DeltaAction) -> DeltaAction:
+    told = {"path": add["path"], "deletionTimestamp": _now(), "dataChange": True, "extendedFileMetadata": True}
+    vector = {"deletionVector": add["deletionVector"]} if add.get("deletionVector") else {}
+    return {"remove": {**told, "partitionValues": {}, "size": add["size"], **vector}}
+
+
+def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, note: dict[str, Any]) -> None:
     """A data file without its commit stays for VACUUM: a store may say that the version was there when it is ours."""
-    now = time.time_ns() // 1_000_000
-    actions: list[AddAction | RemoveAction] = [
-        RemoveAction(path, True, now, size, {}) for path, size in plan.touched.items()
-    ]
-    name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-    if rows.num_rows:
-        size = files.write_parquet(f"{table.path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
+    now = _now()
+    told: list[DeltaAction] = [
+        {
+            "commitInfo": {
+                "timestamp": now, "operation": "MERGE" if changes.files else "WRITE",
+                "operationParameters": {} if changes.files else {"mode": "Append"}, "readVersion": log.version(),
+                "isolationLevel": "Serializable", "isBlindAppend": False,
+                "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(note, ensure_ascii=False),
+                "operationMetrics": _metrics(changes),
+            }
+        },
+        {"txn": {"appId": table.app, "version": version, "lastUpdated": now}},
+        *changes.files,
+    ]  # fmt: skip
+    if changes.rows.num_rows:
+        name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+        size = files.write_parquet(f"{table.path}/{name}", changes.rows.replace_schema_metadata(_WRITTEN_BY))
         fault("data file written")
-        actions.append(AddAction(name, size, {}, now, True, _statistics(rows)))
-    told = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps(note, ensure_ascii=False)},
-        max_commit_retries=0,
-        app_transactions=[Transaction(table.app, version, now)],
-    )
-    # Delta's retention of its log is looked after by maintain.
-    after = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
-    plan.log.create_write_transaction(
-        actions, "append", plan.log.schema(), commit_properties=told, post_commithook_properties=after
-    )
+        of_file = {"path": name, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}
+        told.append({"add": {**of_file, "stats": _statistics(changes.rows)}})
+    delta_actions.commit(log, table.path, told)
+
+
+def _metrics(changes: _Changes) -> dict[str, str]:
+    """For DESCRIBE HISTORY."""
+    added = sum("add" in action for action in changes.files) + bool(changes.rows.num_rows)
+    removed = sum("remove" in action for action in changes.files)
+    found = {
+        "numOutputRows": changes.rows.num_rows, "numTargetFilesAdded": added, "numTargetFilesRemoved": removed,
+    }  # fmt: skip
+    return {name: str(count) for name, count in found.items()}
+
+
+def _now() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def _statistics(rows: pa.Table) -> str:

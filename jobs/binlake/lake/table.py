@@ -42,6 +42,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SchemaMismatch, SnapshotUnfinished
+from binlake.lake import rewrite
 from binlake.lake.delta_schema import DeltaSchema, needs_column_mapping, table_properties
 from binlake.lake.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.lake.transaction import Alone
@@ -73,9 +74,6 @@ _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _DELETION_VECTORS = tuple(
     f"spark.databricks.delta.{command}.deletionVectors.persistent" for command in ("merge", "update", "delete")
 )
-_REWRITTEN = 16 << 20
-"""Bytes of data files up to which rows that change are written anew: deletion vectors would cost more jobs than that
-saves, and every reader has to apply them."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class LakeTable(LakeLog):
         session.conf.set(_TXN_APP, self.app)
         session.conf.set(_TXN_VERSION, str(version))
         session.conf.set(_USER_METADATA, json.dumps(note, ensure_ascii=False))
-        marked = self.size() > _REWRITTEN
+        marked = self.size() > rewrite.SMALL
         for key in _DELETION_VECTORS:
             session.conf.set(key, str(marked).lower())
         try:

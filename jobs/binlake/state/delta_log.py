@@ -96,6 +96,10 @@ class LakeLog:
         added = pa.table(self.log().get_add_actions())
         return int(pc.sum(added["size_bytes"]).as_py() or 0)
 
+    def rows(self) -> int:
+        """By the log, without those that deletion vectors hide."""
+        return int(self.log().count())
+
     def refuse_others(self, lives: Collection[str], since: int) -> int:
         """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged, or
         SnapshotUnfinished where it was a snapshot of ours. Gives the version up to which that is so.
@@ -111,7 +115,7 @@ class LakeLog:
         for commit in log.history(newest - since) if newest > since else ():
             if int(commit["version"]) <= since:
                 continue
-            note = _note_of(commit)
+            note = note_of(commit)
             operation, life = commit.get("operation", "an unknown operation"), note.get("life")
             if "snapshot" in note:  # of this life, too: a woken run repeats the snapshot that another took up
                 raise SnapshotUnfinished(
@@ -129,7 +133,7 @@ class LakeLog:
     def last_own_version(self, life: str) -> int:
         """The newest Delta version that a step of this life committed, as far as the newest commits tell."""
         for commit in self.log().history(_LOOKED_AT):
-            note = _note_of(commit)
+            note = note_of(commit)
             if note.get("life") == life and "step" in note:
                 return int(commit["version"])
         return self.version()
@@ -146,7 +150,7 @@ class LakeLog:
         """
         candidate: int | None = None  # what others than binlake committed (OPTIMIZE) belongs to the life before it
         for commit in self.log().history():
-            found = _note_of(commit).get("life")
+            found = note_of(commit).get("life")
             if found is not None and found != life:
                 candidate = None
                 continue
@@ -161,7 +165,59 @@ class LakeLog:
         )
 
 
-def _note_of(commit: dict[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class TableCommit:
+    """One commit of a Delta table. batch: that it belongs to, None where it is of none or not ours; ours: binlake made
+    it. Counts are Delta's own, None where it doesn't tell."""
+
+    version: int
+    at_us: int
+    operation: str
+    ours: bool
+    batch: int | None
+    rows_written: int | None
+    files_added: int | None
+    files_removed: int | None
+
+
+def commits(path: str, count: int) -> list[TableCommit]:
+    """The newest of a table, newest first; none where no table is.
+
+    Without the operations' parameters: the condition of a MERGE holds values of keys. Raises LakeError.
+    """
+    if not tables.is_table(path):
+        return []
+    try:
+        return [_commit(row) for row in tables.opened(path).history(count)]
+    except (DeltaError, OSError) as error:
+        raise storage_errors.failed(f"reading the Delta table {path} failed", error) from error
+
+
+def _commit(row: dict[str, Any]) -> TableCommit:
+    note, metrics = note_of(row), row.get("operationMetrics") or {}
+
+    def number(*names: str) -> int | None:
+        told = [metrics[name] for name in names if name in metrics]
+        return sum(map(int, told)) if told else None
+
+    return TableCommit(
+        int(row["version"]),
+        int(row["timestamp"]) * 1000,
+        str(row.get("operation", "unknown")),
+        bool(note),
+        note.get("batch"),
+        number("numOutputRows", "num_added_rows"),
+        number("numTargetFilesAdded", "numFiles", "numAddedFiles", "num_added_files"),
+        number("numTargetFilesRemoved", "numRemovedFiles", "num_removed_files"),
+    )
+
+
+def changes_rows(commit: dict[str, Any]) -> bool:
+    """Whether a commit that isn't ours may have changed rows."""
+    return commit.get("operation", "an unknown operation") not in _LEAVE_ROWS
+
+
+def note_of(commit: dict[str, Any]) -> dict[str, Any]:
     """What one of our commits says of itself; empty for others'."""
     try:
         found = json.loads(commit.get("userMetadata") or "{}")

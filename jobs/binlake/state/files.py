@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import LocalStore, ObjectStore, S3Store, from_url
 from pyarrow import fs
 
 from binlake import stores
@@ -161,6 +165,69 @@ def write_text(path: str, text: str) -> None:
         sink.write(data)
 
 
+def write_bytes(path: str, data: bytes) -> None:
+    """A new file, which nobody looks for before it is whole. Raises OSError."""
+    filesystem, inner = _locate(path)
+    with filesystem.open_output_stream(inner) as stream:
+        stream.write(data)
+
+
+def writes_once(path: str) -> bool:
+    """Whether of two writers of one file below this path one alone succeeds, by ``write_once``.
+
+    Unknown are other file systems than folders and object stores, and S3 by a profile's credentials.
+    """
+    store = stores.store_of(path)
+    return "://" not in path or (store is not None and not (store == "s3" and stores.has_profile()))
+
+
+def write_once(path: str, text: str) -> None:
+    """A file that wasn't there, whole or not at all. Raises FileExistsError where it is; OSError."""
+    store, name = _conditional(path)
+    try:
+        obstore.put(store, name, text.encode(), mode="create")
+    except AlreadyExistsError as error:
+        raise FileExistsError(f"{path} is there already") from error
+    except BaseError as error:
+        raise OSError(f"writing {path} failed: {error}") from error
+
+
+def _conditional(path: str) -> tuple[ObjectStore, str]:
+    if "://" not in path:
+        folder, _, name = path.rpartition("/")
+        return LocalStore(folder), name
+    if stores.store_of(path) == "s3":
+        stores.check(path)
+        bucket, _, name = stores.canonical(path).removeprefix("s3a://").partition("/")
+        return _conditional_s3(bucket, stores.S3.of()), name
+    parts = urlsplit(path)
+    return _conditional_store(f"{parts.scheme}://{parts.netloc}"), parts.path.lstrip("/")
+
+
+@cache
+def _conditional_s3(bucket: str, s3: stores.S3) -> ObjectStore:
+    return S3Store(bucket, **s3.obstore_arguments())
+
+
+@cache
+def _conditional_store(container: str) -> ObjectStore:
+    return from_url(container)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[pa.NativeFile]:
+    """To be read anywhere. Raises OSError."""
+    filesystem, inner = _locate(path)
+    with filesystem.open_input_file(inner) as source:
+        yield source
+
+
+def read_part(path: str, offset: int, size: int) -> bytes:
+    """Raises OSError."""
+    with opened(path) as source:
+        return bytes(source.read_at(size, offset))
+
+
 def read_text(path: str) -> str:
     """Raises StagingError when the file is missing."""
     filesystem, inner = _locate(path)
@@ -280,19 +347,41 @@ def parquet_columns(path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
 
 
-def parquet_rows(path: str, most: int) -> pa.Table | None:
-    """A whole Parquet file, in this thread; None where its rows take more than ``most`` bytes of memory, which a small
-    file of equal texts may. Raises OSError, ArrowException."""
+def parquet_batches(path: str, rows: int) -> Iterator[pa.RecordBatch]:
+    """A staged file, so many of its rows at a time; raises StagingError when it can't be read."""
     filesystem, inner = _locate(path)
+    try:
+        with filesystem.open_input_file(inner) as source:
+            yield from pq.ParquetFile(source).iter_batches(rows, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
+
+
+def parquet_groups_backwards(path: str, columns: list[str]) -> Iterator[pa.Table]:
+    """A staged file's row groups, the last first; columns of structs as ``struct.column``. Raises StagingError."""
+    try:
+        with opened(path) as source:
+            file = pq.ParquetFile(source)
+            for group in reversed(range(file.num_row_groups)):
+                yield file.read_row_group(group, columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
+
+
+def parquet_rows(path: str, most: int, columns: Sequence[str] | None = None) -> pa.Table | None:
+    """A whole Parquet file, or some columns of it that it has, in this thread; None where these take more than ``most``
+    bytes of memory, which a small file of equal texts may. Raises OSError, ArrowException."""
     found: list[pa.RecordBatch] = []
-    with filesystem.open_input_file(inner) as source:
+    with opened(path) as source:
         file = pq.ParquetFile(source)
-        for batch in file.iter_batches(_FEW_ROWS, use_threads=False):
+        names = file.schema_arrow.names
+        chosen = names if columns is None else [name for name in names if name in columns]
+        for batch in file.iter_batches(_FEW_ROWS if columns is None else _ROWS, columns=chosen, use_threads=False):
             found.append(batch)
             most -= batch.nbytes
             if most < 0:
                 return None
-        return pa.Table.from_batches(found, file.schema_arrow)
+        return pa.Table.from_batches(found, pa.schema([file.schema_arrow.field(name) for name in chosen]))
 
 
 def write_parquet(path: str, rows: pa.Table) -> int:
@@ -300,7 +389,5 @@ def write_parquet(path: str, rows: pa.Table) -> int:
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="snappy", store_decimal_as_integer=True)
     data = sink.getvalue()
-    filesystem, inner = _locate(path)
-    with filesystem.open_output_stream(inner) as stream:
-        stream.write(data)
+    write_bytes(path, data)
     return int(data.size)

@@ -74,7 +74,7 @@ def data_files(log: DeltaTable, schema: TableSchema) -> list[TableFile]:
     bounds = [one for one in key_ranges.bounds_of(log, added, schema).values() if one is not None]
     lows = list(zip(*(one.low.tolist() for one in bounds), strict=True)) or [()] * added.num_rows
     highs = list(zip(*(one.high.tolist() for one in bounds), strict=True)) or [()] * added.num_rows
-    deleted = _deleted(log)
+    deleted = deleted_rows(log)
     return [
         TableFile(path, size, rows or 0, low, high, deleted[_name(path)])
         for path, size, rows, low, high in zip(
@@ -84,7 +84,7 @@ def data_files(log: DeltaTable, schema: TableSchema) -> list[TableFile]:
     ]  # fmt: skip
 
 
-def _deleted(log: DeltaTable) -> Counter[str]:
+def deleted_rows(log: DeltaTable) -> Counter[str]:
     """Rows that deletion vectors hide, by the file's name."""
     found: Counter[str] = Counter()
     for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors()):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
-from binlake.state import files
+from binlake.errors import LakeError
+from binlake.state import feed_watermarks, files
 from binlake.state.delta_log import LakeLog
 from binlake.state.files import FileFound
 from binlake.state.lease import Standing
+from binlake.state.metadata import metadata_of
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _SIDE_BY_SIDE = 16
@@ -20,18 +23,40 @@ _SIDE_BY_SIDE = 16
 
 
 def remove_recorded(config: PipelineConfig, standing: Standing) -> list[str]:
-    """Of recorded batches, only what XA transactions still wait for is kept. Gives the folders that went."""
-    kept = {str(waiting.batch) for waiting in standing.prepared}
-    gone = [
-        batch
-        for batch in files.subfolders(config.staging_path())
-        if batch.isdigit() and int(batch) <= standing.batch and batch not in kept
-    ]
-    return [_removed(config, batch) for batch in gone]
+    """Of recorded batches, only what XA transactions and feeds still wait for is kept, and what is promised to replays.
+    Gives the folders that went."""
+    recorded = {batch for batch in feed_watermarks.staged_batches(config) if batch <= standing.batch}
+    kept = {waiting.batch for waiting in standing.prepared}
+    if not recorded <= kept:
+        kept |= _awaited_by_feeds(config, standing.batch, recorded)
+    kept |= _promised(config, recorded - kept)
+    return [_removed(config, batch) for batch in sorted(recorded - kept)]
 
 
-def _removed(config: PipelineConfig, batch: str) -> str:
-    folder = config.staging_path(batch)
+def _awaited_by_feeds(config: PipelineConfig, newest: int, recorded: set[int]) -> set[int]:
+    """All of it where that can't be told: what is the feeds' holds no sync back."""
+    try:
+        return feed_watermarks.awaited(config, metadata_of(config), newest, recorded)
+    except LakeError:
+        return recorded
+
+
+def _promised(config: PipelineConfig, batches: Collection[int]) -> set[int]:
+    """Those that were staged within the hours for which staging is kept."""
+    if not config.maintain.staging_hours:
+        return set()
+    before = time.time() - config.maintain.staging_hours * 3600
+    found = set(batches)
+    for batch in sorted(batches):  # their order is that of their times
+        attempts = files.subfolders(config.staging_path(str(batch)))
+        if any(int(attempt.partition("-")[0]) >= before for attempt in attempts):
+            break
+        found.discard(batch)
+    return found
+
+
+def _removed(config: PipelineConfig, batch: int) -> str:
+    folder = config.staging_path(str(batch))
     files.remove_folder(folder)
     return folder
 

@@ -1,0 +1,85 @@
+"""What an epoch's staged mutations leave behind, as Arrow: the keys that changed, and the rows that stand at last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlake.batch.steps import Life, MergeStep
+from binlake.binlog.border import DELETE, UPDATE, staged_schema
+from binlake.config import PipelineConfig
+from binlake.schema.lake_columns import LakeColumn
+from binlake.schema.render import RENDERERS
+from binlake.schema.table import TableSchema
+from binlake.state import files
+from binlake.state.key_ranges import image_column
+
+PLACE = "place "
+"""Beside columns of a key: no name of the server's ends with a space."""
+
+
+def staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> pa.Table | None:
+    """The epoch's mutations after the snapshot, in the order of the log, with ``number``: their place in it. None where
+    they take more than ``most`` bytes of memory."""
+    parts: list[pa.Table] = []
+    for file in step.files:
+        part = files.parquet_rows(file.path, most - sum(one.nbytes for one in parts))
+        if part is None:
+            return None
+        parts.append(part.cast(staged_schema(file.columns, config.invalid)))
+    rows = pa.concat_tables(parts, promote_options="default")
+    number, offset = life.low.order
+    if min(file.first[:2] for file in step.files) < (number, offset):
+        here = pc.and_(pc.equal(rows["file"], number), pc.greater_equal(rows["offset"], offset))
+        rows = rows.filter(pc.or_(pc.greater(rows["file"], number), here))
+    rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in ("file", "offset", "row")]))
+    return rows.append_column("number", pa.array(np.arange(rows.num_rows)))
+
+
+def newest_rows(schema: TableSchema, columns: Sequence[LakeColumn], staged: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The staged keys, old and new ones, and the rows that stand at last, both as the lake has them.
+
+    Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
+    the key deletes the old one, and then writes the new one.
+    """
+    came = staged.filter(pc.not_equal(staged["op"], DELETE))
+    left = staged.filter(pc.or_(pc.equal(staged["op"], DELETE), _moved(schema, staged)))
+    keys = {image: _images(columns, rows, image) for image, rows in (("after", came), ("before", left))}
+    ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
+    changes = pa.concat_tables(
+        [keys[image].select(schema.key).append_column(PLACE, ranks[image]) for image in ("before", "after")]
+    )
+    last = changes.group_by(list(schema.key), use_threads=False).aggregate([(PLACE, "max")])
+    stands = pc.is_in(ranks["after"], value_set=last[f"{PLACE}_max"].combine_chunks())
+    return last.select(schema.key), keys["after"].filter(stands)
+
+
+def _moved(schema: TableSchema, staged: pa.Table) -> pa.ChunkedArray:
+    """Whether a mutation is an update that changes the key."""
+    differs = [
+        pc.fill_null(pc.not_equal(image_column(staged, "before", name), image_column(staged, "after", name)), True)
+        for name in schema.key
+    ]
+    return pc.and_(pc.equal(staged["op"], UPDATE), reduce(pc.or_, differs))
+
+
+def _images(columns: Sequence[LakeColumn], rows: pa.Table, image: str) -> pa.Table:
+    """The lake's columns from a staged image."""
+    found = {}
+    for column in columns:
+        stored = image_column(rows, image, column.name)
+        if is_rendered(column):
+            render = RENDERERS[column.source.type]
+            texts = [None if data is None else render(data) for data in stored.to_pylist()]
+            stored = pa.chunked_array([pa.array(texts, pa.string())])
+        found[column.name] = stored
+    return pa.table(found)
+
+
+def is_rendered(column: LakeColumn) -> bool:
+    """Whether the log has bytes where the lake has their text."""
+    return not column.is_side and column.source.type in RENDERERS

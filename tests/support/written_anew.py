@@ -1,0 +1,75 @@
+"""What was read from a log, as a binlog file of our own writing."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+
+from binlake.binlog.border import Mutations, Statement
+from binlake.binlog.reader import Emitted
+from binlake.binlogfile import shape
+from binlake.binlogfile.rows import RowImages
+from binlake.binlogfile.writer import BinlogWriter, Head, RowEvent
+from binlake.position import Flavour
+from binlake.schema.invalid import KEEP_ALL
+
+Row = tuple[Mutations, int]
+
+
+def in_order(emitted: Iterable[Emitted]) -> Iterator[Row | Statement]:
+    """Each row and statement where it stood in the log."""
+    placed: list[tuple[tuple[int, int], Row | Statement]] = []
+    for one in emitted:
+        if isinstance(one, Statement):
+            placed.append(((one.offset, 0), one))
+        if isinstance(one, Mutations):
+            offsets, rows = one.batch.column("offset").to_pylist(), one.batch.column("row").to_pylist()
+            placed += [((offset, row), (one, at)) for at, (offset, row) in enumerate(zip(offsets, rows, strict=True))]
+    yield from (one for _, one in sorted(placed, key=lambda item: item[0]))
+
+
+def transactions(emitted: Iterable[Emitted]) -> Iterator[list[Row] | Statement]:
+    """Rows of one GTID together; without one, each row by itself."""
+    opened: list[Row] = []
+    known: str | None = None
+    for one in in_order(emitted):
+        gtid = None if isinstance(one, Statement) else one[0].batch.column("gtid")[one[1]].as_py()
+        if opened and (gtid is None or gtid != known):
+            yield opened
+            opened = []
+        if isinstance(one, Statement):
+            yield one
+        else:
+            opened.append(one)
+            known = gtid
+    if opened:
+        yield opened
+
+
+def written_anew(emitted: Iterable[Emitted], flavour: Flavour, next_file: str = "binlog.000002") -> bytes:
+    """A whole file, each row in an event of its own."""
+    out = io.BytesIO()
+    writer = BinlogWriter.begun(out, flavour, server_id=7, created_us=1_600_000_000_000_000)
+    images: dict[int, RowImages] = {}
+    table_ids: dict[object, int] = {}
+
+    def event(mutations: Mutations, row: int) -> RowEvent:
+        fields = shape.fields_of(mutations.columns)
+        if id(mutations) not in images:
+            images[id(mutations)] = RowImages(mutations, fields, KEEP_ALL)
+        made = images[id(mutations)]
+        table_id = table_ids.setdefault((mutations.name, mutations.columns), len(table_ids) + 1)
+        body = shape.table_map(table_id, mutations.name, fields, mutations.key, flavour)
+        both = [side[row] for side in (made.before, made.after)]
+        return RowEvent(made.op[row], body, len(fields), [image for image in both if image is not None])
+
+    for one in transactions(emitted):
+        if isinstance(one, Statement):
+            writer.statement(Head(one.committed_us, one.gtid), one)
+            continue
+        batch, row = one[0][0].batch, one[0][1]
+        head = Head(batch.column("committed_us")[row].as_py(), batch.column("gtid")[row].as_py())
+        writer.transaction(head, [event(*placed) for placed in one])
+    writer.close(next_file)
+    assert writer.end.offset == len(out.getvalue())
+    return out.getvalue()
