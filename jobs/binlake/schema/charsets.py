@@ -38,8 +38,13 @@ _PYTHON_CODECS |= {"utf32": "utf-32-be", "ascii": "ascii"}
 NOT_ASCII = frozenset({"utf16", "utf16le", "utf32", "ucs2", "swe7"})
 """Where bytes below 0x80 don't stand for ASCII."""
 
+_DEFAULTS = {"latin1": 8, "latin2": 9, "latin7": 41, "cp1251": 51, "cp1257": 59, "binary": 63}
+"""Collations that a character set has by default, where that isn't its first number."""
+
 Decode = Callable[[bytes], str]
 """Raises UnicodeDecodeError, where it is strict."""
+Encode = Callable[[str], bytes]
+"""Raises UnicodeEncodeError for a character that the set hasn't."""
 Codes = npt.NDArray[np.uint16]
 Errors = Literal["strict", "replace"]
 _QUESTION = ord("?")
@@ -66,6 +71,16 @@ def charset(collation: int) -> str | None:
     if found is None and _NO_PAD < collation < 2 * _NO_PAD:
         found = numbers.get(collation - _NO_PAD)
     return found
+
+
+def default_collation(name: str) -> int:
+    """Number of a collation of the character set that both servers know. Raises KeyError for an unknown name."""
+    if name in _DEFAULTS:
+        return _DEFAULTS[name]
+    for number, known in _numbers().items():
+        if known == name:
+            return number
+    raise KeyError(name)
 
 
 def is_known(name: str) -> bool:
@@ -148,3 +163,50 @@ def _decode_gb18030(data: bytes, errors: Errors) -> str:
     if b"\xa8\xbc" not in data and b"\x81\x35\xf4\x37" not in data:
         return data.decode("gb18030", errors)
     return data.decode("gb18030", errors).translate({0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7})
+
+
+@cache
+def encoder(name: str) -> Encode:
+    """Of text to the bytes of a character set: ``decoder``'s inverse, the lowest code where a character has two."""
+    if name == "gb18030":
+        return lambda text: text.translate({0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}).encode("gb18030")
+    if name == "ucs2":
+        return _encode_ucs2
+    if name in _PYTHON_CODECS:
+        codec = _PYTHON_CODECS[name]
+        return lambda text: text.encode(codec)
+    codes = _codes(name)
+    ascii_first = name not in NOT_ASCII
+
+    def encode(text: str) -> bytes:
+        if ascii_first and text.isascii():
+            return text.encode("ascii")
+        try:
+            return b"".join([codes[one] for one in text])
+        except KeyError as error:
+            at = text.index(error.args[0])
+            raise UnicodeEncodeError(name, text, at, at + 1, "no such character") from None
+
+    return encode
+
+
+def _encode_ucs2(text: str) -> bytes:
+    for at, one in enumerate(text):
+        if one > "\uffff":
+            raise UnicodeEncodeError("ucs2", text, at, at + 1, "beyond the basic plane")
+    return text.encode("utf-16-be")
+
+
+def _codes(name: str) -> dict[str, bytes]:
+    """Bytes of each character of a set that stands in the tables."""
+    known = tables()
+    found: dict[str, bytes] = {"?": b"?"}
+    for size in (1, 2, 3):
+        for place, code in enumerate(known.get(f"{name}{size}", ())):
+            if not code and (size > 1 or place):
+                continue
+            single = bytes([place & 0xFF])
+            double = bytes([0x80 + (place >> 8) & 0xFF, place & 0xFF])
+            triple = bytes([0x8F, 0x80 + (place >> 7) & 0xFF, 0x80 + (place & 0x7F)])
+            found.setdefault(chr(code), (single, double, triple)[size - 1])
+    return found

@@ -5,6 +5,8 @@ Sources: MariaDB's manual on UUID, INET4 and INET6; the stored order of UUID seg
 
 from __future__ import annotations
 
+import ipaddress
+import uuid
 from collections.abc import Callable
 
 Renderer = Callable[[bytes], str]
@@ -57,3 +59,17 @@ def _longest_zeros(groups: list[int]) -> tuple[int, int]:
 
 RENDERERS: dict[str, Renderer] = {"uuid": uuid_text, "inet4": inet4_text, "inet6": inet6_text}
 """By column type."""
+
+
+def _stored_uuid(text: str) -> bytes:
+    data = uuid.UUID(text).bytes
+    turned = data[10:] + data[8:10] + data[6:8] + data[4:6] + data[:4]
+    return turned if uuid_text(turned) == text else data
+
+
+STORED: dict[str, tuple[int, Callable[[str], bytes]]] = {
+    "uuid": (16, _stored_uuid),
+    "inet4": (4, lambda text: ipaddress.IPv4Address(text).packed),
+    "inet6": (16, lambda text: ipaddress.IPv6Address(text).packed),
+}
+"""The way back by column type: how many bytes are stored, and those of a text. Raises ValueError."""

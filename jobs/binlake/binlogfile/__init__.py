@@ -1,0 +1,1 @@
+"""A binlog file made anew: Arrow rows and statements to the bytes of events, as a server writes them. Pure."""

@@ -1,0 +1,169 @@
+"""A binlog file, written from its magic number to its ROTATE: whole transactions, in order, each with its GTID.
+
+Rows of a transaction come as images (rows.RowImages); those of one table and one kind that follow each other share an
+event. Each event of rows has its table map before it and ends a statement: which rows were one statement's isn't known.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+from binlake.binlog.border import DELETE, INSERT, UPDATE, Statement
+from binlake.binlog.events import IGNORABLE, MAGIC, EventType
+from binlake.binlogfile import events
+from binlake.binlogfile.events import GtidEvent, Stamp
+from binlake.binlogfile.numbers import packed_integer
+from binlake.position import Flavour
+from binlake.schema import ddl
+
+EVENT_BYTES = 1 << 20
+"""Of rows, after which a table's next rows get an event of their own; a larger row stands alone."""
+_WITHOUT_USE = 0x08
+"""Header flag LOG_EVENT_SUPPRESS_USE_F: the statement needs no default database, which may not be there yet."""
+_STATEMENT_END, _NO_FOREIGN_KEY_CHECKS = 1, 2
+_KINDS: dict[Flavour, dict[int, EventType]] = {
+    "mysql": {INSERT: EventType.WRITE_ROWS, UPDATE: EventType.UPDATE_ROWS, DELETE: EventType.DELETE_ROWS},
+    "mariadb": {INSERT: EventType.WRITE_ROWS_V1, UPDATE: EventType.UPDATE_ROWS_V1, DELETE: EventType.DELETE_ROWS_V1},
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a transaction is known by: when it was committed (µs since 1970 UTC), and its GTID where it has one."""
+
+    committed_us: int
+    gtid: str | None = None
+
+
+@dataclass(frozen=True)
+class RowEvent:
+    """Rows of one table and one kind. op: as staged. table_map: body of its table map, with the table's id.
+    width: columns. images: before, after or both of each row, in turn. unchecked: foreign keys didn't count."""
+
+    op: int
+    table_map: bytes
+    width: int
+    images: Sequence[bytes]
+    unchecked: bool = False
+
+
+@dataclass
+class FileEnd:
+    """Where a file ends, between two transactions. transactions: how many are in it; last_us: when the last one was
+    committed."""
+
+    offset: int
+    transactions: int
+    last_us: int
+
+
+class BinlogWriter:
+    """Writes one file to ``out``, a stream that seeks. end: where it ends by now."""
+
+    def __init__(self, out: BinaryIO, flavour: Flavour, *, server_id: int, end: FileEnd) -> None:
+        """A file that is there goes on behind ``end``."""
+        self._out, self._flavour, self._server_id = out, flavour, server_id
+        self.end = end
+        self._opening: tuple[int, GtidEvent] | None = None
+        self._open = Stamp(end.last_us, server_id)
+
+    @classmethod
+    def begun(
+        cls, out: BinaryIO, flavour: Flavour, *, server_id: int, created_us: int, previous_gtids: str = ""
+    ) -> BinlogWriter:
+        """A new file. created_us: of its first transaction, so that the same content makes the same bytes."""
+        made = cls(out, flavour, server_id=server_id, end=FileEnd(out.write(MAGIC), 0, created_us))
+        made._event(EventType.FORMAT_DESCRIPTION, events.format_description(flavour), made._open)
+        kind, body = events.previous_gtids(previous_gtids, flavour)
+        made._event(kind, body, made._open, flags=IGNORABLE if kind is EventType.PREVIOUS_GTIDS else 0)
+        return made
+
+    def transaction(self, head: Head, rows: Iterable[RowEvent]) -> None:
+        """One transaction with its BEGIN and commit."""
+        self.begin(head)
+        for one in rows:
+            self.rows(one)
+        self.commit()
+
+    def begin(self, head: Head) -> None:
+        self._start(head, only_rows=True)
+        if self._flavour == "mysql" or head.gtid is None:
+            self._event(EventType.QUERY, events.begin(), self._open, _WITHOUT_USE)
+
+    def rows(self, one: RowEvent) -> None:
+        for kind, body in self._row_events(one):
+            self._event(kind, body, self._open)
+
+    def commit(self) -> None:
+        self._event(EventType.XID, struct.pack("<Q", self.end.transactions), self._open)
+        self._finish()
+
+    def statement(self, head: Head, one: Statement) -> None:
+        """A statement that is a transaction by itself: DDL."""
+        self._start(head, only_rows=False)
+        began_us = head.committed_us if one.session.began is None else one.session.began * 1_000_000
+        parsed = ddl.parse(one.text, database=one.database, sql_mode=one.sql_mode, flavour=self._flavour)
+        flags = _WITHOUT_USE if parsed.kind.endswith(" DATABASE") else 0
+        body = events.statement(one, self._flavour, self.end.transactions)
+        self._event(EventType.QUERY, body, replace(self._open, committed_us=began_us), flags)
+        self._finish()
+
+    def close(self, next_file: str) -> None:
+        """Ends the file; who reads on finds the next one by name. The stream stays open."""
+        self._event(EventType.ROTATE, events.rotate(next_file), Stamp(self.end.last_us, self._server_id))
+
+    def _start(self, head: Head, *, only_rows: bool) -> None:
+        self.end.transactions += 1
+        self.end.last_us = head.committed_us
+        server_id = self._server_id
+        if self._flavour == "mariadb" and head.gtid:
+            server_id = int(head.gtid.split("-")[1])
+        self._open = Stamp(head.committed_us, server_id)
+        if self._flavour == "mysql":
+            self._opening = self.end.offset, GtidEvent(head.gtid, self._open, self.end.transactions, only_rows)
+            self._event(*self._opening[1].encoded(0), self._open)
+        elif head.gtid:
+            body = events.mariadb_gtid(head.gtid, statement=not only_rows)
+            self._event(EventType.MARIADB_GTID, body, self._open)
+
+    def _finish(self) -> None:
+        """MySQL's GTID event tells the length of the transaction, which is known by now."""
+        if self._opening is None:
+            return
+        offset, opening = self._opening
+        kind, body = opening.encoded(self.end.offset - offset)
+        self._out.seek(offset)
+        self._out.write(events.event(kind, self._open, body, offset))
+        self._out.seek(self.end.offset)
+        self._opening = None
+
+    def _row_events(self, one: RowEvent) -> Iterable[tuple[EventType, bytes]]:
+        kind = _KINDS[self._flavour][one.op]
+        flags = _STATEMENT_END | (_NO_FOREIGN_KEY_CHECKS if one.unchecked else 0)
+        head = one.table_map[:6] + struct.pack("<H", flags)
+        if self._flavour == "mysql":
+            head += struct.pack("<H", 2)  # no extra data behind these two bytes themselves
+        all_columns = ((1 << one.width) - 1).to_bytes((one.width + 7) // 8, "little")
+        head += packed_integer(one.width) + all_columns * (2 if one.op == UPDATE else 1)
+        for images in _cut(one.images, 2 if one.op == UPDATE else 1):
+            yield EventType.TABLE_MAP, one.table_map
+            yield kind, head + b"".join(images)
+
+    def _event(self, kind: EventType, body: bytes, stamp: Stamp, flags: int = 0) -> None:
+        self.end.offset += self._out.write(events.event(kind, stamp, body, self.end.offset, flags))
+
+
+def _cut(images: Sequence[bytes], step: int) -> Iterable[Sequence[bytes]]:
+    """Images of whole rows, of EVENT_BYTES together."""
+    start = size = 0
+    for at in range(0, len(images), step):
+        row = sum(map(len, images[at : at + step]))
+        if size and size + row > EVENT_BYTES:
+            yield images[start:at]
+            start, size = at, 0
+        size += row
+    if start < len(images):
+        yield images[start:]
