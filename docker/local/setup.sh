@@ -2,7 +2,7 @@
 # What a machine needs, without Docker: each step says what it does, or that it was done before.
 #
 #   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
-#   setup.sh tests      these, the servers' own test suites, and an S3 server
+#   setup.sh tests      these, the servers' own test suites, an S3 server, and a browser
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -210,6 +210,38 @@ setup_store() { # the tests' S3 server; Go is asked for only here
     fail store "the S3 server can't be built: see above"
 }
 
+# -- browser ---------------------------------------------------------------------------------------
+
+setup_browser() { # the tests of Airflow's UI drive it
+  if there chromium; then
+    say browser "$(chromium --version 2> /dev/null)"
+    return
+  fi
+  by_apt browser "Chromium" chromium
+}
+
+# -- kafka -----------------------------------------------------------------------------------------
+
+KAFKA=4.1.1
+
+setup_kafka() { # the tests' broker: Kafka's jars, by the Ivy that pyspark ships
+  if [ -d $STATE/kafka ]; then
+    say kafka "a broker's jars in $STATE/kafka"
+    return
+  fi
+  say kafka "bringing Kafka $KAFKA into $STATE/kafka (43 MB)"
+  local ivy log
+  ivy=$(echo $VENV/lib/python3.11/site-packages/pyspark/jars/ivy-*.jar)
+  log=$(mktemp)
+  rm -rf $STATE/kafka.partial
+  "${JAVA_HOME:+$JAVA_HOME/bin/}java" "-Duser.home=$HOME" -cp "$ivy" org.apache.ivy.Main \
+    -dependency org.apache.kafka kafka_2.13 $KAFKA -confs default -types jar bundle \
+    -retrieve "$STATE/kafka.partial/[artifact]-[revision].[ext]" > "$log" 2>&1 ||
+    { tail -n 5 "$log" >&2; fail kafka "Kafka's jars can't be had: see above"; }
+  mv $STATE/kafka.partial $STATE/kafka
+  rm -f "$log"
+}
+
 # -- engine ----------------------------------------------------------------------------------------
 
 setup_engine() { # jars, an archive of classes and compiled kernels: what users have by the same command
@@ -227,11 +259,11 @@ exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools engine
-[ "$*" != tests ] || set -- python java mariadb mysql tools engine_for_stores suites store
+[ "$*" != tests ] || set -- python java mariadb mysql tools engine_for_stores suites store browser kafka
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
-    python | java | mariadb | mysql | tools | one_server | engine | engine_for_stores | suites | store) "setup_$step" ;;
+    python | java | mariadb | mysql | tools | one_server | engine | engine_for_stores | suites | store | browser | kafka) "setup_$step" ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done

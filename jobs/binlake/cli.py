@@ -20,7 +20,7 @@ from typing import Any, get_args
 
 import argcomplete
 
-from binlake import commands
+from binlake import commands, replay_arguments
 from binlake import config as configuration
 from binlake.batch.steps import Status
 from binlake.errors import BinlakeError
@@ -105,6 +105,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     verify = add("verify", commands.verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
+    replay = add(
+        "replay",
+        commands.replay,
+        "build tables once more, as they stood after a batch, from what is staged; asks no server",
+        as_json=True,
+    )
+    replay_arguments.add_to(replay)
     maintain = add(
         "maintain", commands.maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True
     )
@@ -122,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     history.add_argument("--table", metavar="DB.T", help="of this table alone")
     history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were there")
     _add_table(subparsers)
+    _add_feeds(subparsers)
+    _add_relay(subparsers)
+    _add_console_consumer(subparsers)
     _add_binlog(subparsers)
     _add_init(subparsers)
     _add_setup(subparsers)
@@ -171,6 +181,71 @@ def _me() -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):  # an account without a name, as containers have
         return f"uid {os.getuid()}@{socket.gethostname()}"
+
+
+def _add_feeds(subparsers: Any) -> None:
+    help_ = "carry the YAML's feeds to the newest recorded batch"
+    feed = subparsers.add_parser("feed", help=help_, description=help_, parents=[_loudness()])
+    feed.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
+    feed.add_argument("--feed", metavar="NAME", help="this one alone")
+    feed.add_argument(
+        "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
+    )
+    feed.add_argument("--anew", choices=("oldest", "now", "lake"), help="forget the feed's place, and begin there")
+    feed.add_argument("--json", action="store_true", help="print JSON for programs")
+    feed.set_defaults(command=commands.feed)
+    help_ = "print staged mutations, a message a line"
+    tail = subparsers.add_parser("tail", help=help_, description=help_, parents=[_loudness()])
+    tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
+    of = tail.add_mutually_exclusive_group()
+    of.add_argument("--feed", metavar="NAME", help="as this feed has it")
+    of.add_argument("--table", metavar="DB.T", help="of these tables, shell-style")
+    tail.add_argument(
+        "--format", choices=("debezium", "generic", "specific", "text"), help="by default the feed's, or text"
+    )
+    tail.add_argument("--registry", metavar="URL", help="a schema registry, for --format specific")
+    tail.add_argument(
+        "--from",
+        dest="start",
+        default="start",
+        type=_batch,
+        metavar="start|now|BATCH",
+        help="by default the oldest staged",
+    )
+    tail.add_argument("--follow", action="store_true", help="go on with each batch that is recorded, until Ctrl-C")
+    tail.set_defaults(command=commands.tail)
+
+
+def _add_relay(subparsers: Any) -> None:
+    help_ = "serve subscriptions to events: HTTP and the binary protocol of mysql-replication-relay"
+    relay = subparsers.add_parser("relay", help=help_, description=help_, parents=[_loudness()])
+    relay.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
+    relay.add_argument("--port", required=True, type=int, metavar="N", help="of both protocols; 0: one that is free")
+    relay.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="by default this machine alone")
+    relay.add_argument("--secret-file", required=True, metavar="FILE", help="its first line is what clients share")
+    relay.add_argument("--admin-secret-file", metavar="FILE", help="for lists and removal of clients")
+    relay.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="look for new batches; default 1")
+    relay.add_argument("--keep-gb", type=float, default=50.0, metavar="GB", help="of staging, for the slowest client")
+    relay.add_argument("--keep-hours", type=float, default=168.0, metavar="HOURS", help="the same in hours")
+    relay.set_defaults(command=commands.relay)
+
+
+def _add_console_consumer(subparsers: Any) -> None:
+    help_ = "print a Kafka topic's committed messages readably: generic Avro, Debezium, text"
+    consumer = subparsers.add_parser("console-consumer", help=help_, description=help_, parents=[_loudness()])
+    consumer.add_argument("topic", metavar="TOPIC")
+    consumer.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker")
+    consumer.add_argument("--connection", metavar="ID", help="an Airflow connection with the credentials")
+    consumer.add_argument("--registry", metavar="URL", help="a schema registry, for Avro in Confluent's form")
+    consumer.add_argument("--max", type=int, metavar="N", help="end after so many messages")
+    consumer.add_argument("--follow", action="store_true", help="wait at the topic's end, until Ctrl-C")
+    consumer.set_defaults(command=commands.console_consumer)
+
+
+def _batch(text: str) -> str:
+    if text not in ("start", "now") and not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no batch; write start, now or a batch's number")
+    return text
 
 
 def _add_binlog(subparsers: Any) -> None:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from binlake import names, printing
+from binlake import names, printing, replay_arguments
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
 from binlake.report import Report
@@ -211,6 +211,18 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         raise CheckFailed("the lake differs from the server", remedy="snapshot the tables named above again")
 
 
+def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    request = replay_arguments.request(arguments)
+    found = pipeline.replay(config, _session("replay", config), _report(arguments), request)
+    if arguments.json:
+        printing.as_json([table.to_json() for table in found])
+        return
+    for table in found:
+        print(table.to_text())
+
+
 def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
@@ -302,6 +314,30 @@ def binlog(arguments: argparse.Namespace) -> None:
     if stopped:
         tables = ", ".join(sorted({str(table.name) for table in stopped}))
         raise TableError(f"{tables} can't be decoded from some event on", remedy=stopped[0].remedy)
+
+
+def feed(arguments: argparse.Namespace) -> None:
+    from binlake.feeds import commands
+
+    commands.feed(arguments, parse_until(arguments.until))
+
+
+def tail(arguments: argparse.Namespace) -> None:
+    from binlake.feeds import commands
+
+    commands.tail(arguments)
+
+
+def relay(arguments: argparse.Namespace) -> None:
+    from binlake.relay import serve
+
+    serve.relay(arguments)
+
+
+def console_consumer(arguments: argparse.Namespace) -> None:
+    from binlake.feeds import commands
+
+    commands.console_consumer(arguments)
 
 
 def pause(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -12,6 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from binlake import names, stores
 from binlake.errors import ConfigurationError
+from binlake.feed_config import FeedConfig, names_once
+from binlake.orchestration import AirflowConfig
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import leaving_out
@@ -179,10 +181,9 @@ class SnapshotConfig(_Strict):
 
 
 class MergeConfig(_Strict):
-    """without_spark_mb: up to so much of staged rows, and of data files that are to be written anew, a plain table is
-    merged by the process itself; 0: always by Spark."""
+    """without_spark_mb: a plain table of which no more was staged is merged by the process itself; 0: all by Spark."""
 
-    without_spark_mb: Annotated[float, Field(ge=0, le=1024)] = 16
+    without_spark_mb: Annotated[float, Field(ge=0, le=1024)] = 128
 
 
 class MaintainConfig(_Strict):
@@ -191,6 +192,7 @@ class MaintainConfig(_Strict):
     history_hours: for which every table's earlier versions stay readable. log_hours: for which Delta's logs tell who
     committed what. file_mb: size of a whole data file. sort: rows of a key of whole numbers are sorted by it where more
     than ``overlap`` files hold one stretch of keys. metadata_hours: for which replaced files of our own tables stay.
+    staging_hours: for which a recorded batch's staged mutations stay, for a replay; 0: no longer than they are needed.
     The days of runs (and batches, snapshots and verifications) and of the quarantine; ddl_history_days None: for ever.
     """
 
@@ -201,6 +203,7 @@ class MaintainConfig(_Strict):
     sort: bool = True
     overlap: Annotated[int, Field(ge=2)] = 4
     metadata_hours: Annotated[float, Field(ge=0)] = 168
+    staging_hours: Annotated[float, Field(ge=0)] = 0
     runs_days: Annotated[float, Field(gt=0)] = 90
     quarantine_days: Annotated[float, Field(gt=0)] = 90
     ddl_history_days: Annotated[float, Field(gt=0)] | None = None
@@ -305,9 +308,11 @@ class PipelineConfig(_Strict):
     merge: MergeConfig = MergeConfig()
     maintain: MaintainConfig = MaintainConfig()
     catalog: CatalogConfig | None = None
+    airflow: AirflowConfig = AirflowConfig()
     invalid_dates: InvalidDates = "fail"
     invalid_text: InvalidTexts = "fail"
     policies: PoliciesConfig = PoliciesConfig()
+    feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
     """Delta's type widening in the place of rewriting a table, where its readers know it (deltalake's don't)."""
 
@@ -385,10 +390,13 @@ def load(path: str | Path) -> PipelineConfig:
     try:
         return PipelineConfig.model_validate(document)
     except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)]
-        raise ConfigurationError(
-            f"{path}:\n" + "\n".join(lines), remedy="mend these keys; README.md shows a whole file"
-        ) from None
+        raise refused(path, error) from None
+
+
+def refused(path: str | Path, error: ValidationError) -> ConfigurationError:
+    """What is wrong with a file, a line for each key."""
+    lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)]
+    return ConfigurationError(f"{path}:\n" + "\n".join(lines), remedy="mend these keys; README.md shows a whole file")
 
 
 def _from_project(section: Any, key: str, file: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterable, Sequence
 
 _NOT_IN_PATHS = re.compile(r"[/\\%~?#\x00-\x1f\x7f]")
 
@@ -59,3 +60,8 @@ def matches(pattern: str, database: str, table: str) -> bool:
     """Shell-style match of ``database.table``; the pattern's first dot parts database and table."""
     database_pattern, _, table_pattern = pattern.partition(".")
     return fnmatch.fnmatchcase(database, database_pattern) and fnmatch.fnmatchcase(table, table_pattern)
+
+
+def unmatched(patterns: Iterable[str], tables: Sequence[tuple[str, str]]) -> list[str]:
+    """The patterns that match none of the tables, each of which is (database, table)."""
+    return [pattern for pattern in patterns if not any(matches(pattern, *table) for table in tables)]

@@ -141,6 +141,12 @@ def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
         lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
     for one in found.snapshots:
         lines.append(f"snapshot of {one.table} isn't finished: {one.copied} of {one.chunks} chunks, {one.rows:,} rows")
+    for feed in found.feeds:
+        at = f"at batch {feed.batch}" if feed.batch is not None else "not begun"
+        behind = f", {feed.behind:,} batches behind" if feed.behind else ""
+        lines.append(f"feed {feed.name} is {feed.status}, {at}{behind}, {feed.messages:,} messages")
+        if feed.reason:
+            lines += [f"  {feed.reason}", f"  → {feed.remedy}"]
     if found.holder_died:
         lines.append(f"held by {found.holder}, which is dead: the next run takes over at once")
     elif found.holder:

@@ -1,0 +1,144 @@
+"""Mutations per second through the feeds' formats, alone and into a broker, beside a message at a time by libraries.
+
+bench_feeds.py [ROWS]    the broker's part where .binlake/kafka is there (docker/local/setup.sh kafka)
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+import broker
+from binlake.binlog.border import staged_schema
+from binlake.feed_config import DebeziumFormat, GenericFormat, SinkConfig
+from binlake.feeds import generic
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message
+from binlake.feeds.debezium import Debezium
+from binlake.feeds.generic import Generic
+from binlake.feeds.kafka import KafkaSink
+from binlake.feeds.text import plain
+from binlake.schema.invalid import FAIL
+from binlake.schema.table import Column, TableName
+from binlake.state.feed_watermarks import FeedPosition
+
+COLUMNS = (
+    Column("id", "bigint"), Column("customer", "int"), Column("status", "varchar", length=20, charset="utf8mb4"),
+    Column("total", "decimal", precision=10, scale=2), Column("placed", "datetime"),
+    Column("note", "varchar", length=80, charset="utf8mb4"),
+)  # fmt: skip
+TABLE = FeedTable(TableName("shop", "orders"), COLUMNS, ("id",))
+CONTEXT = FeedContext("bench", "shop", "server", "mysql")
+AT_ONCE = 1 << 16
+
+
+def parts(rows: int) -> list[FeedChanges]:
+    """Inserts and updates by turns, as they are staged."""
+    from datetime import datetime
+    from decimal import Decimal
+
+    def image(number: int, status: str) -> dict[str, Any]:
+        told = {"customer": number * 7 % 100_000, "status": status, "total": Decimal(number % 100_000) / 100}
+        return {"id": number, **told, "placed": datetime(2026, 1, 1), "note": f"note {number} of the bench" * 2}
+
+    made = []
+    for start in range(0, rows, AT_ONCE):
+        numbers = range(start, min(rows, start + AT_ONCE))
+        staged = [
+            {"op": 1 + number % 2, "file": 1, "offset": 4 + number * 100, "row": 0, "committed_us": 10**15 + number,
+             "gtid": f"3e11fa47-71ca-11e1-9e33-c80aa9429562:{number}",
+             "before": image(number, "new") if number % 2 else None, "after": image(number, "paid")}
+            for number in numbers
+        ]  # fmt: skip
+        batch = pa.RecordBatch.from_pylist(staged, schema=staged_schema(COLUMNS, FAIL))
+        made.append(FeedChanges(TABLE, batch, "binlog.000001"))
+    return made
+
+
+def encoded(form: Format, changes: Sequence[FeedChanges], send: Callable[[list[Message]], None]) -> None:
+    for part in changes:
+        send(list(chain.from_iterable(form.changes(part))))
+
+
+def one_by_one(changes: Sequence[FeedChanges], avro: bool) -> None:
+    """The plain way: a dictionary a row, through a library."""
+    schemas = {op: fastavro.parse_schema(generic.schema(op)) for op in (1, 2)}
+
+    def maps(row: dict[str, Any], prefix: str) -> dict[str, Any]:
+        told = {"integers": {"customer": row["customer"]}, "longs": {"id": row["id"]}, "bytes": {}}
+        told["strings"] = {name: str(row[name]) for name in ("status", "total", "placed", "note")}
+        return {prefix + name: value for name, value in told.items()}
+
+    head = {"database": "shop", "table": "orders", "tableId": 1, "txid": None}
+    for part in changes:
+        for row in part.rows.to_pylist():
+            if not avro:
+                json.dumps({"before": row["before"], "after": row["after"], "op": row["op"]}, default=plain).encode()
+                continue
+            images = (
+                maps(row["after"], "")
+                if row["op"] == 1
+                else {**maps(row["before"], "old_"), **maps(row["after"], "new_")}
+            )
+            fastavro.schemaless_writer(io.BytesIO(), schemas[row["op"]], {**head, **images})
+
+
+def timed(what: str, rows: int, work: Callable[[], None], beside: float | None = None) -> float:
+    began = time.perf_counter()
+    work()
+    rate = rows / (time.perf_counter() - began)
+    ratio = f"   {rate / beside:5.1f} x" if beside else ""
+    print(f"{what:42} {rate:12,.0f} mutations/s{ratio}", flush=True)
+    return rate
+
+
+def into_broker(changes: Sequence[FeedChanges], rows: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, broker.Broker(Path(folder) / "broker") as running:
+        for number, (name, form) in enumerate(forms().items()):
+            sink = KafkaSink(SinkConfig(url=f"kafka://{running.address}"), f"shop/bench-{number}")
+
+            def all_of_it(sink: KafkaSink = sink, form: Format = form) -> None:
+                for part in changes:
+                    sink.begin()
+                    encoded(form, [part], sink.send)
+                    sink.commit(FeedPosition(1))
+
+            timed(f"{name}, committed by the broker", rows, all_of_it)
+            sink.close()
+
+
+def forms() -> dict[str, Format]:
+    return {
+        "generic Avro": Generic(GenericFormat(type="generic"), CONTEXT),
+        "Debezium's JSON": Debezium(DebeziumFormat(type="debezium"), CONTEXT),
+    }
+
+
+def main() -> None:
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
+    changes = parts(rows)
+    for name, form in forms().items():
+
+        def plainly(avro: bool = "Avro" in name) -> None:
+            one_by_one(changes, avro)
+
+        def ours(form: Format = form) -> None:
+            encoded(form, changes, lambda messages: None)
+
+        beside = timed(f"{name}, a row at a time by a library", rows, plainly)
+        timed(name, rows, ours, beside)
+    if broker.JARS.is_dir():
+        into_broker(changes, rows)
+
+
+if __name__ == "__main__":
+    main()

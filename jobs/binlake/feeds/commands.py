@@ -1,0 +1,115 @@
+"""What ``binlake feed`` and ``binlake tail`` do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from binlake import config as configuration
+from binlake import printing
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, ConfigurationError, UsageError
+from binlake.feed_config import FeedConfig, FeedsFile
+from binlake.feeds.carry import FeedRun, carry
+from binlake.feeds.console import Tail
+from binlake.feeds.console import tail as print_tail
+from binlake.feeds.consume import Consuming, consume
+from binlake.feeds.kafka import credentials
+from binlake.feeds.registry import PARTS
+from binlake.feeds.schema_registry import SchemaRegistry
+from binlake.report import Report
+
+Feeds = list[tuple[PipelineConfig, FeedConfig]]
+
+
+def feeds_of(path: str | Path) -> Feeds:
+    """Each feed of a source's YAML, or of a file of feeds over several sources, with each of its sources.
+
+    Raises ConfigurationError.
+    """
+    document = _document(Path(path))
+    if not isinstance(document, dict) or "source" in document or "feeds" not in document:
+        config = configuration.load(path)
+        return [(config, feed) for feed in config.feeds]
+    try:
+        found = FeedsFile.model_validate(document)
+    except ValidationError as error:
+        raise configuration.refused(path, error) from None
+    folder = Path(path).resolve().parent
+    return [(configuration.load(folder / source), feed) for feed in found.feeds for source in feed.sources]
+
+
+def _document(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"can't read {path}: {error.strerror}", remedy="give --config FILE") from error
+    except (yaml.YAMLError, ValueError):
+        return None  # whoever loads it says what is wrong
+
+
+def _chosen(arguments: argparse.Namespace) -> Feeds:
+    """Raises UsageError where none is."""
+    known = feeds_of(arguments.config)
+    found = [(config, feed) for config, feed in known if arguments.feed in (None, feed.name)]
+    if not found:
+        names = ", ".join(dict.fromkeys(feed.name for _, feed in known)) or "none"
+        asked = f"there is no feed {arguments.feed!r}" if arguments.feed else "there is no feed"
+        raise UsageError(f"{asked} in {arguments.config}; there are: {names}", remedy="add it under feeds: in the YAML")
+    return found
+
+
+def feed(arguments: argparse.Namespace, until: datetime | None) -> None:
+    """Carry feeds; one that fails doesn't hold the others back, and is raised once they are done."""
+    report = Report(quiet=arguments.quiet)
+    runs: list[FeedRun] = []
+    failed: list[BinlakeError] = []
+    for config, one in _chosen(arguments):
+        if arguments.anew:
+            one = one.model_copy(update={"begin": arguments.anew})
+        try:
+            runs.append(carry(config, one, PARTS, report, until=until, anew=bool(arguments.anew)))
+        except BinlakeError as error:
+            report.say(f"feed {one.name}: {error}")
+            failed.append(error)
+    if arguments.json:
+        printing.as_json([run.to_json() for run in runs])
+    if failed:
+        raise failed[0]
+
+
+def tail(arguments: argparse.Namespace) -> None:
+    start = None if arguments.start == "now" else 0 if arguments.start == "start" else int(arguments.start)
+    config, one = _tailed(arguments)
+    print_tail(config, one, Tail(start, arguments.follow), PARTS, sys.stdout)
+
+
+def console_consumer(arguments: argparse.Namespace) -> None:
+    schema_of = SchemaRegistry(arguments.registry).schema if arguments.registry else None
+    asked = Consuming(arguments.topic, arguments.max, arguments.follow, schema_of)
+    consume(arguments.bootstrap, asked, sys.stdout, credentials(arguments.connection))
+
+
+def _tailed(arguments: argparse.Namespace) -> tuple[PipelineConfig, FeedConfig]:
+    """The feed that was named, or one made for the table, or for all. Raises UsageError."""
+    made: dict[str, Any] = {"name": "tail", "include": [arguments.table or "*.*"], "sink": "file:///dev/stdout"}
+    form: dict[str, Any] = {"type": arguments.format or "text"}
+    if arguments.registry:
+        form["registry"] = arguments.registry
+    try:
+        own = FeedConfig.model_validate({**made, "format": form})
+    except ValidationError as error:
+        raise UsageError(
+            f"--format {arguments.format}: {error.errors(include_input=False)[0]['msg']}",
+            remedy="specific wants --registry http://host:port, the others want none",
+        ) from None
+    if not arguments.feed:
+        return configuration.load(arguments.config), own
+    config, one = _chosen(arguments)[0]
+    return config, one.model_copy(update={} if arguments.format is None else {"format": own.format})

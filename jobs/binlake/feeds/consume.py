@@ -1,0 +1,123 @@
+"""``binlake console-consumer``: the messages of a Kafka topic, one a line, whatever format of feeds they have."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TextIO
+
+from binlake.errors import ConfigurationError, SinkFailed
+from binlake.feeds import generic
+from binlake.feeds.kafka import consumer_of
+from binlake.feeds.text import plain
+
+_PATIENCE = 15.0
+_HEAD = 5
+"""Bytes before the record in Confluent's form."""
+SchemaOf = Callable[[int], Any]
+_OPERATIONS = {1: "insert", 2: "update", 3: "delete"}
+
+
+@dataclass(frozen=True)
+class Consuming:
+    """What is asked. most: messages after which it ends, None: all. follow: the end of the topic is waited at.
+
+    schema_of: a registry's, for messages in Confluent's form.
+    """
+
+    topic: str
+    most: int | None = None
+    follow: bool = False
+    schema_of: SchemaOf | None = None
+
+
+def consume(bootstrap: str, asked: Consuming, out: TextIO, settings: Mapping[str, Any] | None = None) -> None:
+    """Print committed messages from the first on. Raises SinkFailed where the broker or the topic can't be had."""
+    consumer = consumer_of(bootstrap, settings or {})
+    try:
+        partitions = _partitions(consumer, bootstrap, asked.topic)
+        ended: set[int] = set()
+        printed = 0
+        while (asked.most is None or printed < asked.most) and (asked.follow or len(ended) < partitions):
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            if message.error() is not None:
+                ended.add(message.partition())
+                continue
+            told = readable(message.value(), asked.schema_of)
+            out.write(f"{message.partition()}:{message.offset()} {_shown(message.key())} {told}\n")
+            printed += 1
+        out.flush()
+    finally:
+        consumer.close()
+
+
+def _partitions(consumer: Any, bootstrap: str, topic: str) -> int:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    try:
+        found = consumer.list_topics(topic, _PATIENCE).topics[topic]
+    except KafkaException as error:
+        raise SinkFailed(
+            f"Kafka at {bootstrap} didn't answer: {error.args[0].str()}", remedy="see whether the broker runs there"
+        ) from None
+    if found.error is not None or not found.partitions:
+        raise SinkFailed(f"there is no topic {topic!r} at {bootstrap}", remedy="see how the feed names its topics")
+    consumer.assign([TopicPartition(topic, number, 0) for number in found.partitions])
+    return len(found.partitions)
+
+
+def readable(value: bytes | None, schema_of: SchemaOf | None = None) -> str:
+    """Avro as its fields, Debezium's and other texts as they are, anything else as hexadecimal.
+
+    schema_of: a registry's. Raises what that raises for an id that it doesn't know.
+    """
+    if value is None:
+        return "(tombstone)"
+    if len(value) <= _HEAD or value[0] != generic.MAGIC:
+        return _shown(value)
+    if value[1] in _OPERATIONS and value[2:4] == bytes(2):
+        return _avro(value, 4, generic.schema(value[1]), op=_OPERATIONS[value[1]])
+    if schema_of is not None:
+        return _avro(value, _HEAD, schema_of(int.from_bytes(value[1:_HEAD], "big")))
+    return _shown(value)
+
+
+def _shown(data: bytes | None) -> str:
+    if data is None:
+        return "-"
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return "0x" + data.hex()
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _avro(value: bytes, head: int, schema: Any, **more: str) -> str:
+    """A message of another kind may begin as one of these does: then it isn't read to its end."""
+    rest = io.BytesIO(value[head:])
+    try:
+        found = _reader(json.dumps(schema))(rest)
+    except ConfigurationError:
+        raise
+    except Exception:  # foreign bytes make a reader of Avro fail in many ways
+        return _shown(value)
+    if rest.read(1) or not isinstance(found, dict):
+        return _shown(value)
+    told = {**more, **found, "txid": (found.get("txid") or b"").hex() or None}
+    return json.dumps(told, ensure_ascii=False, default=plain)
+
+
+@cache
+def _reader(schema: str) -> Callable[[io.BytesIO], Any]:
+    """Raises ConfigurationError where the package isn't installed."""
+    try:
+        import fastavro
+    except ImportError as error:
+        raise ConfigurationError("Avro's messages need fastavro", remedy="pip install 'binlake[kafka]'") from error
+    parsed = fastavro.parse_schema(json.loads(schema))
+    return lambda data: fastavro.schemaless_reader(data, parsed, None)

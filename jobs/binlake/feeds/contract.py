@@ -1,0 +1,145 @@
+"""What formats and sinks are to the one who carries a feed (carry.py).
+
+A format is pure: staged mutations in Arrow go in, messages come out. A sink takes messages between ``begin`` and
+``commit``; what it kept of a feed's place it tells again when it is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from binlake.binlog.border import Statement
+from binlake.position import Flavour
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.state.feed_watermarks import FeedPosition
+
+
+class Message(NamedTuple):
+    """One message. key: what of it is compared (order is kept for each key of a topic); None: none.
+
+    value: None is a tombstone. headers: names and values.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class FeedTable:
+    """A table in one shape, as its mutations were logged.
+
+    columns: those staged, as the table map and what is recorded of the table tell them. key: names of the primary
+    key's, empty without one. schema: as recorded for the place in the log, None where nothing is.
+    """
+
+    name: TableName
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    schema: TableSchema | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class FeedChanges:
+    """Some mutations of one table in one shape, in the order of the log.
+
+    rows: with the columns of binlog.border.staged_schema; ``before`` and ``after`` hold ``table.columns`` by name, each
+    perhaps followed by its side column. Rows of an XA transaction stand at its commit. file: the binlog file's name.
+    transactions: where the format asks for it, of each row its ordinals, from 1, in its transaction and, of that, in
+    its table; else empty.
+    """
+
+    table: FeedTable
+    rows: pa.RecordBatch
+    file: str
+    transactions: Sequence[tuple[str, int, int]] = ()
+    snapshot: bool = False
+    """The rows are the lake's at a batch: ``op`` is an insert, and means a read."""
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """A statement between mutations. text: of one that changes rows no more than its verb, for it holds their values.
+    kind: such as ALTER TABLE. tables: the shapes of the feed's tables that it left, None for one that went."""
+
+    statement: Statement
+    text: str
+    kind: str
+    tables: tuple[tuple[TableName, TableSchema | None], ...]
+
+
+@dataclass(frozen=True)
+class TransactionEnd:
+    """A source transaction, seen to its end. tables: how many of its mutations are in the feed, by table."""
+
+    id: str
+    committed_us: int
+    tables: Mapping[TableName, int]
+
+    @property
+    def mutations(self) -> int:
+        return sum(self.tables.values())
+
+
+@dataclass(frozen=True)
+class FeedContext:
+    """What a format knows of its feed. server: as positions name it."""
+
+    feed: str
+    source: str
+    server: str
+    flavour: Flavour
+
+
+class Format(Protocol):
+    """Mutations and what lies between them, as messages.
+
+    wants_transactions: ``transaction_began`` and ``transaction_ended`` are asked, and FeedChanges tells the ordinals.
+    """
+
+    wants_transactions: bool
+
+    def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
+        """For each row its messages, in order; none or many."""
+        ...
+
+    def schema_change(self, change: SchemaChange) -> Sequence[Message]: ...
+
+    def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]: ...
+
+    def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]: ...
+
+    def heartbeat(self, at_us: int) -> Sequence[Message]:
+        """Where a run found nothing to carry."""
+        ...
+
+
+class Sink(Protocol):
+    """Takes messages. Whatever was sent since the last commit may be told again after a crash, unless the sink keeps
+    the place itself, together with the messages: then exactly what was committed is there.
+    """
+
+    keeps_position: bool
+
+    def begin(self) -> None:
+        """Messages follow, which the next ``commit`` ends."""
+        ...
+
+    def send(self, messages: Sequence[Message]) -> None: ...
+
+    def commit(self, position: FeedPosition) -> None:
+        """All that was sent stands, and the feed's place with it, where the sink keeps it. Returns once it is safe."""
+        ...
+
+    def position(self) -> FeedPosition | None:
+        """The place kept with the messages; None where there is none, or where the sink keeps none."""
+        ...
+
+    def close(self) -> None:
+        """What wasn't committed is given up."""
+        ...

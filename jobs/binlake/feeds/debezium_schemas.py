@@ -1,0 +1,124 @@
+"""The schemas that Debezium's JSON tells beside its payload, and its account of a table's structure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from binlake.feeds.connect import ConnectType
+from binlake.feeds.contract import FeedTable, SchemaChange
+from binlake.schema.table import Column, TableName, TableSchema
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]")
+_JDBC = {
+    "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 6, "double": 8,
+    "bit": -7, "date": 91, "datetime": 93, "timestamp": 2014, "time": 92, "year": 4, "char": 1, "varchar": 12,
+    "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "enum": 1, "set": 1, "binary": -2, "varbinary": -3,
+    "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "json": 1111,
+}  # fmt: skip
+"""java.sql.Types; what isn't here is OTHER."""
+_OTHER = 1111
+
+
+def valid_name(name: str) -> str:
+    """A schema's name: what Avro doesn't allow becomes ``_``."""
+    return _NOT_IN_NAMES.sub("_", name)
+
+
+def _field(kind: str, field: str, *, optional: bool = True, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "optional": optional, **more, "field": field}
+
+
+_SOURCE = [
+    _field("string", "version", optional=False),
+    _field("string", "connector", optional=False),
+    _field("string", "name", optional=False),
+    _field(
+        "string", "snapshot", name="io.debezium.data.Enum", version=1, default="false",
+        parameters={"allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"},
+    ),
+    _field("string", "db", optional=False),
+    _field("int64", "ts_ms", optional=False),
+    _field("int64", "ts_us"),
+    _field("int64", "ts_ns"),
+    _field("string", "gtid"),
+    _field("int64", "pos", optional=False),
+    _field("int32", "row", optional=False),
+    _field("string", "sequence"),
+    _field("string", "table"),
+    _field("int64", "server_id", optional=False),
+    _field("string", "file", optional=False),
+    _field("int64", "thread"),
+    _field("string", "query"),
+]  # fmt: skip
+_TRANSACTION = [
+    _field("string", "id", optional=False),
+    _field("int64", "total_order", optional=False),
+    _field("int64", "data_collection_order", optional=False),
+]
+
+
+def key(table: FeedTable, types: Sequence[ConnectType], name: str) -> dict[str, Any]:
+    """The schema of a table's keys. name: ``source.db.table``."""
+    by_name = {column.name: (column, kind) for column, kind in zip(table.columns, types, strict=True)}
+    fields = [kind.schema(column, optional=False) for column, kind in (by_name[one] for one in table.key)]
+    return {"type": "struct", "fields": fields, "optional": False, "name": f"{name}.Key"}
+
+
+def envelope(table: FeedTable, types: Sequence[ConnectType], name: str) -> dict[str, Any]:
+    """The schema of a table's messages."""
+    fields = [kind.schema(column, optional=column.nullable) for column, kind in zip(table.columns, types, strict=True)]
+    row = {"type": "struct", "fields": fields, "optional": True, "name": f"{name}.Value"}
+    connector = {"type": "struct", "fields": _SOURCE, "optional": False, "name": "io.debezium.connector.mysql.Source"}
+    block = {"type": "struct", "fields": _TRANSACTION, "optional": True, "name": "event.block", "version": 1}
+    parts = [
+        {**row, "field": "before"},
+        {**row, "field": "after"},
+        {**connector, "field": "source"},
+        {**block, "field": "transaction"},
+        _field("string", "op", optional=False),
+        *(_field("int64", moment) for moment in ("ts_ms", "ts_us", "ts_ns")),
+    ]
+    return {"type": "struct", "fields": parts, "optional": False, "name": f"{name}.Envelope", "version": 2}
+
+
+def table_changes(change: SchemaChange) -> list[dict[str, Any]]:
+    """What a statement made of the tables, as the schema-change topic tells it."""
+    return [_table_change(change.kind, name, schema) for name, schema in change.tables]
+
+
+def _table_change(kind: str, name: TableName, schema: TableSchema | None) -> dict[str, Any]:
+    word = "DROP" if schema is None else "CREATE" if kind.startswith("CREATE") else "ALTER"
+    told = {"type": word, "id": f'"{name.database}"."{name.table}"'}
+    return told if schema is None else {**told, "table": _structure(schema)}
+
+
+def _structure(schema: TableSchema) -> dict[str, Any]:
+    return {
+        "defaultCharsetName": schema.charset,
+        "primaryKeyColumnNames": list(schema.key) if schema.key_kind == "primary" else [],
+        "columns": [_column(column, number) for number, column in enumerate(schema.logged, start=1)],
+        "comment": None,
+    }
+
+
+def _column(column: Column, position: int) -> dict[str, Any]:
+    name = column.type.upper() + (" UNSIGNED" if column.unsigned else "")
+    return {
+        "name": column.name,
+        "jdbcType": _JDBC.get(column.type, _OTHER),
+        "nativeType": None,
+        "typeName": name,
+        "typeExpression": name,
+        "charsetName": column.charset,
+        "length": column.precision if column.precision is not None else column.length,
+        "scale": column.scale,
+        "position": position,
+        "optional": column.nullable,
+        "autoIncremented": column.auto_increment,
+        "generated": column.generated,
+        "comment": None,
+        "hasDefaultValue": column.default is not None or column.nullable,
+        "enumValues": [f"'{value}'" for value in column.values],
+    }

@@ -1,0 +1,122 @@
+"""Where a feed's place is kept: in the lake's metadata, a file, a table of any server, or a class of one's own."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from binlake.errors import ConfigurationError, FeedError
+from binlake.names import mysql_quote
+from binlake.source.connection import connect, from_environment
+from binlake.state import formats
+from binlake.state.feed_watermarks import FeedLease, FeedPosition, position_of
+
+
+class PositionStore(Protocol):
+    """Keeps one feed's place. ``read`` gives None before the first ``write``, which is safe once it returns."""
+
+    def read(self) -> FeedPosition | None: ...
+
+    def write(self, position: FeedPosition) -> None: ...
+
+
+def store_of(setting: str, feed: str, source: str, lease: FeedLease) -> PositionStore:
+    """What the YAML's ``position`` names. Raises ConfigurationError."""
+    if setting == "metadata":
+        return _InMetadata(lease)
+    kind, _, where = setting.partition(":")
+    if kind == "file":
+        return FilePositions(Path(where) / f"{source}.{feed}.json")
+    if kind == "mysql":
+        return TablePositions(where, f"{source}/{feed}")
+    made: PositionStore = _own(setting)(feed=feed, source=source)
+    return made
+
+
+def _own(setting: str) -> Any:
+    """A class of one's own, made with ``feed`` and ``source``."""
+    module, _, name = setting.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(
+            f"position: {setting}: {error}", remedy="write module:Class of a class that this environment can import"
+        ) from error
+
+
+class _InMetadata:
+    """The feed's row itself; it is written with each advance."""
+
+    def __init__(self, lease: FeedLease) -> None:
+        self._lease = lease
+
+    def read(self) -> FeedPosition | None:
+        return position_of(self._lease.row)
+
+    def write(self, position: FeedPosition) -> None:
+        """Nothing: the row's advance follows."""
+
+
+class FilePositions:
+    """A small file, written whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> FeedPosition | None:
+        try:
+            return formats.read(FeedPosition, self._path.read_text())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _failed(self._path, error) from error
+
+    def write(self, position: FeedPosition) -> None:
+        temporary = self._path.with_name(self._path.name + ".writing")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w") as handle:
+                handle.write(formats.written(position))
+                handle.flush()
+                os.fsync(handle.fileno())
+            temporary.replace(self._path)
+        except OSError as error:
+            raise _failed(self._path, error) from error
+
+
+def _failed(path: Path, error: OSError) -> FeedError:
+    return FeedError(
+        f"the feed's place can't be kept in {path}: {error.strerror}", remedy="let position name a folder it may write"
+    )
+
+
+class TablePositions:
+    """A row of a table on any server, which is made where it isn't there. where: ``CONNECTION/database.table``."""
+
+    def __init__(self, where: str, feed: str) -> None:
+        connection, _, name = where.partition("/")
+        database, _, table = name.partition(".")
+        if not (connection and database and table):
+            raise ConfigurationError(f"position: mysql:{where}", remedy="write mysql:CONNECTION/database.table")
+        self._endpoint = from_environment(connection)
+        self._table = f"{mysql_quote(database)}.{mysql_quote(table)}"
+        self._feed = feed
+
+    def read(self) -> FeedPosition | None:
+        with connect(self._endpoint) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._table}"
+                " (feed VARCHAR(190) CHARACTER SET utf8mb4 PRIMARY KEY, position LONGTEXT NOT NULL)"
+            )
+            cursor.execute(f"SELECT position FROM {self._table} WHERE feed = %s", (self._feed,))
+            row = cursor.fetchone()
+        if row is None:
+            return None
+        (text,) = row.values() if isinstance(row, dict) else row
+        return formats.read(FeedPosition, text)
+
+    def write(self, position: FeedPosition) -> None:
+        with connect(self._endpoint) as connection, connection.cursor() as cursor:
+            cursor.execute(f"REPLACE INTO {self._table} VALUES (%s, %s)", (self._feed, formats.written(position)))

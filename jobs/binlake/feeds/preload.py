@@ -1,0 +1,116 @@
+"""A feed that begins with the lake: the tables' rows at a batch, as reads, before what follows the batch.
+
+Which tables, at which Delta versions, is frozen in the feed's place; it loses one table with each commit, so that a
+kill repeats no more than one. Versions stay readable for as long as ``maintain.history_hours`` promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from deltalake import QueryBuilder
+
+from binlake.batch.steps import Life
+from binlake.binlog.border import INSERT, staged_schema
+from binlake.config import PipelineConfig
+from binlake.errors import FeedError, LakeError
+from binlake.feeds.contract import FeedChanges, FeedTable
+from binlake.feeds.selection import Selection
+from binlake.schema.lake_columns import columns_of
+from binlake.state import storage_errors, tables, watermarks
+from binlake.state.feed_watermarks import FeedPosition, TableAtVersion
+from binlake.state.lease import Standing
+from binlake.state.metadata import Metadata, now_us
+
+
+def begin_with_lake(metadata: Metadata, selection: Selection, standing: Standing) -> FeedPosition:
+    """At the newest recorded batch, with all rows of the wanted tables to come.
+
+    Raises FeedError for a table whose rows don't stand at that batch.
+    """
+    lives = [
+        life for life in watermarks.read_lives(metadata) if life.status != "dropped" and selection.wants(life.name)
+    ]
+    for life in lives:
+        ahead = life.low.server == standing.position.server and life.low > standing.position
+        if life.status != "following" or ahead or life.delta_version is None:
+            raise FeedError(
+                f"{life.name} doesn't stand at batch {standing.batch}: it is {life.status}",
+                remedy="run binlake sync, mend the table, or exclude it from the feed; then run again",
+            )
+    frozen = tuple(TableAtVersion(life.id, life.delta_version or 0) for life in sorted(lives, key=lambda one: one.name))
+    return FeedPosition(standing.batch, None, standing.prepared, frozen)
+
+
+@dataclass(frozen=True)
+class Preload:
+    """Loads what a place still has to. file: of the binlog, at which the batch ends."""
+
+    config: PipelineConfig
+    metadata: Metadata
+    selection: Selection
+    standing: Standing
+
+    def rows(self, place: FeedPosition) -> Iterator[tuple[FeedChanges | None, FeedPosition]]:
+        """Some rows at a time, with the place that holds once they are committed: the same until a table's last, which
+        comes as None. Raises FeedError where a version is gone."""
+        lives = {life.id: life for life in watermarks.read_lives(self.metadata)}
+        while place.loading:
+            one, left = place.loading[0], place.loading[1:]
+            life = lives.get(one.table_id)
+            for changes in self._of_table(life, one) if life else ():
+                yield changes, place
+            place = replace(place, loading=left)
+            yield None, place
+
+    def _of_table(self, life: Life, at: TableAtVersion) -> Iterator[FeedChanges]:
+        columns = life.schema.mirrored
+        table = FeedTable(life.name, columns, life.schema.key if life.schema.key_kind == "primary" else (), life.schema)
+        read = 0
+        for batch in self._batches(life, at.version):
+            rows = self.selection.prepare(table, self._as_staged(table, batch, read))
+            read += batch.num_rows
+            if rows.num_rows:
+                yield FeedChanges(table, rows, self.standing.position.file, snapshot=True)
+
+    def _batches(self, life: Life, version: int) -> Iterator[pa.RecordBatch]:
+        location = self.config.table_path(life.name)
+        names = [column.name for column in columns_of(life.schema.mirrored, self.config.invalid)]
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+        try:
+            opened = tables.opened(location, version)
+            found = QueryBuilder().register("rows", opened).execute(f"SELECT {quoted} FROM rows")
+            yield from pa.RecordBatchReader.from_stream(found)
+        except LakeError:
+            raise
+        except Exception as error:  # DataFusion's have no type of their own
+            raise FeedError(
+                f"{life.name} can't be read at version {version}: {storage_errors.cause_of(error)}",
+                remedy=f"begin anew: binlake feed --config FILE --feed {self.selection.feed.name} --anew lake",
+            ) from error
+
+    def _as_staged(self, table: FeedTable, batch: pa.RecordBatch, read: int) -> pa.RecordBatch:
+        schema = staged_schema(table.columns, self.config.invalid)
+        image = schema.field("after").type
+        count = batch.num_rows
+        after = pa.StructArray.from_arrays(
+            [_cast(batch.column(field.name), field.type) for field in image], fields=list(image)
+        )
+        number, offset = self.standing.position.order
+        told: dict[str, Callable[[], pa.Array]] = {
+            "op": lambda: pa.array([INSERT] * count, pa.int8()),
+            "file": lambda: pa.array([number] * count, pa.int64()),
+            "offset": lambda: pa.array([offset] * count, pa.int64()),
+            "row": lambda: pa.array(range(read, read + count), pa.int64()),
+            "committed_us": lambda: pa.array([now_us()] * count, pa.int64()),
+            "after": lambda: after,
+        }
+        columns = [told[field.name]() if field.name in told else pa.nulls(count, field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The lake's column as staging has it: DataFusion gives views of text, and its own names of lists' items."""
+    return values if values.type == kind else values.cast(kind)

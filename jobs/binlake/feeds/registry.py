@@ -1,0 +1,82 @@
+"""Which formats and sinks there are: one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from binlake.errors import ConfigurationError
+from binlake.feed_config import FeedConfig
+from binlake.feeds.binlog_events import BinlogEvents
+from binlake.feeds.binlog_folder import BinlogFolder
+from binlake.feeds.carry import Parts
+from binlake.feeds.contract import FeedContext, Format, Sink
+from binlake.feeds.csvlog import CsvLog
+from binlake.feeds.debezium import Debezium
+from binlake.feeds.files import FileSink
+from binlake.feeds.generic import Generic
+from binlake.feeds.kafka import KafkaSink
+from binlake.feeds.schema_registry import SchemaRegistry
+from binlake.feeds.specific import Specific
+from binlake.feeds.text import Text
+from binlake.feeds.webhook import Webhook, WebhookSettings
+from binlake.source.connection import from_environment
+
+FORMATS: dict[str, Callable[[Any, FeedContext], Format]] = {
+    "binlog": BinlogEvents,
+    "csv": CsvLog,
+    "debezium": Debezium,
+    "generic": Generic,
+    "specific": lambda told, context: Specific(
+        told, context, SchemaRegistry(told.registry, told.compatibility).register
+    ),
+    "text": Text,
+}
+"""By ``format.type``: from its settings and the feed's context."""
+
+
+def _file(feed: FeedConfig, source: str) -> Sink:
+    return FileSink(Path(feed.sink.folder) / source, f"{source}/{feed.name}", feed.sink.settings)
+
+
+def _binlog(feed: FeedConfig, source: str) -> Sink:
+    return BinlogFolder(Path(feed.sink.folder) / source, f"{source}/{feed.name}", feed.sink.settings)
+
+
+def _webhook(feed: FeedConfig, source: str) -> Sink:
+    sink = feed.sink
+    secret = from_environment(sink.connection).password.encode() if sink.connection else None
+    return Webhook(sink.url, f"{source}/{feed.name}", WebhookSettings.of(sink.settings), secret or None)
+
+
+SINKS: dict[str, Callable[[FeedConfig, str], Sink]] = {
+    "binlog": _binlog,
+    "file": _file,
+    "http": _webhook,
+    "https": _webhook,
+    "kafka": lambda feed, source: KafkaSink(feed.sink, f"{source}/{feed.name}"),
+}
+"""By the scheme of ``sink``: for a feed and the source's name."""
+
+
+def make_format(feed: FeedConfig, context: FeedContext) -> Format:
+    """Raises ConfigurationError."""
+    made: Format = _found(FORMATS, feed.format.type, "format")(feed.format, context)
+    return made
+
+
+def make_sink(feed: FeedConfig, source: str) -> Sink:
+    """Raises ConfigurationError, SinkFailed."""
+    made: Sink = _found(SINKS, feed.sink.scheme, "sink")(feed, source)
+    return made
+
+
+def _found(known: dict[str, Any], name: str, what: str) -> Any:
+    if name not in known:
+        raise ConfigurationError(f"there is no {what} {name!r}", remedy=f"there are {', '.join(sorted(known))}")
+    return known[name]
+
+
+PARTS = Parts(make_format, make_sink)
+"""What feeds are made of unless somebody gives others."""

@@ -1,0 +1,69 @@
+"""A schema registry by Confluent's HTTP API: a schema is registered under a subject, and has an id.
+
+Source: Confluent's "Schema Registry API Reference", /subjects, /config and /schemas.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote
+
+from binlake.errors import FeedError, SinkFailed
+
+_PATIENCE = 15.0
+_CONTENT = "application/vnd.schemaregistry.v1+json"
+_INCOMPATIBLE, _INVALID = 409, 422
+
+
+class SchemaRegistry:
+    """One registry, whose answers are remembered: what has an id keeps it."""
+
+    def __init__(self, url: str, compatibility: str | None = None) -> None:
+        """compatibility: to set for each subject before its first schema; None: as the registry has it."""
+        self._url, self._compatibility = url.rstrip("/"), compatibility
+        self._ids: dict[tuple[str, str], int] = {}
+        self._schemas: dict[int, Any] = {}
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """The schema's id. Raises FeedError where it is refused, SinkFailed where the registry can't be asked."""
+        text = json.dumps(schema, ensure_ascii=False)
+        if (subject, text) not in self._ids:
+            if self._compatibility and not any(known == subject for known, _ in self._ids):
+                self._ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": self._compatibility})
+            found = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})
+            self._ids[subject, text] = int(found["id"])
+        return self._ids[subject, text]
+
+    def schema(self, number: int) -> Any:
+        """The schema with an id, as JSON tells it."""
+        if number not in self._schemas:
+            self._schemas[number] = json.loads(self._ask("GET", f"/schemas/ids/{number}")["schema"])
+        return self._schemas[number]
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        request = urllib.request.Request(self._url + path, data, {"Content-Type": _CONTENT}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise self._refused(path, error) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise SinkFailed(
+                f"the schema registry {self._url} didn't answer: {reason}", remedy="see whether it runs; then run again"
+            ) from None
+
+    def _refused(self, path: str, error: urllib.error.HTTPError) -> FeedError:
+        try:
+            why = json.load(error)["message"]
+        except (ValueError, KeyError, TypeError):
+            why = error.reason
+        said = f"the schema registry {self._url} refused {path}: {error.code} {why}"
+        if error.code in (_INCOMPATIBLE, _INVALID):
+            remedy = "loosen the subject's compatibility there (NONE), or give the feed another topic; then run again"
+            return FeedError(said, remedy=remedy)
+        return SinkFailed(said, remedy="mend what it says; then run again")

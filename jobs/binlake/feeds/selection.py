@@ -1,0 +1,47 @@
+"""Which mutations a feed wants: by the table's name, by what was done, by its ``where``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlake import names
+from binlake.config import PipelineConfig
+from binlake.feed_config import FeedConfig
+from binlake.feeds import condition
+from binlake.feeds.condition import OPERATIONS, Condition
+from binlake.feeds.contract import FeedTable
+from binlake.feeds.shapes import shown
+from binlake.schema.table import TableName
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Of one feed and source. Copies that online schema change tools fill are no tables of it."""
+
+    config: PipelineConfig
+    feed: FeedConfig
+    where: Condition | None
+
+    @classmethod
+    def of(cls, config: PipelineConfig, feed: FeedConfig) -> Selection:
+        """Raises ConfigurationError for a condition that can't be understood."""
+        return cls(config, feed, condition.parse(feed.where) if feed.where else None)
+
+    def wants(self, name: TableName) -> bool:
+        def named(patterns: list[str]) -> bool:
+            return any(names.matches(pattern, name.database, name.table) for pattern in patterns)
+
+        return self.config.included(name) and named(self.feed.include) and not named(self.feed.exclude)
+
+    def prepare(self, table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows as the server shows them, and those alone that are wanted."""
+        rows = shown(table, rows)
+        if len(self.feed.operations) < len(OPERATIONS):
+            wanted = pa.array([OPERATIONS[name] for name in self.feed.operations], pa.int8())
+            rows = rows.filter(pc.is_in(rows.column("op"), wanted))
+        if self.where is not None and rows.num_rows:
+            rows = rows.filter(self.where.passing(table, rows))
+        return rows

@@ -1,0 +1,135 @@
+"""Tables as the feed shows them: the shape that stood where their rows were logged, and the rows in that shape.
+
+The staged columns are the table map's; what it can't tell (UUID and INET of MariaDB, hidden columns, which rows of a
+system-versioned table are current) the recorded shape does. What a feed shows is what the lake has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlake.batch.manifest import StagedFile
+from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.feeds.contract import FeedTable
+from binlake.position import file_number
+from binlake.schema.render import RENDERERS
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.serialization import loads
+from binlake.state.metadata import Metadata
+
+_NO_END = (2147483647999999, 4294967295999999)
+"""Microseconds of the last TIMESTAMP, before MariaDB 11.5 in 2038 and since in 2106."""
+Order = tuple[int, int, int]
+"""Batch, file number, offset."""
+
+
+class Shapes:
+    """The recorded shapes of all tables of a source, by name and place."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        found: dict[TableName, list[tuple[Order, str | None]]] = defaultdict(list)
+        columns = ["database", "table", "batch", "file_number", "offset", "schema"]
+        for row in metadata.read("schemas", columns, where="why = 'snapshot'"):
+            order = row["batch"], row["file_number"], row["offset"]
+            found[TableName(row["database"], row["table"])].append((order, row["schema"]))
+        for row in metadata.read("ddl_history", ["database", "table", "batch", "file", "offset", "before", "after"]):
+            if row["before"] or row["after"]:
+                order = row["batch"], file_number(row["file"]), row["offset"]
+                found[TableName(row["database"], row["table"])].append((order, row["after"]))
+        self._by_name = {name: sorted(shapes, key=lambda one: one[0]) for name, shapes in found.items()}
+
+    def at(self, name: TableName, order: Order) -> TableSchema | None:
+        """The shape a table had there; where it is known from later on alone, its first."""
+        known = self._by_name.get(name, [])
+        place = bisect_right(known, order, key=lambda one: one[0])
+        text = known[max(0, place - 1)][1] if known else None
+        return None if text is None else _schema(text)
+
+
+@cache
+def _schema(text: str) -> TableSchema:
+    return loads(TableSchema, text)
+
+
+def table_of(file: StagedFile, schema: TableSchema | None) -> FeedTable:
+    """A staged file's table: with the columns that the lake has, in their order, as far as the shape is known."""
+    staged = {column.name: column for column in file.columns}
+    shown = schema.mirrored if schema is not None else ()
+    if schema is None or not all(column.name in staged for column in shown):
+        return FeedTable(file.name, file.columns, file.key)
+    return FeedTable(file.name, tuple(_told(column, staged[column.name]) for column in shown), file.key, schema)
+
+
+def _told(recorded: Column, staged: Column) -> Column:
+    """The recorded column, unless the log has another type for what is no rendered one: then the log is right."""
+    alike = recorded.type == staged.type or recorded.type in RENDERERS
+    return recorded if alike else staged
+
+
+def shown(table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """A table's staged rows as the server shows them."""
+    if table.schema is None:
+        return rows
+    if table.schema.row_end is not None:
+        rows = _current(rows, table.schema.row_end)
+    wanted = [column.name for column in table.columns]
+    rendered = {column.name for column in table.columns if column.type in RENDERERS}
+    fields = [field.name for field in rows.schema.field("after").type]
+    if not rendered and _without_sides(fields, wanted) == wanted:
+        return rows
+    for image in ("before", "after"):
+        number = rows.schema.get_field_index(image)
+        struct = _image(table, rows.column(number))
+        rows = rows.set_column(number, pa.field(image, struct.type), struct)
+    return rows
+
+
+def _without_sides(fields: list[str], wanted: list[str]) -> list[str]:
+    return [name for name in fields if name in wanted or not name.endswith(("__text", "__bytes"))]
+
+
+def _image(table: FeedTable, struct: pa.StructArray) -> pa.StructArray:
+    """The struct with the table's columns alone, and their side columns."""
+    names: list[str] = []
+    arrays: list[pa.Array] = []
+    there = {field.name for field in struct.type}
+    for column in table.columns:
+        names.append(column.name)
+        arrays.append(_rendered(column, struct.field(column.name)))
+        for side in (f"{column.name}__text", f"{column.name}__bytes"):
+            if side in there:
+                names.append(side)
+                arrays.append(struct.field(side))
+    return pa.StructArray.from_arrays(arrays, names, mask=pc.is_null(struct))
+
+
+def _rendered(column: Column, values: pa.Array) -> pa.Array:
+    render = RENDERERS.get(column.type)
+    if render is None or pa.types.is_string(values.type):
+        return values
+    return pa.array([None if value is None else render(value) for value in values.to_pylist()], pa.string())
+
+
+def _current(rows: pa.RecordBatch, row_end: str) -> pa.RecordBatch:
+    """What the mutations of a system-versioned table do to its current rows: those whose time has no end.
+
+    The server logs former rows as it writes them: an update inserts the row as it was, a delete gives the row its end.
+    """
+    was, stays = (_has_no_end(rows.column(image), row_end) for image in ("before", "after"))
+    op = pc.if_else(was, pc.if_else(stays, UPDATE, DELETE), INSERT)
+    before, after = (
+        pc.if_else(shown, rows.column(image), None) for shown, image in ((was, "before"), (stays, "after"))
+    )
+    made = {"op": pc.cast(op, pa.int8()), "before": before, "after": after}
+    arrays = [made.get(name, rows.column(name)) for name in rows.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, rows.schema.names).filter(pc.or_(was, stays))
+
+
+def _has_no_end(struct: pa.StructArray, row_end: str) -> pa.BooleanArray:
+    end = pc.cast(struct.field(row_end), pa.int64())
+    return pc.fill_null(pc.and_(struct.is_valid(), pc.is_in(end, pa.array(_NO_END))), False)

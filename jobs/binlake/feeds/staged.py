@@ -1,0 +1,285 @@
+"""A batch's staged mutations in the order of the log, all tables together, as a feed wants them.
+
+What merge takes table by table is read here side by side: the files between two statements of a slice are merged by
+their sequence, a part of their rows at a time. Rows of XA transactions stand where they were committed, in their own
+order there; rows that were rolled back are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
+from binlake.batch.prepared import PreparedTransactions
+from binlake.batch.steps import PreparedXa, XaCommit
+from binlake.binlog.border import Statement, XaEvent
+from binlake.errors import FeedError
+from binlake.feeds.contract import FeedChanges, FeedTable
+from binlake.position import Range
+from binlake.state import files
+from binlake.state.feed_watermarks import FeedPlace
+from binlake.state.staging import check_file
+
+_MOST_ROWS, _FEWEST_ROWS = 1 << 17, 1 << 10
+"""Of all files that are open at once, and of one of them, that are read at a time."""
+_AFTER_ALL = 1 << 62
+
+Sequenced = tuple[int, int, int]
+"""Where a row stands between two statements: offset, place inside it of a prepared row, row."""
+Prepare = Callable[[FeedTable, pa.RecordBatch], pa.RecordBatch]
+"""A table's staged rows as the feed has them: shown as the server shows them, and those alone that it wants."""
+TableOf = Callable[[StagedFile], FeedTable | None]
+"""The table of a staged file's rows; None where the feed doesn't want it."""
+
+
+@dataclass(frozen=True)
+class LogWindow:
+    """Mutations of some tables that follow each other.
+
+    order: of each row, in the order of the log, its number in the parts laid end to end. transactions: of each row in
+    that order, a number that differs from its neighbour's where another transaction begins. places: of each row in that
+    order where it stands (slice, statements, offset, place, row).
+    """
+
+    parts: tuple[FeedChanges, ...]
+    order: np.ndarray[Any, Any]
+    starts: np.ndarray[Any, Any]
+    gtids: pa.StringArray
+    committed_us: np.ndarray[Any, Any]
+    places: np.ndarray[Any, Any]
+
+    def place(self, number: int) -> FeedPlace:
+        """Of the row with this number in order."""
+        found = self.places[number].tolist()
+        return found[0], found[1], found[2], found[3], found[4]
+
+    def first(self, count: int) -> LogWindow:
+        """The first rows of it alone."""
+        return replace(
+            self,
+            order=self.order[:count],
+            starts=self.starts[self.starts < count],
+            gtids=self.gtids[:count],
+            committed_us=self.committed_us[:count],
+            places=self.places[:count],
+        )
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+@dataclass(frozen=True)
+class StatementHere:
+    """A statement between mutations, and its place."""
+
+    statement: Statement
+    place: FeedPlace
+
+
+@dataclass
+class _Source:
+    """The rows of one staged file, or of one XA transaction in it, in order, read when their turn comes.
+
+    first: the least of (offset, place, row) that they may have.
+    """
+
+    file: StagedFile
+    table: FeedTable
+    commit: XaCommit | None
+    first: Sequenced
+    slice_file: str
+    parts: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
+    rows: pa.RecordBatch | None = None
+    sequence: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty((0, 3), np.int64))
+
+    @property
+    def last(self) -> Sequenced:
+        """Of the rows at hand."""
+        found = self.sequence[-1].tolist()
+        return found[0], found[1], found[2]
+
+    def open(self, at_once: int, after: Sequenced | None, prepare: Prepare) -> bool:
+        check_file(self.file)
+        self.parts = files.parquet_batches(self.file.path, at_once)
+        return self.advance(after, prepare)
+
+    def advance(self, after: Sequenced | None, prepare: Prepare) -> bool:
+        """Read on until there are rows; False at the end."""
+        for part in self.parts:
+            rows = part.filter(self._mine(part)) if (self.file.xids or self.file.void or self.commit) else part
+            rows = prepare(self.table, rows)
+            sequence = self._sequence(rows)
+            if after is not None:
+                behind = _up_to(sequence, after)
+                rows, sequence = rows.slice(behind), sequence[behind:]
+            if rows.num_rows:
+                self.rows, self.sequence = rows, sequence
+                return True
+        self.rows = None
+        return False
+
+    def _mine(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        offset = rows.column("offset")
+        if self.commit is not None:
+            low, high = pc.greater(offset, self.commit.after), pc.less_equal(offset, self.commit.prepared)
+            mine = pc.and_(pc.equal(rows.column("xid"), self.commit.xid), pc.and_(low, high))
+        else:
+            mine = pc.is_null(rows.column("xid"))
+        row = rows.column("row")
+        for first, first_row, last, last_row in self.file.void:
+            begun = pc.or_(
+                pc.greater(offset, first), pc.and_(pc.equal(offset, first), pc.greater_equal(row, first_row))
+            )
+            ended = pc.or_(pc.greater(offset, last), pc.and_(pc.equal(offset, last), pc.greater_equal(row, last_row)))
+            mine = pc.and_(mine, pc.invert(pc.and_(begun, pc.invert(ended))))
+        return pc.fill_null(mine, False)
+
+    def _sequence(self, rows: pa.RecordBatch) -> np.ndarray[Any, Any]:
+        offset, row = (rows.column(name).to_numpy() for name in ("offset", "row"))
+        if self.commit is None:
+            return np.column_stack((offset, np.zeros_like(offset), row))
+        return np.column_stack((np.full_like(offset, self.commit.committed[1]), offset, row))
+
+    def take(self, bound: Sequenced) -> tuple[pa.RecordBatch, np.ndarray[Any, Any]]:
+        """What of the rows at hand isn't behind the bound."""
+        assert self.rows is not None
+        count = _up_to(self.sequence, bound)
+        taken = self.rows.slice(0, count), self.sequence[:count]
+        self.rows, self.sequence = self.rows.slice(count), self.sequence[count:]
+        return taken
+
+
+def _up_to(sequence: np.ndarray[Any, Any], bound: Sequenced) -> int:
+    """How many of them, which are in order, aren't behind the bound."""
+    offset, place, row = sequence[:, 0], sequence[:, 1], sequence[:, 2]
+    inside = (place < bound[1]) | ((place == bound[1]) & (row <= bound[2]))
+    return int(np.count_nonzero((offset < bound[0]) | ((offset == bound[0]) & inside)))
+
+
+class StagedBatch:
+    """One batch's log for one feed, from a place on.
+
+    after: what is carried already. table_of, prepare: see TableOf and Prepare.
+    """
+
+    def __init__(
+        self, manifest: Manifest, of: Range, prepared: Sequence[PreparedXa], table_of: TableOf, prepare: Prepare
+    ) -> None:
+        self._manifest, self._range = manifest, of
+        self._prepared = PreparedTransactions(manifest.batch, prepared)
+        self._table_of, self._prepare = table_of, prepare
+
+    @property
+    def waiting(self) -> tuple[PreparedXa, ...]:
+        """XA transactions without an outcome; of the batch's stop, once it is read to its end."""
+        return self._prepared.waiting
+
+    def read(self, after: FeedPlace | None = None) -> Iterator[LogWindow | StatementHere]:
+        """Everything behind a place. Raises StagingError where staged rows are missing or damaged."""
+        for part, sliced in zip(self._manifest.slices, self._range.slices, strict=True):
+            yield from self._slice(part, sliced.file, after)
+
+    def _slice(self, part: StagedSlice, file: str, after: FeedPlace | None) -> Iterator[LogWindow | StatementHere]:
+        self._prepared.enter(part)
+        xa = sorted(part.xa, key=lambda event: event.offset)  # stable: a commit in one phase stands behind its prepare
+        by_epoch: dict[int, list[StagedFile]] = {}
+        for staged in part.files:
+            by_epoch.setdefault(staged.statements_before, []).append(staged)
+        for ordinal in range(len(part.statements) + 1):
+            statement = part.statements[ordinal] if ordinal < len(part.statements) else None
+            count = len(xa) if statement is None else sum(event.offset < statement.offset for event in xa)
+            commits, unknown = self._prepared.follow(xa[:count])
+            if unknown and (after is None or after[:2] <= (part.slice, ordinal)):
+                _refuse(unknown[0])
+            xa = xa[count:]
+            if after is None or after[:2] <= (part.slice, ordinal):
+                within = after[2:] if after and after[:2] == (part.slice, ordinal) else None
+                sources = self._sources(by_epoch.get(ordinal, ()), commits, file)
+                yield from _merged(sources, within, self._prepare, (part.slice, ordinal))
+                here = (part.slice, ordinal, _AFTER_ALL, 0, 0)
+                if statement is not None and (after is None or after < here):
+                    yield StatementHere(statement, here)
+
+    def _sources(
+        self, plain: Iterable[StagedFile], commits: Iterable[tuple[StagedFile, XaCommit]], slice_file: str
+    ) -> list[_Source]:
+        sources: list[_Source] = []
+        for file in plain:
+            table = self._table_of(file) if file.inserted + file.updated + file.deleted else None
+            if table is not None:
+                sources.append(_Source(file, table, None, (file.first[1], 0, file.first[2]), slice_file))
+        for file, commit in commits:
+            if (table := self._table_of(file)) is not None:
+                sources.append(_Source(file, table, commit, (commit.committed[1], 0, 0), slice_file))
+        return sources
+
+
+def _refuse(event: XaEvent) -> None:
+    """Raises FeedError: its rows were staged before anything the feed knows."""
+    raise FeedError(
+        f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, which was prepared before the feed began",
+        remedy="begin the feed anew, with --anew lake or --anew now",
+    )
+
+
+def _merged(
+    sources: list[_Source], after: Sequenced | None, prepare: Prepare, epoch: tuple[int, int]
+) -> Iterator[LogWindow]:
+    waiting = sorted(sources, key=lambda one: one.first, reverse=True)
+    at_once = max(_FEWEST_ROWS, _MOST_ROWS // max(1, len(sources)))
+    opened: list[_Source] = []
+    while waiting or opened:
+        if not opened:
+            _open_next(waiting, opened, at_once, after, prepare)
+            continue
+        bound = min(one.last for one in opened)
+        if waiting and waiting[-1].first <= bound:
+            _open_next(waiting, opened, at_once, after, prepare)
+            continue
+        taken = [(one, *one.take(bound)) for one in opened]
+        yield _window([one for one in taken if one[1].num_rows], epoch)
+        opened = [one for one in opened if len(one.sequence) or one.advance(after, prepare)]
+
+
+def _open_next(
+    waiting: list[_Source], opened: list[_Source], at_once: int, after: Sequenced | None, prepare: Prepare
+) -> None:
+    source = waiting.pop()
+    if source.open(at_once, after, prepare):
+        opened.append(source)
+
+
+def _window(taken: Sequence[tuple[_Source, pa.RecordBatch, np.ndarray[Any, Any]]], epoch: tuple[int, int]) -> LogWindow:
+    sequence = np.concatenate([one[2] for one in taken])
+    order = np.lexsort((sequence[:, 2], sequence[:, 1], sequence[:, 0]))
+    sequence = sequence[order]
+    gtids = pa.concat_arrays([_plain(rows.column("gtid")) for _, rows, _ in taken]).take(pa.array(order))
+    committed = np.concatenate([rows.column("committed_us").to_numpy() for _, rows, _ in taken])[order]
+    places = np.column_stack((np.full(len(order), epoch[0]), np.full(len(order), epoch[1]), sequence))
+    return LogWindow(
+        tuple(FeedChanges(one.table, rows, one.slice_file) for one, rows, _ in taken),
+        order,
+        _starts(gtids, committed),
+        gtids,
+        committed,
+        places,
+    )
+
+
+def _plain(strings: pa.Array) -> pa.StringArray:
+    return pc.cast(strings, pa.string())
+
+
+def _starts(gtids: pa.StringArray, committed: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Numbers of the rows at which another transaction begins than that of the row before; the first isn't told.
+
+    By GTID; where there is none by the time of the commit, which is told in microseconds.
+    """
+    codes = pc.fill_null(gtids.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+    return np.flatnonzero((codes[1:] != codes[:-1]) | (committed[1:] != committed[:-1])) + 1

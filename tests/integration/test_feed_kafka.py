@@ -1,0 +1,148 @@
+"""Feeds into a real broker: each mutation once for a reader of committed messages, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from binlake import cli, merge
+from binlake.errors import SinkFailed
+from binlake.faults import FaultPoint
+from binlake.feeds import carry as carrying
+from binlake.state import feed_watermarks
+from broker import Broker, payloads
+from feeding import carried, feed
+from mirror import Mirror, on_mariadb, on_mysql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from servers import Server
+
+KILLED = Path(__file__).parents[1] / "faults" / "killed.py"
+POINTS: tuple[FaultPoint, ...] = ("feed sent", "feed flushed", "sink committed", "feed committed")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
+    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
+    return Mirror(server, database, lake, cast("SparkSession", None))
+
+
+def killed(mirror: Mirror, point: FaultPoint, count: int) -> None:
+    command = [sys.executable, str(KILLED), point, str(count), "feed", "--config", str(mirror.write_yaml())]
+    died = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, timeout=120, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+
+
+def to_kafka(mirror: Mirror, broker: Broker, topic: str, **settings: Any) -> Any:
+    made = {"type": "debezium", "topic": topic, "schema_changes": False, "heartbeat": False}
+    return feed(mirror, name=topic, format=made, sink={"url": f"kafka://{broker.address}"}, **settings)
+
+
+@on_mysql
+def test_kill_9_at_any_point_and_each_mutation_stands_once_in_order(mirror: Mirror, broker: Broker) -> None:
+    config = to_kafka(mirror, broker, "killed")
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 0), (2, 0), (3, 0)")
+    for number in range(1, 13):
+        mirror.execute("BEGIN", *(f"UPDATE t SET v = {number} WHERE id = {key}" for key in (1, 2, 3)), "COMMIT")
+        mirror.sync()
+    for point in POINTS:
+        killed(mirror, point, 2)
+    carried(mirror, config)
+    found = broker.read("killed")
+    assert len(found) == 3 * 13
+    by_key: dict[int, list[int]] = defaultdict(list)
+    for one in payloads(found):
+        by_key[one["after"]["id"]].append(one["after"]["v"])
+    assert by_key == {key: list(range(13)) for key in (1, 2, 3)}
+    assert len(broker.read("killed", committed=False)) > len(found), "a killed run had sent what was taken back"
+
+
+@on_mariadb
+def test_cut_off_between_commits_of_one_batch(mirror: Mirror, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "COMMIT_EVERY", 5)
+    config = to_kafka(mirror, broker, "cut_off")
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY)", *(f"INSERT INTO t VALUES ({n}), ({n + 100})" for n in range(30))
+    )
+    mirror.sync()
+    for point in POINTS:
+        with mirror.cut_off_at(point):
+            carried(mirror, config)
+    carried(mirror, config)
+    assert sorted(one["after"]["id"] for one in payloads(broker.read("cut_off"))) == [*range(30), *range(100, 130)]
+
+
+@on_mysql
+def test_what_the_broker_refuses_is_told_and_the_feed_goes_on_later(mirror: Mirror, broker: Broker) -> None:
+    config = to_kafka(mirror, broker, "refused")
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)", "INSERT INTO t VALUES (1, REPEAT('x', 3000000))")
+    mirror.sync()
+    with pytest.raises(SinkFailed, match=r"refused a message to refused"):
+        carried(mirror, config)
+    (found,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert (found.status, found.behind) == ("stopped", 1)
+    assert "message.max.bytes" in found.remedy
+    mirror.execute("INSERT INTO t VALUES (2, 'y')")
+    mirror.sync()
+    config = to_kafka(mirror, broker, "refused", where="id > 1")
+    assert carried(mirror, config).mutations == 1
+    assert [one["after"]["id"] for one in payloads(broker.read("refused"))] == [2]
+
+
+@on_mysql
+def test_a_broker_that_isnt_there_is_told(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    from binlake.feeds import kafka
+
+    monkeypatch.setattr(kafka, "_PATIENCE", 4.0)
+    config = feed(mirror, format="debezium", sink="kafka://127.0.0.1:1")
+    mirror.follow_from_here()
+    with pytest.raises(SinkFailed, match=r"Kafka at 127\.0\.0\.1:1 didn't answer"):
+        carried(mirror, config)
+
+
+@on_mariadb
+def test_a_pipe_of_generic_avro_and_its_console(
+    mirror: Mirror, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed(mirror, name="pipe", format={"type": "generic", "topic": "${table}_generic"}, sink=f"kafka://{broker.address}")
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE user (id INT PRIMARY KEY, name VARCHAR(20))", "INSERT INTO user VALUES (1, 'ann')",
+        "UPDATE user SET name = 'bob' WHERE id = 1", "DELETE FROM user",
+    )  # fmt: skip
+    mirror.sync()
+    assert cli.run(["feed", "--config", str(mirror.write_yaml()), "--quiet"]) == 0
+    capsys.readouterr()
+    assert cli.run(["console-consumer", "--bootstrap", broker.address, "user_generic"]) == 0
+    place = re.compile(r"^\d+:\d+ (\S+) ")
+    printed = [json.loads(place.sub("", line)) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["op"], one["database"], one["table"]) for one in printed] == [
+        (op, mirror.database, "user") for op in ("insert", "update", "delete")
+    ]
+    assert (printed[0]["integers"], printed[0]["strings"]) == ({"id": 1}, {"name": "ann"})
+    assert (printed[1]["old_strings"], printed[1]["new_strings"]) == ({"name": "ann"}, {"name": "bob"})
+    assert cli.run(["console-consumer", "--bootstrap", broker.address, "no_such_topic"]) == 3
+    assert "there is no topic 'no_such_topic'" in capsys.readouterr().err

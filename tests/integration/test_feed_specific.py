@@ -1,0 +1,157 @@
+"""Avro of each table's own, by a schema registry: SQL in, records out that a stock reader of Avro reads."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, cast
+
+import fastavro
+import pytest
+
+from binlake import merge
+from binlake.errors import FeedError, SinkFailed
+from binlake.feeds import carry as carrying
+from binlake.feeds import consume
+from binlake.feeds.carry import Parts
+from binlake.feeds.contract import Message
+from binlake.feeds.registry import make_format
+from binlake.feeds.schema_registry import SchemaRegistry
+from binlake.report import Report
+from binlake.state.feed_watermarks import FeedPosition
+from fake_registry import FakeRegistry
+from feeding import feed
+from mirror import Mirror, on_mariadb, on_mysql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from servers import Server
+
+
+class Kept:
+    """A sink that keeps messages in memory."""
+
+    keeps_position = False
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def begin(self) -> None:
+        """Nothing to prepare."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        self.messages += messages
+
+    def commit(self, position: FeedPosition) -> None:
+        """All is kept."""
+
+    def position(self) -> FeedPosition | None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
+    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
+    return Mirror(server, database, lake, cast("SparkSession", None))
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as running:
+        yield running
+
+
+def carried(mirror: Mirror, registry: FakeRegistry, **settings: Any) -> list[Message]:
+    config = feed(mirror, format={"type": "specific", "registry": registry.url, **settings})
+    kept = Kept()
+    parts = Parts(make_format, lambda feed, source: kept)
+    carrying.carry(mirror.config, config, parts, Report(quiet=True))
+    return kept.messages
+
+
+def read(registry: FakeRegistry, message: Message) -> dict[str, Any]:
+    """By the schema that its first bytes name, to its last byte."""
+    value = message.value
+    assert value is not None
+    assert value[0] == 0
+    rest = io.BytesIO(value[5:])
+    schema = fastavro.parse_schema(json.loads(registry.schemas[int.from_bytes(value[1:5], "big") - 1]))
+    found = fastavro.schemaless_reader(rest, schema, None)
+    assert not rest.read()
+    assert isinstance(found, dict)
+    return {name: one for name, one in found.items() if name not in ("database", "table", "tableId", "txid")}
+
+
+@on_mysql
+def test_a_record_for_each_table_operation_and_shape(mirror: Mirror, registry: FakeRegistry) -> None:
+    mirror.follow_from_here()
+    feed(mirror)
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, u BIGINT UNSIGNED, d DECIMAL(9,2), f FLOAT, b BIT(1), da DATE,"
+        " dt DATETIME(6), ts TIMESTAMP NULL, ti TIME, v VARCHAR(9), bl BLOB)",
+        "INSERT INTO t VALUES (1, 18446744073709551615, -1.50, 0.5, 1, '2026-01-31', '2026-01-31 13:00:00.000001',"
+        " '2026-01-31 13:00:00', '-01:00:00', 'é', x'00ff')",
+        "ALTER TABLE t ADD n INT",
+        "UPDATE t SET n = 7, v = NULL WHERE id = 1",
+        "DELETE FROM t WHERE id = 1",
+    )
+    mirror.sync()
+    insert, update, delete = carried(mirror, registry)
+    row = {
+        "id": 1, "u": Decimal(2**64 - 1), "d": Decimal("-1.50"), "f": 0.5, "b": True, "da": date(2026, 1, 31),
+        "dt": datetime(2026, 1, 31, 13, 0, 0, 1), "ts": datetime(2026, 1, 31, 13, tzinfo=UTC), "ti": -3_600_000_000,
+        "v": "é", "bl": b"\x00\xff",
+    }  # fmt: skip
+    assert read(registry, insert) == row
+    schema_of = SchemaRegistry(registry.url).schema
+    assert '"v": "é", "bl": "0x00ff"}' in consume.readable(insert.value, schema_of)
+    changed = read(registry, update)
+    assert {name: one for name, one in changed.items() if name.startswith("old_")} == {
+        f"old_{name}": one for name, one in {**row, "n": None}.items()
+    }
+    assert (changed["new_n"], changed["new_v"]) == (7, None)
+    assert read(registry, delete) == {**row, "n": 7, "v": None}
+    name = f"{mirror.database}_t"
+    assert [one.topic for one in (insert, update, delete)] == [f"{name}_specific"] * 3
+    assert sorted(registry.subjects) == [f"{name}_{op}" for op in ("delete", "insert", "update")]
+
+
+@on_mariadb
+def test_a_shape_is_a_version_and_what_the_registry_refuses_is_told(mirror: Mirror, registry: FakeRegistry) -> None:
+    mirror.follow_from_here()
+    feed(mirror)
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "ALTER TABLE t ADD n INT",
+        "INSERT INTO t VALUES (2, 2)",
+    )  # fmt: skip
+    mirror.sync()
+    messages = carried(mirror, registry, wire="mypipe")
+    assert [(one.value or b"")[:4] for one in messages] == [bytes([0, 1, 0, 1]), bytes([0, 1, 0, 2])]
+    assert registry.subjects == {f"{mirror.database}_t_insert": [1, 2]}
+    mirror.execute("ALTER TABLE t MODIFY n VARCHAR(9)", "INSERT INTO t VALUES (3, 'x')")
+    mirror.sync()
+    with pytest.raises(FeedError, match="409 Schema being registered is incompatible: n"):
+        carried(mirror, registry)
+    (told,) = [row for row in mirror.metadata.read("feeds") if row["status"] == "stopped"]
+    assert "compatibility" in told["remedy"]
+    assert [read(registry, one)["n"] for one in carried(mirror, registry, compatibility="NONE")] == ["x"]
+
+
+@on_mysql
+def test_a_registry_that_isnt_there_is_told(mirror: Mirror, registry: FakeRegistry) -> None:
+    mirror.follow_from_here()
+    config = feed(mirror, format={"type": "specific", "registry": "http://127.0.0.1:1"})
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    mirror.sync()
+    with pytest.raises(SinkFailed, match=r"http://127\.0\.0\.1:1 didn't answer"):
+        carrying.carry(mirror.config, config, Parts(make_format, lambda feed, source: Kept()), Report(quiet=True))

@@ -1,0 +1,263 @@
+"""Feeds: SQL in, messages out, from the staging alone."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import pytest
+
+from binlake import cli, merge
+from binlake.errors import FeedError
+from binlake.feeds import carry as carrying
+from binlake.feeds.files import FileSink
+from binlake.state import feed_watermarks
+from binlake.state.feed_watermarks import FeedPosition
+from feeding import carried, feed, lines, told
+from mirror import Mirror, on_mariadb, on_mysql
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+    from pyspark.sql import SparkSession
+
+    from binlake.faults import FaultPoint
+    from servers import Server
+
+
+@pytest.fixture
+def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
+    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
+    return Mirror(server, database, lake, cast("SparkSession", None))
+
+
+def staged(mirror: Mirror) -> set[int]:
+    return feed_watermarks.staged_batches(mirror.config)
+
+
+def test_everything_comes_in_the_order_of_the_log(mirror: Mirror) -> None:
+    """SourceTransactions together, DDL and renames in their place, rows of XA where they were committed."""
+    config = feed(mirror)
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE TABLE b (id INT, v VARCHAR(20))",
+        "BEGIN",
+        "INSERT INTO a VALUES (1, 'one'), (2, 'two')",
+        "INSERT INTO b VALUES (1, 'b')",
+        "UPDATE a SET v = 'eins' WHERE id = 1",
+        "COMMIT",
+        "XA START 'x'",
+        "INSERT INTO b VALUES (2, 'prepared')",
+        "UPDATE a SET v = 'prepared' WHERE id = 2",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+    )
+    mirror.sync()
+    mirror.execute("INSERT INTO a VALUES (3, 'plain')", "XA COMMIT 'x'")
+    mirror.execute(
+        "ALTER TABLE a ADD COLUMN n INT",
+        "INSERT INTO a VALUES (4, 'four', 44)",
+        "RENAME TABLE a TO c",
+        "DELETE FROM c WHERE id = 1",
+        "BEGIN", "INSERT INTO c VALUES (9, 'never', 9)", "ROLLBACK",
+    )  # fmt: skip
+    mirror.sync()
+    run = carried(mirror, config)
+    assert told(mirror) == [
+        "CREATE TABLE: CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(20))",
+        "CREATE TABLE: CREATE TABLE b (id INT, v VARCHAR(20))",
+        'insert a {"id": 1} {"id": 1, "v": "one"}',
+        'insert a {"id": 2} {"id": 2, "v": "two"}',
+        'insert b {"id": 1, "v": "b"}',
+        'update a {"id": 1} {"v": "one" → "eins"}',
+        'insert a {"id": 3} {"id": 3, "v": "plain"}',
+        'insert b {"id": 2, "v": "prepared"}',
+        'update a {"id": 2} {"v": "two" → "prepared"}',
+        "ALTER TABLE: ALTER TABLE a ADD COLUMN n INT",
+        'insert a {"id": 4} {"id": 4, "v": "four", "n": 44}',
+        "RENAME TABLE: RENAME TABLE a TO c",
+        'delete c {"id": 1} {"id": 1, "v": "eins", "n": null}',
+    ]
+    assert (run.batches, run.mutations) == (2, 9)
+    assert staged(mirror) == {1, 2}
+    mirror.sync()
+    assert staged(mirror) == set(), "what the feed has is kept no longer"
+    assert carried(mirror, config).mutations == 0
+
+
+@on_mysql
+def test_killed_anywhere_and_run_again_each_message_stands_once(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits come after every third mutation or so; each of the points is met many times."""
+    monkeypatch.setattr(carrying, "COMMIT_EVERY", 3)
+    config = feed(mirror)
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, v INT)", "CREATE TABLE b (id INT PRIMARY KEY, v INT)")
+    chance = random.Random(7)
+    wanted = [f"CREATE TABLE: CREATE TABLE {table} (id INT PRIMARY KEY, v INT)" for table in "ab"]
+    for number in range(40):
+        rows = [(chance.choice("ab"), 10 * number + row) for row in range(chance.randrange(1, 5))]
+        mirror.execute("BEGIN", *(f"INSERT INTO {table} VALUES ({key}, {number})" for table, key in rows), "COMMIT")
+        wanted += [f'insert {table} {{"id": {key}}} {{"id": {key}, "v": {number}}}' for table, key in rows]
+        if number in (15, 30):
+            mirror.sync()
+    mirror.sync()
+    points: tuple[FaultPoint, ...] = ("feed sent", "sink committed", "feed committed")
+    for turn in range(12):
+        with mirror.cut_off_at(points[turn % 3]):
+            carried(mirror, config)
+    carried(mirror, config)
+    assert told(mirror) == wanted
+
+
+@on_mariadb
+def test_filters(mirror: Mirror) -> None:
+    """By table, operation and condition; what the condition says of NULL and of columns that aren't there is SQL's."""
+    config = feed(
+        mirror,
+        include=["*.user", "*.log_*"],
+        exclude=["*.log_debug"],
+        operations=["insert", "update"],
+        where="table <> 'user' OR (age >= 18 AND (before.age IS NULL OR before.age <> after.age))",
+    )
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE user (id INT PRIMARY KEY, age INT)", "CREATE TABLE log_a (t TEXT)",
+        "CREATE TABLE log_debug (t TEXT)", "CREATE TABLE other (age INT)",
+        "INSERT INTO user VALUES (1, 17), (2, 18), (3, NULL)", "UPDATE user SET age = 19 WHERE id = 2",
+        "UPDATE user SET age = 12 WHERE id = 2", "DELETE FROM user",
+        "INSERT INTO log_a VALUES ('kept')", "INSERT INTO log_debug VALUES ('not')", "INSERT INTO other VALUES (50)",
+    )  # fmt: skip
+    mirror.sync()
+    carried(mirror, config)
+    assert [line for line in told(mirror) if not line.startswith("CREATE")] == [
+        'insert user {"id": 2} {"id": 2, "age": 18}',
+        'update user {"id": 2} {"age": 18 → 19}',
+        'insert log_a {"t": "kept"}',
+    ]
+
+
+@on_mysql
+def test_until_a_time_and_a_place_of_ones_own(mirror: Mirror) -> None:
+    """A feed stops before the first commit at or after a time, and goes on from there."""
+    config = feed(mirror, position=f"file:{mirror.folder}/places")
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)", "DO SLEEP(0.01)")
+    moment = datetime.now(UTC)
+    mirror.execute("DO SLEEP(0.01)", "INSERT INTO a VALUES (2)")
+    mirror.sync()
+    carried(mirror, config, until=moment)
+    assert told(mirror)[1:] == ['insert a {"id": 1} {"id": 1}']
+    carried(mirror, config)
+    assert told(mirror)[1:] == ['insert a {"id": 1} {"id": 1}', 'insert a {"id": 2} {"id": 2}']
+
+
+@on_mysql
+def test_a_feed_that_is_left_behind_stops_and_the_mirror_goes_on(mirror: Mirror) -> None:
+    config = feed(mirror)
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    mirror.sync()
+    carried(mirror, config)
+    for number in (2, 3):
+        mirror.execute(f"INSERT INTO a VALUES ({number})")
+        mirror.sync()
+    assert staged(mirror) == {2, 3}
+    with feed_watermarks.held(mirror.metadata, "out", feed_watermarks.FeedLimits(1e-9, 168)):
+        pass  # so much is kept for it from now on: nothing
+    mirror.execute("INSERT INTO a VALUES (4)")
+    mirror.sync()
+    assert staged(mirror) == set()
+    (found,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert (found.status, found.batch, found.behind) == ("stopped", 1, 3)
+    with pytest.raises(FeedError, match="the staging of batch 2 is gone"):
+        carried(mirror, config)
+
+
+@on_mariadb
+def test_the_command_line(mirror: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
+    feed(mirror)
+    yaml = str(mirror.write_yaml())
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, v TEXT)", "INSERT INTO a VALUES (1, 'x\ny')")
+    mirror.sync()
+    capsys.readouterr()
+    assert cli.run(["tail", "--config", yaml, "--table", "*.a"]) == 0
+    assert f'insert {mirror.database}.a {{"id": 1}} {{"id": 1, "v": "x\\ny"}}' in capsys.readouterr().out
+    assert cli.run(["feed", "--config", yaml, "--feed", "out", "--json", "--quiet"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)
+    assert (run["feed"], run["batch"], run["mutations"], run["messages"]) == ("out", 1, 1, 2)
+    assert cli.run(["feed", "--config", yaml, "--feed", "none"]) == 2
+    assert "there are: out" in capsys.readouterr().err
+
+
+class Places:
+    """A store of places of one's own."""
+
+    kept: ClassVar[dict[str, FeedPosition]] = {}
+
+    def __init__(self, feed: str, source: str) -> None:
+        self._key = f"{source}/{feed}"
+
+    def read(self) -> FeedPosition | None:
+        return self.kept.get(self._key)
+
+    def write(self, position: FeedPosition) -> None:
+        self.kept[self._key] = position
+
+
+@on_mysql
+def test_places_in_a_servers_table_and_in_a_class_of_ones_own(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sinks that don't keep it themselves; where the lake's metadata lost it, the feed goes on all the same."""
+    monkeypatch.setenv("AIRFLOW_CONN_PLACES", mirror.server.uri())
+    monkeypatch.setattr(FileSink, "keeps_position", False)
+    monkeypatch.setitem(sys.modules, "own_places", cast("ModuleType", SimpleNamespace(Places=Places)))
+    mirror.follow_from_here()
+    for position in (f"mysql:PLACES/{mirror.database}.places", "own_places:Places"):
+        name = f"f{len(position)}"
+        config = feed(mirror, name=name, position=position, sink=f"file://{mirror.folder}/{name}", exclude=["*.places"])
+        mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+        mirror.sync()
+        assert carried(mirror, config).mutations > 0
+        mirror.metadata.replace("feeds", f"feed = '{name}'", [])
+        mirror.execute("DROP TABLE t")
+        mirror.sync()
+        assert (carried(mirror, config).mutations, carried(mirror, config).batches) == (0, 0)
+
+
+@on_mariadb
+def test_a_file_of_feeds_over_several_sources(
+    mirror: Mirror, database: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Fan-in: two mirrors of one database, one of which has another lake, in one folder."""
+    other = Mirror(mirror.server, database, tmp_path / "other", mirror.spark, server_id=7200)
+    other.options["source"] = {"name": "second", "connection": "tests", "server_id": 7200}
+    other.folder.mkdir()
+    for one in (mirror, other):
+        one.options["maintain"] = {"staging_hours": 1}  # their YAML knows nothing of the feed
+        one.follow_from_here()
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+    for one in (mirror, other):
+        one.sync()
+    several = tmp_path / "feeds.yaml"
+    fan_in = {"name": "all", "sources": [str(one.write_yaml()) for one in (mirror, other)], "format": "text"}
+    several.write_text(json.dumps({"feeds": [{**fan_in, "sink": f"file://{tmp_path}/in"}]}))
+    capsys.readouterr()
+    assert cli.run(["feed", "--config", str(several), "--json", "--quiet"]) == 0
+    assert [(run["source"], run["mutations"]) for run in json.loads(capsys.readouterr().out)] == [
+        ("tests", 1),
+        ("second", 1),
+    ]
+    for source in ("tests", "second"):
+        assert len(lines(tmp_path / "in", f"{database}.a", source)) == 2
+    several.write_text(json.dumps({"feeds": [{**fan_in, "sources": [], "sink": "file:///x"}]}))
+    assert cli.run(["feed", "--config", str(several)]) == 2
+    assert "names no sources" in capsys.readouterr().err

@@ -1,0 +1,49 @@
+"""How far behind a lake is, and for how long its server keeps what is read next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from binlake.source.ahead import RETENTION, retention_hours
+from binlake.source.headroom import headroom_seconds
+from binlake.source.server import Source
+from binlake.state import lease
+from binlake.watch import Watched, watch
+from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.sensors import BinlakeSourceChangedSensor
+from mirror import Mirror
+
+
+def test_lag_and_headroom(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watch(mirror.config, mirror.origin) == Watched(None, None, None, ())
+    monkeypatch.setattr(BinlakeHook, "origin", lambda _: mirror.origin)  # Airflow's connections aren't what is tested
+    changed = BinlakeSourceChangedSensor(task_id="changed", config_file=str(mirror.write_yaml()))
+    assert (changed.mode, changed.poke_interval) == ("reschedule", timedelta(minutes=1).total_seconds())
+    assert not changed.poke({})
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "SET GLOBAL binlog_expire_logs_seconds = 36000")
+    mirror.snapshot()
+    mirror.sync()
+    with Source.open(mirror.endpoint) as source:
+        assert retention_hours(source.variables(RETENTION)) == 10
+    found = watch(mirror.config, mirror.origin)
+    assert (found.lag_seconds, found.lag_bytes, found.stopped) == (0, 0, ())
+    assert found.headroom_seconds == 36_000  # the file in use is kept as long as that from when it is closed
+    assert not changed.poke({})
+    mirror.execute("INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (2)")
+    found = watch(mirror.config, mirror.origin)
+    assert found.lag_bytes
+    assert found.lag_bytes > 100
+    assert found.headroom_seconds is not None
+    assert 35_900 < found.headroom_seconds <= 36_001
+    assert changed.poke({})
+    mirror.sync()
+    lag = watch(mirror.config, mirror.origin).lag_seconds  # MariaDB writes to a new file by and by
+    assert lag is not None
+    assert lag < 30
+    standing = lease.read(mirror.metadata).position
+    assert standing is not None
+    with Source.open(mirror.endpoint) as source:
+        assert headroom_seconds(source, replace(standing, file="binlog.000000"), mirror.server_id) == 0

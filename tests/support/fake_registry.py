@@ -1,0 +1,89 @@
+"""A small schema registry on loopback, of the documented HTTP API's part that feeds ask.
+
+Subjects, versions and ids are as a registry has them; of compatibility it knows BACKWARD alone, and of that two rules:
+a new field has a default, and a field keeps its type. What real registries answer beyond that it doesn't prove.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote
+
+
+class FakeRegistry:
+    """subjects: of each its schemas' ids, oldest first. schemas: by id less one."""
+
+    def __init__(self) -> None:
+        self.subjects: dict[str, list[int]] = {}
+        self.schemas: list[str] = []
+        self.compatibility: dict[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> FakeRegistry:
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else {}
+                status, told = registry.asked(self.command, unquote(self.path), body)
+                data = json.dumps(told).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_PUT = _answer
+
+            def log_message(self, *args: Any) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def asked(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if method == "PUT" and (found := re.fullmatch(r"/config/(.+)", path)):
+            self.compatibility[found[1]] = body["compatibility"]
+            return 200, body
+        if method == "POST" and (found := re.fullmatch(r"/subjects/(.+)/versions", path)):
+            return self._register(found[1], body["schema"])
+        if method == "GET" and (found := re.fullmatch(r"/schemas/ids/(\d+)", path)):
+            number = int(found[1])
+            if 0 < number <= len(self.schemas):
+                return 200, {"schema": self.schemas[number - 1]}
+            return 404, {"error_code": 40403, "message": "Schema not found"}
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def _register(self, subject: str, schema: str) -> tuple[int, dict[str, Any]]:
+        versions = self.subjects.setdefault(subject, [])
+        if schema in self.schemas and self.schemas.index(schema) + 1 in versions:
+            return 200, {"id": self.schemas.index(schema) + 1}
+        if versions and self.compatibility.get(subject, "BACKWARD") == "BACKWARD":
+            before = {one["name"]: one for one in json.loads(self.schemas[versions[-1] - 1])["fields"]}
+            for field in json.loads(schema)["fields"]:
+                old = before.get(field["name"])
+                if (old is None and "default" not in field) or (old is not None and old["type"] != field["type"]):
+                    return 409, {
+                        "error_code": 409,
+                        "message": f"Schema being registered is incompatible: {field['name']}",
+                    }
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        versions.append(self.schemas.index(schema) + 1)
+        return 200, {"id": versions[-1]}

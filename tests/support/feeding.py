@@ -1,0 +1,48 @@
+"""Feeds of a mirrored database, and what came out of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from binlake.feed_config import FeedConfig
+from binlake.feeds.carry import FeedRun, carry
+from binlake.feeds.registry import PARTS
+from binlake.report import Report
+from mirror import Mirror
+
+_PLACE = re.compile(r"^\S+ \S+ \S+\.\d+:\d+(\+\d+)? ")
+_GTID = re.compile(r" ([0-9a-f-]{36}:\d+|\d+-\d+-\d+)$")
+
+
+def feed(mirror: Mirror, **settings: Any) -> FeedConfig:
+    """A feed of the mirror's, in its YAML too: staging is kept for it. By default text, all tables to one file."""
+    made = {
+        "name": "out",
+        "format": {"type": "text", "topic": "all"},
+        "sink": f"file://{mirror.folder}/out",
+        **settings,
+    }
+    mirror.options["feeds"] = [made]
+    return FeedConfig.model_validate(made)
+
+
+def carried(mirror: Mirror, config: FeedConfig, **options: Any) -> FeedRun:
+    return carry(mirror.config, config, PARTS, Report(quiet=True), **options)
+
+
+def lines(folder: Path, topic: str = "all", source: str = "tests") -> list[str]:
+    """Messages of a file:// sink up to its last commit."""
+    told = json.loads((folder / source / "_position.json").read_text())
+    name = f"{topic}.log"
+    if name not in told["lengths"]:
+        return []
+    return (folder / source / name).read_bytes()[: told["lengths"][name]].decode().splitlines()
+
+
+def told(mirror: Mirror) -> list[str]:
+    """What the feed of text told, without moments, places, GTIDs and the database's name."""
+    plain = (_GTID.sub("", _PLACE.sub("", line)) for line in lines(mirror.folder / "out"))
+    return [line.replace(f"{mirror.database}.", "") for line in plain]
