@@ -1,0 +1,157 @@
+"""The binary protocol of mysql-replication-relay, as its description (README, "The protocol") has it. Pure.
+
+A command is a header of 32 bytes and its payload, a reply one of 9 bytes and its payload; integers are little-endian,
+checksums the plain sum of the fields and of each byte of the payload, strings their size with the zero behind them, in
+four bytes, and then that. The description has a client's id and token in the first eight bytes of what AUTHENTICATE
+answers; its own clients look for token and id behind eight bytes more. Both stand there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+VERSION = 0x00010020
+"""What we speak. Clients of every version 1 are served: their packets are the same."""
+HEADER_SIZE = 32
+MOST_PAYLOAD = 4096
+"""Bytes of AUTHENTICATE and ADD_FILTER, which hold names; servers' names have 64 characters."""
+_HEADER = struct.Struct("<HHIIIIIII")
+_REPLY = struct.Struct("<BII")
+_MASK = 0xFFFFFFFF
+
+
+class Command(IntEnum):
+    PING = 1
+    AUTHENTICATE = 2
+    ADD_FILTER = 3
+    POLL = 4
+
+
+class ReplyCode(IntEnum):
+    """Of a reply. NOTHING: no event waits; everything but OK is an error to a client."""
+
+    OK = 0
+    DISCONNECTED = 0xF0
+    NOTHING = 0xFC
+    FAILED = 0xFF
+
+
+class BadPacket(Exception):
+    """Bytes that are no command; the text is for the client, and the connection ends."""
+
+
+@dataclass(frozen=True)
+class Header:
+    command: int
+    payload_size: int
+    version: int
+    client_id: int
+    client_token: int
+    checksum: int
+    sum: int
+    """Of the header's own fields."""
+
+    @classmethod
+    def parse(cls, data: bytes) -> Header:
+        """From 32 bytes. Raises BadPacket for another protocol."""
+        command, subcommand, size, version, client_id, token, checksum, first, second = _HEADER.unpack(data)
+        if version >> 16 != VERSION >> 16:
+            raise BadPacket(f"protocol version {version:#010x} isn't spoken here, {VERSION:#010x} is")
+        total = command + subcommand + size + version + client_id + token + first + second
+        return cls(command, size, version, client_id, token, checksum, total & _MASK)
+
+
+def reply(result: ReplyCode, payload: bytes = b"") -> bytes:
+    return _REPLY.pack(result, len(payload), result + len(payload) + sum(payload) & _MASK) + payload
+
+
+def failure(why: str) -> bytes:
+    return reply(ReplyCode.FAILED, why.encode() + b"\0")
+
+
+def hash_of(secret: bytes) -> int:
+    """64-bit FNV-1a, which stands for the shared secret on the wire. It is no protection from who listens."""
+    value = 0xCBF29CE484222325
+    for byte in secret:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+class _Payload:
+    """Reads fields, never past the end (raises BadPacket)."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self._take(size), "little")
+
+    def name(self) -> str:
+        data = self._take(self.integer(4))
+        if not data.endswith(b"\0") or b"\0" in data[:-1]:
+            raise BadPacket("a name must end with its only zero byte")
+        try:
+            return data[:-1].decode()
+        except UnicodeDecodeError:
+            raise BadPacket("a name isn't UTF-8") from None
+
+    def _take(self, size: int) -> bytes:
+        stop = self._at + size
+        if stop > len(self._data):
+            raise BadPacket("the payload ends too early")
+        piece = self._data[self._at : stop]
+        self._at = stop
+        return piece
+
+
+def authentication(payload: bytes) -> tuple[int, str]:
+    """The hash of the secret and the client's name. Raises BadPacket."""
+    fields = _Payload(payload)
+    key = fields.integer(8)
+    fields.integer(8)  # token and id, which the client doesn't have yet
+    return key, fields.name()
+
+
+def authenticated(client_id: int, token: int) -> bytes:
+    return struct.pack("<IIII", client_id, token, token, client_id)
+
+
+@dataclass(frozen=True)
+class FilterFields:
+    """What ADD_FILTER carries. operations: bits 1 insert, 2 update, 4 delete."""
+
+    operations: int
+    discard: int
+    queue_limit: int
+    database: str
+    table: str
+
+
+def filter_fields(payload: bytes) -> FilterFields:
+    """Raises BadPacket."""
+    fields = _Payload(payload)
+    return FilterFields(fields.integer(1), fields.integer(1), fields.integer(4), fields.name(), fields.name())
+
+
+ColumnTexts = tuple[str, bytes | None, bytes | None]
+"""A column's name, and its text before and after; None is NULL, or that there was no row."""
+
+
+def event(
+    operation: int, position: int, remaining: int, names: tuple[str, str], columns: Sequence[ColumnTexts]
+) -> bytes:
+    """What POLL answers. operation: a bit as above; NULL goes as an empty string, which the protocol can't tell."""
+    data = bytearray(struct.pack("<BQI", operation, position, min(remaining, _MASK)))
+    for name in names:
+        data += _string(name.encode())
+    data += struct.pack("<I", len(columns))
+    for name, before, after in columns:
+        data += _string(name.encode()) + _string(before or b"") + _string(after or b"")
+    return bytes(data)
+
+
+def _string(data: bytes) -> bytes:
+    return struct.pack("<I", len(data) + 1) + data + b"\0"

@@ -1,0 +1,149 @@
+"""Recorded batches for the relay: what arrived, counted; and the events themselves, when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import PreparedXa
+from binlake.config import PipelineConfig
+from binlake.errors import StagingError
+from binlake.feeds.carry import oldest_staged
+from binlake.feeds.contract import FeedTable
+from binlake.feeds.shapes import Shapes, shown, table_of
+from binlake.feeds.staged import LogWindow, StagedBatch, StatementHere
+from binlake.position import Range
+from binlake.relay.events import RelayEvent, events_of
+from binlake.relay.queues import TableFilter
+from binlake.schema.table import TableName
+from binlake.serialization import loads
+from binlake.state import lease
+from binlake.state.feed_watermarks import FeedPlace
+from binlake.state.metadata import Metadata
+from binlake.state.staging import read_manifest
+
+Prepared = tuple[PreparedXa, ...]
+Operations = dict[TableName, int]
+"""Of each table those that are wanted, as bits."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Mutations of a batch, in order. tables: of each its number among ``names``; operations: their bits."""
+
+    names: tuple[TableName, ...]
+    tables: npt.NDArray[np.int64]
+    operations: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """An event with its number among those that pass, and its place in the batch."""
+
+    number: int
+    place: FeedPlace
+    event: RelayEvent
+
+
+class RecordedBatches:
+    """Of one source. Raises StagingError where a batch's staging is gone or damaged."""
+
+    def __init__(self, config: PipelineConfig, metadata: Metadata) -> None:
+        self._config, self._metadata = config, metadata
+        self._shapes: tuple[int, Shapes] | None = None
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest recorded batch; 0 before the first."""
+        standing = lease.read(self._metadata).standing
+        return standing.batch if standing else 0
+
+    def oldest(self, newest: int) -> int:
+        """The first batch that can be read."""
+        return oldest_staged(self._config, newest)
+
+    def included(self, name: TableName) -> bool:
+        return self._config.included(name)
+
+    def arrived(self, batch: int, prepared: Prepared, wanted: Operations) -> tuple[list[Arrived], Prepared]:
+        """What the batch holds of some tables, and the XA transactions that wait behind it."""
+        staged = self._staged(batch, prepared, lambda name: name in wanted)
+        found = [_counted(window) for window in staged.read() if isinstance(window, LogWindow)]
+        return found, staged.waiting
+
+    def events(
+        self, batch: int, prepared: Prepared, filters: tuple[TableFilter, ...], first: int, after: FeedPlace | None
+    ) -> Iterator[Numbered]:
+        """Those that pass the filters, behind a place; the first of them has the number ``first``."""
+        wanted = {one.name: one.operations for one in filters}
+        number = first
+        for window in self._staged(batch, prepared, lambda name: name in wanted).read(after):
+            if isinstance(window, StatementHere):
+                continue
+            made = _Made(window)
+            for row in np.flatnonzero(passing(_counted(window), wanted)).tolist():
+                yield Numbered(number, window.place(row), made.event(row))
+                number += 1
+
+    def _staged(self, batch: int, prepared: Prepared, wants: Callable[[TableName], bool]) -> StagedBatch:
+        rows = self._metadata.read("batches", where=f"batch = {batch} AND state = 'recorded'")
+        if not rows:
+            raise StagingError(f"batch {batch} isn't recorded any more", remedy="register anew")
+        attempt = rows[0]["attempt"]
+        manifest = read_manifest(self._config.staging_path(str(batch), attempt), batch, attempt)
+
+        def table(file: StagedFile) -> FeedTable | None:
+            if not wants(file.name) or not self._config.included(file.name):
+                return None
+            return table_of(file, self._shapes_of(batch).at(file.name, (batch, *file.first[:2])))
+
+        return StagedBatch(manifest, loads(Range, rows[0]["range"]), prepared, table, shown)
+
+    def _shapes_of(self, batch: int) -> Shapes:
+        """As recorded up to the batch at least."""
+        if self._shapes is None or self._shapes[0] < batch:
+            self._shapes = batch, Shapes(self._metadata)
+        return self._shapes[1]
+
+
+def _counted(window: LogWindow) -> Arrived:
+    names = tuple(part.table.name for part in window.parts)
+    tables = np.repeat(np.arange(len(names)), [part.rows.num_rows for part in window.parts])[window.order]
+    op = np.concatenate([part.rows.column("op").to_numpy() for part in window.parts])[window.order]
+    return Arrived(names, tables, 1 << (op.astype(np.int64) - 1))
+
+
+def passing(arrived: Arrived, wanted: Operations) -> npt.NDArray[np.bool_]:
+    """Of each mutation whether it is wanted."""
+    bits = np.array([wanted.get(name, 0) for name in arrived.names], np.int64)
+    passed: npt.NDArray[np.bool_] = (bits[arrived.tables] & arrived.operations) != 0
+    return passed
+
+
+class _Made:
+    """Events of a window, made a stretch of one table's rows at a time."""
+
+    _STRETCH = 256
+
+    def __init__(self, window: LogWindow) -> None:
+        self._window = window
+        self._starts = np.concatenate(([0], np.cumsum([part.rows.num_rows for part in window.parts])))
+        self._known: dict[int, tuple[int, list[RelayEvent]]] = {}
+
+    def event(self, row: int) -> RelayEvent:
+        laid = int(self._window.order[row])
+        part = int(np.searchsorted(self._starts, laid, side="right")) - 1
+        at = laid - int(self._starts[part])
+        start, made = self._known.get(part, (0, []))
+        if not start <= at < start + len(made):
+            changes = self._window.parts[part]
+            stretch = changes.rows.slice(at, self._STRETCH)
+            start, made = self._known[part] = (
+                at,
+                list(events_of(changes.__class__(changes.table, stretch, changes.file))),
+            )
+        return made[at - start]

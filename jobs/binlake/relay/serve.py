@@ -1,0 +1,183 @@
+"""``binlake relay``: both protocols on one port, told apart by a connection's first bytes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from binlake import config as configuration
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, UsageError
+from binlake.relay.core import Relay
+from binlake.relay.reading import RecordedBatches
+from binlake.relay.tcp import BinaryProtocol
+from binlake.report import Report
+from binlake.state import feed_watermarks
+from binlake.state.feed_watermarks import FeedLimits
+from binlake.state.metadata import metadata_of
+
+if TYPE_CHECKING:
+    import uvicorn
+
+MOST_CONNECTIONS = 500
+FIRST_BYTES_SECONDS = 30
+_METHOD = 3
+_THREADS = 4
+_ROW = "(relay)"
+"""The relay's name among the feeds; none of the YAML's may have it."""
+
+
+class FirstBytes(asyncio.Protocol):
+    """Waits for a connection's first bytes: HTTP begins with a method of three capitals at least, a command of the
+    binary protocol with a small number."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._first = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._served.connections >= MOST_CONNECTIONS:
+            transport.close()
+            return
+        self._timer = asyncio.get_running_loop().call_later(FIRST_BYTES_SECONDS, transport.close)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._timer:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._timer is None or self._transport is None or self._transport.is_closing():
+            return
+        self._first += data
+        if len(self._first) < _METHOD:
+            return
+        self._timer.cancel()
+        self._served.connections += 1
+        method = self._first[:_METHOD]
+        speaks_http = method.isalpha() and method.isupper()
+        protocol = self._served.http() if speaks_http else self._served.binary()
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        protocol.data_received(self._first)
+
+
+class Served:
+    """What connections are given to. connections: those that are open."""
+
+    def __init__(self, relay: Relay, secret: bytes, admin_secret: bytes | None) -> None:
+        import uvicorn
+        from uvicorn.server import ServerState
+
+        from binlake.relay.http import BoundedBody, application
+
+        self._relay, self._secret = relay, secret
+        self.connections = 0
+        self.executor = ThreadPoolExecutor(_THREADS, "relay")
+        self._config: uvicorn.Config = uvicorn.Config(
+            BoundedBody(application(relay, secret, admin_secret)), http="h11", ws="none", lifespan="off",
+            log_config=None, access_log=False, server_header=False, h11_max_incomplete_event_size=1 << 16,
+        )  # fmt: skip
+        self._config.load()
+        self._state = ServerState()
+
+    def gone(self) -> None:
+        self.connections -= 1
+
+    def binary(self) -> asyncio.Protocol:
+        return BinaryProtocol(self._relay, self._secret, self.executor, self.gone)
+
+    def http(self) -> asyncio.Protocol:
+        kind: Any = self._config.http_protocol_class
+        made = kind(config=self._config, server_state=self._state, app_state={})
+        lost: Callable[[Exception | None], None] = made.connection_lost
+
+        def counted(error: Exception | None) -> None:
+            self.gone()
+            lost(error)
+
+        made.connection_lost = counted
+        protocol: asyncio.Protocol = made
+        return protocol
+
+
+def _secret(path: str) -> bytes:
+    """A file's first line. Raises UsageError."""
+    try:
+        found = Path(path).read_bytes().partition(b"\n")[0].strip()
+    except OSError as error:
+        raise UsageError(f"can't read {path}: {error.strerror}", remedy="name a file that holds a secret") from error
+    if not found:
+        raise UsageError(f"{path} holds no secret", remedy="write one into its first line")
+    return found
+
+
+def relay(arguments: argparse.Namespace) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise UsageError(f"{error.name} isn't installed", remedy="pip install 'binlake[relay]'") from None
+    config = configuration.load(arguments.config)
+    secret = _secret(arguments.secret_file)
+    admin = _secret(arguments.admin_secret_file) if arguments.admin_secret_file else None
+    metadata = metadata_of(config)
+    limits = FeedLimits(arguments.keep_gb, arguments.keep_hours)
+    with feed_watermarks.held(metadata, _ROW, limits) as held:
+        made = Relay(RecordedBatches(config, metadata), _state_path(config), held)
+        address = arguments.host, arguments.port
+        asyncio.run(_serve(Served(made, secret, admin), made, address, arguments.every, Report(quiet=arguments.quiet)))
+
+
+def _state_path(config: PipelineConfig) -> str:
+    return config.metadata_path("relay.json")
+
+
+async def _serve(served: Served, made: Relay, address: tuple[str, int], every: float, report: Report) -> None:
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, done.set)
+    try:
+        server = await loop.create_server(lambda: FirstBytes(served), *address)
+    except OSError as error:
+        raise UsageError(
+            f"can't listen on {address[0]}:{address[1]}: {error.strerror}", remedy="choose another port"
+        ) from error
+    report.say(f"the relay listens on {address[0]}:{server.sockets[0].getsockname()[1]}")
+    follower = asyncio.create_task(_follow(served, made, every, report))
+    try:
+        await done.wait()
+    finally:
+        follower.cancel()
+        server.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await follower
+        served.executor.shutdown(wait=True)
+        made.save()
+
+
+async def _follow(served: Served, made: Relay, every: float, report: Report) -> None:
+    """Arrivals, one look after the other; what fails is told, and tried again."""
+    told = ""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            await loop.run_in_executor(served.executor, made.arrive)
+            await loop.run_in_executor(served.executor, made.save)
+            told = ""
+        except BinlakeError as error:
+            if str(error) != told:
+                told = str(error)
+                report.say(told)
+        await asyncio.sleep(every)

@@ -1,0 +1,210 @@
+"""The binary protocol on a connection: one command at a time, each answered before the next is read.
+
+Of what a client sends no more is held than a header and a payload of names; what comes with PING and POLL, which have
+none (old clients send their last answer back with POLL), is summed up and let go. Whatever isn't a command is answered
+by an error, and the connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from binlake.errors import BinlakeError
+from binlake.relay import packets
+from binlake.relay.clients import Client
+from binlake.relay.core import Relay
+from binlake.relay.packets import BadPacket, Command, Header, ReplyCode
+from binlake.relay.queues import Discard, TableFilter
+from binlake.schema.table import TableName
+
+IDLE_SECONDS = 600
+"""After which a connection ends on which nobody asks anything; a started packet has STARTED_SECONDS to end."""
+STARTED_SECONDS = 30
+MOST_IGNORED = 256 << 20
+"""Bytes of a payload that nobody wants, beyond which the connection ends."""
+_HASH = 8
+
+
+class BinaryProtocol(asyncio.Protocol):
+    """Of one connection."""
+
+    def __init__(self, relay: Relay, secret: bytes, executor: Executor, gone: Callable[[], None]) -> None:
+        """gone: told once, when the connection is over."""
+        self._relay, self._executor, self._gone = relay, executor, gone
+        self._key = packets.hash_of(secret).to_bytes(_HASH, "little")
+        self._buffer = bytearray()
+        self._header: Header | None = None
+        self._sum = self._left = 0
+        self._kept = bytearray()
+        self._busy = self._full = False
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # asyncio.Protocol -------------------------------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._wait(IDLE_SECONDS)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self._timer:
+            self._timer.cancel()
+        self._gone()
+
+    def pause_writing(self) -> None:
+        self._full = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._go_on()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._go_on()
+
+    # packets ----------------------------------------------------------------------------------------------------------
+    def _go_on(self) -> None:
+        """Takes what is there, up to a whole command."""
+        if self._transport is None or self._busy or self._full:
+            return
+        try:
+            while self._take():
+                pass
+        except BadPacket as bad:
+            self._answer(packets.failure(str(bad)))
+            self._end()
+            return
+        if self._transport is not None and not self._busy and not self._full:
+            self._transport.resume_reading()
+            started = self._header is not None or bool(self._buffer)
+            self._wait(STARTED_SECONDS if started else IDLE_SECONDS)
+
+    def _take(self) -> bool:
+        """A header, or a part of a payload; False where more must come first. Raises BadPacket."""
+        if self._busy or self._full or self._transport is None:
+            return False
+        if self._header is None:
+            if len(self._buffer) < packets.HEADER_SIZE:
+                return False
+            self._begin(Header.parse(bytes(self._buffer[: packets.HEADER_SIZE])))
+            del self._buffer[: packets.HEADER_SIZE]
+        assert self._header is not None
+        piece = self._buffer[: self._left]
+        del self._buffer[: len(piece)]
+        self._sum += sum(piece)
+        self._left -= len(piece)
+        if self._header.command in (Command.AUTHENTICATE, Command.ADD_FILTER):
+            self._kept += piece
+        if self._left:
+            return False
+        self._received(self._header)
+        return True
+
+    def _begin(self, header: Header) -> None:
+        named = header.command in (Command.AUTHENTICATE, Command.ADD_FILTER)
+        if header.payload_size > (packets.MOST_PAYLOAD if named else MOST_IGNORED):
+            raise BadPacket(f"a payload of {header.payload_size} bytes is too large")
+        self._header, self._sum, self._left = header, header.sum, header.payload_size
+        self._kept.clear()
+
+    def _received(self, header: Header) -> None:
+        """A whole command: it is worked at elsewhere, and nothing is read meanwhile. Raises BadPacket."""
+        self._header = None
+        if self._sum & 0xFFFFFFFF != header.checksum:
+            raise BadPacket("the checksum is wrong")
+        try:
+            command = Command(header.command)
+        except ValueError:
+            raise BadPacket(f"there is no command {header.command}") from None
+        if command is Command.PING:
+            self._answer(packets.reply(ReplyCode.OK, b"PONG\0"))
+            return
+        payload = bytes(self._kept)
+        assert self._transport is not None
+        self._busy = True
+        self._transport.pause_reading()
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._executor, self._done, command, header, payload)
+        work.add_done_callback(self._worked)
+
+    def _worked(self, work: asyncio.Future[tuple[bytes, bool]]) -> None:
+        self._busy = False
+        if work.cancelled():
+            self._end()
+            return
+        if (error := work.exception()) is not None:
+            answer, stays = packets.failure(f"unexpected {type(error).__name__}"), False
+        else:
+            answer, stays = work.result()
+        self._answer(answer)
+        if stays:
+            self._go_on()
+        else:
+            self._end()
+
+    # commands, in a thread --------------------------------------------------------------------------------------------
+    def _done(self, command: Command, header: Header, payload: bytes) -> tuple[bytes, bool]:
+        """The reply, and whether the connection goes on."""
+        try:
+            if command is Command.AUTHENTICATE:
+                return self._authenticate(payload)
+            client = self._relay.of_token(header.client_id, header.client_token)
+            if client is None:
+                return packets.failure("authenticate first: this client and token aren't known"), False
+            if command is Command.ADD_FILTER:
+                return self._add_filter(client, payload), True
+            return self._poll(client), True
+        except BadPacket as bad:
+            return packets.failure(str(bad)), False
+        except BinlakeError as error:
+            return packets.failure(error.message), True
+
+    def _authenticate(self, payload: bytes) -> tuple[bytes, bool]:
+        key, name = packets.authentication(payload)
+        if not hmac.compare_digest(key.to_bytes(_HASH, "little"), self._key):
+            return packets.failure("the secret is wrong"), False
+        client = self._relay.register(name)
+        return packets.reply(ReplyCode.OK, packets.authenticated(client.id, client.token)), True
+
+    def _add_filter(self, client: Client, payload: bytes) -> bytes:
+        told = packets.filter_fields(payload)
+        if told.discard not in Discard.__members__.values():
+            raise BadPacket(f"there is no discard policy {told.discard}")
+        name = TableName(told.database, told.table)
+        self._relay.add_filter(client, TableFilter(name, told.operations, told.queue_limit, Discard(told.discard)))
+        return packets.reply(ReplyCode.OK)
+
+    def _poll(self, client: Client) -> bytes:
+        found = self._relay.poll(client)
+        if not found.events:
+            return packets.reply(ReplyCode.NOTHING)
+        event = found.events[0]
+        columns = [(column.name, column.before, column.after) for column in event.columns]
+        names = event.name.database, event.name.table
+        return packets.reply(
+            ReplyCode.OK, packets.event(event.operation, event.position, found.remaining[0], names, columns)
+        )
+
+    # the connection ---------------------------------------------------------------------------------------------------
+    def _answer(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def _end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+            # Its last answer may wait for a client that reads nothing.
+            asyncio.get_running_loop().call_later(STARTED_SECONDS, self._transport.abort)
+            self._transport = None
+
+    def _wait(self, seconds: float) -> None:
+        """Ends the connection unless something happens in time."""
+        if self._timer:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._end)

@@ -1,0 +1,264 @@
+"""Subscriptions: SQL in, events out, by a client of the binary protocol and over HTTP, from the staging alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from binlake import merge
+from mirror import Mirror, on_mysql
+from relay_client import Event, RelayClient
+from servers import Server, die_with_parent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECRET, ADMIN = b"Freedelity", b"AdminPassword"
+OK, NOTHING, FAILED = 0, 0xFC, 0xFF
+INSERT, UPDATE, DELETE = 1, 2, 4
+
+
+@pytest.fixture
+def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """Without a lake: the relay reads the staging, so nothing is merged, and no Spark starts."""
+    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
+    made = Mirror(server, database, lake, cast("SparkSession", None))
+    made.follow_from_here()
+    made.execute("CREATE TABLE orders (id INT PRIMARY KEY, v VARCHAR(20))", "CREATE TABLE items (id INT PRIMARY KEY)")
+    made.sync()
+    return made
+
+
+@dataclass
+class Running:
+    """A relay in a process of its own."""
+
+    process: subprocess.Popen[str]
+    port: int
+    database: str
+
+    def client(self, name: str, *filters: tuple[int, str], limit: int = 0, discard: int = 0) -> RelayClient:
+        made = RelayClient(self.port)
+        assert made.ping() == OK
+        assert made.authenticate(name, SECRET) == OK
+        for operations, table in filters:
+            assert made.add_filter(operations, self.database, table, limit=limit, discard=discard) == OK
+        return made
+
+    def http(self, method: str, path: str, body: object = None, key: bytes | str = b"") -> tuple[int, Any]:
+        token = key.decode() if isinstance(key, bytes) else key
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def told(self, name: str) -> dict[str, Any]:
+        """A client's counts, once all that is recorded arrived."""
+        _, clients = self.http("GET", "/clients", key=ADMIN)
+        found: dict[str, Any] = next(one for one in clients if one["name"] == name)
+        return found
+
+    def arrived(self, name: str, batch: int) -> dict[str, Any]:
+        for _ in range(200):
+            if (found := self.told(name))["batch"] >= batch:
+                return found
+            signal.sigtimedwait([], 0.05)
+        raise AssertionError(f"batch {batch} didn't arrive: {found}")
+
+
+@contextmanager
+def relay(mirror: Mirror) -> Iterator[Running]:
+    secret, admin = mirror.folder / "secret", mirror.folder / "admin"
+    secret.write_bytes(SECRET + b"\n")
+    admin.write_bytes(ADMIN)
+    command = [sys.executable, "-m", "binlake.cli", "relay", "--config", str(mirror.write_yaml()), "--port", "0"]
+    command += ["--secret-file", str(secret), "--admin-secret-file", str(admin), "--every", "0.1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+    assert process.stderr
+    line = process.stderr.readline()
+    found = re.search(r":(\d+)$", line.strip())
+    assert found, line + process.stderr.read()
+    try:
+        yield Running(process, int(found[1]), mirror.database)
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+
+
+def synced(mirror: Mirror, running: Running, *names: str) -> None:
+    """What was written is staged and has arrived."""
+    batch = mirror.sync().batch
+    for name in names:
+        running.arrived(name, batch)
+
+
+def brief(events: list[Event]) -> list[tuple[int, str, dict[str, tuple[str, str]]]]:
+    return [(one.type, one.table, one.values) for one in events]
+
+
+def test_a_client_of_the_binary_protocol_gets_what_it_asked_for(mirror: Mirror) -> None:
+    with relay(mirror) as running:
+        client = running.client("shop", (INSERT | DELETE, "orders"), (UPDATE, "items"))
+        assert client.poll() == NOTHING
+        mirror.execute(
+            "BEGIN", "INSERT INTO orders VALUES (1, 'ä'), (2, NULL)", "INSERT INTO items VALUES (7)",
+            "UPDATE orders SET v = 'x'", "UPDATE items SET id = 8", "COMMIT", "DELETE FROM orders WHERE id = 1",
+        )  # fmt: skip
+        synced(mirror, running, "shop")
+        events = client.poll_all()
+        assert brief(events) == [
+            (INSERT, "orders", {"id": ("", "1"), "v": ("", "ä")}),
+            (INSERT, "orders", {"id": ("", "2"), "v": ("", "")}),
+            (UPDATE, "items", {"id": ("7", "8")}),
+            (DELETE, "orders", {"id": ("1", ""), "v": ("x", "")}),
+        ]
+        assert [one.queue_size for one in events] == [3, 2, 1, 0]
+        assert {one.schema for one in events} == {mirror.database}
+        positions = [one.position for one in events]
+        assert positions == sorted(positions)
+        assert positions[0] > 0
+        told = running.told("shop")
+        assert (told["queued"], told["served"], told["discarded"], told["largest_queue"]) == (0, 4, 0, 4)
+        assert [one["type"] for one in told["last_events"]] == [INSERT, INSERT, UPDATE, DELETE]
+
+
+def test_the_originals_own_clients_are_understood(mirror: Mirror) -> None:
+    """They speak an older version, look for token and id behind the key, and send their last answer back with POLL."""
+    with relay(mirror) as running, RelayClient(running.port, version=0x00010004, id_first=False) as client:
+        assert client.ping() == OK
+        assert client.authenticate("old", SECRET) == OK
+        assert client.add_filter(7, mirror.database, "orders") == OK
+        mirror.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+        synced(mirror, running, "old")
+        first, second = client.poll(), client.poll(b"\xff" * 300_000)
+        assert [cast("Event", one).values["v"] for one in (first, second)] == [("", "a"), ("", "b")]
+
+
+@on_mysql
+@pytest.mark.parametrize(("discard", "kept"), [(0, ["1", "2", "3"]), (1, ["3", "4", "5"]), (2, ["1", "2", "3"])])
+def test_a_full_queue_discards_by_its_policy(mirror: Mirror, discard: int, kept: list[str]) -> None:
+    with relay(mirror) as running:
+        client = running.client("small", (INSERT, "items"), limit=3, discard=discard)
+        mirror.execute("INSERT INTO items VALUES (1), (2)")
+        mirror.sync()
+        mirror.execute("INSERT INTO items VALUES (3), (4), (5)")
+        synced(mirror, running, "small")
+        assert [one.values["id"][1] for one in client.poll_all()] == kept
+        told = running.told("small")
+        assert (told["served"], told["discarded"], told["largest_queue"]) == (3, 2, 3)
+
+
+@on_mysql
+def test_killed_and_started_anew_it_loses_nothing(mirror: Mirror) -> None:
+    """What was polled last may come twice: nobody said that it came through."""
+    with relay(mirror) as running:
+        client = running.client("shop", (7, "items"))
+        mirror.execute("INSERT INTO items VALUES (1), (2), (3), (4)")
+        synced(mirror, running, "shop")
+        seen = [cast("Event", client.poll()).values["id"][1] for _ in range(2)]
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+    mirror.execute("INSERT INTO items VALUES (5)")
+    mirror.sync()
+    with relay(mirror) as running:
+        client = RelayClient(running.port)
+        assert client.authenticate("shop", SECRET) == OK  # its filters are known
+        running.arrived("shop", max(row["batch"] for row in mirror.metadata.read("batches")))
+        again = [one.values["id"][1] for one in client.poll_all()]
+    assert sorted({*seen, *again}) == ["1", "2", "3", "4", "5"]
+    assert again == sorted(again)
+    assert again[-3:] == ["3", "4", "5"]
+
+
+@on_mysql
+def test_a_connection_that_breaks_loses_no_event(mirror: Mirror) -> None:
+    with relay(mirror) as running:
+        client = running.client("shop", (7, "items"))
+        mirror.execute("INSERT INTO items VALUES (1), (2)")
+        synced(mirror, running, "shop")
+        client.poll()
+        client.socket.close()
+        assert [one.values["id"][1] for one in running.client("shop").poll_all()] == ["1", "2"]
+
+
+@on_mysql
+def test_over_http(mirror: Mirror) -> None:
+    with relay(mirror) as running:
+        assert running.http("POST", "/clients", {"name": "web"}, b"wrong")[0] == 401
+        wanted = {"schema": mirror.database, "table": "orders", "operations": 7}
+        _, registered = running.http("POST", "/clients", {"name": "web", "filters": [wanted], "begin": 1}, SECRET)
+        key = registered["key"]
+        mirror.execute(
+            "INSERT INTO orders VALUES (1, 'ä'), (2, NULL)", "ALTER TABLE orders ADD b VARBINARY(3)",
+            "UPDATE orders SET b = x'00ff' WHERE id = 2",
+        )  # fmt: skip
+        synced(mirror, running, "web")
+        code, polled = running.http("POST", "/poll?limit=2", key=key)
+        assert (code, polled.get("remaining")) == (200, 1), polled
+        assert [one["columns"] for one in polled["events"]] == [
+            [
+                {"name": "id", "before": None, "after": {"text": "1", "base64": None}},
+                {"name": "v", "before": None, "after": {"text": "ä", "base64": None}},
+            ],
+            [
+                {"name": "id", "before": None, "after": {"text": "2", "base64": None}},
+                {"name": "v", "before": None, "after": None},
+            ],
+        ]
+        assert running.http("POST", "/poll?limit=2&again=true", key=key)[1]["events"] == polled["events"]
+        (last,) = running.http("POST", "/poll?limit=9", key=key)[1]["events"]
+        assert (last["type"], last["table"], last["remaining"]) == (UPDATE, "orders", 0)
+        assert last["columns"][2]["after"]["base64"] == base64.b64encode(b"\x00\xff").decode()
+        assert running.http("GET", "/filters", key=key)[1]["served"] == 3
+        assert running.http("POST", "/poll", key="unknown")[0] == 401
+        assert running.http("PUT", "/filters", {**wanted, "table": "x" * 300}, key)[0] == 422
+        assert running.http("PUT", "/filters", {**wanted, "schema": "mysql"}, key)[0] == 400
+        assert running.http("GET", "/clients", key=key)[0] == 401
+        assert running.http("DELETE", "/clients/web", key=ADMIN)[0] == 200
+        assert running.http("POST", "/poll", key=key)[0] == 401
+        assert running.http("DELETE", "/clients/web", key=ADMIN)[0] == 404
+        described = running.http("GET", "/openapi.json")[1]
+        assert {"/clients", "/filters", "/poll", "/ping"} <= described["paths"].keys()
+
+
+@on_mysql
+def test_what_is_wrong_is_told_and_the_relay_goes_on(mirror: Mirror) -> None:
+    with relay(mirror) as running:
+        with RelayClient(running.port) as client:
+            assert client.authenticate("shop", b"wrong") == FAILED
+            with pytest.raises(ConnectionError):
+                client.ping()
+        with RelayClient(running.port) as client:
+            assert client.poll() == FAILED  # not authenticated
+        client = running.client("shop")
+        assert client.add_filter(7, "mysql", "user") == FAILED
+        assert client.add_filter(0, mirror.database, "orders") == FAILED
+        assert client.ping() == OK
+        for bad in (client.packet(99), b"\0" * 32, client.packet(2, b"x" * 5000), client.packet(1)[:28] + b"\1" * 4):
+            with RelayClient(running.port) as other:
+                other.socket.sendall(bad)
+                assert other.reply()[0] == FAILED
+                with pytest.raises(ConnectionError):
+                    other.reply()
+        body = {"name": "web", "filters": [{"schema": "s", "table": "t" * 250}] * 9000}
+        assert running.http("POST", "/clients", body, SECRET)[0] == 413
+        assert client.ping() == OK
