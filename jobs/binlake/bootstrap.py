@@ -12,7 +12,7 @@ from binlake.batch.steps import Life
 from binlake.binlog.boundaries import format_description
 from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
-from binlake.errors import LakeError, ServerSettingError, TableError, UsageError
+from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
 from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.engines import ENGINE_REMEDY
@@ -37,15 +37,11 @@ def names_to_snapshot(
 ) -> list[TableName]:
     included = included_tables(source, config)
     if patterns:
-        chosen = [
+        if unknown := names.unmatched(patterns, [(name.database, name.table) for name in included]):
+            raise UsageError(f"no included table matches {', '.join(unknown)}", remedy=UNMATCHED_REMEDY)
+        return [
             name for name in included if any(names.matches(pattern, name.database, name.table) for pattern in patterns)
         ]
-        if not chosen:
-            raise UsageError(
-                f"no included table matches {', '.join(patterns)}",
-                remedy="patterns are database.table; tables must be included in the YAML and exist on the server",
-            )
-        return chosen
     if not included:
         raise UsageError(
             "the server has no included table", remedy="check tables.include in the YAML, and SELECT grants"

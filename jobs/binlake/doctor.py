@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -22,15 +22,17 @@ from binlake import reach, setup
 from binlake.binlog.boundaries import format_description
 from binlake.check import Check
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, ConfigurationError, SourceError, UsageError
+from binlake.errors import UNMATCHED_REMEDY, BinlakeError, ConfigurationError, SourceError, UsageError
 from binlake.lake import settings
-from binlake.names import mysql_quote
+from binlake.names import mysql_quote, unmatched
 from binlake.position import file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading, untold
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.lake_columns import LakeColumn, side_columns
+from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.source import lineage
+from binlake.source.ahead import RETENTION, retention_hours
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import MIRRORED, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
-    "binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days", "server_id", "binlog_checksum",
+    *RETENTION, "server_id", "binlog_checksum",
     "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog",
     "lower_case_table_names", "binlog_error_action", "sync_binlog",
 )  # fmt: skip
@@ -76,12 +78,14 @@ def preflight(
     *,
     spark_checks: bool = True,
     session: Callable[[], SparkSession] | None = None,
+    patterns: Sequence[str] = (),
 ) -> list[Check]:
     """All checks, in the order in which to mend them; a server that can't be reached ends the server's part.
 
-    session: a lake in an object store is tried by Spark, too, which takes a session's start.
+    session: a lake in an object store is tried by Spark, too, which takes a session's start. patterns: of the tables
+    that are asked for; each must match one that is included.
     """
-    checks = _files(origin) if isinstance(origin, Folder) else _server(config, origin)
+    checks = _files(origin) if isinstance(origin, Folder) else _server(config, origin, patterns)
     if spark_checks:
         checks += [_java(), _jars(config)]
     has_spark = not spark_checks or all(check.ok for check in checks[-2:])
@@ -111,7 +115,7 @@ def _files(folder: Folder) -> list[Check]:
         return [Check("files", False, error.message, error.remedy)]
 
 
-def _server(config: PipelineConfig, endpoint: Endpoint) -> list[Check]:
+def _server(config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str]) -> list[Check]:
     try:
         with Source.open(endpoint) as source:
             checks = [Check("server", True, f"{source.flavour} {source.version_text} at {endpoint.address}")]
@@ -121,11 +125,19 @@ def _server(config: PipelineConfig, endpoint: Endpoint) -> list[Check]:
             subject = _Subject(config, endpoint, source, source.variables(_VARIABLES), listed, tables)
             for check in _CHECKS:
                 checks += check(subject)
-            return checks
+            return [*checks, *_asked(patterns, names)]
     except SourceError as error:
         return [Check("server", False, error.message, error.remedy)]
     except ConfigurationError as error:
         return [Check("excluded columns", False, error.message, error.remedy)]
+
+
+def _asked(patterns: Sequence[str], tables: Sequence[TableName]) -> list[Check]:
+    if not patterns:
+        return []
+    if unknown := unmatched(patterns, [(table.database, table.table) for table in tables]):
+        return [Check("tables asked for", False, f"no included table matches {', '.join(unknown)}", UNMATCHED_REMEDY)]
+    return [Check("tables asked for", True, ", ".join(patterns))]
 
 
 def _set_global(subject: _Subject, variable: str, value: str) -> str:
@@ -196,15 +208,6 @@ def _case_of_names(subject: _Subject) -> Check:
         found = f"1: names are stored in lower case, which {', '.join(upper)} can't match"
         return Check("lower_case_table_names", False, found, "write the patterns of the YAML in lower case")
     return Check("lower_case_table_names", True, value)
-
-
-def retention_hours(variables: dict[str, str]) -> float | None:
-    """Hours for which the server keeps its log; None for ever."""
-    if variables.get("binlog_expire_logs_auto_purge", "ON") == "OFF":
-        return None
-    seconds = float(variables.get("binlog_expire_logs_seconds", 0))
-    seconds = seconds or float(variables.get("expire_logs_days", 0)) * 86_400
-    return seconds / 3600 or None
 
 
 def longest_pause_hours(schedule: str) -> float:

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
+from binlake import submitter
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.report import Report
@@ -66,6 +67,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: Sequence[str] | None = None) -> int:
     """Do the work; gives the exit code."""
     parsed = parser.parse_args(arguments)
+    submitter.end_with_submitter()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     try:
         result = work(Job(parser.prog, parsed, configuration.load(parsed.config), Report()))

@@ -11,6 +11,7 @@ finished under its own frozen range before another is planned.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from binlake.bootstrap import (
     refused_for_untold_columns,
 )
 from binlake.config import PipelineConfig
-from binlake.errors import BinlogError, TableError, UsageError
+from binlake.errors import BinlakeError, BinlogError, TableError, UsageError
 from binlake.faults import fault
 from binlake.merge import SessionFactory, merge_batch
 from binlake.position import Position
@@ -39,6 +40,7 @@ from binlake.register import register as register_names
 from binlake.report import Report
 from binlake.schema.cascades import Cascade
 from binlake.schema.table import TableName
+from binlake.source.ahead import log_seen
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets
 from binlake.source.folder import Folder
@@ -46,15 +48,18 @@ from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened, server_of
 from binlake.source.plan import next_range
 from binlake.source.server import Source
-from binlake.state import decisions, files, lease, leftovers, watermarks
+from binlake.state import decisions, files, lease, leftovers, replayable, watermarks
 from binlake.state.decisions import Reason
+from binlake.state.intervals import merged_by
 from binlake.state.lease import Lease, OpenBatch
-from binlake.state.metadata import Metadata, now_us
+from binlake.state.metadata import metadata_of as metadata_of
+from binlake.state.metadata import now_us
 from binlake.state.record import (
     RunReport,
     last_run,
     names_dropped,
     note_batch,
+    note_log,
     note_poison,
     nothing_new,
     record_batch,
@@ -63,19 +68,25 @@ from binlake.state.record import (
 
 if TYPE_CHECKING:
     from binlake.maintain import MaintainReport
+    from binlake.replay import ReplayedTable, ReplayRequest
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
     from binlake.verify import VerifyReport
 
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """empty: nothing new up to ``position``. unfinished: an older batch must be carried through first."""
+    """empty: nothing new up to ``position``. unfinished: an older batch must be carried through first.
+
+    merged_by: of a range that is empty because it was to stop before a time, the batch that merged what was committed
+    before that; None where none is known, or a snapshot had it.
+    """
 
     batch: int | None
     empty: bool
     position: str
     message: str
     unfinished: bool = False
+    merged_by: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,10 +96,6 @@ class StepOutcome:
     batch: int | None
     mutations: int
     message: str
-
-
-def metadata_of(config: PipelineConfig) -> Metadata:
-    return Metadata(f"{config.root}/_binlake")
 
 
 def bootstrap(
@@ -274,6 +281,15 @@ def verify(
     return compare(config, endpoint, session(), metadata_of(config), catch_up, tables=tables, report=report)
 
 
+def replay(
+    config: PipelineConfig, session: SessionFactory, report: Report, request: ReplayRequest
+) -> list[ReplayedTable]:
+    """Build tables once more as they stood after a batch, beside those that are there. Needs no server."""
+    from binlake.replay import replay as build_again
+
+    return build_again(config, session, metadata_of(config), report, request)
+
+
 def maintain(
     config: PipelineConfig,
     session: SessionFactory,
@@ -318,6 +334,33 @@ def resume(
     return f"{name} follows again, at {control.position.short}"
 
 
+def resume_all(
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    report: Report,
+    tables: Sequence[TableName],
+    reason: Reason,
+) -> list[str]:
+    """Resume one after the other, but for those that follow: so it can be repeated. Gives what to tell.
+
+    Raises what failed first once all were tried.
+    """
+    told: list[str] = []
+    failed: list[BinlakeError] = []
+    for name in tables:
+        try:
+            follows = decisions.follows(metadata_of(config), name)
+            told.append(f"{name} follows" if follows else resume(config, origin, session, report, name, reason))
+            report.say(told[-1])
+        except (UsageError, TableError) as error:
+            report.say(str(error))
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return told
+
+
 def _plan(
     held: Lease, config: PipelineConfig, origin: Origin, until: datetime | None, stop_at: Position | None
 ) -> PlanOutcome:
@@ -335,9 +378,13 @@ def _plan(
         if isinstance(log, Source) and not found.empty and standing.charsets is None:
             held.know(standing, database_charsets(log))
         lower_case_names = log.lower_case_names
+        note_log(held.metadata, log_seen(log, found.stop))
     if found.empty:
         message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
-        return PlanOutcome(control.batch, True, str(found.stop), message)
+        by = merged_by(held.metadata, until) if until else None
+        if by and until:
+            message += f"; what was committed before {until:%Y-%m-%d %H:%M:%S %Z}: {by.told}"
+        return PlanOutcome(control.batch, True, str(found.stop), message, merged_by=by.batch if by else None)
     planned = OpenBatch(
         control.batch + 1,
         found,
@@ -416,6 +463,8 @@ def _record(held: Lease, config: PipelineConfig, run: str | None = None) -> RunR
         raise UsageError("the open batch isn't merged yet", remedy="run merge first")
     metadata = held.metadata
     metadata.check()
+    if config.maintain.staging_hours > 0:
+        replayable.keep(config, merged)
     for name in names_dropped(metadata, merged):
         if config.goes_when_dropped(name):
             files.remove_folder(config.table_path(name))

@@ -126,6 +126,7 @@ class _Snapshotter:
                         wave, mode, held = self._next_wave(open_tables)
                         with self._surviving(open_tables, wave):
                             run_wave(copying, wave, mode, until_copied=held)
+                        copying.watch(0)
             if self.fatal:
                 raise self.fatal[0]
         return [self.results[name] for name in names if name in self.results], self.failed
@@ -295,11 +296,17 @@ class _Snapshotter:
             weight = staged / rows if rows else 0
             done = rows + (running / weight if weight else 0)
             total = max(done, sum(max(table.estimate, table.rows) for table in tables))
-            rate = (rows - before) / max(0.001, time.monotonic() - began)
-            detail = f"{rows:,} rows, {(staged + running) / 1e6:,.1f} MB, {rate:,.0f} rows/s"
-            told(done, total, detail)
+            told(done, total, _pace(done, total, staged + running, done - before, time.monotonic() - began))
 
         return watch
+
+
+def _pace(done: float, total: float, size: int, here: float, seconds: float) -> str:
+    """How far and how fast. done, total: rows, as far as is known. here: those of this run."""
+    rate = here / max(0.001, seconds)
+    rows = f"{done:,.0f} of about {total:,.0f} rows, " if done else ""
+    left = f", {rate:,.0f} rows/s, about {(total - done) / rate:,.0f} s left" if rate >= 1 else ""
+    return f"{rows}{size / 1e6:,.1f} MB{left}"
 
 
 def _cores(session: SparkSession) -> int:

@@ -1,4 +1,5 @@
-"""How far a source's log goes on beyond a position, and which tables it has: asked in a moment, as no replica."""
+"""How far a source's log goes on beyond a position, for how long the server keeps it, and which tables it has: asked in
+a moment, as no replica."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from binlake.config import PipelineConfig
 from binlake.position import Position, file_number
 from binlake.schema.table import TableName
 from binlake.source.catalog import included_tables
-from binlake.source.log import Origin, opened
+from binlake.source.log import Log, Origin, opened
 from binlake.source.server import Source
 
 
@@ -33,6 +34,52 @@ def look_ahead(config: PipelineConfig, origin: Origin, position: Position | None
             beyond = _bytes(log.binary_logs(), position, (file, offset))
         tables = tuple(included_tables(log, config)) if isinstance(log, Source) else ()
     return Ahead(f"{file}:{offset}", beyond, tables)
+
+
+@dataclass(frozen=True)
+class LogSeen:
+    """What a server says of its log when it is planned from.
+
+    head: its end, ``file:offset``. bytes_ahead: of log beyond what is planned. oldest_file: the first that is left of
+    ``files``, ``bytes`` in all. kept_hours: for how long a file is kept, None for ever, or where nobody says.
+    """
+
+    at_us: int
+    head: str
+    bytes_ahead: int | None
+    oldest_file: str | None
+    files: int
+    bytes: int
+    kept_hours: float | None
+
+
+def log_seen(log: Log, planned_to: Position) -> LogSeen:
+    """Raises SourceError."""
+    file, offset, _ = log.head()
+    left = log.binary_logs()
+    kept = retention_hours(log.variables(RETENTION)) if isinstance(log, Source) else None
+    return LogSeen(
+        log.now(),
+        f"{file}:{offset}",
+        _bytes(left, planned_to, (file, offset)),
+        left[0][0] if left else None,
+        len(left),
+        sum(size for _, size in left),
+        kept,
+    )
+
+
+RETENTION = ("binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days")
+"""The server's settings of it."""
+
+
+def retention_hours(variables: dict[str, str]) -> float | None:
+    """Hours for which the server keeps its log; None for ever."""
+    if variables.get("binlog_expire_logs_auto_purge", "ON") == "OFF":
+        return None
+    seconds = float(variables.get("binlog_expire_logs_seconds", 0))
+    seconds = seconds or float(variables.get("expire_logs_days", 0)) * 86_400
+    return seconds / 3600 or None
 
 
 def _bytes(files: tuple[tuple[str, int], ...], position: Position, head: tuple[str, int]) -> int | None:

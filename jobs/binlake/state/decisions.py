@@ -123,3 +123,8 @@ def _set(metadata: Metadata, row: dict[str, Any], status: Status, reason: str, r
 
 def row_to_resume(metadata: Metadata, name: TableName) -> dict[str, Any]:
     return _row(metadata, name, "paused", "stopped")
+
+
+def follows(metadata: Metadata, name: TableName) -> bool:
+    rows = metadata.read("watermarks", ["database", "table", "status"])
+    return any(TableName(row["database"], row["table"]) == name and row["status"] == "following" for row in rows)

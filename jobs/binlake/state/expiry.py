@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import MaintainConfig
+from binlake.errors import LakeError
 from binlake.state import files, storage_errors, tables
 from binlake.state.files import FileFound
 from binlake.state.metadata import SCHEMAS, Metadata, literal, now_us
 
 _FEWEST = 8
 """Data files of a metadata table that are worth a rewrite."""
+_OTHERS_WRITE = ("feeds",)
+"""Tables whose writers don't hold the lease: they have few rows, and what conflicts there is tried again next time."""
 _LOG_RETENTION = "delta.logRetentionDuration"
 _HOUR, _DAY = 3600 * 1_000_000, 24 * 3600 * 1_000_000
 
@@ -46,7 +50,11 @@ def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[Metadata
     """Of each table that is there. Raises LakeError, LeaseHeld."""
     expired = _expire(metadata, promised)
     there = [name for name in SCHEMAS if tables.is_table(metadata.location(name))]
-    return [_keep(metadata, name, expired.get(name, 0), promised.metadata_hours) for name in there]
+    found: list[MetadataUpkeep] = []
+    for name in there:
+        with suppress(LakeError) if name in _OTHERS_WRITE else nullcontext():
+            found.append(_keep(metadata, name, expired.get(name, 0), promised.metadata_hours))
+    return found
 
 
 def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
@@ -118,7 +126,7 @@ def _keep(metadata: Metadata, name: str, expired: int, hours: float) -> Metadata
     try:
         table = metadata.table(name)
         before = len(table.file_uris())
-        if before >= _FEWEST and name != "lease":
+        if before >= _FEWEST and name not in ("lease", *_OTHERS_WRITE):
             metadata.check()
             table.optimize.compact()
         retention = interval(hours)

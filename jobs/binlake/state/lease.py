@@ -125,7 +125,7 @@ class Control:
     @property
     def holder_died(self) -> bool:
         """Whether the holder is known to be dead; of one on another machine nobody here can tell."""
-        return bool(self.holder and self.token and _died(self.holder, self.token))
+        return died(self.holder, self.token)
 
 
 def read(metadata: Metadata) -> Control:
@@ -220,8 +220,10 @@ def _lost(control: Control) -> LeaseHeld:
     )
 
 
-def _died(holder: str, token: str) -> bool:
+def died(holder: str | None, token: str | None) -> bool:
     """Whether the holder was a process of this machine that is gone, or this one, which couldn't give it back."""
+    if not holder or not token:
+        return False
     host, _, rest = holder.partition(" ")
     pid, _, started = rest.removeprefix("pid ").partition(" ")
     if host != socket.gethostname() or not pid.isdigit():
@@ -241,6 +243,22 @@ def _process_start(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
+def this_process() -> str:
+    """How it calls itself as a holder."""
+    pid = os.getpid()
+    return f"{socket.gethostname()} pid {pid} started {_process_start(pid)}"
+
+
+@contextmanager
+def known_here(token: str) -> Iterator[None]:
+    """While a lease is held that isn't this one: this process's, under the token."""
+    _held_here.add(token)
+    try:
+        yield
+    finally:
+        _held_here.discard(token)
+
+
 def _acquire(metadata: Metadata, patience: float, brief: bool) -> Lease:
     """As soon as it is free. Raises LeaseHeld where it isn't within the patience, or, held for a moment, a moment."""
     began = time.monotonic()
@@ -257,8 +275,6 @@ def _acquire(metadata: Metadata, patience: float, brief: bool) -> Lease:
 
 def _take(metadata: Metadata, brief: bool) -> Lease:
     token = (BRIEF if brief else "") + uuid.uuid4().hex
-    pid = os.getpid()
-    me = f"{socket.gethostname()} pid {pid} started {_process_start(pid)}"
     if not metadata.read("lease"):
         metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
     row = read(metadata)
@@ -267,7 +283,7 @@ def _take(metadata: Metadata, brief: bool) -> Lease:
         raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
     before = f"token = {literal(row.token)}" if row.token else "token IS NULL"
     changes: dict[str, str | int | None] = {
-        "holder": me,
+        "holder": this_process(),
         "token": token,
         "since_us": now_us(),
         "expires_us": now_us() + LIFETIME * 1_000_000,

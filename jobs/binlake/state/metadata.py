@@ -17,6 +17,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from binlake import stores
+from binlake.config import PipelineConfig
 from binlake.errors import LakeError
 from binlake.schema.table import TableName
 from binlake.state import storage_errors, tables
@@ -74,10 +75,20 @@ SCHEMAS: dict[str, pa.Schema] = {
         at_us=_INT, who=_TEXT, why=_TEXT, action=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file=_TEXT,
         offset=_INT, created=_INT,
     ),
+    # One row: what the server said of its log when it was planned from last, see source.ahead.LogSeen.
+    "source_log": _schema(
+        at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=pa.float64()
+    ),
     # Names that a catalog was given for tables of the lake.
     "registrations": _schema(
         catalog=_TEXT, registered_database=_TEXT, registered_table=_TEXT, path=_TEXT, database=_TEXT, table=_TEXT,
         at_us=_INT,
+    ),
+    # One row per feed, under a lease of its own. needs: the first batch whose staging it still reads; null before it
+    # began. position: JSON. keep_bytes (of log), keep_us: so much staging is kept for it.
+    "feeds": _schema(
+        feed=_TEXT, status=_TEXT, batch=_INT, needs=_INT, position=_TEXT, messages=_INT, reason=_TEXT, remedy=_TEXT,
+        holder=_TEXT, token=_TEXT, expires_us=_INT, keep_bytes=_INT, keep_us=_INT, updated_us=_INT,
     ),
     "verifications": _schema(
         verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
@@ -110,10 +121,14 @@ def rows_of(name: TableName) -> str:
 
 @dataclass(frozen=True)
 class Newest:
-    """The ``count`` rows with the highest ``by``, highest first; rows without it come last."""
+    """The ``count`` rows with the highest ``by``, highest first; rows without it come last.
+
+    per: so many of each of these columns' values, in no order.
+    """
 
     by: str
     count: int
+    per: tuple[str, ...] = ()
 
 
 def _quoted(column: str) -> str:
@@ -137,7 +152,10 @@ def query_opened(
     if where:
         sql += f" WHERE {where}"
     if newest:
-        sql += f" ORDER BY {_quoted(newest.by)} DESC NULLS LAST LIMIT {newest.count}"
+        order = f"ORDER BY {_quoted(newest.by)} DESC NULLS LAST"
+        per = ", ".join(map(_quoted, newest.per))
+        of_each = f" QUALIFY row_number() OVER (PARTITION BY {per} {order}) <= {newest.count}"
+        sql += of_each if per else f" {order} LIMIT {newest.count}"
     return pa.table(QueryBuilder().register("rows", table).execute(sql).read_all())
 
 
@@ -302,3 +320,8 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unwritable(self.location(name), error) from error
         return bool(metrics["num_updated_rows"])
+
+
+def metadata_of(config: PipelineConfig) -> Metadata:
+    """A source's."""
+    return Metadata(f"{config.root}/_binlake")

@@ -6,19 +6,23 @@ import json
 import math
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.batch.steps import BatchSteps
 from binlake.config import PipelineConfig
-from binlake.errors import BinlogError
+from binlake.errors import BinlogError, LakeError
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps
 from binlake.state import watermarks
 from binlake.state.lease import Lease, OpenBatch
 from binlake.state.metadata import Metadata, now_us
+
+if TYPE_CHECKING:
+    from binlake.source.ahead import LogSeen
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,13 @@ def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None)
             }
         ],
     )
+
+
+def note_log(metadata: Metadata, seen: LogSeen) -> None:
+    """What the server said of its log, for who looks at metadata alone. Nothing is decided by it, so it holds nothing
+    up."""
+    with suppress(LakeError):
+        metadata.replace("source_log", "true", [asdict(seen)])
 
 
 def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None:

@@ -13,12 +13,15 @@ from binlake.serialization import loads
 from binlake.state.metadata import Metadata, Newest, literal, rows_of
 from binlake.state.record import TableRun
 
-_HEAD = ("run", "kind", "batch", "started_us", "ended_us", "outcome", "position", "bytes", "mutations", "message")
+_HEAD = (
+    "run", "kind", "batch", "started_us", "ended_us", "outcome", "position", "bytes", "mutations", "message", "phases",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RunHead:
-    """A recorded run without what it did to each table. kind: sync, bootstrap or maintain; bytes: of log, or copied."""
+    """A recorded run without what it did to each table. kind: sync, bootstrap or maintain; bytes: of log, or copied;
+    phases: seconds by name."""
 
     run: str
     kind: str
@@ -30,6 +33,7 @@ class RunHead:
     bytes: int
     mutations: int
     message: str
+    phases: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class Stoppage:
 
 @dataclass(frozen=True)
 class BatchTold:
-    """A batch: its range, and once it is recorded, its run. state: planned, staged, merged or recorded; phases: seconds
-    by name. range is None where the batch's own row expired."""
+    """A batch: its range, and once it is recorded, its run. state: planned, staged, merged or recorded. range is None
+    where the batch's own row expired."""
 
     batch: int
     state: str
@@ -55,7 +59,6 @@ class BatchTold:
     until_us: int | None
     planned_us: int | None
     run: RunHead | None
-    phases: dict[str, float]
     tables: tuple[TableRun, ...]
     stops: tuple[Stoppage, ...]
 
@@ -76,11 +79,12 @@ class MutationCounts:
 
 @dataclass(frozen=True)
 class TableChanges:
-    """What one batch did to one table."""
+    """What one batch did to one table. phases: of the whole batch, seconds by name."""
 
     batch: int
     ended_us: int
     did: TableRun
+    phases: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ class Verified:
 
 def _head(row: dict[str, Any]) -> RunHead:
     numbers = {key: row[key] or 0 for key in ("started_us", "ended_us", "bytes", "mutations")}
-    return RunHead(**{**{key: row[key] for key in _HEAD}, **numbers, "message": row["message"] or ""})
+    told = {"message": row["message"] or "", "phases": json.loads(row["phases"] or "{}")}
+    return RunHead(**{**{key: row[key] for key in _HEAD}, **numbers, **told})
 
 
 def newest(metadata: Metadata, count: int, *, before_us: int | None = None) -> list[RunHead]:
@@ -121,7 +126,6 @@ def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
         until_us=plan.get("until_us"),
         planned_us=plan.get("planned_us"),
         run=_head(run) if run else None,
-        phases=json.loads(run["phases"]) if run else {},
         tables=_tables(run) if run else (),
         stops=tuple(_stops(metadata, batch)),
     )
@@ -156,19 +160,40 @@ def changes_since(metadata: Metadata, since_us: int) -> dict[str, MutationCounts
     return {table: MutationCounts(*numbers) for table, numbers in found.items()}
 
 
+def mutations_by(metadata: Metadata, since_us: int, width_us: int, count: int) -> list[int]:
+    """Of ``count`` stretches of time since then, each ``width_us`` long: mutations of the batches recorded in each."""
+    summed = [0] * count
+    where = f"kind = 'sync' AND ended_us >= {since_us}"
+    for row in metadata.read("runs", ["ended_us", "mutations"], where=where):
+        summed[min((row["ended_us"] - since_us) // width_us, count - 1)] += row["mutations"] or 0
+    return summed
+
+
 def of_table(metadata: Metadata, table: str, *, since_us: int) -> list[TableChanges]:
     """What batches recorded since then tell of a table, the newest first."""
     named = literal("%" + json.dumps(table, ensure_ascii=False).replace("\\", "\\\\").replace("%", "\\%") + "%")
     where = f"kind = 'sync' AND ended_us >= {since_us} AND tables LIKE {named}"
-    rows = metadata.read("runs", ["batch", "ended_us", "tables"], where=where)
+    rows = metadata.read("runs", ["batch", "ended_us", "tables", "phases"], where=where)
     told = [
-        TableChanges(row["batch"], row["ended_us"], did) for row in rows for did in _tables(row) if did.table == table
+        TableChanges(row["batch"], row["ended_us"], did, json.loads(row["phases"] or "{}"))
+        for row in rows
+        for did in _tables(row)
+        if did.table == table
     ]
     return sorted(told, key=lambda one: one.batch, reverse=True)
 
 
 def last_verified(metadata: Metadata, name: TableName) -> Verified | None:
     """None where the table was never compared, or too long ago to be known."""
-    columns = ("at_us", "batch", "equal", "differing", "source_rows", "lake_rows")
-    found = metadata.read("verifications", columns, where=rows_of(name), newest=Newest("at_us", 1))
+    found = metadata.read("verifications", _VERIFIED, where=rows_of(name), newest=Newest("at_us", 1))
     return Verified(**found[0]) if found else None
+
+
+def all_last_verified(metadata: Metadata) -> dict[str, Verified]:
+    """Of each table that was compared, by ``database.table``."""
+    newest = Newest("at_us", 1, per=("database", "table"))
+    rows = metadata.read("verifications", ("database", "table", *_VERIFIED), newest=newest)
+    return {f"{row['database']}.{row['table']}": Verified(**{key: row[key] for key in _VERIFIED}) for row in rows}
+
+
+_VERIFIED = ("at_us", "batch", "equal", "differing", "source_rows", "lake_rows")

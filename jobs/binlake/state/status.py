@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from binlake.config import PipelineConfig
-from binlake.state import decisions, lease, watermarks
+from binlake.state import decisions, feed_watermarks, lease, watermarks
+from binlake.state.feed_watermarks import FeedStatus
 from binlake.state.metadata import Metadata, Newest
 
 
@@ -43,6 +44,7 @@ class SourceStatus:
     holder_died: bool = False
     carried_us: int | None = None
     snapshots: tuple[SnapshotStatus, ...] = ()
+    feeds: tuple[FeedStatus, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -57,6 +59,7 @@ class SourceStatus:
             "poison": list(self.poison),
             "carried_us": self.carried_us,
             "snapshots": [asdict(one) for one in self.snapshots],
+            "feeds": [asdict(one) for one in self.feeds],
         }
 
 
@@ -85,6 +88,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         ),
         carried_us=_carried(metadata, control.batch),
         snapshots=tuple(_unfinished(metadata)),
+        feeds=tuple(feed_watermarks.statuses(config, metadata)),
         last_run={**last, "tables": json.loads(last["tables"]), "phases": json.loads(last["phases"])} if last else None,
     )
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.errors import SourceError, UsageError, snapshot_command
+from binlake.errors import UNMATCHED_REMEDY, SourceError, UsageError, snapshot_command
 from binlake.lake import functions
 from binlake.position import Position
 from binlake.report import Report
@@ -131,7 +131,7 @@ class _Chosen:
         if not listed and not self.watermarks():
             raise UsageError(
                 f"no included table matches {', '.join(self._patterns or self._config.tables.include)}",
-                remedy="patterns are database.table; tables must be included in the YAML and exist on the server",
+                remedy=UNMATCHED_REMEDY,
             )
         # Stopped tables aren't compared: the server needn't hash them.
         marks = self.watermarks()

@@ -1,0 +1,51 @@
+"""What is asked of a replay on a command line: the command's and the script's."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from binlake.errors import UsageError
+
+if TYPE_CHECKING:
+    from binlake.replay import ReplayRequest
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tables", nargs="+", required=True, metavar="PATTERN", help="database.table, shell-style")
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--batch", type=int, metavar="N", help="as they stood after it; by default the newest")
+    when.add_argument("--as-of", metavar="TIMESTAMP", help="as they stood after the batch recorded last by then")
+    parser.add_argument("--archive", metavar="file:///FOLDER", help="binlog files, for batches not staged any more")
+    parser.add_argument("--prove", action="store_true", help="compare every row with the table's own earlier version")
+    parser.add_argument("--in-place", action="store_true", help="put the newest batch's rows into the table itself")
+
+
+def request(arguments: argparse.Namespace) -> ReplayRequest:
+    """Raises UsageError, ConfigurationError."""
+    from binlake.replay import ReplayRequest
+    from binlake.source.log import folder_of
+
+    archive = folder_of(arguments.archive) if arguments.archive else None
+    if arguments.archive and archive is None:
+        raise UsageError(f"--archive {arguments.archive!r} is no folder", remedy="write file:///FOLDER")
+    return ReplayRequest(
+        arguments.tables,
+        arguments.batch,
+        _moment(arguments.as_of) if arguments.as_of else None,
+        archive,
+        arguments.prove,
+        arguments.in_place,
+    )
+
+
+def _moment(text: str) -> datetime:
+    """ISO 8601, UTC unless it names another zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--as-of {text!r} is not a time", remedy="write a time such as 2026-01-31T13:00:00+00:00"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,28 @@
+"""For how long a server still keeps the part of its log that is read next."""
+
+from __future__ import annotations
+
+from binlake.binlog.boundaries import format_description
+from binlake.position import Position, file_number
+from binlake.source.ahead import RETENTION, retention_hours
+from binlake.source.server import Source
+
+
+def headroom_seconds(source: Source, position: Position, server_id: int) -> float | None:
+    """Seconds until the server may purge the file that the position lies in: its age counts from when the next file
+    began. None where it never does, or the position is another server's; 0 where the file is gone.
+
+    server_id: of the replica as which the next file's first event is read.
+    """
+    kept = retention_hours(source.variables(RETENTION))
+    if kept is None or not source.is_of(position.server):
+        return None
+    files = {file_number(file): file for file, _ in source.binary_logs()}
+    number = file_number(position.file)
+    if number not in files:
+        return 0.0
+    following = [one for one in files if one > number]
+    if not following:  # the file in use
+        return kept * 3600
+    closed = format_description(source.transport(server_id), files[min(following)])
+    return max(0.0, closed + kept * 3600 - source.now() / 1e6)

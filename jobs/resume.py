@@ -1,0 +1,21 @@
+"""spark-submit resume.py --config FILE --tables TABLE… --who NAME --why TEXT: they catch up with the others."""
+
+import sys
+
+from binlake import job, pipeline
+from binlake.schema.table import TableName
+from binlake.state.decisions import Reason
+
+
+def work(run: job.Job) -> list[str]:
+    asked = run.arguments
+    tables = [TableName(*table.split(".", 1)) for table in asked.tables]
+    return pipeline.resume_all(run.config, run.origin, run.session, run.report, tables, Reason(asked.who, asked.why))
+
+
+if __name__ == "__main__":
+    parser = job.parser("resume")
+    parser.add_argument("--tables", nargs="+", required=True, metavar="TABLE")
+    parser.add_argument("--who", required=True, metavar="NAME")
+    parser.add_argument("--why", required=True, metavar="TEXT")
+    sys.exit(job.run(parser, work))
