@@ -34,6 +34,7 @@ bench: ## rows and mutations per second: the decoder alone, then the whole on a 
 	@$(SETUP)
 	$(PYTHON) docker/local/bench_decoder.py
 	$(PYTHON) docker/local/bench.py
+	$(PYTHON) docker/local/bench_feeds.py
 
 bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Debezium (wants go and mvn)
 	@$(SETUP)

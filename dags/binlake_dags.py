@@ -1,4 +1,4 @@
-"""Airflow's DAGs: binlake_<source>_bootstrap, _sync and _maintain for each pipelines/<source>.yaml."""
+"""Airflow's DAGs of each pipelines/<source>.yaml: binlake_<source>_bootstrap, _sync, _verify, _maintain and others."""
 
 from pathlib import Path
 

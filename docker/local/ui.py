@@ -1,4 +1,9 @@
-"""`make ui`: the demo's server and an Airflow with its UI on what the last demo left. Ctrl-C ends both."""
+"""`make ui`: the demo's server and an Airflow with its UI on what the last demo left. Ctrl-C ends both.
+
+It is an Airflow of its own: the demo's runs, made by `airflow dags test`, have no logs that the UI could show. Its DAGs
+aren't paused, so that the scheduler's first runs stand there within a minute, and the shop's connection is among the
+connections, where it can be tested.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +22,21 @@ from pathlib import Path
 import demo
 from servers import ServerFailed, free_port
 
-PASSWORDS = demo.FOLDER / "airflow" / "simple_auth_manager_passwords.json.generated"
+HOME = demo.FOLDER / "airflow_ui"
+PASSWORDS = HOME / "simple_auth_manager_passwords.json.generated"
+COMMANDS = """
+import json, sys
+from airflow.__main__ import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["airflow", *arguments]
+    main()
+"""
+"""Several airflow commands in one process: to import Airflow takes longer than most of them."""
 USUAL_PORT = 8080
 START_SECONDS = 180
+FIRST_LOOKS = """Binlake in the navigation: the tables, where they stand, what to do next
+Dags: the sync and the upkeep run by themselves now, with logs; trigger binlake_shop_verify to have every value compared
+Admin, Connections: shop_mysql, with a Test button"""
 
 
 def wait_until_ready(airflow: subprocess.Popen[bytes], url: str) -> None:
@@ -43,6 +60,38 @@ def login() -> str:
     except (OSError, ValueError):
         return f"see {os.path.relpath(PASSWORDS)}"
     return ", ".join(f"user {user}, password {password}" for user, password in passwords.items())
+
+
+def environment(port: int) -> dict[str, str]:
+    """Of Airflow's services. The connection's secret stands in their database alone."""
+    url = f"http://127.0.0.1:{port}"
+    found = demo.environment("") | {
+        "AIRFLOW_HOME": str(HOME),
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+    }
+    del found["AIRFLOW_CONN_SHOP_MYSQL"]
+    return found
+
+
+def prepare(env: dict[str, str], connection: str) -> None:
+    """The metadata database, and the shop's connection in it; once."""
+    if (HOME / "prepared").exists():
+        return
+    HOME.mkdir(exist_ok=True)
+    file = HOME / "connections.json"
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handed:
+        json.dump({"shop_mysql": connection}, handed)
+    commands = [["db", "migrate"], ["connections", "import", str(file), "--overwrite"]]
+    try:
+        demo.run(env, "airflow_ui_db", "python", "-c", COMMANDS, json.dumps(commands))
+    finally:
+        file.unlink()
+    (HOME / "prepared").touch()
 
 
 def on_loopback_alone() -> Path:
@@ -91,15 +140,14 @@ def main() -> int:
     log = demo.LOGS / "airflow_ui.log"
     port = choose_port()
     url = f"http://127.0.0.1:{port}"
-    env = demo.environment(kept.connection)
-    env |= {
-        "PATH": f"{on_loopback_alone()}:{env['PATH']}",
-        "AIRFLOW__API__HOST": "127.0.0.1",
-        "AIRFLOW__API__PORT": str(port),
-        "AIRFLOW__API__BASE_URL": url,
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-    }
+    env = environment(port)
+    env["PATH"] = f"{on_loopback_alone()}:{env['PATH']}"
     print(f"{kept.kind} on 127.0.0.1:{kept.port}; Airflow starts, its log: {os.path.relpath(log)}", flush=True)
+    try:
+        prepare(env, kept.connection)
+    except BaseException:
+        server.close()
+        raise
     with log.open("w") as file:
         airflow = subprocess.Popen(
             [str(demo.BIN / "airflow"), "standalone"],
@@ -113,7 +161,7 @@ def main() -> int:
         )
     try:
         wait_until_ready(airflow, url)
-        print(f"{url}   {login()}\nCtrl-C stops Airflow and the server", flush=True)
+        print(f"{url}   {login()}\n{FIRST_LOOKS}\nCtrl-C stops Airflow and the server", flush=True)
         airflow.wait()
         return 0
     except KeyboardInterrupt:
@@ -131,5 +179,5 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except ServerFailed as error:
+    except (ServerFailed, demo.DemoFailed) as error:
         sys.exit(str(error))

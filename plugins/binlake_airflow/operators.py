@@ -1,5 +1,4 @@
-"""The DAGs' steps as operators: preflight, snapshot; unfinished, plan, stage, merge, record; register, announce;
-maintain."""
+"""The DAGs' steps as operators: preflight, snapshot; unfinished, plan, stage, merge, record; register, announce."""
 
 from __future__ import annotations
 
@@ -11,9 +10,11 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, DagRunState
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import SparkNeeded, StagingError
+from binlake_airflow import lineage, notices
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_again
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from binlake.merge import SessionFactory
     from binlake.pipeline import PlanOutcome
     from binlake.state.lease import OpenBatch
+    from binlake.state.record import RunReport
+    from binlake_airflow.lineage import TableLineage
 
 UI_COLOR = "#e8f0fb"
 BACKFILL = "backfill"
@@ -74,7 +77,7 @@ def _open_batch(config: PipelineConfig) -> OpenBatch | None:
     return lease.read(pipeline.metadata_of(config)).open
 
 
-def _session_of(step: str, config: PipelineConfig) -> SessionFactory:
+def session_of(step: str, config: PipelineConfig) -> SessionFactory:
     """For a step that shouldn't need Spark: only where other runs changed the batch meanwhile it does."""
 
     def build() -> SparkSession:
@@ -90,7 +93,7 @@ def _no_session() -> SparkSession:
     raise SparkNeeded("the rest is merged by Spark")
 
 
-class _SourceOperator(BaseOperator):
+class SourceOperator(BaseOperator):
     """A step of one source, which needs no Spark.
 
     :param config_file: the source's YAML (templated)
@@ -105,23 +108,33 @@ class _SourceOperator(BaseOperator):
         self.config_file = config_file
 
 
-class BinlakePreflightOperator(_SourceOperator):
+class BinlakePreflightOperator(SourceOperator):
     """Check server, grants, tables, Spark and lake; a failing line fails the run, with the SQL that mends it.
 
     :param config_file: the source's YAML (templated)
+    :param tables: patterns of ``database.table`` that the run is asked for (templated): each must match a table
     """
+
+    template_fields: Sequence[str] = (*SourceOperator.template_fields, "tables")
+
+    def __init__(self, *, tables: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
 
     def execute(self, context: Context) -> None:
         from binlake.doctor import preflight
 
         with airflow_errors():
             config = load(self.config_file)
-            checks = preflight(config, BinlakeHook(config.source.connection).origin())
+            origin = BinlakeHook(config.source.connection).origin()
+            checks = preflight(config, origin, patterns=self.tables or ())
         for check in checks:
             if check.ok is True:
                 self.log.info("ok    %s: %s", check.name, check.found)
             else:
                 self.log.warning("%s  %s: %s\n  → %s", check.ok or "FAIL", check.name, check.found, check.remedy)
+        for problem in notices.problems(config):
+            self.log.warning("nobody will be told by %s", problem)
         failed = [check for check in checks if check.ok is False]
         if failed:
             lines = "\n".join(f"{check.name}: {check.found}\n  → {check.remedy}" for check in failed)
@@ -168,7 +181,7 @@ class BinlakeResnapshotOperator(BinlakeSparkOperator):
             return self.submit(context, "--run", run_key(context), "--asked")
 
 
-class BinlakeAnnounceOperator(_SourceOperator):
+class BinlakeAnnounceOperator(SourceOperator):
     """Update the assets of the tables that this run's snapshots copied.
 
     A task of its own, because Airflow drops the events of one that fails, as a snapshot does when it copied all tables
@@ -193,7 +206,7 @@ class BinlakeAnnounceOperator(_SourceOperator):
         _announce(context, config.source.name, extras)
 
 
-class _BatchFindingOperator(_SourceOperator):
+class _BatchFindingOperator(SourceOperator):
     """Hands a batch on to stage, merge and record; where there is none, these are skipped.
 
     :param config_file: the source's YAML (templated)
@@ -307,7 +320,7 @@ class BinlakeStageOperator(_BatchStepOperator):
             if not is_short(found):
                 return self.submit(context)
             origin = BinlakeHook(config.source.connection).origin()
-            staged = pipeline.stage(config, origin, _session_of("stage", config), Report())
+            staged = pipeline.stage(config, origin, session_of("stage", config), Report())
             self.log.info("%s; no Spark was needed", staged.message)
             return asdict(staged)
 
@@ -317,8 +330,19 @@ class BinlakeMergeOperator(_BatchStepOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="merge", **kwargs)
+        self._lineage: tuple[TableLineage, ...] = ()
 
     def execute(self, context: Context) -> Any:
+        merged = self._merge(context)
+        if lineage.is_collected():
+            self._lineage = lineage.of_batch(self.config_file, self.plan["batch"])
+        return merged
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """For the provider openlineage: each table that the batch changed, from the source to the lake."""
+        return lineage.facets(self._lineage)
+
+    def _merge(self, context: Context) -> Any:
         from binlake import pipeline
         from binlake.report import Report
         from binlake.stage import is_short
@@ -339,69 +363,14 @@ class BinlakeMergeOperator(_BatchStepOperator):
             return asdict(merged)
 
 
-class BinlakeVerifyOperator(BinlakeSparkOperator):
-    """Compare every value of the lake with the server, once the lake is brought to where the server is read.
-
-    Fails where they differ; the log tells the tables, and the keys of rows.
-
-    :param tables: patterns of ``database.table`` (templated); without any: all
-    """
-
-    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables")
-
-    def __init__(self, *, tables: Any = None, **kwargs: Any) -> None:
-        super().__init__(job="verify", **kwargs)
-        self.tables = tables
-
-    def execute(self, context: Context) -> Any:
-        with airflow_errors():
-            found = self.submit(context, *(["--tables", *self.tables] if self.tables else []))
-        return {**found, "tables": len(found["tables"])}
-
-
-class BinlakeMaintainOperator(BinlakeSparkOperator):
-    """Look after the data files of all tables, and after our own metadata; where no table needs it, without Spark."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(job="maintain", **kwargs)
-
-    def execute(self, context: Context) -> Any:
-        from binlake import maintain, pipeline
-        from binlake.report import Report
-
-        with airflow_errors():
-            config = self.pipeline_config()
-            if maintain.wants_spark(config, pipeline.metadata_of(config)):
-                return self.submit(context, "--run", run_key(context))
-            found = pipeline.maintain(config, _session_of("maintain", config), Report(), run=run_key(context))
-            self.log.info("%s; no Spark was needed", found.headline)
-            return found.to_json()
-
-
-class BinlakeRegisterOperator(BinlakeSparkOperator):
-    """Give the catalog that the YAML names the tables' names; where it has them all, without Spark."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(job="register", **kwargs)
-
-    def execute(self, context: Context) -> Any:
-        from binlake import pipeline
-
-        with airflow_errors():
-            if pipeline.registration_due(self.pipeline_config()):
-                return self.submit(context, short_lived=True)
-        self.log.info("the catalog has all names")
-        return None
-
-
-class BinlakeRecordOperator(_SourceOperator):
+class BinlakeRecordOperator(SourceOperator):
     """Record the run, say what it did to each table, and update the tables' assets.
 
     :param config_file: the source's YAML (templated)
     :param plan: what plan gave (templated)
     """
 
-    template_fields: Sequence[str] = (*_SourceOperator.template_fields, "plan")
+    template_fields: Sequence[str] = (*SourceOperator.template_fields, "plan")
 
     def __init__(self, *, plan: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -421,10 +390,21 @@ class BinlakeRecordOperator(_SourceOperator):
         for table in report.tables:
             if table.status in ("stopped", "missing", "resnapshot"):
                 self.log.warning("%s %s: %s\n  → %s", table.table, table.status, table.reason, table.remedy)
+                if table.newly_stopped:
+                    notices.tell(config, context, "stopped", f"{table.table} stopped: {table.reason}", table.remedy)
                 continue
             counts = {"inserted": table.inserted, "updated": table.updated, "deleted": table.deleted}
             self.log.info("%s: %s, Delta version %s", table.table, counts, table.delta_version)
             where = {"batch": report.batch, "position": report.position, "delta_version": table.delta_version}
             extras[table.table] = {**counts, **where}
         _announce(context, config.source.name, extras)
+        _count(config.source.name, report)
         return report.to_json()
+
+
+def _count(source: str, report: RunReport) -> None:
+    """As metrics of Airflow's, by whatever it is set to (StatsD, OpenTelemetry)."""
+    for name, number in (("mutations", report.mutations), ("bytes", report.bytes)):
+        stats.incr(f"binlake.{source}.{name}", number)
+    for phase, seconds in report.phases:
+        stats.timing(f"binlake.{source}.{phase}", timedelta(seconds=seconds))

@@ -1,40 +1,29 @@
-"""The DAGs of a folder of YAML files: for each source a bootstrap, a sync, a verify and a maintain."""
+"""The DAGs of a folder of YAML files: for each source one for each thing to do, from bootstrap to maintain."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable, Param, TaskGroup, TriggerRule
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
-from binlake_airflow.operators import (
-    BinlakeAnnounceOperator,
-    BinlakeMaintainOperator,
-    BinlakeMergeOperator,
-    BinlakePlanOperator,
-    BinlakePreflightOperator,
-    BinlakeRecordOperator,
-    BinlakeRegisterOperator,
-    BinlakeResnapshotOperator,
-    BinlakeSnapshotOperator,
-    BinlakeStageOperator,
-    BinlakeUnfinishedOperator,
-    BinlakeVerifyOperator,
-    asset_alias,
-)
+from binlake_airflow.operators import asset_alias
 from binlake_airflow.sources import sources_of
+from binlake_airflow.steps import Steps, default_args
 
-_DEFAULTS: dict[str, Any] = {
-    "owner": "binlake",
-    "retries": 3,
-    "retry_delay": timedelta(seconds=30),
-    "retry_exponential_backoff": 2,
-    "max_retry_delay": timedelta(minutes=10),
+_LOCKS = {
+    "flush": "flush: FLUSH TABLES WITH READ LOCK for a moment",
+    "tables": "tables: LOCK TABLES, where the account may not flush",
+    "none": "none: no lock, by GTIDs",
 }
+_TIME = (
+    r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
+)
+"""ISO 8601. Airflow 3.3.2 has no checker of JSON schema's format date-time: anything would pass."""
 _FIRST_INTERVAL = datetime(2020, 1, 1, tzinfo=UTC)
 
 _BOOTSTRAP_DOC = """
@@ -59,6 +48,23 @@ which the lake is brought by a sync of its own. Where they differ it fails, and 
 of binlake tells when each table was compared last. Settings: `{file}`.
 """
 
+_RESUME_DOC = """
+Carries paused or stopped tables of **{source}** through the batches they missed, so that they follow again: mend what
+stopped a table first. Who triggered it, and why, is recorded. Settings: `{file}`.
+"""
+
+_REPLAY_DOC = """
+Builds tables of **{source}** once more, as they stood after a batch: from their snapshot and what is staged, or from a
+folder of binlog files; the server isn't asked. They stand beside the tables that are there, below `_replayed`, and are
+compared with these tables' own earlier versions. Settings: `{file}`.
+"""
+
+_FEEDS_DOC = """
+Carries the feeds of **{source}** to the newest recorded batch, each by a task of its own, whenever the sync (or a
+snapshot) told of changed tables. A feed that fails or takes long holds no sync back; its staging is kept up to its
+`keep_gb` and `keep_hours`. Settings: `feeds` in `{file}`.
+"""
+
 _MAINTAIN_DOC = """
 Looks after the lake of **{source}**: small and overlapping data files are put together, files and rows that nobody was
 promised go, of the tables and of binlake's own metadata. It may run beside the sync, which waits for moments at most.
@@ -77,7 +83,9 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
         try:
             if isinstance(config, ConfigurationError):
                 raise config
-            made = [make(config, file, jobs_folder) for make in (_bootstrap, _sync, _verify, _maintain)]
+            steps = Steps(str(file), config, jobs_folder)
+            made = [make(steps) for make in (_bootstrap, _sync, _verify, _resume, _replay, _maintain)]
+            made += [_feeds(steps)] if config.feeds else []
         except ConfigurationError as error:
             problems.append(str(error))
             continue
@@ -97,7 +105,7 @@ def _broken(problems: list[str]) -> DAG:
     return BrokenPipelines("binlake_broken_pipelines", schedule=None)
 
 
-def _timetable(schedule: str | None, key: str, file: Path) -> CronDataIntervalTimetable | None:
+def _timetable(schedule: str | None, key: str, file: str) -> CronDataIntervalTimetable | None:
     """key: the YAML's, for the error."""
     if schedule is None:
         return None
@@ -111,136 +119,149 @@ def _timetable(schedule: str | None, key: str, file: Path) -> CronDataIntervalTi
     return timetable
 
 
-def _dag(config: PipelineConfig, file: Path, what: str, doc: str, **settings: Any) -> DAG:
+def _dag(steps: Steps, what: str, doc: str, **settings: Any) -> DAG:
     """``binlake_{source}_{what}``, which nothing schedules unless ``settings`` do."""
-    source = config.source.name
+    source = steps.config.source.name
     return DAG(
         f"binlake_{source}_{what}",
         start_date=_FIRST_INTERVAL,
         catchup=False,
         max_active_runs=1,
-        default_args=_DEFAULTS,
+        default_args=default_args(steps.config, steps.file),
         tags={"binlake", source},
-        doc_md=doc.format(source=source, file=file.name),
+        doc_md=doc.format(source=source, file=Path(steps.file).name),
         **{"schedule": None, **settings},
     )
 
 
-def _bootstrap(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
+def _bootstrap(steps: Steps) -> DAG:
     params = {
-        "tables": _tables("tables that aren't followed yet, else all"),
+        "tables": _tables(steps.config, "tables that aren't followed yet, else all"),
         "lock": Param(
             "flush",
-            enum=["flush", "tables", "none"],
+            enum=list(_LOCKS),
+            values_display=_LOCKS,
             title="Lock",
-            description="flush: FLUSH TABLES WITH READ LOCK for a moment; tables: LOCK TABLES; none: lock-free",
+            description="How the copies come to stand at one position. Writes stop for that moment only, not for the "
+            "copy; tables without a key always need a lock.",
         ),
     }
-    dag = _dag(config, file, "bootstrap", _BOOTSTRAP_DOC, params=params)
-    with dag:
-        preflight = BinlakePreflightOperator(task_id="preflight", config_file=str(file))
-        snapshot = BinlakeSnapshotOperator(
-            task_id="snapshot",
-            config_file=str(file),
-            jobs_folder=jobs_folder,
-            tables=dag.param("tables"),
-            lock=dag.param("lock"),
-        )
-        preflight >> snapshot
-        _end(snapshot, config, file, jobs_folder)
+    with (dag := _dag(steps, "bootstrap", _BOOTSTRAP_DOC, params=params)):
+        steps.bootstrap(dag.param("tables"), dag.param("lock"))
     return dag
 
 
-def _tables(without: str) -> Param:
+def _tables(config: PipelineConfig, without: str) -> Param:
     """without: which tables are meant where none is named."""
+    tables = config.tables
+    excluded = f", without {', '.join(tables.exclude)}" if tables.exclude else ""
     return Param(
         None,
         type=["null", "array"],
+        items={"type": "string", "pattern": r"^.+\..+$"},
         title="Tables",
-        description=f"database.table, one pattern a line; empty: {without}",
+        description=f"One pattern of database.table a line, such as shop.orders or shop.order*; empty: {without}. "
+        f"Each must match a table that the YAML includes: {', '.join(tables.include)}{excluded}.",
     )
 
 
-def _sync(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
-    source = config.source.name
+def _sync(steps: Steps) -> DAG:
     until = Param(
         None,
         type=["null", "string"],
         format="date-time",
+        pattern=_TIME,
         title="Until",
-        description="Stop before commits at or after this time; empty: the head of the log",
+        description="Stop before commits at or after this time; empty: the head of the log. A scheduled or backfilled "
+        "run stops at its data interval's end.",
     )
-    schedule = _timetable(config.schedule, "schedule", file)
-    dag = _dag(config, file, "sync", _SYNC_DOC, schedule=schedule, params={"until": until})
-    with dag:
-        preflight = BinlakePreflightOperator(task_id="preflight", config_file=str(file))
-        with TaskGroup("unfinished"):
-            found = BinlakeUnfinishedOperator(task_id="find", config_file=str(file))
-            carried = _carry(found, source, file, jobs_folder)
-        # None is unfinished as a rule, and the group's tasks are skipped; so are stage and merge where nothing is new.
-        plan = BinlakePlanOperator(
-            task_id="plan", config_file=str(file), until=dag.param("until"), trigger_rule=TriggerRule.NONE_FAILED
-        )
-        record = _carry(plan, source, file, jobs_folder, trigger_rule=TriggerRule.NONE_FAILED)
-        resnapshot = BinlakeResnapshotOperator(task_id="resnapshot", config_file=str(file), jobs_folder=jobs_folder)
-        preflight >> found
-        carried >> plan
-        record >> resnapshot
-        _end(resnapshot, config, file, jobs_folder)
+    schedule = _timetable(steps.config.schedule, "schedule", steps.file)
+    with (dag := _dag(steps, "sync", _SYNC_DOC, schedule=schedule, params={"until": until})):
+        steps.sync(dag.param("until"))
     return dag
 
 
-def _verify(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
-    dag = _dag(config, file, "verify", _VERIFY_DOC, params={"tables": _tables("all")})
-    with dag:
-        preflight = BinlakePreflightOperator(task_id="preflight", config_file=str(file))
-        verify = BinlakeVerifyOperator(
-            task_id="verify", config_file=str(file), jobs_folder=jobs_folder, tables=dag.param("tables")
-        )
-        preflight >> verify
+def _verify(steps: Steps) -> DAG:
+    with (dag := _dag(steps, "verify", _VERIFY_DOC, params={"tables": _tables(steps.config, "all")})):
+        steps.verify(dag.param("tables"))
     return dag
 
 
-def _maintain(config: PipelineConfig, file: Path, jobs_folder: str | None) -> DAG:
-    schedule = _timetable(config.maintain.schedule, "maintain.schedule", file)
-    dag = _dag(config, file, "maintain", _MAINTAIN_DOC, schedule=schedule)
-    with dag:
-        BinlakeMaintainOperator(task_id="maintain", config_file=str(file), jobs_folder=jobs_folder)
+def _resume(steps: Steps) -> DAG:
+    params = {
+        "tables": Param(
+            type="array",
+            items={"type": "string", "pattern": r"^.+\..+$"},
+            minItems=1,
+            title="Tables",
+            description="database.table, one a line: tables that are paused or stopped.",
+        ),
+        "why": Param(
+            type="string",
+            minLength=1,
+            maxLength=500,
+            title="Why",
+            description="Recorded with your name.",
+        ),
+    }
+    with (dag := _dag(steps, "resume", _RESUME_DOC, params=params)):
+        steps.resume(dag.param("tables"), dag.param("why"))
     return dag
 
 
-def _carry(
-    found: BinlakeUnfinishedOperator | BinlakePlanOperator,
-    source: str,
-    file: Path,
-    jobs_folder: str | None,
-    **of_record: Any,
-) -> BaseOperator:
-    """Stage, merge and record the batch that ``found`` hands on; gives the last of them."""
-    settings: dict[str, Any] = {"config_file": str(file), "plan": found.output}
-    stage = BinlakeStageOperator(task_id="stage", jobs_folder=jobs_folder, **settings)
-    merge = BinlakeMergeOperator(task_id="merge", jobs_folder=jobs_folder, **settings)
-    record = BinlakeRecordOperator(task_id="record", **settings, **_assets(source), **of_record)
-    found >> stage >> merge >> record
-    return record
+def _replay(steps: Steps) -> DAG:
+    params = {
+        "tables": Param(
+            type="array",
+            items={"type": "string", "pattern": r"^.+\..+$"},
+            minItems=1,
+            title="Tables",
+            description="One pattern of database.table a line, such as shop.orders or shop.order*.",
+        ),
+        "batch": Param(
+            None, type=["null", "integer"], minimum=0, title="Batch", description="After which; empty: the newest."
+        ),
+        "as_of": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            pattern=_TIME,
+            title="As of",
+            description="In the place of a batch: the one that was recorded last by this time.",
+        ),
+        "archive": Param(
+            None,
+            type=["null", "string"],
+            pattern=r"^file:///",
+            title="Archive",
+            description="file:///FOLDER of the source's binlog files, for batches that aren't staged any more "
+            f"(maintain.staging_hours is {steps.config.maintain.staging_hours:g}).",
+        ),
+        "prove": Param(
+            True, type="boolean", title="Prove", description="Compare every row with the table's own earlier version."
+        ),
+        "in_place": Param(
+            False,
+            type="boolean",
+            title="In place",
+            description="Put the newest batch's rows into the table itself, which then follows on: for a table that "
+            "somebody else changed.",
+        ),
+    }
+    with (dag := _dag(steps, "replay", _REPLAY_DOC, params=params)):
+        steps.replay(**{name: dag.param(name) for name in params})
+    return dag
 
 
-def _end(last: BaseOperator, config: PipelineConfig, file: Path, jobs_folder: str | None) -> None:
-    """What follows the last task that changes tables: their names in a catalog, and their assets."""
-    if config.catalog is not None:
-        register = BinlakeRegisterOperator(task_id="register", config_file=str(file), jobs_folder=jobs_folder)
-        last >> register
-        last = register
-    last >> _announce(config.source.name, file)
+def _feeds(steps: Steps) -> DAG:
+    alias = asset_alias(steps.config.source.name)
+    with (dag := _dag(steps, "feeds", _FEEDS_DOC, schedule=[alias])):
+        steps.feeds()
+    return dag
 
 
-def _announce(source: str, file: Path) -> BaseOperator:
-    """Runs after a failed snapshot as well, and isn't asked whether the run was a success."""
-    announce = BinlakeAnnounceOperator(task_id="announce", config_file=str(file), **_assets(source))
-    announce.as_teardown()
-    return announce
-
-
-def _assets(source: str) -> dict[str, Any]:
-    """For a task that updates tables' assets, and sees which it has updated."""
-    return {"inlets": [asset_alias(source)], "outlets": [asset_alias(source)]}
+def _maintain(steps: Steps) -> DAG:
+    schedule = _timetable(steps.config.maintain.schedule, "maintain.schedule", steps.file)
+    with (dag := _dag(steps, "maintain", _MAINTAIN_DOC, schedule=schedule)):
+        steps.maintain()
+    return dag

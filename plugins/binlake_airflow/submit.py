@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
 )
 
+from binlake import submitter
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.lake.settings import SHARE, check, is_local, launch_settings
@@ -34,6 +37,12 @@ if TYPE_CHECKING:
     from binlake.source.log import Origin
 
 DEFAULT_SPARK = "spark_default"
+_STARTING = re.compile(
+    r"Using incubator modules: jdk[.]incubator[.]vector|Using Spark's default log4j profile|WARN NativeCodeLoader:"
+    r"|INFO SparkContext: (Running Spark version|OS info|Java version)|Setting (Spark|default) log level to"
+    r"|To adjust logging level use"
+)
+"""What each start of Spark says, whatever it is to do."""
 WAIT = timedelta(seconds=15)
 """How long a task waits, without a worker slot, before it looks again whether another run is done."""
 
@@ -74,12 +83,17 @@ def script(name: str, folder: str | None = None) -> str:
 
 
 class Handover:
-    """A folder that this account alone may read: the connection goes to the job, its outcome comes back."""
+    """A folder that this account alone may read: the connection goes to the job, its outcome comes back.
+
+    The job ends when the process that made it is gone.
+    """
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="binlake-"))
         self._connection = self._folder / "connection.json"
         self._outcome = self._folder / "outcome.json"
+        self._submitter = self._folder / "submitter"
+        self._held = submitter.hold(str(self._submitter))
 
     def put(self, origin: Origin) -> None:
         """A server's account; files need none."""
@@ -90,7 +104,8 @@ class Handover:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"BINLAKE_CONNECTION_FILE": str(self._connection), "BINLAKE_OUTCOME_FILE": str(self._outcome)}
+        held = {submitter.LOCK_FILE: str(self._submitter)} if self._held else {}
+        return {"BINLAKE_CONNECTION_FILE": str(self._connection), "BINLAKE_OUTCOME_FILE": str(self._outcome), **held}
 
     def outcome(self) -> dict[str, Any]:
         """``{"result": …}`` or ``{"error": …}``; empty when the job died before it could say anything."""
@@ -100,6 +115,9 @@ class Handover:
         return found
 
     def remove(self) -> None:
+        """A job that still runs ends."""
+        if self._held:
+            self._held.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -175,14 +193,14 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             # Airflow is often started without its virtual environment's bin folder on PATH.
             beside_python = Path(sys.executable).with_name("spark-submit")
             self._spark_binary = str(beside_python) if beside_python.exists() else None
-        hook = super()._get_hook()
+        default = None
         if self._conn_id == DEFAULT_SPARK and not _is_defined(DEFAULT_SPARK):
-            # The stock hook falls back to YARN, and says so.
-            master = spark.master or "local[*]"
-            hook._connection["master"] = master
-            hook._is_yarn = "yarn" in master
-            hook._is_yarn_cluster_mode = False
-            self.log.info("%s isn't defined: Spark's master is %s", DEFAULT_SPARK, master)
+            default = spark.master or "local[*]"
+            self.log.info("%s isn't defined: Spark's master is %s", DEFAULT_SPARK, default)
+        with _defined(DEFAULT_SPARK, default):
+            hook = super()._get_hook()
+        said = hook._process_spark_submit_log
+        hook._process_spark_submit_log = lambda itr: said(filter(_is_worth_reading, itr))  # type: ignore[method-assign]
         if hook._connection["deploy_mode"] == "cluster":
             raise ConfigurationError(
                 f"the Spark connection {self._conn_id!r} asks for deploy mode cluster",
@@ -199,6 +217,25 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             **(self.env_vars or {}),
         }
         return hook
+
+
+def _is_worth_reading(line: str) -> bool:
+    """Not what every start of Spark says."""
+    return not _STARTING.search(line)
+
+
+@contextmanager
+def _defined(connection_id: str, master: str | None) -> Iterator[None]:
+    """The Spark connection is defined in here, if a master is given: without one the stock hook takes YARN's, and its
+    log says so."""
+    variable = f"AIRFLOW_CONN_{connection_id.upper()}"
+    if master is not None:
+        os.environ[variable] = json.dumps({"conn_type": "spark", "host": master})
+    try:
+        yield
+    finally:
+        if master is not None:
+            del os.environ[variable]
 
 
 def _is_defined(connection_id: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,13 +16,18 @@ import comparison
 from airflow_home import AirflowHome, ProcessWatch, wait_for
 from binlake import pipeline
 from binlake.schema.table import TableName
+from binlake.state import decisions, watermarks
+from binlake.state.decisions import Reason
 from servers import Server
 
+README = Path(__file__).parents[2] / "README.md"
 PASSWORD = "p4ss%wörd-7f3a"
 SYNC = "binlake_shop_sync"
 BOOTSTRAP = "binlake_shop_bootstrap"
 MAINTAIN = "binlake_shop_maintain"
 VERIFY = "binlake_shop_verify"
+REPLAY = "binlake_shop_replay"
+RESUME = "binlake_shop_resume"
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -82,7 +89,10 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
             "ALTER TABLE computed ADD twice INT AS (id * 2) STORED",
             database=airflow.database,
         )
-        said = airflow.test_dag(SYNC)
+        told = airflow.folder / "lineage.json"
+        transport = json.dumps({"type": "file", "log_file_path": str(told), "append": True})
+        said = airflow.run("dags", "test", SYNC, AIRFLOW__OPENLINEAGE__TRANSPORT=transport)
+        assert_lineage(airflow, told)
         assert "batch 1 was begun before" in said
         assert "batch 1 recorded" in said
         assert "batch 2 recorded" in said
@@ -104,8 +114,26 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
     assert_assets(airflow)
     assert_linked(airflow)
     assert_verified(airflow, len(tables))
+    assert_replayed(airflow)
+    assert_resumed(airflow)
     assert_no_secret(airflow, watch)
     assert_maintained(airflow, *tables)
+
+
+def assert_lineage(home: AirflowHome, told: Path) -> None:
+    """Of the second batch, as OpenLineage's own listener sends it to a file."""
+    events = [json.loads(line) for line in told.read_text().splitlines()]
+    (merged,) = [
+        event for event in events if event["eventType"] == "COMPLETE" and event["job"]["name"] == f"{SYNC}.merge"
+    ]
+    source = f"mysql://127.0.0.1:{home.server.port}"
+    names = {f"{home.database}.{table}" for table in ("orders", "odd.name; x")}
+    assert {(one["namespace"], one["name"]) for one in merged["inputs"]} >= {(source, name) for name in names}
+    place = home.config.table_path(TableName(home.database, "orders"))
+    (orders,) = [one for one in merged["outputs"] if (one["namespace"], one["name"]) == ("file", place)]
+    assert [field["name"] for field in orders["facets"]["schema"]["fields"]] == ["id", "note"]
+    (note,) = orders["facets"]["columnLineage"]["fields"]["note"]["inputFields"]
+    assert (note["namespace"], note["name"], note["field"]) == (source, f"{home.database}.orders", "note")
 
 
 def assert_linked(home: AirflowHome) -> None:
@@ -123,10 +151,24 @@ def assert_verified(home: AirflowHome, tables: int) -> None:
     assert f"{tables} of {tables} tables equal" in home.test_dag(VERIFY)
 
 
+def assert_replayed(home: AirflowHome) -> None:
+    said = home.test_dag(REPLAY, tables=[f"{home.database}.orders"], batch=1)
+    assert f"{home.database}.orders as of batch 1: " in said
+    assert "by 1 batches behind Delta version 0; equal to Delta version 1" in said
+    assert "no batch is known" in home.test_dag(REPLAY, succeeds=False, tables=["*.*"], as_of="2020-01-01T00:00:00Z")
+
+
+def assert_resumed(home: AirflowHome) -> None:
+    name = TableName(home.database, "orders")
+    decisions.pause(home.config, name, Reason("somebody", "to look at it"))
+    home.test_dag(RESUME, tables=[str(name)], why="looked at")
+    assert {row["status"] for row in watermarks.read(pipeline.metadata_of(home.config))} == {"following"}
+
+
 def assert_maintained(home: AirflowHome, *tables: str) -> None:
     """Without Spark where no table needs it, else by it."""
     assert "no Spark was needed" in home.test_dag(MAINTAIN)
-    home.yaml.write_text(home.yaml.read_text().replace("{schedule: null}", "{schedule: null, history_hours: 100}"))
+    home.yaml.write_text(home.yaml.read_text().replace("{schedule: null,", "{schedule: null, history_hours: 100,"))
     home.test_dag(MAINTAIN)
     assert home.states(MAINTAIN) == {"maintain": "success"}
     log = DeltaTable(home.config.table_path(TableName(home.database, tables[0])))
@@ -169,6 +211,41 @@ def assert_no_secret(home: AirflowHome, watch: ProcessWatch) -> None:
     assert (home.folder / "home" / "airflow.db").stat().st_size > 100_000
 
 
+def drivers(home: AirflowHome) -> dict[int, int]:
+    """The JVMs that run this home's jobs, with the process that submitted each; not those that launch them."""
+    found: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            arguments = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            is_driver = arguments.partition(b"\0")[0].endswith(b"/java") and b"launcher.Main" not in arguments
+            if is_driver and b"deploy.SparkSubmit" in arguments and str(home.yaml).encode() in arguments:
+                found[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return found
+
+
+def assert_a_killed_task_takes_its_driver_along(home: AirflowHome) -> None:
+    """kill -9 of the task's process while the job waits for the server; the task is tried again, and succeeds."""
+    home.run_beside_services("dags", "trigger", VERIFY)
+    wait_for("its preflight", 120, lambda: home.states(VERIFY).get("preflight") == "success")
+    with home.server.connect(database=home.database) as other, other.cursor() as cursor:
+        cursor.execute("LOCK TABLES orders WRITE")
+        wait_for("the job", 120, lambda: drivers(home))
+        ((driver, task),) = drivers(home).items()
+        os.kill(task, signal.SIGKILL)
+        wait_for("the end of its driver", 30, lambda: driver not in drivers(home))
+    wait_for(
+        "the second try",
+        300,
+        lambda: home.query(f"SELECT 1 FROM dag_run WHERE dag_id = '{VERIFY}' AND state = 'success'"),
+    )
+    assert home.states(VERIFY) == {"preflight": "success", "verify": "success"}
+    assert home.query(f"SELECT try_number FROM task_instance WHERE dag_id = '{VERIFY}' AND task_id = 'verify'") == [
+        (2,)
+    ]
+
+
 @pytest.fixture
 def daily(tmp_path: Path, mariadb_server: Server) -> Iterator[AirflowHome]:
     """A day's interval, because a test mustn't wait for an hour's end."""
@@ -176,6 +253,18 @@ def daily(tmp_path: Path, mariadb_server: Server) -> Iterator[AirflowHome]:
     home = home_of(tmp_path / "airflow", mariadb_server, "backfilled", schedule="0 0 * * *")
     yield home
     mariadb_server.execute("DROP DATABASE backfilled", f"DROP USER {home.user}")
+
+
+def readme_dag(name: str) -> str:
+    """The text of a DAG that the README shows."""
+    blocks = [block.partition("```")[0] for block in README.read_text().split("```python\n")]
+    (found,) = [block for block in blocks if f"def {name}(" in block]
+    return found
+
+
+def logs(home: AirflowHome, dag: str) -> str:
+    """Of all its tasks."""
+    return "".join(path.read_text() for path in (home.folder / "home" / "logs" / f"dag_id={dag}").rglob("*.log"))
 
 
 def backfill(home: AirflowHome, first: datetime, last: datetime, *options: str) -> dict[str, str]:
@@ -205,6 +294,7 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
     server = daily.server
     server.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)", database="backfilled")
     daily.test_dag(BOOTSTRAP)
+    (daily.folder / "dags" / "revenue.py").write_text(readme_dag("revenue").replace("shop.orders", "backfilled.orders"))
     with ProcessWatch(PASSWORD) as watch, daily.services():
         wait_for(
             "the run of yesterday",
@@ -222,6 +312,7 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
         states = backfill(daily, today - timedelta(days=4), today - timedelta(days=2))
         assert list(states.values()) == ["success"] * 3
         assert_equal(daily, "orders")
+        wait_for("the DAG that is scheduled on the table", 120, lambda: "'batch': 2" in logs(daily, "revenue"))
         batches = sorted(pipeline.metadata_of(daily.config).read("batches"), key=lambda row: row["batch"])
         ends = [(today - timedelta(days=days - 1)).timestamp() * 1e6 for days in (4, 3)]
         assert [(row["state"], row["until_us"]) for row in batches] == [("recorded", end) for end in ends]
@@ -230,6 +321,7 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
         again = today - timedelta(days=4)
         states = backfill(daily, again, again, "--reprocess-behavior", "completed")
         assert list(states.values()) == ["success"]
+        assert_a_killed_task_takes_its_driver_along(daily)
     assert versions(daily, "orders") == before
     assert len(pipeline.metadata_of(daily.config).read("batches")) == 2
     proofs = daily.query(
@@ -238,4 +330,7 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
         SYNC,
     )
     assert sum("the stop of batch 2" in str(proof) for proof in proofs) >= 2
+    # The one that was reprocessed names the batch that merged its day, not the newest.
+    (repeated,) = [proof for (proof,) in proofs if '"merged_by": 1' in str(proof)]
+    assert "it was merged by batch 1, whose stop is" in str(repeated)
     assert_no_secret(daily, watch)

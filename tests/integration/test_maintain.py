@@ -13,8 +13,7 @@ from deltalake import DeltaTable
 from binlake import cli, faults, pipeline
 from binlake import maintain as maintaining
 from binlake.errors import LeaseHeld, UsageError
-from binlake.lake import session
-from binlake.lake import table as lake_table
+from binlake.lake import rewrite, session
 from binlake.maintain import maintain, wants_spark
 from binlake.report import Report
 from binlake.state import layout, lease
@@ -145,10 +144,11 @@ def test_what_has_nothing_to_do_costs_no_spark(worn: Mirror) -> None:
 
 @on_mysql
 def test_old_deletion_vectors_go(worn: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_table, "_REWRITTEN", 0)
+    monkeypatch.setattr(rewrite, "SMALL", 0)
     monkeypatch.setattr(maintaining, "_OLD_VECTORS", 2)
     worn.execute("INSERT INTO keyed VALUES " + ", ".join(f"({key}, 'many')" for key in range(100, 200)))
     for number in range(4):
+        worn.options["merge"] = {"without_spark_mb": 16 * (number % 2)}
         worn.execute(f"UPDATE keyed SET v = 'marked' WHERE id = {100 + number}")
         worn.sync()
     folder = Path(worn.path("keyed"))

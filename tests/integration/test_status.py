@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from binlake import cli
+from binlake.state.metadata import Metadata, now_us
 from mirror import Mirror
 
 
@@ -43,6 +44,12 @@ def test_status_of_tables_and_log(standing: Mirror, capsys: pytest.CaptureFixtur
     assert [row["table"] for row in told("--tables", "*.o*")["tables"]] == [f"{standing.database}.orders"]
     standing.sync()
     assert told()["bytes_ahead"] == 0
+    # What the server said of its log stands in metadata, for who doesn't ask it.
+    (seen,) = Metadata(standing.config.metadata_path("").rstrip("/")).read("source_log")
+    assert (seen["head"], seen["bytes_ahead"], seen["files"] >= 1) == (told()["head"], 0, True)
+    seconds = standing.server.execute("SELECT @@GLOBAL.binlog_expire_logs_seconds")[0][0]
+    assert seen["kept_hours"] == (seconds / 3600 or None)
+    assert abs(seen["at_us"] - now_us()) < 600_000_000
     assert told("--state", "new")["tables"] == []
 
 

@@ -20,24 +20,10 @@ from deltalake import DeltaTable, QueryBuilder  # noqa: E402
 
 from mirror import Mirror  # noqa: E402
 from servers import Kind, Server  # noqa: E402
+from usage import watched  # noqa: E402
 
 ROW = 1000
 """Bytes of a row that don't compress."""
-
-
-def peak_megabytes(process: subprocess.Popen[bytes]) -> dict[str, int]:
-    """Of its JVM and of the largest Python worker, looked at while it runs."""
-    peaks = {"java": 0, "python": 0}
-    while process.poll() is None:
-        for line in subprocess.run(["ps", "-eo", "sid,rss,comm"], capture_output=True, text=True).stdout.splitlines()[
-            1:
-        ]:
-            session, rss, command = line.split(None, 2)
-            kind = "java" if command.startswith("java") else "python" if "python" in command else ""
-            if kind and int(session) == process.pid:
-                peaks[kind] = max(peaks[kind], int(rss) // 1024)
-        time.sleep(0.3)
-    return peaks
 
 
 def fill(server: Server, rows: int) -> None:
@@ -66,16 +52,14 @@ def main(kind: Kind, gigabytes: float) -> None:
         began = time.monotonic()
         fill(server, rows)
         print(f"{kind}: a transaction of {rows:,} rows, {gigabytes:g} GB, written in {time.monotonic() - began:.0f} s")
-        began = time.monotonic()
         command = [str(Path(sys.executable).with_name("binlake")), "sync", "--config", str(mirror.write_yaml())]
         environment = {**os.environ, "AIRFLOW_CONN_TESTS": server.uri(), "BINLAKE_DRIVER_MEMORY": "1g"}
         process = subprocess.Popen(command, env=environment, start_new_session=True)
-        peaks = peak_megabytes(process)
+        usage = watched(process)
         assert process.returncode == 0, f"the sync ended with {process.returncode}"
-        seconds = time.monotonic() - began
         rows_there, sum_there = server.execute("SELECT COUNT(*), SUM(CRC32(v) % 1000003) FROM big", database="d")[0]
         assert equal(mirror, int(rows_there), int(sum_there)), "the lake differs"
-        print(f"{kind}: equal after {seconds:.0f} s; peak memory in MB: {peaks}")
+        print(f"{kind}: equal after {usage.seconds:.0f} s; peak memory in MB: {usage.peaks}")
 
 
 def equal(mirror: Mirror, rows: int, checksum: int) -> bool:

@@ -29,7 +29,8 @@ source: {{name: shop, connection: shop_mysql, server_id: {server_id}}}
 tables: {{include: ["{database}.*"], exclude: ["{database}.audit_*"]}}
 lake: {{path: "{lake}"}}
 schedule: "{schedule}"
-maintain: {{schedule: null}}
+maintain: {{schedule: null, staging_hours: 24}}
+airflow: {{retry_delay_seconds: 5}}
 """
 
 COMMANDS = """
@@ -53,6 +54,8 @@ class AirflowHome:
     password: str
     server_id: int = 4001
     schedule: str = "0 * * * *"
+    paused: bool = False
+    """New DAGs are, as Airflow has it by default."""
 
     def __post_init__(self) -> None:
         self.port = free_port()
@@ -87,18 +90,30 @@ class AirflowHome:
         path.unlink()
 
     @property
+    def url(self) -> str:
+        """Of the API server and the UI."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def admin(self) -> tuple[str, str]:
+        """Name and password that Airflow's simple auth manager made at its first start."""
+        made = self.folder / "home" / "simple_auth_manager_passwords.json.generated"
+        ((name, password),) = json.loads(made.read_text()).items()
+        return name, password
+
+    @property
     def env(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-        url = f"http://127.0.0.1:{self.port}"
         return kept | {
             "AIRFLOW_HOME": str(self.folder / "home"),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.folder / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": str(self.paused),
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "3",
             "AIRFLOW__CORE__FERNET_KEY": "81HqDtbqAywKSOumSha3BhWNOdQ26slT6K0YaZeZyPs=",
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__WORKERS": "1",
             # Our one file doesn't change; it is parsed again now and then.

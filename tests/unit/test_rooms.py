@@ -18,8 +18,8 @@ MODULES = {
     ".".join(path.relative_to(ENGINE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(ENGINE.rglob("*.py"))
 }
-PURE = ("schema", "binlog", "batch")
-WITHOUT_JVM = ("source", "state")
+PURE = ("schema", "binlog", "binlogfile", "batch")
+WITHOUT_JVM = ("source", "state", "feeds", "relay")
 SPARK = {"pyspark", "py4j", "delta"}
 
 
@@ -56,11 +56,14 @@ def test_no_folder_imports_what_stands_above_it() -> None:
 
 
 def test_the_rooms_are_those_of_the_plan() -> None:
-    order = ["schema", "binlog", "batch", "source", "state", "lake", "snapshot"]
+    order = ["schema", "binlog", "binlogfile", "batch", "source", "state", "lake", "snapshot", "feeds", "relay"]
     found = graph()
     for number, one in enumerate(order):
         assert not found[one] & set(order[number + 1 :]), f"{one} imports what stands above it"
     assert "source" not in found["lake"], "lake is Spark alone"
+    assert not found["feeds"] & {"lake", "snapshot"}, "a feed needs no Spark"
+    users = {one for one, needs in found.items() if "feeds" in needs}
+    assert users <= {"commands", "cli", "relay"}, "what is below the edge doesn't know it"
     assert not found["binlog"] & {"config"}, "the binlog knows no pipeline"
 
 

@@ -19,20 +19,17 @@ from sqlalchemy import select
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError
-from binlake.schema.table import TableName, TableSchema
-from binlake.state import history, runs
+from binlake.state import runs
 from binlake.state.metadata import now_us
 from binlake.state.remembered import RememberedMetadata
-from binlake.state.runs import MutationCounts
 from binlake.state.status import SourceStatus, read_status
-from binlake_airflow.page.health import DagState, advise, health
+from binlake_airflow.page.access import DAGS, dag_id
+from binlake_airflow.page.health import DagState, LogStanding, advise, health
 
 log = logging.getLogger(__name__)
 
 MINUTE = 60_000_000
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
-TABLE_DAYS = 30
-"""A table's runs are told of so many days."""
 
 
 @lru_cache(maxsize=512)
@@ -60,18 +57,15 @@ def broken(file: Path, error: ConfigurationError) -> dict[str, Any]:
 
 def dag_states(sources: list[str]) -> dict[str, dict[str, DagState]]:
     """Of each source, by what the DAG does."""
-    wanted = {f"binlake_{source}_{what}": (source, what) for source in sources for what in _DAGS}
+    wanted = {dag_id(source, what): (source, what) for source in sources for what in DAGS}
     found: dict[str, dict[str, DagState]] = {source: {} for source in sources}
     columns = (DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after)
     with create_session() as session:
         rows = session.execute(select(*columns).where(DagModel.dag_id.in_(wanted), ~DagModel.is_stale)).all()
-    for dag_id, is_paused, due in rows:
-        source, what = wanted[dag_id]
-        found[source][what] = DagState(dag_id, is_paused, int(due.timestamp() * 1e6) if due else None)
+    for dag, is_paused, due in rows:
+        source, what = wanted[dag]
+        found[source][what] = DagState(dag, is_paused, int(due.timestamp() * 1e6) if due else None)
     return found
-
-
-_DAGS = ("bootstrap", "sync", "verify", "maintain")
 
 
 def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dict[str, Any]:
@@ -79,9 +73,10 @@ def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dic
     metadata = metadata_of(config)
     now = now_us()
     found = read_status(config, metadata)
-    advice = advise(found, schedule=config.schedule, dags=dags, now=datetime.fromtimestamp(now / 1e6, UTC))
-    day = runs.changes_since(metadata, _minute(now - DAY))
-    hour = runs.changes_since(metadata, _minute(now - HOUR))
+    log = log_standing(metadata, found)
+    advice = advise(found, schedule=config.schedule, dags=dags, now=datetime.fromtimestamp(now / 1e6, UTC), log=log)
+    hours = runs.mutations_by(metadata, minute(now) - DAY, HOUR, 24)
+    minutes = runs.mutations_by(metadata, minute(now) - HOUR, 5 * MINUTE, 12)
     return {
         **_of_source(found),
         "file": file.name,
@@ -89,13 +84,27 @@ def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dic
         "schedule": config.schedule,
         "health": health(advice),
         "advice": [asdict(one) for one in advice],
-        "rows_changed": {"hour": sum(one.rows for one in hour.values()), "day": sum(one.rows for one in day.values())},
+        "rows_changed": {"hour": sum(minutes), "day": sum(hours), "by_5_minutes": minutes, "by_hour": hours},
+        "log": asdict(log) if log else None,
         "dags": {what: asdict(state) for what, state in dags.items()},
         "now_us": now,
     }
 
 
-def _minute(us: int) -> int:
+def log_standing(metadata: RememberedMetadata, found: SourceStatus) -> LogStanding | None:
+    """None before the first run that noted it."""
+    for seen in metadata.read("source_log"):
+        ahead = seen["bytes_ahead"]
+        if ahead is not None and found.open_batch:  # what is planned counts as merged there
+            batch = found.open_batch["batch"]
+            ahead += sum(row["bytes"] or 0 for row in metadata.read("batches", ["bytes"], where=f"batch = {batch}"))
+        kept = seen["kept_hours"]
+        until = int(found.carried_us + kept * HOUR) if kept and found.carried_us else None
+        return LogStanding(**{**seen, "bytes_ahead": ahead}, kept_until_us=until)
+    return None
+
+
+def minute(us: int) -> int:
     """The full minute: a question that is asked again is remembered."""
     return us - us % MINUTE
 
@@ -107,80 +116,6 @@ def _of_source(found: SourceStatus) -> dict[str, Any]:
     last = told["last_run"]
     told["last_run"] = {key: last[key] for key in last if key != "tables"} if last else None
     return {**told, "table_counts": dict(Counter(row["status"] for row in found.tables))}
-
-
-def tables(config: PipelineConfig) -> dict[str, Any]:
-    """All tables of a source, with what changed in the last day."""
-    metadata = metadata_of(config)
-    now = now_us()
-    day = runs.changes_since(metadata, _minute(now - DAY))
-    found = read_status(config, metadata)
-    wanted = ["database", "table", "updated_us"]
-    written = {f"{row['database']}.{row['table']}": row["updated_us"] for row in metadata.read("watermarks", wanted)}
-    rows = [
-        {**row, "updated_us": written.get(row["table"]), "day": _changed(day.get(row["table"]))} for row in found.tables
-    ]
-    return {"source": config.source.name, "tables": rows, "now_us": now}
-
-
-def _changed(found: MutationCounts | None) -> dict[str, int] | None:
-    return asdict(found) if found else None
-
-
-def table(config: PipelineConfig, name: str) -> dict[str, Any] | None:
-    """One table by ``database.table``; None where the source has none of that name."""
-    metadata = metadata_of(config)
-    now = now_us()
-    found = read_status(config, metadata)
-    row = next((row for row in found.tables if row["table"] == name), None)
-    if row is None:
-        return None
-    table_name = _name_of(metadata, row["table_id"], name)
-    schema = history.schema_now(metadata, row["table_id"])
-    verified = runs.last_verified(metadata, table_name)
-    kept = ("batch", "file", "offset", "committed_us", "statement", "kind", "action", "reason")
-    since = _minute(now - TABLE_DAYS * DAY)
-    return {
-        **row,
-        "source": config.source.name,
-        "path": config.table_path(table_name),
-        "schema": _schema(schema) if schema else None,
-        "verified": asdict(verified) if verified else None,
-        "history": [{key: one[key] for key in kept} for one in history.statements(metadata, table_name)],
-        "runs": [
-            {"batch": one.batch, "ended_us": one.ended_us, **asdict(one.did)}
-            for one in runs.of_table(metadata, name, since_us=since)
-        ],
-        "runs_days": TABLE_DAYS,
-        "now_us": now,
-    }
-
-
-def _name_of(metadata: RememberedMetadata, table_id: str, name: str) -> TableName:
-    """Its two parts: a dot may stand in either."""
-    for row in metadata.read("watermarks", ["table_id", "database", "table"]):
-        if row["table_id"] == table_id:
-            return TableName(row["database"], row["table"])
-    return TableName(*name.split(".", 1))
-
-
-def _schema(schema: TableSchema) -> dict[str, Any]:
-    mirrored = set(schema.mirrored)
-    return {
-        "columns": [
-            {
-                "name": column.name,
-                "type": column.declared,
-                "nullable": column.nullable,
-                "charset": column.charset,
-                "default": column.default,
-                "in_lake": column in mirrored,
-            }
-            for column in schema.columns
-        ],
-        "key": list(schema.key),
-        "key_kind": schema.key_kind,
-    }
 
 
 def newest_runs(config: PipelineConfig, before_us: int | None, count: int) -> dict[str, Any]:

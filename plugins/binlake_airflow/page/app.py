@@ -14,13 +14,19 @@ from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError
+from binlake.errors import BinlakeError, LeaseHeld, UsageError
 from binlake.state.metadata import now_us
-from binlake_airflow.page import answers
-from binlake_airflow.page.access import ReaderDep, may_open, may_read
+from binlake_airflow.page import actions, answers
+from binlake_airflow.page import tables as tables_of
+from binlake_airflow.page.access import DAGS, Reader, ReaderDep, SourceDep, may_open, may_read
 from binlake_airflow.sources import pipelines_folder, sources_of
 
 STATIC = Path(__file__).parent / "static"
+_PARTS = {
+    file.name: {".js": "text/javascript", ".css": "text/css"}[file.suffix]
+    for file in STATIC.iterdir()
+    if file.suffix != ".html"
+}
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -45,22 +51,10 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
 
 @app.exception_handler(BinlakeError)
 def _told(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse(answers.problem(error), 503)
+    """409: what is asked can't be done as things stand; 503: the lake can't be read or written."""
+    return JSONResponse(answers.problem(error), 409 if isinstance(error, (UsageError, LeaseHeld)) else 503)
 
 
-def _source(source: str, reader: ReaderDep) -> tuple[Path, PipelineConfig]:
-    """Raises 404, and 409 where the file that should be this source is broken."""
-    for file, config in sources_of(pipelines_folder()):
-        if isinstance(config, PipelineConfig):
-            if config.source.name == source:
-                return file, config
-        elif file.stem == source:
-            told = str(config) if reader.reads_import_errors() else f"the file {file.name} is broken"
-            raise HTTPException(409, told)
-    raise HTTPException(404, f"there is no source {source!r} among the YAML files in {pipelines_folder()}")
-
-
-_Source = Annotated[tuple[Path, PipelineConfig], Depends(_source)]
 _OF_SOURCE = [Depends(may_read)]
 
 
@@ -69,19 +63,11 @@ def page() -> FileResponse:
     return FileResponse(STATIC / "index.html")
 
 
-@app.get("/page.js")
-def script() -> FileResponse:
-    return FileResponse(STATIC / "page.js", media_type="text/javascript")
-
-
-@app.get("/theme.js")
-def theme() -> FileResponse:
-    return FileResponse(STATIC / "theme.js", media_type="text/javascript")
-
-
-@app.get("/page.css")
-def style() -> FileResponse:
-    return FileResponse(STATIC / "page.css", media_type="text/css")
+@app.get("/{file}")
+def part(file: str) -> FileResponse:
+    if file not in _PARTS:
+        raise HTTPException(404, f"the page has no file {file!r}")
+    return FileResponse(STATIC / file, media_type=_PARTS[file])
 
 
 @app.get("/api/sources")
@@ -94,7 +80,7 @@ def sources(reader: ReaderDep) -> JSONResponse:
     told: list[dict[str, Any]] = []
     for name in sorted(readable):
         try:
-            told.append(answers.source(*good[name], dags[name]))
+            told.append(answers.source(*good[name], dags[name]) | {"may": _may(name, reader)})
         except Exception as error:  # one source's lake hides no other's
             told.append({"source": name, "file": good[name][0].name, "health": "bad", "error": answers.problem(error)})
     if reader.reads_import_errors():
@@ -103,18 +89,32 @@ def sources(reader: ReaderDep) -> JSONResponse:
 
 
 @app.get("/api/sources/{source}", dependencies=_OF_SOURCE)
-def one_source(source: str, found: _Source) -> JSONResponse:
-    return JSONResponse(answers.source(*found, answers.dag_states([source])[source]))
+def one_source(source: str, found: SourceDep, reader: ReaderDep) -> JSONResponse:
+    told = answers.source(*found, answers.dag_states([source])[source])
+    return JSONResponse(told | {"may": _may(source, reader)})
+
+
+def _may(source: str, reader: Reader) -> dict[str, bool]:
+    """What the user may do: trigger each DAG, and edit, which is to decide about tables and events."""
+    triggers: dict[str, bool] = {what: reader.may_trigger(source, what) for what in DAGS}
+    return {**triggers, "edit": reader.may_edit(source)}
 
 
 @app.get("/api/sources/{source}/tables", dependencies=_OF_SOURCE)
-def tables(found: _Source) -> JSONResponse:
-    return JSONResponse(answers.tables(found[1]))
+def tables(found: SourceDep) -> JSONResponse:
+    return JSONResponse(tables_of.tables(found[1]))
 
 
 @app.get("/api/sources/{source}/tables/{table:path}", dependencies=_OF_SOURCE)
-def one_table(table: str, found: _Source) -> JSONResponse:
-    told = answers.table(found[1], table)
+def one_table(
+    source: str,
+    table: str,
+    found: SourceDep,
+    reader: ReaderDep,
+    at: Annotated[str | None, Query(max_length=200)] = None,
+) -> JSONResponse:
+    """at: ``FILE:POS`` or a time, of which the shape is told, too. Keys of rows are values: for who may edit."""
+    told = tables_of.table(found[1], table, at, with_keys=reader.may_edit(source))
     if told is None:
         raise HTTPException(404, f"the source {found[1].source.name} has no table {table!r}")
     return JSONResponse(told)
@@ -122,7 +122,7 @@ def one_table(table: str, found: _Source) -> JSONResponse:
 
 @app.get("/api/sources/{source}/runs", dependencies=_OF_SOURCE)
 def newest_runs(
-    found: _Source,
+    found: SourceDep,
     before_us: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> JSONResponse:
@@ -130,8 +130,11 @@ def newest_runs(
 
 
 @app.get("/api/sources/{source}/runs/{batch}", dependencies=_OF_SOURCE)
-def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], found: _Source) -> JSONResponse:
+def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], found: SourceDep) -> JSONResponse:
     told = answers.run(found[1], batch)
     if told is None:
         raise HTTPException(404, f"the source {found[1].source.name} has no batch {batch}, or it is known no more")
     return JSONResponse(told)
+
+
+app.include_router(actions.router)

@@ -18,12 +18,25 @@ _GRACE = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
+class Remedy:
+    """What the page can do about it. do: bootstrap, sync, unpause, skip-event or show; dag: which to unpause; state: of
+    the tables to show."""
+
+    do: str
+    dag: str | None = None
+    file: str | None = None
+    offset: int | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True)
 class Advice:
-    """What isn't as it should be, and what to do next."""
+    """What isn't as it should be, and what to do next; button: where the page can do it."""
 
     health: Health
     what: str
     remedy: str
+    button: Remedy | None = None
 
 
 @dataclass(frozen=True)
@@ -35,20 +48,58 @@ class DagState:
     next_run_us: int | None
 
 
+@dataclass(frozen=True)
+class LogStanding:
+    """What the server said of its log when it was planned from last (see source.ahead.LogSeen), beside what is merged.
+
+    bytes_ahead: of log beyond what is merged. kept_until_us: before then the log that is needed next isn't purged for
+    its age; None where it is kept for ever, or nobody says for how long.
+    """
+
+    at_us: int
+    head: str
+    bytes_ahead: int | None
+    oldest_file: str | None
+    files: int
+    bytes: int
+    kept_hours: float | None
+    kept_until_us: int | None
+
+
 def health(advice: list[Advice]) -> Health:
     """The worst of them."""
     found = {one.health for one in advice}
     return next((one for one in ("bad", "new", "warn") if one in found), "good")
 
 
-def advise(found: SourceStatus, *, schedule: str | None, dags: Mapping[str, DagState], now: datetime) -> list[Advice]:
+def advise(
+    found: SourceStatus,
+    *,
+    schedule: str | None,
+    dags: Mapping[str, DagState],
+    now: datetime,
+    log: LogStanding | None = None,
+) -> list[Advice]:
     """dags: those that Airflow knows, by what they do (bootstrap, sync, maintain)."""
     return [
         *_beginning(found, dags),
-        *(Advice("bad", f"the run is stopped by {one['reason']}", one["remedy"] or "") for one in found.poison),
+        *_poisoned(found),
         *_tables(found),
         *_late(found, schedule, dags, now),
+        *_purged(log, now),
         *_unfinished(found),
+    ]
+
+
+def _poisoned(found: SourceStatus) -> list[Advice]:
+    return [
+        Advice(
+            "bad",
+            f"the run is stopped at {one['file']}:{one['offset']} by {one['reason']}",
+            one["remedy"] or "",
+            Remedy("skip-event", file=one["file"], offset=one["offset"]),
+        )
+        for one in found.poison
     ]
 
 
@@ -56,13 +107,15 @@ def _beginning(found: SourceStatus, dags: Mapping[str, DagState]) -> list[Advice
     if found.position is not None:
         return []
     bootstrap = f"binlake_{found.source}_bootstrap"
+    button: Remedy | None = Remedy("bootstrap")
     if "bootstrap" not in dags:
+        button = None
         remedy = f"wait until Airflow has read the DAG {bootstrap}; if it stays away, look at Airflow's import errors"
     elif dags["bootstrap"].is_paused:
         remedy = f"unpause the DAG {bootstrap} and trigger it"
     else:
         remedy = f"trigger the DAG {bootstrap}"
-    return [Advice("new", "no table has a snapshot yet", remedy)]
+    return [Advice("new", "no table has a snapshot yet", remedy, button)]
 
 
 def _tables(found: SourceStatus) -> list[Advice]:
@@ -76,7 +129,7 @@ def _tables(found: SourceStatus) -> list[Advice]:
         ("paused", "warn", "paused"),
     ):
         if count := counts[status]:
-            said.append(Advice(level, f"{_tables_are(count)} {what}", look))  # type: ignore[arg-type]
+            said.append(Advice(level, f"{_tables_are(count)} {what}", look, Remedy("show", state=status)))  # type: ignore[arg-type]
     return said
 
 
@@ -90,7 +143,8 @@ def _late(found: SourceStatus, schedule: str | None, dags: Mapping[str, DagState
     dag = f"binlake_{found.source}_sync"
     sync = dags.get("sync")
     if sync and sync.is_paused:
-        return [Advice("warn", "nothing carries it forward: its sync is paused", f"unpause the DAG {dag}")]
+        button = Remedy("unpause", dag="sync")
+        return [Advice("warn", "nothing carries it forward: its sync is paused", f"unpause the DAG {dag}", button)]
     if found.carried_us is None:
         return []
     due = croniter(schedule, datetime.fromtimestamp(found.carried_us / 1e6, UTC))
@@ -98,7 +152,22 @@ def _late(found: SourceStatus, schedule: str | None, dags: Mapping[str, DagState
     missed: datetime = due.get_next(datetime)
     if missed + _GRACE >= now:
         return []
-    return [Advice("bad", "it is more than a run behind its schedule", f"look at the last runs of the DAG {dag}")]
+    remedy = f"look at the last runs of the DAG {dag}"
+    return [Advice("bad", "it is more than a run behind its schedule", remedy, Remedy("sync"))]
+
+
+def _purged(log: LogStanding | None, now: datetime) -> list[Advice]:
+    """Where less than a quarter of the time is left for which the server keeps its log."""
+    if log is None or log.kept_until_us is None or log.kept_hours is None:
+        return []
+    left = log.kept_until_us / 3.6e9 - now.timestamp() / 3600
+    if left >= log.kept_hours / 4:
+        return []
+    remedy = "sync now, or raise binlog_expire_logs_seconds on the server"
+    if left <= 0:
+        what = f"the log that is needed next is older than the {log.kept_hours:g} hours for which the server keeps it"
+        return [Advice("bad", what, remedy, Remedy("sync"))]
+    return [Advice("warn", f"the log that is needed next may be purged in {left:.1f} hours", remedy, Remedy("sync"))]
 
 
 def _unfinished(found: SourceStatus) -> list[Advice]:
@@ -107,13 +176,17 @@ def _unfinished(found: SourceStatus) -> list[Advice]:
             "warn",
             f"the snapshot of {one.table} isn't finished: {one.copied} of {one.chunks} chunks",
             "nothing if a run is at it; else run the bootstrap again, which goes on with the chunks that are missing",
+            None if found.holder and not found.holder_died else Remedy("bootstrap"),
         )
         for one in found.snapshots
     ]
     if found.holder_died:
         said.append(
             Advice(
-                "warn", f"{found.holder}, which held the source, is dead", "nothing: the next run takes over at once"
+                "warn",
+                f"{found.holder}, which held the source, is dead",
+                "nothing: the next run takes over at once",
+                Remedy("sync") if found.position else None,
             )
         )
     return said

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="binlake-airflow-")
-os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
+import pytest
+
+import own_airflow  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    """Airflow's whole app, with plugins, middlewares and a database."""
+    from airflow_page import airflow_server
+
+    with airflow_server() as app:
+        yield app
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of the sources' YAML files."""
+    made = tmp_path / "pipelines"
+    made.mkdir()
+    monkeypatch.setenv("AIRFLOW__BINLAKE__PIPELINES", str(made))
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,124 +12,60 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from airflow.api_fastapi import app as airflow_app
-from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
-from airflow.utils import db
 from airflow.utils.session import create_session
-from fastapi.routing import APIRoute
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from fastapi.testclient import TestClient
 
-from binlake import config
+from airflow_page import add, client, get, routes, viewer
+from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
 from binlake.batch.steps import Life
+from binlake.binlog.border import INSERT
+from binlake.position import Range
 from binlake.schema.table import Column, TableName
-from binlake.state import watermarks
+from binlake.serialization import dumps, loads
+from binlake.state import lease, newest_changes, watermarks
+from binlake.state.lease import OpenBatch
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.remembered import RememberedMetadata
+from binlake.state.staging import write_manifest
 from binlake.state.status import SnapshotStatus, SourceStatus
+from binlake.state.totals import Totals
 from binlake_airflow.page import answers
-from binlake_airflow.page.answers import MINUTE
 from binlake_airflow.page.app import STATIC
-from binlake_airflow.page.health import DagState, advise, health
-from binlake_airflow.plugin import BinlakePlugin
-from past import SCHEMA, Past
-
-YAML = """
-source: {{name: {name}, connection: {name}_mysql, server_id: 4001}}
-tables: {{include: ["{name}.*"]}}
-lake: {{path: "{lake}"}}
-schedule: "0 * * * *"
-"""
-VALUES = {"source": "shop", "table": "shop.table_0001", "batch": "2"}
-"""Of the routes' parameters, where each names something that is there."""
+from binlake_airflow.page.health import DagState, LogStanding, advise, health
+from past import SCHEMA
 
 
-class OneSourceOnly(SimpleAuthManager):
-    """Of the role user it lets each read the DAGs that have his name."""
-
-    def is_authorized_dag(self, *, method: Any, user: Any, details: Any = None, **others: Any) -> bool:
-        if user.role != "USER":
-            return super().is_authorized_dag(method=method, user=user, details=details, **others)
-        return bool(details and details.id and details.id.startswith(f"binlake_{user.username}_"))
-
-    def is_authorized_view(self, *, user: Any, **others: Any) -> bool:
-        return user.role != "USER" and super().is_authorized_view(user=user, **others)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    """Airflow's whole app, with plugins, middlewares and a database."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AIRFLOW__CORE__AUTH_MANAGER", f"{__name__}.OneSourceOnly")
-        patch.setitem(sys.modules, __name__, sys.modules.get(__name__) or sys.modules[OneSourceOnly.__module__])
-        airflow_app.purge_cached_app()
-        db.initdb()
-        yield airflow_app.create_app("core")
-        airflow_app.purge_cached_app()
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    made = tmp_path / "pipelines"
-    made.mkdir()
-    monkeypatch.setenv("AIRFLOW__BINLAKE__PIPELINES", str(made))
-    return made
-
-
-def add(folder: Path, name: str = "shop") -> Past:
-    """A source of the folder, with nothing in its lake yet."""
-    file = folder / f"{name}.yaml"
-    file.write_text(YAML.format(name=name, lake=folder.parent / "lake"))
-    return Past(config.load(file), now_us() - 5 * MINUTE)
-
-
-def client(server: Any, name: str | None, role: str | None = None) -> TestClient:
-    """name: None for who isn't logged in."""
-    headers = {}
-    if name:
-        user = SimpleAuthManagerUser(username=name, role=role)
-        headers["Authorization"] = f"Bearer {airflow_app.get_auth_manager().generate_jwt(user)}"
-    return TestClient(server, headers=headers, raise_server_exceptions=False)
-
-
-def viewer(server: Any) -> TestClient:
-    return client(server, "ada", "VIEWER")
-
-
-def routes() -> list[str]:
-    """Every route of the page's app, each with names of what is there."""
-    (entry,) = BinlakePlugin.fastapi_apps
-    found = [route.path for route in entry["app"].app().routes if isinstance(route, APIRoute)]
-    assert len(found) == len(entry["app"].app().routes), "a route of another kind has no guard"
-    return ["/binlake" + re.sub(r"{(\w+)(:\w+)?}", lambda match: VALUES[match[1]], path) for path in found]
-
-
-def get(client: TestClient, path: str, status: int = 200) -> Any:
-    answer = client.get(f"/binlake/api/{path}")
-    assert answer.status_code == status, answer.text
-    return answer.json()
-
-
-def test_each_route_is_for_those_alone_who_may_read_it(server: Any, folder: Path) -> None:
+def test_each_route_is_for_those_alone_who_may_use_it(server: Any, folder: Path) -> None:
     add(folder).write()
     add(folder, "bank")
     asked = routes()
-    assert {"/binlake/", "/binlake/api/sources", "/binlake/api/sources/shop/runs/2"} <= set(asked)
-    without_role, nobody, reader = client(server, "eve", None), client(server, "nobody", "USER"), viewer(server)
+    assert {("GET", "/binlake/"), ("GET", "/binlake/api/sources/shop/runs/2")} <= set(asked)
+    assert ("POST", "/binlake/api/sources/shop/tables/shop.table_0001/pause") in asked
+    anonymous, without_role = client(server, None), client(server, "eve", None)
+    nobody, reader = client(server, "nobody", "USER"), viewer(server)
     own, of_another = client(server, "shop", "USER"), client(server, "bank", "USER")
-    for path in asked:
-        assert client(server, None).get(path).status_code == 401, path
-        assert client(server, None).get(path, headers={"Authorization": "Bearer x"}).status_code in (401, 403), path
-        assert without_role.get(path).status_code == 403, path
-        assert nobody.get(path).status_code == 403, path
-        assert of_another.get(path).status_code == (403 if "/sources/shop" in path else 200), path
-        for one in (reader, own):
-            answer = one.get(path)
-            assert answer.status_code == 200, (path, answer.text)
-            policy = answer.headers["content-security-policy"]
+    for method, path in asked:
+        changes = method == "POST"
+
+        def status(one: TestClient, path: str = path, method: str = method, **headers: str) -> int:
+            return one.request(method, path, headers=headers).status_code
+
+        assert status(anonymous) == 401, path
+        assert status(anonymous, Authorization="Bearer x") in (401, 403), path
+        assert status(without_role) == 403, path
+        assert status(nobody) == 403, path
+        assert status(of_another) == (403 if "/sources/shop" in path else 200), path
+        assert status(reader) == (403 if changes and not path.endswith("/unpause") else 409 if changes else 200), path
+        # Without a body nothing is done, and Airflow doesn't know the DAG: who may is told so.
+        assert status(own) in ((409, 422) if changes else (200,)), path
+        if not changes:
+            policy = reader.get(path).headers["content-security-policy"]
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
 
@@ -175,7 +112,7 @@ def test_a_broken_file_hides_no_other(server: Any, folder: Path) -> None:
 
 def test_the_page_takes_nothing_from_outside_and_data_as_text_alone() -> None:
     for file in STATIC.iterdir():
-        text = file.read_text()
+        text = file.read_text().replace("http://www.w3.org/2000/svg", "")  # a name: nobody is asked for it
         assert not re.search(r"""[a-z]+://|["'(]//""", text), f"{file.name} has an address"
         for unsafe in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=", "onclick="):
             assert unsafe not in text, f"{file.name}: {unsafe}"
@@ -237,10 +174,10 @@ def standing(**changes: Any) -> SourceStatus:
             ["bad: 1 table is stopped", "warn: 2 tables are paused"],
         ),
         (
-            standing(poison=({"reason": "an event nobody can read", "remedy": "skip it"},)),
+            standing(poison=({"file": "b.000001", "offset": 4, "reason": "an unknown event", "remedy": "skip it"},)),
             timedelta(0),
             False,
-            ["bad: the run is stopped by an event nobody can read"],
+            ["bad: the run is stopped at b.000001:4 by an unknown event"],
         ),
         (
             standing(snapshots=(SnapshotStatus("shop.a", 3, 1, 9),)),
@@ -285,8 +222,10 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert source["carried_us"] == past.batch(30)["planned_us"]
     assert (source["last_run"]["batch"], source["table_counts"]) == (30, {"following": 2, "stopped": 1})
     assert source["health"] == "bad"
+    mutations = [past.run(batch)["mutations"] for batch in range(7, 31)]
     assert source["rows_changed"] == {
-        "hour": past.run(30)["mutations"], "day": sum(past.run(batch)["mutations"] for batch in range(7, 31)),
+        "hour": mutations[-1], "day": sum(mutations), "by_hour": mutations,
+        "by_5_minutes": [0] * 11 + mutations[-1:],
     }  # fmt: skip
 
     tables = {row["table"]: row for row in get(user, "sources/shop/tables")["tables"]}
@@ -297,6 +236,13 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
         "ended_us": past.ended_us(30),
     }  # fmt: skip
     assert tables["shop.table_0001"]["batch"] == 30
+    of_all = [one for batch in range(1, 31) for one in past.did(batch) if one.table == "shop.table_0001"]
+    assert tables["shop.table_0001"]["total"].items() >= {
+        "inserted": sum(one.inserted for one in of_all), "updated": len(of_all), "deleted": 0
+    }.items()  # fmt: skip
+    assert tables["shop.table_0001"]["hour"]["inserted"] == 30
+    assert tables["shop.table_0002"]["hour"] is None or tables["shop.table_0000"]["hour"] is None
+    assert (tables["shop.table_0001"]["verified"]["batch"], tables["shop.table_0000"]["verified"]) == (2, None)
 
     table = get(user, "sources/shop/tables/shop.table_0001")
     assert [column["type"] for column in table["schema"]["columns"]] == ["int", "varchar(40)", "decimal(9,2)"]
@@ -306,6 +252,7 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert [one["statement"] for one in table["history"]] == ["ALTER TABLE <b>x</b>"]
     did = [batch for batch in range(30, 0, -1) if "shop.table_0001" in {one.table for one in past.did(batch)}]
     assert [(run["batch"], run["inserted"]) for run in table["runs"]] == [(batch, batch) for batch in did]
+    assert table["runs"][0]["phases"] == {"plan": 0.1, "stage": 1.5, "merge": 3.25}
 
     runs = get(user, "sources/shop/runs?count=10")["runs"]
     assert [run["batch"] for run in runs] == list(range(30, 20, -1))
@@ -314,8 +261,164 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
 
     run = get(user, "sources/shop/runs/30")
     assert (run["range"]["start"], run["range"]["stop"]) == (str(past.position(29)), str(past.position(30)))
-    assert run["phases"] == {"plan": 0.1, "stage": 1.5, "merge": 3.25}
+    assert run["run"]["phases"] == {"plan": 0.1, "stage": 1.5, "merge": 3.25}
     assert [one["inserted"] for one in run["tables"]] == [30, 30]
+
+
+def test_how_far_the_log_goes_on_and_for_how_long_it_is_kept(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    user = viewer(server)
+    assert get(user, "sources/shop")["log"] is None
+    seen = {"at_us": 5, "head": "binlog.000001:9", "bytes_ahead": 700, "oldest_file": "binlog.000001", "files": 1}
+    past.metadata.append("source_log", [{**seen, "bytes": 9, "kept_hours": 2.0}])
+    source = get(user, "sources/shop")
+    assert source["log"] == {
+        **seen, "bytes": 9, "kept_hours": 2.0, "kept_until_us": source["carried_us"] + 2 * 3600 * 10**6
+    }  # fmt: skip
+    assert source["advice"] == []
+    # What is planned and isn't merged yet is to be read still.
+    plan = past.batch(4) | {"state": "planned"}
+    with lease.held(past.metadata) as held:
+        held.open(OpenBatch(4, loads(Range, plan["range"])))
+    past.metadata.append("batches", [plan])
+    assert get(user, "sources/shop")["log"]["bytes_ahead"] == 700 + 1000
+
+
+@pytest.mark.parametrize(
+    ("hours_left", "said"),
+    [
+        (9, []),
+        (5, ["warn: the log that is needed next may be purged in 5.0 hours"]),
+        (-1, ["bad: the log that is needed next is older than the 24 hours for which the server keeps it"]),
+    ],
+)
+def test_a_log_that_may_be_purged_is_warned_of(hours_left: float, said: list[str]) -> None:
+    until = int((NOW + timedelta(hours=hours_left)).timestamp() * 1e6)
+    log = LogStanding(1, "binlog.000001:9", 0, "binlog.000001", 1, 9, 24.0, until)
+    advice = advise(standing(), schedule=None, dags={}, now=NOW, log=log)
+    assert [f"{one.health}: {one.what}" for one in advice] == said
+
+
+def test_the_size_of_a_table_is_that_of_its_delta_log(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    path = past.config.table_path(past.names[1])
+    for number in range(3):
+        write_deltalake(path, pa.table({"id": [number, number + 10]}), mode="append")
+    user = viewer(server)
+
+    def size() -> Any:
+        tables = {row["table"]: row["size"] for row in get(user, "sources/shop/tables")["tables"]}
+        assert tables["shop.table_0000"] is None, "no Delta table is there"
+        return tables["shop.table_0001"]
+
+    found = size()
+    on_disk = sum(file.stat().st_size for file in Path(path).glob("*.parquet"))
+    assert found == {
+        "delta_version": 2, "bytes": on_disk, "files": 3, "small": 3, "rows": 6, "many_small": False
+    }  # fmt: skip
+    # It is measured again once a batch changed the table, or the upkeep ran, and not before.
+    write_deltalake(path, pa.table({"id": [99]}), mode="append")
+    assert size() == found
+    row = next(row for row in watermarks.read(past.metadata) if row["table"] == "table_0001")
+    watermarks.write(past.metadata, [{**row, "delta_version": 3, "updated_us": now_us()}])
+    assert (size()["rows"], size()["delta_version"]) == (7, 3)
+    DeltaTable(path).optimize.compact()
+    past.metadata.append(
+        "runs", [{"kind": "maintain", "run": "m", "ended_us": now_us(), "tables": "[]", "phases": "{}"}]
+    )
+    assert (size()["files"], size()["rows"]) == (1, 7)
+
+
+def test_the_delta_history_tells_no_values(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    path = past.config.table_path(past.names[1])
+    write_deltalake(path, pa.table({"id": [1, 2], "note": ["a", "b"]}))
+    noted = CommitProperties(custom_metadata={"userMetadata": json.dumps({"binlake": {"batch": 2, "step": 1}})})
+    DeltaTable(path).update(predicate="note = 'topsecret'", updates={"id": "7"}, commit_properties=noted)
+    DeltaTable(path).delete("note = 'b'", commit_properties=noted)
+    found = get(viewer(server), "sources/shop/tables/shop.table_0001")
+    assert [(one["version"], one["operation"], one["ours"], one["batch"]) for one in found["commits"]][-1] == (
+        0, "WRITE", False, None
+    )  # fmt: skip
+    newest = found["commits"][0]
+    assert (newest["operation"], newest["ours"], newest["batch"], newest["files_removed"]) == ("DELETE", True, 2, 1)
+    assert "topsecret" not in json.dumps(found)
+    assert "note =" not in json.dumps(found["commits"])
+
+
+def test_keys_of_the_newest_mutations_are_for_who_may_edit(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    path = past.config.staging_path("3", "a")
+    Path(path, "0").mkdir(parents=True)
+    rows = pa.table({
+        "op": pa.array([INSERT], pa.int8()), "offset": [3500], "row": [0], "committed_us": [9], "gtid": ["u:1"],
+        "xid": pa.array([None], pa.string()), "before": pa.array([None], pa.struct([("id", pa.int32())])),
+        "after": [{"id": 4711, "note": "topsecret"}],
+    })  # fmt: skip
+    pq.write_table(rows, f"{path}/0/0.parquet")
+    file = StagedFile(
+        f"{path}/0/0.parquet", past.names[1], SCHEMA.columns, SCHEMA.key, 0, 0, 1, 0, 0, (1, 3500, 0), (1, 3500, 0),
+        1, "", {},
+    )  # fmt: skip
+    write_manifest(path, Manifest(3, "a", (StagedSlice(0, (file,), (), ()),)))
+    told = {"batch": 3, "op": "insert", "committed_us": 9, "position": "binlog.000001:3500", "gtid": "u:1"}
+    for user, key in ((viewer(server), None), (client(server, "shop", "USER"), {"id": "4711"})):
+        newest = get(user, "sources/shop/tables/shop.table_0001")["newest"]
+        assert newest == {"changes": [{**told, "key": key}], "since_batch": 3, "with_keys": key is not None}
+    assert get(user, "sources/shop/tables/shop.table_0002")["newest"]["changes"] == []
+
+
+def test_the_schema_at_an_earlier_point(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    grown = replace(SCHEMA, columns=(*SCHEMA.columns, Column("price", "decimal", precision=9, scale=2)))
+    statement = {"database": "shop", "table": "table_0001", "kind": "ALTER TABLE", "action": "followed"}
+    for offset, before, after in ((1500, SCHEMA, grown), (2500, grown, SCHEMA)):
+        past.metadata.append("ddl_history", [{
+            **statement, "batch": offset // 1000, "file": "binlog.000001", "offset": offset, "statement": "ALTER …",
+            "position": str(past.position(1)), "before": dumps(before), "after": dumps(after), "committed_us": offset,
+        }])  # fmt: skip
+    path, user = "sources/shop/tables/shop.table_0001", viewer(server)
+    assert get(user, path)["shape"] is None
+
+    def columns(at: str) -> list[str]:
+        return [one["name"] for one in get(user, f"{path}?at={at}")["shape"]["schema"]["columns"]]
+
+    assert columns("binlog.000001:1499") == ["id", "note"]
+    assert columns("binlog.000001:1500") == ["id", "note", "price"]
+    assert columns("binlog.000001:2500") == ["id", "note"]
+    assert "nothing is known" in get(user, f"{path}?at=binlog.000000:1", 409)["detail"]
+    assert "neither a position nor a time" in get(user, f"{path}?at=noon", 409)["detail"]
+
+
+def test_a_table_that_is_copied_for_the_first_time_shows_how_far_it_is(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    chunk = {"snapshot": "s", "table_id": "t", "database": "shop", "table": "fresh", "updated_us": 1}
+    past.metadata.append("snapshots", [
+        {**chunk, "chunk": number, "state": "staged" if number < 3 else "planned", "rows": 10 if number < 3 else None}
+        for number in range(8)
+    ])  # fmt: skip
+    tables = {row["table"]: row for row in get(viewer(server), "sources/shop/tables")["tables"]}
+    assert (tables["shop.fresh"]["status"], tables["shop.fresh"]["batch"]) == ("bootstrapping", None)
+    assert tables["shop.fresh"]["snapshot"] == {"chunks": 8, "copied": 3, "rows": 30}
+    assert tables["shop.table_0001"]["snapshot"] is None
+
+
+def test_all_that_is_known_is_counted_once_and_kept_up(folder: Path) -> None:
+    past = replace(add(folder), batches=5).write()
+    totals = Totals(answers.metadata_of(past.config))
+
+    def inserted(since_us: int = 0) -> int:
+        return sum(one.inserted for one in totals.since(since_us).values())
+
+    told = sum(one.inserted for batch in range(1, 6) for one in past.did(batch))
+    assert inserted() == inserted() == told
+    past.metadata.append("runs", [past.run(6)])
+    assert inserted() == told + 12
+    past.metadata.replace("runs", "batch = 6", [{**past.run(6), "ended_us": now_us() + 1}])
+    assert inserted() == told + 12, "a batch that is recorded again counts once"
+    past.metadata.replace("runs", "true", [past.run(1)])
+    assert inserted() == 2, "the lake was begun anew"
+    assert inserted(now_us() + 48 * 3600 * 10**6) == 0
 
 
 def test_names_with_anything_in_them(server: Any, folder: Path) -> None:
@@ -348,16 +451,20 @@ def test_a_year_of_hourly_runs_of_a_thousand_tables(server: Any, folder: Path, m
         get(user, path)
     assert len(get(user, "sources/shop/tables")["tables"]) == 1000
     get(user, "sources/shop/tables/shop.table_0007")
-    assert rows["runs"] <= 1 + 25 + 50 + 1 + 25
-    assert rows["batches"] <= 2
+    # All that is known is counted once; what is asked again and again isn't, beyond a day.
+    assert rows["runs"] <= 8760 + 1 + 3 * 25 + 50 + 1 + 25
+    assert rows["batches"] <= 2 + newest_changes.BATCHES
     assert rows["schemas"] <= 1
 
     metadata = answers.metadata_of(past.config)
     asked = metadata.reads
+    rows.clear()
     for _ in range(3):
         get(user, "sources/shop/runs")
+        get(user, "sources/shop/tables")
         get(user, "sources/shop/tables/shop.table_0007")
-    assert metadata.reads - asked <= 1, "nothing is new but the minute"
+    assert metadata.reads - asked <= 4, "nothing is new but the minute, and up to which batch all is counted"
+    assert rows.get("runs", 0) <= 2 * 25 + 25 + 1
     past.metadata.append("runs", [{**past.run(8760), "batch": 8761, "run": "new", "ended_us": now_us()}])
     assert get(user, "sources/shop/runs")["runs"][0]["batch"] == 8761
 

@@ -8,17 +8,22 @@ import sys
 import textwrap
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import CronDataIntervalTimetable
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import config
-from binlake.config import MaintainConfig, MergeConfig
+from binlake.config import MaintainConfig, MergeConfig, PipelineConfig
+from binlake_airflow import sources
+from binlake_airflow.groups import binlake_bootstrap, binlake_sync
 from binlake_airflow.pipelines import dags_of
+from binlake_airflow.submit import BinlakeSparkOperator
 
-DAGS = ("bootstrap", "maintain", "sync", "verify")
+DAGS = ("bootstrap", "maintain", "replay", "resume", "sync", "verify")
 ROOT = Path(__file__).parents[3]
 YAML = """
 source: {{name: {name}, connection: {name}_mysql, server_id: 4001}}
@@ -68,7 +73,20 @@ def test_the_yaml_that_the_readme_shows_is_one(tmp_path: Path) -> None:
     assert (found.merge, found.maintain, found.policies.without_key) == (MergeConfig(), MaintainConfig(), "exact")
 
 
-def test_each_source_has_a_bootstrap_a_sync_a_verify_and_a_maintain(folder: Path) -> None:
+def test_feeds_have_a_dag_of_their_own_that_the_sync_neither_waits_for_nor_fails_by(folder: Path) -> None:
+    sink = "{name: NAME, format: text, sink: 'file:///feeds/NAME'}"
+    write(folder, "shop", extra=f"feeds: [{sink.replace('NAME', 'first')}, {sink.replace('NAME', 'second')}]\n")
+    found = bag_of(folder)
+    assert not found.import_errors
+    feeds = found.dags["binlake_shop_feeds"]
+    assert sorted(feeds.task_ids) == ["first", "second"]
+    assert all(not task.upstream_task_ids for task in feeds.tasks)
+    assert feeds.max_active_runs == 1
+    assert [type(one).__name__ for one in feeds.timetable.asset_condition.objects] == ["AssetAlias"]
+    assert not {"first", "second"} & set(found.dags["binlake_shop_sync"].task_ids)
+
+
+def test_each_source_has_a_dag_for_each_thing_to_do(folder: Path) -> None:
     write(folder, "shop")
     write(folder, "bank", schedule="*/10 * * * *")
     found = dags_of(folder)
@@ -126,6 +144,75 @@ def test_the_form_of_the_bootstrap(folder: Path) -> None:
     params.validate()
     with pytest.raises(ValueError, match="Invalid input for param lock"):
         params["lock"] = "forever"
+    assert "the YAML includes: shop.*" in params.get_param("tables").description
+
+
+@pytest.mark.parametrize(
+    ("dag", "param", "value"),
+    [
+        ("bootstrap", "tables", ["orders"]),
+        ("bootstrap", "tables", "shop.orders"),
+        ("verify", "tables", ["shop."]),
+        ("sync", "until", "yesterday"),
+        ("sync", "until", "2026-01-31"),
+        ("replay", "tables", []),
+        ("replay", "batch", -1),
+        ("replay", "as_of", "noon"),
+        ("replay", "archive", "/archive"),
+    ],
+)
+def test_a_form_refuses_what_can_not_be_before_anything_starts(folder: Path, dag: str, param: str, value: Any) -> None:
+    write(folder, "shop")
+    params = dags_of(folder)[f"binlake_shop_{dag}"].params
+    with pytest.raises(ValueError, match=f"Invalid input for param {param}"):
+        params[param] = value
+
+
+def test_the_yaml_tells_pools_queue_and_retries(folder: Path) -> None:
+    write(
+        folder,
+        "shop",
+        extra="airflow: {pool: shop, spark_pool: spark, queue: near, retries: 5, retry_delay_seconds: 60}\n",
+    )
+    for dag in dags_of(folder).values():
+        for task in dag.tasks:
+            pool = "spark" if isinstance(task, BinlakeSparkOperator) else "shop"
+            assert (task.pool, task.queue, task.retries) == (pool, "near", 5)
+            assert task.retry_delay == timedelta(minutes=1)
+
+
+def test_the_dag_of_ones_own_that_the_readme_shows(folder: Path) -> None:
+    write(folder, "shop")
+    blocks = (ROOT / "README.md").read_text().split("```python\n")
+    (block,) = [block.partition("```")[0] for block in blocks if "binlake_sync(" in block.partition("```")[0]]
+    file = folder.parent / "nightly.py"
+    file.write_text(block.replace("/etc/binlake/pipelines", str(folder)))
+    bag = DagBag(str(file), collect_dags=False)
+    bag.collect_dags(str(file))
+    assert not bag.import_errors
+    assert bag.dags["nightly"].get_task("reports").upstream_task_ids == {"sync.resnapshot"}
+
+
+def test_task_groups_bring_a_source_into_a_dag_of_ones_own(folder: Path) -> None:
+    write(folder, "shop", extra="airflow: {pool: shop, retries: 1}\n")
+    file = folder / "shop.yaml"
+    with DAG("nightly", schedule=None) as dag:
+        bootstrap, sync = binlake_bootstrap(file, tables=["shop.orders"]), binlake_sync(file, group_id="carry")
+        bootstrap >> sync >> EmptyOperator(task_id="reports")
+    DagSerialization.to_dict(dag)
+    assert [task.task_id for task in dag.topological_sort() if task.task_id.startswith("bootstrap.")] == [
+        f"bootstrap.{step}" for step in ("preflight", "snapshot", "announce")
+    ]
+    unfinished = [f"unfinished.{step}" for step in ("find", "stage", "merge", "record")]
+    steps = ["preflight", *unfinished, "plan", "stage", "merge", "record", "resnapshot", "announce"]
+    assert [task.task_id for task in dag.topological_sort() if task.task_id.startswith("carry.")] == [
+        f"carry.{step}" for step in steps
+    ]
+    assert dag.get_task("reports").upstream_task_ids == {"carry.resnapshot"}
+    assert dag.get_task("bootstrap.snapshot").downstream_task_ids == {"bootstrap.announce", "carry.preflight"}
+    assert {(dag.get_task(f"carry.{step}").pool, dag.get_task(f"carry.{step}").retries) for step in steps} == {
+        ("shop", 1)
+    }
 
 
 def test_a_broken_file_costs_its_own_dags_alone_and_shows_as_an_import_error(folder: Path) -> None:
@@ -148,6 +235,23 @@ def test_two_files_of_one_source_are_an_error(folder: Path) -> None:
     (error,) = bag.import_errors.values()
     assert "shop_too.yaml" in error
     assert "source.name" in error
+
+
+def test_fifty_sources_are_read_once_and_make_no_task_too_many(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each parse makes all DAGs anew, in well under a second; what takes time are the YAML files, and each task."""
+    for number in range(50):
+        write(folder, f"shop{number:02}")
+    read: list[Path] = []
+
+    def load(file: Path) -> PipelineConfig:
+        read.append(file)
+        return config.load(file)
+
+    monkeypatch.setattr(sources, "load", load)
+    first, second = dags_of(folder), dags_of(folder)
+    assert sorted(first) == sorted(second) == sorted(f"binlake_shop{n:02}_{dag}" for n in range(50) for dag in DAGS)
+    assert sorted(read) == sorted(folder.glob("*.yaml"))
+    assert sum(len(dag.tasks) for dag in second.values()) == 50 * 19
 
 
 def test_a_dag_file_imports_nothing_heavy() -> None:

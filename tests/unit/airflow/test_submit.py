@@ -50,6 +50,8 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> dict[str, Connection]:
     }
 
     def get(connection_id: str) -> Connection:
+        if told := os.environ.get(f"AIRFLOW_CONN_{connection_id.upper()}"):
+            return Connection(conn_id=connection_id, **json.loads(told))
         if connection_id not in known:
             raise AirflowNotFoundException(connection_id)
         return known[connection_id]
@@ -185,6 +187,32 @@ def test_settings_that_keep_a_mirror_exact_are_not_the_operators(
     submitted(monkeypatch, answer({}))
     with pytest.raises(ConfigurationError, match=r"spark\.task\.maxFailures"):
         operator.submit({})  # type: ignore[typeddict-item]
+
+
+def test_what_each_start_of_spark_says_is_not_in_the_log(
+    connections: dict[str, Connection], operator: BinlakeStageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = operator._get_hook()
+    said: list[str] = []
+    monkeypatch.setattr(hook.log, "info", lambda text, *values: said.append(text % values))
+    hook._process_spark_submit_log(
+        iter(
+            [
+                "WARNING: Using incubator modules: jdk.incubator.vector",
+                "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
+                "26/11/23 14:02:22 INFO SparkContext: Running Spark version 4.2.0",
+                "26/11/23 14:02:22 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform...",
+                'Setting Spark log level to "ERROR".',
+                "26/11/23 14:02:30 ERROR TaskSchedulerImpl: Lost executor 1",
+                "batch 7: 3 mutations staged in 1 files",
+            ]
+        )
+    )
+    assert said == [
+        "26/11/23 14:02:30 ERROR TaskSchedulerImpl: Lost executor 1",
+        "batch 7: 3 mutations staged in 1 files",
+    ]
+    assert "AIRFLOW_CONN_SPARK_DEFAULT" not in os.environ
 
 
 def test_deploy_mode_cluster_is_refused(

@@ -1,0 +1,75 @@
+"""Feeds in Airflow: a DAG of their own beside the sync, so that no sync waits for a feed or fails by it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook, BaseOperator
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from binlake.config import load
+from binlake.errors import ConfigurationError
+from binlake.report import Report
+from binlake_airflow.links import PageLink
+from binlake_airflow.submit import airflow_errors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from binlake.feed_config import FeedConfig
+
+
+class BinlakeFeedOperator(BaseOperator):
+    """Carry one feed of a source to the newest recorded batch, in this process: it needs neither server nor Spark.
+
+    :param config_file: the source's YAML (templated)
+    :param feed: the feed's name there (templated)
+    """
+
+    template_fields: Sequence[str] = ("config_file", "feed")
+    ui_color = "#fff4e0"
+    operator_extra_links = (PageLink(),)
+
+    def __init__(self, *, config_file: str, feed: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config_file = config_file
+        self.feed = feed
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from binlake.feeds.carry import carry
+        from binlake.feeds.registry import PARTS
+
+        with airflow_errors():
+            config = load(self.config_file)
+            found = next((one for one in config.feeds if one.name == self.feed), None)
+            if found is None:
+                raise ConfigurationError(
+                    f"{self.config_file} has no feed {self.feed!r}", remedy="let Airflow read the DAGs anew"
+                )
+            _lend_connections(found)
+            run = carry(config, found, PARTS, Report())
+        self.log.info("%s", run.message)
+        return run.to_json()
+
+
+def _lend_connections(feed: FeedConfig) -> None:
+    """Airflow's connections of the sink and of the place, to this process alone, where the engine looks for them.
+
+    Raises ConfigurationError.
+    """
+    from binlake.source.connection import variable_of
+
+    of_place = feed.position.partition(":")[2].partition("/")[0] if feed.position.startswith("mysql:") else None
+    for name in filter(None, (feed.sink.connection, of_place)):
+        try:
+            found = BaseHook.get_connection(name)
+        except AirflowNotFoundException:
+            raise ConfigurationError(
+                f"the connection {name!r} isn't defined in Airflow", remedy="add it under Admin → Connections"
+            ) from None
+        fields = {"conn_type": found.conn_type, "host": found.host, "port": found.port, "login": found.login}
+        told = {**fields, "password": found.password, "extra": found.extra_dejson}
+        os.environ[variable_of(name)] = json.dumps(told)

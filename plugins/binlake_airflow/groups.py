@@ -1,0 +1,61 @@
+"""Task groups for a DAG of one's own: a whole bootstrap or sync in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import TaskGroup
+
+from binlake.config import load
+from binlake_airflow.steps import Steps, default_args
+
+
+def binlake_bootstrap(
+    config_file: str | Path,
+    *,
+    group_id: str = "bootstrap",
+    tables: Sequence[str] | Any = None,
+    lock: str | Any = "flush",
+    jobs_folder: str | None = None,
+) -> TaskGroup:
+    """From preflight to the tables' assets: tables are copied at one binlog position.
+
+    :param config_file: the source's YAML, on every worker at the same path
+    :param tables: patterns of ``database.table`` (templated); without any: tables not followed yet, else all
+    :param lock: ``flush``, ``tables`` or ``none`` (templated)
+    :param jobs_folder: where the scripts for spark-submit lie; by default beside the engine, or where a wheel puts them
+
+    Raises ConfigurationError when the YAML is wrong, which Airflow shows as the DAG's import error.
+    """
+    group, steps = _group(config_file, group_id, jobs_folder)
+    with group:
+        steps.bootstrap(tables, lock)
+    return group
+
+
+def binlake_sync(
+    config_file: str | Path, *, group_id: str = "sync", until: Any = None, jobs_folder: str | None = None
+) -> TaskGroup:
+    """From preflight to the tables' assets: the log is merged up to the end of the DAG run's data interval.
+
+    :param until: for runs that aren't scheduled: stop before commits at or after this time, ISO 8601 (templated)
+
+    The other parameters, and what it raises, are those of ``binlake_bootstrap``. Give the DAG a
+    ``CronDataIntervalTimetable`` and ``max_active_runs=1``: then a backfill makes its intervals up in order.
+    """
+    group, steps = _group(config_file, group_id, jobs_folder)
+    with group:
+        steps.sync(until)
+    return group
+
+
+def _group(config_file: str | Path, group_id: str, jobs_folder: str | None) -> tuple[TaskGroup, Steps]:
+    config = load(config_file)
+    group = TaskGroup(
+        group_id,
+        default_args=default_args(config, str(config_file)),  # type: ignore[arg-type]  # attrs' converter hides what it takes
+        tooltip=f"{config.source.name}, by binlake",
+    )
+    return group, Steps(str(config_file), config, jobs_folder)

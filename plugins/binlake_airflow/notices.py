@@ -1,0 +1,80 @@
+"""Who is told of what, by the notifiers that a source's YAML names. Nothing here holds a run back: what a notifier
+raises is logged."""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from binlake.config import PipelineConfig, load
+from binlake.errors import BinlakeError
+from binlake.orchestration import NotifyConfig, Occasion
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One thing that happened; a notifier's templates have it as ``binlake``, such as ``{{ binlake.message }}``."""
+
+    event: Occasion
+    source: str
+    message: str
+    remedy: str = ""
+
+
+def tell(config: PipelineConfig, context: Context, event: Occasion, message: str, remedy: str = "") -> None:
+    """Have each notifier that is there for the event tell it."""
+    notice = Notice(event, config.source.name, message, remedy)
+    for asked in config.airflow.notify:
+        if event not in asked.when:
+            continue
+        try:
+            notifier(asked)({**context, "binlake": asdict(notice)})
+        except Exception as error:
+            # Its first line alone: a message may quote what it was given, such as an address with a token.
+            log.error("%s wasn't told by %s: %s", event, asked.notifier, type(error).__name__)
+
+
+def notifier(asked: NotifyConfig) -> Callable[[Mapping[str, Any]], None]:
+    """One of Airflow's notifiers, made with its arguments, or a function of the context and these."""
+    made = pkgutil.resolve_name(asked.notifier)
+    if isinstance(made, type):
+        instance: Callable[[Mapping[str, Any]], None] = made(**asked.arguments)
+        return instance
+    return lambda context: made(context, **asked.arguments)
+
+
+def problems(config: PipelineConfig) -> Iterator[str]:
+    """Notifiers that couldn't tell anything."""
+    for asked in config.airflow.notify:
+        try:
+            notifier(asked)
+        except Exception as error:
+            yield f"{asked.notifier}: {type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True)
+class TaskFailed:
+    """Airflow's on_failure_callback of all tasks of a source, called once no retry is left.
+
+    config_file: the source's YAML.
+    """
+
+    config_file: str
+
+    def __call__(self, context: Context) -> None:
+        try:
+            config = load(self.config_file)
+        except BinlakeError as error:
+            log.error("nobody is told of the failure: %s", error)
+            return
+        task = context["ti"]
+        said = str(context.get("exception") or "it ended without a word").strip().partition("\n")[0]
+        tell(config, context, "failed", f"{task.dag_id}, task {task.task_id}: {said}", "see the task's log")

@@ -1,0 +1,195 @@
+"""What the page does, each for who may: runs of the source's DAGs, and decisions about tables and events.
+
+A run is triggered as Airflow's own UI does it, and a decision recorded as ``binlake table`` does it, both with the
+user's name; Airflow's audit log has each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.api_fastapi.logging.decorators import action_logging
+from airflow.exceptions import ParamValidationError
+from airflow.models.dag import DagModel
+from airflow.sdk.exceptions import AirflowException
+from airflow.utils.session import create_session
+from airflow.utils.types import DagRunTriggeredByType
+from fastapi import APIRouter, Depends, HTTPException
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from binlake import names
+from binlake.config import PipelineConfig
+from binlake.schema.table import TableName
+from binlake.state import decisions
+from binlake.state.decisions import Reason
+from binlake_airflow.page import tables
+from binlake_airflow.page.access import (
+    Dag,
+    Reader,
+    ReaderDep,
+    SourceDep,
+    dag_id,
+    from_here,
+    may_edit,
+    may_read,
+    may_trigger,
+)
+
+_MOST_TABLES = 10_000
+Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+"""For those who read it later."""
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RunAsked(_Asked):
+    """unpause: the DAG, which else runs nothing while it is paused. until: the sync stops before commits since then."""
+
+    unpause: bool = False
+
+
+class SyncAsked(RunAsked):
+    until: datetime | None = None
+
+
+class TablesAsked(RunAsked):
+    """tables: by ``database.table``; without any, what the DAG does without any."""
+
+    tables: list[str] = Field(default=[], max_length=_MOST_TABLES)
+
+
+class BootstrapAsked(TablesAsked):
+    lock: Literal["flush", "tables", "none"] = "flush"
+
+
+class ResumeAsked(RunAsked):
+    tables: list[str] = Field(min_length=1, max_length=_MOST_TABLES)
+    why: Why
+
+
+class DecisionAsked(_Asked):
+    why: Why
+
+
+class SkipAsked(DecisionAsked):
+    """The event's place, as the status tells it."""
+
+    file: str
+    offset: int = Field(ge=0, lt=2**63)
+
+
+def _guarded(*guards: Any) -> list[Any]:
+    """In this order: what a page of another site asks isn't looked at, nor written to the audit log."""
+    return [Depends(guard) for guard in (from_here, may_read, *guards)]
+
+
+router = APIRouter(prefix="/api/sources/{source}")
+
+
+@router.post("/sync", dependencies=_guarded(may_trigger("sync"), action_logging("binlake_sync")))
+def sync(found: SourceDep, reader: ReaderDep, asked: SyncAsked) -> JSONResponse:
+    """The log up to its head, or up to ``until``."""
+    conf = {"until": asked.until.isoformat()} if asked.until else {}
+    return _run(found[1], "sync", conf, reader, asked)
+
+
+@router.post("/verify", dependencies=_guarded(may_trigger("verify"), action_logging("binlake_verify")))
+def verify(found: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONResponse:
+    conf = {"tables": _patterns(found[1], asked.tables)} if asked.tables else {}
+    return _run(found[1], "verify", conf, reader, asked)
+
+
+@router.post("/bootstrap", dependencies=_guarded(may_trigger("bootstrap"), action_logging("binlake_bootstrap")))
+def bootstrap(found: SourceDep, reader: ReaderDep, asked: BootstrapAsked) -> JSONResponse:
+    """Tables that are followed already are copied anew."""
+    conf: dict[str, Any] = {"lock": asked.lock}
+    if asked.tables:
+        conf["tables"] = _patterns(found[1], asked.tables)
+    return _run(found[1], "bootstrap", conf, reader, asked)
+
+
+@router.post("/maintain", dependencies=_guarded(may_trigger("maintain"), action_logging("binlake_maintain")))
+def maintain(found: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONResponse:
+    return _run(found[1], "maintain", {}, reader, asked)
+
+
+@router.post("/resume", dependencies=_guarded(may_trigger("resume"), action_logging("binlake_resume")))
+def resume(found: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResponse:
+    """Paused and stopped tables go through the batches they missed: that reads the log, so a DAG does it."""
+    _known(found[1], asked.tables)
+    return _run(found[1], "resume", {"tables": asked.tables, "why": asked.why}, reader, asked)
+
+
+@router.post("/dags/{what}/unpause", dependencies=_guarded(action_logging("binlake_unpause")))
+def unpause(what: Dag, found: SourceDep, reader: ReaderDep) -> JSONResponse:
+    dag = _dag(found[1].source.name, what)
+    _unpause(dag, found[1].source.name, what, reader)
+    return JSONResponse({"told": f"{dag.dag_id} is unpaused"})
+
+
+@router.post("/tables/{table:path}/pause", dependencies=_guarded(may_edit, action_logging("binlake_pause")))
+def pause(table: str, found: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
+    (name,) = _known(found[1], [table])
+    return JSONResponse({"told": decisions.pause(found[1], name, Reason(reader.name, asked.why))})
+
+
+@router.post("/tables/{table:path}/resnapshot", dependencies=_guarded(may_edit, action_logging("binlake_resnapshot")))
+def resnapshot(table: str, found: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
+    (name,) = _known(found[1], [table])
+    return JSONResponse({"told": decisions.resnapshot(found[1], name, Reason(reader.name, asked.why))})
+
+
+@router.post("/skip-event", dependencies=_guarded(may_edit, action_logging("binlake_skip_event")))
+def skip_event(found: SourceDep, reader: ReaderDep, asked: SkipAsked) -> JSONResponse:
+    place, reason = (asked.file, asked.offset), Reason(reader.name, asked.why)
+    return JSONResponse({"told": decisions.skip_event(found[1], place, reason)})
+
+
+def _known(config: PipelineConfig, asked: Sequence[str]) -> list[TableName]:
+    """Names of tables that the source has. Raises 404 for another."""
+    known = tables.table_names(config)
+    if unknown := [name for name in asked if name not in known]:
+        raise HTTPException(404, f"the source {config.source.name} has no table {unknown[0]!r}")
+    return [known[name] for name in asked]
+
+
+def _patterns(config: PipelineConfig, asked: Sequence[str]) -> list[str]:
+    return [names.pattern_of(name.database, name.table) for name in _known(config, asked)]
+
+
+def _dag(source: str, what: Dag) -> DagModel:
+    """As Airflow knows it. Raises 409 where it doesn't, or where its file is broken."""
+    dag = DagModel.get_current(dag_id(source, what))
+    if dag is None or dag.is_stale or dag.has_import_errors:
+        raise HTTPException(409, f"Airflow has no DAG {dag_id(source, what)} yet: look at its import errors")
+    return dag
+
+
+def _unpause(dag: DagModel, source: str, what: Dag, reader: Reader) -> None:
+    """Raises 403 for who may not."""
+    if not reader.may_edit(source, what):
+        raise HTTPException(403, f"you may not edit the DAG {dag.dag_id}, and it is paused")
+    with create_session() as session:
+        session.merge(dag).is_paused = False
+
+
+def _run(config: PipelineConfig, what: Dag, conf: dict[str, Any], reader: Reader, asked: RunAsked) -> JSONResponse:
+    """Trigger the DAG; Airflow checks ``conf`` against its params. Raises 400 where it refuses."""
+    dag = _dag(config.source.name, what)
+    if asked.unpause and dag.is_paused:
+        _unpause(dag, config.source.name, what, reader)
+    try:
+        run = trigger_dag(
+            dag.dag_id, triggered_by=DagRunTriggeredByType.UI, triggering_user_name=reader.name, conf=conf
+        )
+    except (AirflowException, ParamValidationError, ValueError) as error:
+        raise HTTPException(400, str(error)) from None
+    waits = dag.is_paused and not asked.unpause
+    told = f"{dag.dag_id} is paused: the run waits until it is unpaused" if waits else "the run is queued"
+    return JSONResponse({"told": told, "dag_id": dag.dag_id, "run_id": run.run_id if run else None})

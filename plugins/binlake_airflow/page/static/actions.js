@@ -1,0 +1,179 @@
+// Buttons that do something: each asks first, in a dialog that says what will happen, and tells what came of it.
+
+import { pathOf, post } from "./api.js";
+import { el, link } from "./elements.js";
+import { number } from "./words.js";
+
+const WHY = { name: "why", label: "Why (recorded with your name)", required: true };
+const LOCK = {
+  name: "lock",
+  label: "Lock",
+  options: { flush: "flush: all tables for a moment", tables: "tables: LOCK TABLES for a moment", none: "none: lock-free, needs GTIDs on MySQL" },
+};
+
+// What each DAG is triggered for: the button's words, and what it will do.
+const RUNS = {
+  sync: { label: "Sync now", says: (one) => `The log of ${one.source} is read up to its head, and merged.` },
+  verify: { label: "Verify", says: (one, what) => `Every value of ${what} is compared with the server, which reads these tables whole.` },
+  bootstrap: {
+    label: "Snapshot",
+    says: (one, what) => `${what} is copied from the server and takes the place of what the lake has. The others stay.`,
+    fields: [LOCK],
+  },
+  maintain: { label: "Maintain", says: () => "Small data files are put together, and what nobody was promised goes." },
+  resume: { label: "Resume", says: (one, what) => `${what} goes through the batches it missed. Mend first what stopped it.`, fields: [WHY] },
+};
+
+const DECISIONS = {
+  pause: { label: "Pause", says: (what) => `${what} stays as it is while the others go on, until it is resumed.` },
+  resnapshot: { label: "Snapshot at next sync", says: (what) => `The next sync copies ${what} anew from the server.` },
+};
+
+// To a page of Airflow's own. Inside Airflow's frame nothing may lead the window away but its own router.
+export function airflow(path, ...words) {
+  const href = `../${path}`;
+  const go = (event) => {
+    if (parent === window || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    parent.history.pushState(null, "", new URL(href, location.href));
+    parent.dispatchEvent(new parent.PopStateEvent("popstate", { state: null }));
+  };
+  return el("a", { href, onclick: go }, ...words);
+}
+
+export const toRun = (dag, run) => airflow(`dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`, run);
+
+const several = (tables) => (tables.length === 1 ? tables[0] : tables.length ? `each of the ${number(tables.length)} tables` : null);
+
+function field({ name, label, required, options, checkbox }) {
+  const id = `field-${name}`;
+  if (checkbox) return el("label", { class: "check" }, el("input", { type: "checkbox", name, id, checked: "" }), label);
+  const input = options
+    ? el("select", { name, id }, Object.entries(options).map(([value, words]) => el("option", { value }, words)))
+    : el("input", { name, id, required: required ? "" : null, maxlength: "500", autocomplete: "off" });
+  return [el("label", { for: id }, label), input];
+}
+
+// act(values) gives what to tell, as nodes or text; what it raises is told, too, and can be tried again.
+function confirm({ title, says, label, fields = [], act }) {
+  const told = el("div", { role: "status" });
+  const button = el("button", { type: "submit", class: "primary" }, label);
+  const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const form = el("form", { onsubmit: submit }, fields.map(field), told, el("div", { class: "buttons" }, cancel, button));
+  const dialog = el("dialog", { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
+    el("h2", { id: "dialog-title" }, title), el("p", {}, sentence(says)), form);
+
+  async function submit(event) {
+    event.preventDefault();
+    button.disabled = true;
+    const values = Object.fromEntries([...form.elements].filter((one) => one.name).map((one) =>
+      [one.name, one.type === "checkbox" ? one.checked : one.value.trim()]));
+    try {
+      told.replaceChildren(el("p", { class: "good note" }, await act(values)));
+      button.remove();
+      cancel.textContent = "Close";
+      cancel.focus();
+      dispatchEvent(new Event("changed"));
+    } catch (error) {
+      const remedy = error.remedy ? el("span", { class: "todo" }, error.remedy) : null;
+      told.replaceChildren(el("p", { class: "bad note", role: "alert" }, error.message, remedy));
+      button.disabled = false;
+    }
+  }
+
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+const opens = (label, title, open, { kind = null, of = "" } = {}) =>
+  el("button", { type: "button", id: `${label} ${of}`, "aria-label": `${label} ${of}`, class: kind, title, onclick: open }, label);
+
+const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+
+// one: a source as the API tells it. Null where the user may not, or where Airflow has no such DAG.
+export function runButton(one, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
+  const dag = one.dags?.[what];
+  if (!one.may?.[what] || !dag) return null;
+  const { says, fields = [] } = RUNS[what];
+  const words = several(tables) ?? (what === "bootstrap" ? "Each table that isn't followed yet, or all if all are," : "all tables");
+  const open = () => confirm({
+    title: `${label}: ${several(tables) ?? one.source}`,
+    says: says(one, words),
+    label,
+    fields: [...fields, ...(dag.is_paused ? [{ name: "unpause", checkbox: true, label: `Unpause ${dag.dag_id}, without which nothing runs` }] : [])],
+    act: async (values) => {
+      const { told, dag_id, run_id } = await post(`${pathOf(one.source)}/${what}`, { ...values, ...(tables.length ? { tables } : {}) });
+      return [`${told}: `, toRun(dag_id, run_id)];
+    },
+  });
+  return opens(label, `Triggers the DAG ${dag.dag_id}`, open, { kind, of: several(tables) ?? one.source });
+}
+
+// what: pause or resnapshot, of each table.
+export function decisionButton(one, what, tables) {
+  if (!one.may?.edit) return null;
+  const { label, says } = DECISIONS[what];
+  const open = () => confirm({ title: `${label}: ${several(tables)}`, says: says(several(tables)), label, fields: [WHY], act: (values) => decideEach(one, what, tables, values) });
+  return opens(label, "Recorded with your name", open, { of: several(tables) ?? one.source });
+}
+
+// One after the other; what is refused of one is told with its name, and the others are done.
+async function decideEach(one, what, tables, values) {
+  const refused = [];
+  let last = "";
+  for (const table of tables) {
+    try {
+      last = (await post(`${pathOf(one.source, table)}/${what}`, values)).told;
+    } catch (error) {
+      if (tables.length === 1) throw error;
+      refused.push(`${table}: ${error.message}`);
+    }
+  }
+  const done = tables.length - refused.length;
+  if (!done) throw new Error(refused.join("\n"));
+  return tables.length === 1 ? last : [`done for ${number(done)} of ${number(tables.length)}`, ...refused.map((words) => el("span", { class: "why" }, words))];
+}
+
+function unpauseButton(one, what) {
+  const dag = one.dags?.[what];
+  if (!one.may?.edit || !dag) return null;
+  const open = () => confirm({
+    title: `Unpause ${dag.dag_id}`,
+    says: "Airflow then schedules it again.",
+    label: "Unpause",
+    act: async () => (await post(`${pathOf(one.source)}/dags/${what}/unpause`, {})).told,
+  });
+  return opens("Unpause", `Unpauses the DAG ${dag.dag_id}`, open, { kind: "primary", of: dag.dag_id });
+}
+
+function skipButton(one, { file, offset }) {
+  if (!one.may?.edit) return null;
+  const open = () => confirm({
+    title: `Skip the event at ${file}:${offset}`,
+    says: "What the event did will not be in the lake. Verify the tables that it may concern, or snapshot them.",
+    label: "Skip it",
+    fields: [WHY],
+    act: async (values) => (await post(`${pathOf(one.source)}/skip-event`, { file, offset, ...values })).told,
+  });
+  return opens("Skip the event", "Recorded with your name", open);
+}
+
+// What an advice's button does.
+export function remedyButton(one, button) {
+  if (!button) return null;
+  if (button.do === "show") return link({ source: one.source, state: button.state }, "Show them");
+  if (button.do === "unpause") return unpauseButton(one, button.dag);
+  if (button.do === "skip-event") return skipButton(one, button);
+  return runButton(one, button.do, { kind: "primary" });
+}
+
+// What can be done about one table, or several, that are in these states.
+export function tableButtons(one, tables, states) {
+  const all = (...words) => states.every((word) => words.includes(word));
+  return el("div", { class: "buttons" },
+    all("paused", "stopped") ? runButton(one, "resume", { tables }) : null,
+    all("following") ? decisionButton(one, "pause", tables) : null,
+    all("following", "stopped", "paused", "missing") ? decisionButton(one, "resnapshot", tables) : null,
+    all("dropped") ? null : runButton(one, "bootstrap", { tables, label: "Snapshot now" }),
+    all("following") ? runButton(one, "verify", { tables }) : null);
+}

@@ -1,0 +1,66 @@
+// One batch: its range, its phases, and what it did to each table.
+
+import { toRun } from "./actions.js";
+import { ask, pathOf } from "./api.js";
+import { advice, badge, counts, el, facts, reason, status, table, time, toTable, where } from "./elements.js";
+import { bytes, duration, number } from "./words.js";
+
+function phases(found) {
+  const entries = Object.entries(found);
+  if (!entries.length) return el("p", { class: "quiet" }, "No phase is over yet.");
+  const longest = Math.max(...entries.map(([, seconds]) => seconds), 0.001);
+  return el("div", { class: "bars" }, entries.map(([name, seconds]) => [
+    el("span", {}, name),
+    el("meter", { min: "0", max: longest, value: seconds, "aria-label": `${name}: ${duration(seconds)}` }),
+    el("span", { class: "number" }, duration(seconds)),
+  ]));
+}
+
+// {dag}/{run} where Airflow ran it, else a number of the run's own.
+function ofAirflow(run) {
+  const at = run.indexOf("/");
+  return el("span", { class: "mono" }, at < 0 ? run : toRun(run.slice(0, at), run.slice(at + 1)));
+}
+
+export async function oneRun(place) {
+  const found = await ask(`${pathOf(place.source)}/runs/${encodeURIComponent(place.batch)}`);
+  const { range, run } = found;
+  const tables = [
+    { name: "Table", key: "table", sort: (one) => one.table, cell: (one) => toTable(found.source, one.table) },
+    { name: "State", key: "status", sort: (one) => one.status, cell: (one) => [status(one.status), reason(one)] },
+    ...counts,
+  ];
+  const slices = [
+    { name: "File", cell: (part) => el("span", { class: "mono" }, part.file) },
+    { name: "From", number: true, cell: (part) => number(part.start) },
+    { name: "To", number: true, cell: (part) => number(part.stop) },
+    { name: "Size", number: true, cell: (part) => bytes(part.stop - part.start) },
+  ];
+  const stops = found.stops.map((stop) => ({
+    health: "bad",
+    what: `${stop.table ?? "the run"}${stop.file ? ` at ${stop.file}:${stop.offset}` : ""}: ${stop.reason}`,
+    remedy: stop.remedy,
+  }));
+  return [
+    el("section", { class: "card" },
+      el("div", { class: "head" }, el("h2", {}, `Batch ${number(found.batch)}`), badge(found.state === "recorded" ? "good" : "warn", found.state)),
+      facts(
+        ["Planned", time(found.planned_us, found.now_us)],
+        run ? ["Recorded", time(run.ended_us, found.now_us)] : null,
+        range ? ["From", where(range.start)] : null,
+        range ? ["To", where(range.stop)] : null,
+        range ? ["Log read", bytes(range.bytes)] : null,
+        run ? ["Mutations", number(run.mutations)] : null,
+        run ? ["Run", ofAirflow(run.run), "Airflow's DAG and run, where Airflow ran it", "row"] : null,
+        range?.gtid_set ? ["GTIDs up to its end", el("span", { class: "mono" }, range.gtid_set), null, "row"] : null,
+      ),
+      found.state === "recorded" ? null : advice([{ health: "warn", what: "this batch isn't recorded yet", remedy: "nothing while a run is at it; else the next run finishes it" }]),
+      advice(stops)),
+    el("h2", {}, "Phases"),
+    el("div", { class: "card" }, phases(run?.phases ?? {})),
+    el("h2", {}, "Tables"),
+    table("Tables of the batch", tables, found.tables, { empty: "It changed none." }),
+    el("h2", {}, "Slices"),
+    range ? table("Slices of the log", slices, range.slices, { empty: "It read none." }) : el("p", { class: "quiet" }, "Its range is known no more."),
+  ];
+}

@@ -1,0 +1,173 @@
+// All sources, and one with its tables and runs.
+
+import { remedyButton, runButton, tableButtons } from "./actions.js";
+import { ask, pathOf } from "./api.js";
+import { bars, phasesOf } from "./charts.js";
+import { advice, badge, el, facts, link, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
+import { bytes, compare, duration, moment, number } from "./words.js";
+
+const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "bootstrapping", "following", "dropped"];
+const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "to be begun" };
+
+function sourceFacts(one) {
+  const last = one.last_run;
+  const next = one.dags.sync && !one.dags.sync.is_paused ? one.dags.sync.next_run_us : null;
+  const counts = Object.entries(one.table_counts).map(([word, count]) => [status(word), ` ${number(count)} `]);
+  return facts(
+    ["Behind by", one.carried_us ? lag(one) : "–", "What was committed before is in the lake"],
+    ["Position", where(one.position), "File and offset of the binlog up to which every table that follows is merged"],
+    ["Last run", last ? [time(last.ended_us, one.now_us), `, ${number(last.mutations)} mutations`] : "none yet"],
+    ["Next run", next ? (next < one.now_us ? "due" : time(next, one.now_us)) : one.dags.sync?.is_paused ? "paused" : one.schedule ? "–" : "by hand"],
+    ["Rows changed in the last hour", changed(one.rows_changed.hour, one.rows_changed.by_5_minutes, 5), "Inserted, updated and deleted rows of batches recorded since, in 5 minutes each"],
+    ["Rows changed in 24 hours", changed(one.rows_changed.day, one.rows_changed.by_hour, 60), "Inserted, updated and deleted rows of batches recorded since, in an hour each"],
+    ...logFacts(one),
+    ["Tables", counts.length ? counts : "none yet", null, "double"],
+    one.open_batch ? ["Open batch", [toBatch(one.source, one.open_batch.batch), ` is ${one.open_batch.state}`]] : null,
+    one.holder ? ["At work", el("span", { class: "mono" }, one.holder)] : null,
+  );
+}
+
+function changed(sum, values, minutes) {
+  const when = (at) => `${duration((values.length - at) * minutes * 60)} to ${duration((values.length - at - 1) * minutes * 60)} ago`;
+  return el("span", { class: "trend" }, el("span", {}, number(sum)), bars(values, `${number(sum)} rows, by time`, when));
+}
+
+// What the server said of its log when a run planned from it last: the page asks it nothing.
+function logFacts({ log, now_us }) {
+  if (!log) return [];
+  const asked = `The server's end of the log was ${log.head}, asked ${moment(log.at_us)}`;
+  const left = log.kept_until_us === null ? null : (log.kept_until_us - now_us) / 1e6;
+  const kept = log.kept_hours === null ? "ever" : left > 0 ? `at least ${duration(left)}` : "over";
+  const rest = `${number(log.files)} files, ${bytes(log.bytes)}, from ${log.oldest_file ?? "none"} on; a file is kept for ${log.kept_hours === null ? "ever" : `${log.kept_hours} hours`}`;
+  return [
+    ["Log not merged yet", [bytes(log.bytes_ahead), el("span", { class: "quiet" }, " as of ", time(log.at_us, now_us))], asked],
+    ["The log needed next is kept for", [kept, el("span", { class: "quiet" }, " as of ", time(log.at_us, now_us))], `The server has ${rest}`],
+  ];
+}
+
+function lag(one) {
+  const shown = time(one.carried_us, one.now_us);
+  shown.textContent = duration(Math.max(0, (one.now_us - one.carried_us) / 1e6));
+  return shown;
+}
+
+function sourceCard(one, alone) {
+  const words = one.error ? "can't be read" : HEALTH_WORDS[one.health];
+  const name = one.error || alone ? one.source : toSource(one.source);
+  const buttons = one.error || !one.position ? null : el("div", { class: "buttons" }, ["sync", "verify", "maintain"].map((what) => runButton(one, what)));
+  const head = el("div", { class: "head" }, el("h2", {}, name), badge(one.health, words), el("span", { class: "quiet" }, one.file), buttons);
+  if (one.error) return el("section", { class: "card" }, head, advice([{ health: "bad", what: one.error.detail, remedy: one.error.remedy }]));
+  return el("section", { class: "card" }, head, sourceFacts(one), advice(one.advice, (button) => remedyButton(one, button)));
+}
+
+export async function overview() {
+  const { sources, folder } = await ask("sources");
+  if (sources.length) return sources.map((one) => sourceCard(one, false));
+  const todo = `put one YAML for each source into ${folder} (binlake init FILE writes one), or let AIRFLOW__BINLAKE__PIPELINES name the folder`;
+  return [el("div", { class: "card" }, advice([{ health: "new", what: "No source is there that you may read.", remedy: todo }]))];
+}
+
+// Tables that need somebody come first.
+const trouble = (row) => TROUBLE.indexOf(row.status);
+
+const runColumns = (source, now_us) => [
+  { name: "Run", cell: (run) => (run.kind === "sync" ? toBatch(source, run.batch) : run.kind) },
+  { name: "Ended", cell: (run) => time(run.ended_us, now_us) },
+  { name: "Took", number: true, cell: (run) => duration((run.ended_us - run.started_us) / 1e6) },
+  { name: "Mutations", number: true, cell: (run) => number(run.mutations) },
+  { name: "Read", number: true, title: "Bytes of log, or of a snapshot", cell: (run) => bytes(run.bytes) },
+  { name: "What it says", cell: (run) => el("span", { class: "why" }, run.message) },
+];
+
+// For what stands still; the rest is picked first.
+const remedies = (one, row) => (["stopped", "missing", "paused"].includes(row.status) ? tableButtons(one, [row.table], [row.status]) : null);
+
+const PERIODS = { hour: "last hour", day: "last 24 hours", total: "all that is known" };
+
+function files(row) {
+  if (!row.size?.many_small) return number(row.size?.files);
+  const words = `${number(row.size.small)} are smaller than half a whole file: the upkeep (Maintain) puts them together`;
+  return badge("warn", number(row.size.files), words);
+}
+
+function compared({ verified }, now_us) {
+  if (!verified) return el("span", { class: "quiet" }, "–");
+  return verified.equal ? time(verified.at_us, now_us) : [badge("bad", "differs"), " ", time(verified.at_us, now_us)];
+}
+
+function progress({ snapshot }) {
+  if (!snapshot) return null;
+  const words = `${number(snapshot.copied)} of ${number(snapshot.chunks)} chunks copied, ${number(snapshot.rows)} rows`;
+  return el("span", { class: "why" }, el("meter", { min: "0", max: snapshot.chunks, value: snapshot.copied, "aria-label": words }), " ", words);
+}
+
+const tableColumns = (one, now_us) => [
+  { name: "Table", key: "table", sort: (row) => row.table, cell: (row) => toTable(one.source, row.table) },
+  { name: "State", key: "status", sort: trouble, cell: (row) => [status(row.status), progress(row), reason(row), remedies(one, row)] },
+  { name: "Rows", key: "rows", number: true, title: "In the lake, by the Delta log", sort: (row) => row.size?.rows, cell: (row) => number(row.size?.rows) },
+  ...[["Inserted", "inserted"], ["Updated", "updated"], ["Deleted", "deleted"]].map(([name, key]) => ({
+    name, key, number: true, title: `Rows in the log, ${PERIODS[kept.period]}`,
+    sort: (row) => row[kept.period]?.[key] ?? 0, cell: (row) => number(row[kept.period]?.[key] ?? 0),
+  })),
+  { name: "Size", key: "size", number: true, title: "Of the data files of the newest version", sort: (row) => row.size?.bytes, cell: (row) => bytes(row.size?.bytes) },
+  { name: "Files", key: "files", number: true, title: "Data files of the newest version", sort: (row) => row.size?.files, cell: files },
+  { name: "Last change", key: "changed", number: true, title: "The last batch that changed the table, or its snapshot", sort: (row) => row.updated_us, cell: (row) => time(row.updated_us, now_us) },
+  { name: "Verified", key: "verified", number: true, title: "When it was compared with the server last, value by value", sort: (row) => row.verified?.at_us, cell: (row) => compared(row, now_us) },
+  { name: "Version", key: "version", number: true, title: "Delta version", sort: (row) => row.size?.delta_version ?? row.delta_version, cell: (row) => number(row.size?.delta_version ?? row.delta_version) },
+];
+
+const kept = { words: "", state: null, period: "day", picked: new Set() };
+
+function tableList(one, { tables, now_us, total_since_us }, asked) {
+  if (!tables.length) return el("p", { class: "quiet" }, "No table yet.");
+  const sorted = tables.toSorted((a, b) => trouble(a) - trouble(b) || compare(a.table, b.table));
+  const result = el("div");
+  const count = el("span", { class: "quiet", role: "status" });
+  const chosen = el("div", { class: "chosen" });
+  const states = [...new Set(tables.map((row) => row.status))].sort();
+  const search = el("input", { type: "search", id: "search", placeholder: "Part of a name", value: kept.words, oninput: filter });
+  const state = el("select", { id: "state", oninput: filter }, el("option", { value: "" }, "any"), states.map((word) => el("option", {}, word)));
+  const period = el("select", { id: "period", oninput: filter }, Object.entries(PERIODS).map(([value, words]) => el("option", { value }, words)));
+  period.value = kept.period;
+  period.title = `Of the log since ${moment(total_since_us)}, or since the first run`;
+  kept.state ??= asked;
+  state.value = states.includes(kept.state) ? kept.state : "";
+  const may = one.may && Object.values(one.may).some(Boolean);
+
+  function filter() {
+    Object.assign(kept, { words: search.value, state: state.value, period: period.value });
+    const words = search.value.trim().toLowerCase();
+    const found = sorted.filter((row) => row.table.toLowerCase().includes(words) && (!state.value || row.status === state.value));
+    count.textContent = `${number(found.length)} of ${number(tables.length)}`;
+    const options = { empty: "No table fits.", ...(may ? { picked: kept.picked, onpick: choose } : {}) };
+    result.replaceChildren(table(`Tables of ${one.source}`, tableColumns(one, now_us), found, options));
+  }
+
+  function choose() {
+    const rows = tables.filter((row) => kept.picked.has(row.table));
+    const words = rows.length === 1 ? "1 table picked" : `${number(rows.length)} tables picked`;
+    chosen.replaceChildren(...(rows.length ? [el("span", {}, words), tableButtons(one, rows.map((row) => row.table), rows.map((row) => row.status))] : []));
+  }
+
+  filter();
+  choose();
+  const tools = el("div", { class: "tools" }, el("label", { for: "search" }, "Search"), search, el("label", { for: "state" }, "State"), state, el("label", { for: "period" }, "Counts of"), period, count, chosen);
+  return el("div", {}, tools, result);
+}
+
+export async function oneSource(place) {
+  const path = pathOf(place.source);
+  const older = place.before ? `&before_us=${encodeURIComponent(place.before)}` : "";
+  const [found, told, { runs }] = await Promise.all([ask(path), ask(`${path}/tables`), ask(`${path}/runs?count=20${older}`)]);
+  const last = runs.at(-1);
+  const next = runs.length === 20 ? link({ source: place.source, before_us: last.ended_us }, "Earlier runs") : null;
+  return [
+    sourceCard(found, true),
+    el("h2", {}, "Tables"),
+    tableList(found, told, place.state),
+    el("h2", { id: "runs" }, place.before ? "Earlier runs" : "Last runs"),
+    phasesOf(runs.filter((run) => run.kind === "sync"), "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: place.source, batch: run.batch })}`),
+    table("Runs", runColumns(place.source, found.now_us), runs, { empty: "No run yet." }),
+    next ? el("p", {}, next) : null,
+  ];
+}

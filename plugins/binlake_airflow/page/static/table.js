@@ -1,0 +1,130 @@
+// One table: how it stands, its columns, its DDL history, its runs.
+
+import { remedyButton, tableButtons } from "./actions.js";
+import { ask, pathOf } from "./api.js";
+import { phasesOf } from "./charts.js";
+import { advice, badge, counts, el, facts, link, reason, status, STATUS_HEALTH, table, time, toBatch, where } from "./elements.js";
+import { bytes, number } from "./words.js";
+
+const at = (one) => `${one.file}:${one.offset}`;
+
+function statements(found) {
+  const shape = (one) => link({ source: found.source, table: found.table, at: at(one) }, found.shape?.at === at(one) ? "schema shown" : "schema then");
+  const said = (one) =>
+    el("li", {}, time(one.committed_us, found.now_us), ` · ${one.kind} · ${one.action} · `, toBatch(found.source, one.batch), " ",
+      el("span", { class: "mono quiet" }, at(one)), " · ", shape(one), el("pre", {}, el("code", {}, one.statement)), reason({ reason: one.reason }));
+  if (!found.history.length) return el("p", { class: "quiet" }, "No DDL statement has concerned this table since its snapshot.");
+  return el("ol", { class: "line" }, found.history.toReversed().map(said));
+}
+
+function verified({ verified: last, source, now_us }) {
+  if (!last) return "never, or long ago";
+  const result = last.equal ? badge("good", "equal") : badge("bad", `${number(last.differing)} chunks differ`);
+  return [result, " ", time(last.at_us, now_us), ", ", last.batch ? toBatch(source, last.batch) : "the snapshot", `, ${number(last.lake_rows)} rows`];
+}
+
+const columns = [
+  { name: "Column", cell: (column) => el("span", { class: "mono" }, column.name) },
+  { name: "Type", cell: (column) => el("span", { class: "mono" }, column.type) },
+  { name: "Null", cell: (column) => (column.nullable ? "yes" : "no") },
+  { name: "Character set", cell: (column) => column.charset ?? "" },
+  { name: "Default", cell: (column) => (column.default === null ? "" : el("span", { class: "mono" }, column.default)) },
+  { name: "In the lake", cell: (column) => (column.in_lake ? "yes" : badge("none", "left out")) },
+];
+
+// How a column of then differs from that of now.
+function since(column, now) {
+  const today = now?.columns.find(({ name }) => name === column.name);
+  if (!today) return badge("warn", "gone since");
+  return today.type === column.type && today.nullable === column.nullable ? "" : badge("new", `now ${today.type}${today.nullable ? "" : " NOT NULL"}`);
+}
+
+function schemas(found) {
+  const { schema, shape } = found;
+  const now = schema ? table("Columns", columns, schema.columns) : el("p", { class: "quiet" }, "No schema of it is known yet.");
+  const heading = found.status === "dropped" ? "Schema when it was dropped" : "Schema now";
+  if (!shape) return [el("h2", {}, heading), now];
+  const then = shape.schema
+    ? table(`Columns at ${shape.at}`, [...columns, { name: "Since then", cell: (column) => since(column, schema) }], shape.schema.columns)
+    : el("p", { class: "quiet" }, "There was no such table then.");
+  const added = schema && shape.schema ? schema.columns.map(({ name }) => name).filter((name) => !shape.schema.columns.some((one) => one.name === name)) : [];
+  return [
+    el("h2", {}, "Schema at ", el("span", { class: "mono" }, shape.at), " ", link({ source: found.source, table: found.table }, el("small", {}, "back to now"))),
+    then,
+    added.length ? el("p", {}, "Added since then: ", el("span", { class: "mono" }, added.join(", "))) : null,
+  ];
+}
+
+function commits({ commits: made, commits_problem: problem, source, now_us }) {
+  if (problem) return advice([{ health: "bad", what: problem.detail, remedy: problem.remedy }]);
+  const named = [
+    { name: "Version", cell: (one) => number(one.version) },
+    { name: "Committed", cell: (one) => time(one.at_us, now_us) },
+    { name: "Operation", cell: (one) => [one.operation, one.ours ? null : badge("none", "not by binlake")] },
+    { name: "Batch", cell: (one) => (one.batch === null ? "" : toBatch(source, one.batch)) },
+    { name: "Rows written", number: true, title: "Also rows that were copied with those that changed", cell: (one) => number(one.rows_written) },
+    { name: "Files added", number: true, cell: (one) => number(one.files_added) },
+    { name: "Files removed", number: true, cell: (one) => number(one.files_removed) },
+  ];
+  return table("Delta history", named, made, { empty: "No Delta table is there." });
+}
+
+function newest({ newest: { changes, since_batch, with_keys }, source, now_us }) {
+  if (since_batch === null)
+    return el("p", { class: "quiet" }, "What was staged is gone once it is merged. With maintain.staging_hours in the YAML it stays, and is shown here.");
+  const named = [
+    { name: "Mutation", cell: (one) => one.op },
+    { name: "Committed", cell: (one) => time(one.committed_us, now_us) },
+    { name: "Position", cell: (one) => el("span", { class: "mono" }, one.position) },
+    { name: "GTID", cell: (one) => el("span", { class: "mono" }, one.gtid ?? "–") },
+    { name: "Batch", cell: (one) => toBatch(source, one.batch) },
+    ...(with_keys ? [{ name: "Key", cell: (one) => el("span", { class: "mono" }, Object.entries(one.key ?? {}).map(([name, value]) => `${name} = ${value}`).join(", ") || "–") }] : []),
+  ];
+  return [
+    table("Newest mutations", named, changes, { empty: `None since batch ${since_batch}.` }),
+    with_keys ? null : el("p", { class: "quiet" }, "Keys are shown to who may edit the source's sync DAG."),
+  ];
+}
+
+export async function oneTable(place) {
+  const then = place.at ? `?at=${encodeURIComponent(place.at)}` : "";
+  const [found, source] = await Promise.all([ask(pathOf(place.source, place.table) + then), ask(pathOf(place.source))]);
+  const runs = [
+    { name: "Batch", cell: (run) => toBatch(found.source, run.batch) },
+    { name: "Ended", cell: (run) => time(run.ended_us, found.now_us) },
+    { name: "State", cell: (run) => [status(run.status), reason(run)] },
+    ...counts,
+  ];
+  const schema = found.schema;
+  return [
+    el("section", { class: "card" },
+      el("div", { class: "head" }, el("h2", {}, found.table), status(found.status), tableButtons(source, [found.table], [found.status])),
+      facts(
+        ["Position", where(found.position), "Up to here the table is merged"],
+        ["Batch", found.batch ? toBatch(found.source, found.batch) : "snapshot"],
+        ["Delta version", number(found.size?.delta_version ?? found.delta_version)],
+        found.size ? ["Rows", number(found.size.rows), "In the lake, by the Delta log"] : null,
+        found.size ? ["Size", `${bytes(found.size.bytes)} in ${number(found.size.files)} ${found.size.files === 1 ? "file" : "files"}`, "Of the newest version"] : null,
+        schema ? ["Key", schema.key.length ? `${schema.key.join(", ")} (${schema.key_kind})` : "none"] : null,
+        ["Verified", verified(found), "The newest comparison with the server, value by value", "double"],
+        ["Delta table", el("span", { class: "mono" }, found.path), "Where its rows lie", "row"],
+      ),
+      found.verified && !found.verified.equal
+        ? advice([{ health: "bad", what: "the lake differs from the server", remedy: "run binlake verify again; if it differs still, snapshot the table again" }])
+        : null,
+      found.size?.many_small
+        ? advice([{ health: "warn", what: `${number(found.size.small)} of its files are smaller than half a whole one`, remedy: "let the upkeep put them together", button: { do: "maintain" } }], (button) => remedyButton(source, button))
+        : null,
+      found.reason ? advice([{ health: STATUS_HEALTH[found.status] ?? "warn", what: found.reason, remedy: found.remedy }]) : null),
+    ...schemas(found),
+    el("h2", {}, "DDL history"),
+    statements(found),
+    el("h2", {}, `Runs of the last ${found.runs_days} days that tell of it`),
+    phasesOf(found.runs, "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: found.source, batch: run.batch })}`),
+    table("Runs", runs, found.runs, { empty: "None changed it." }),
+    el("h2", {}, "Newest mutations"),
+    newest(found),
+    el("h2", {}, "Delta history"),
+    commits(found),
+  ];
+}

@@ -1,0 +1,28 @@
+// How numbers, times and places are said.
+
+export const number = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en-US"));
+
+export function bytes(value) {
+  if (value === null || value === undefined) return "–";
+  for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]])
+    if (value >= size) return `${(value / size).toFixed(1)} ${unit}`;
+  return `${value} B`;
+}
+
+export function duration(seconds) {
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]])
+    if (seconds >= 2 * size) return `${Math.floor(seconds / size)} ${unit}`;
+  return `${seconds < 10 ? Math.round(seconds * 100) / 100 : Math.round(seconds)} s`;
+}
+
+export const moment = (us) => `${new Date(us / 1000).toISOString().replace("T", " ").replace(/\.\d+Z/, "")} UTC`;
+
+// server/file:offset@created is file:offset for people.
+export const short = (position) => (position ? position.replace(/^.*\//, "").replace(/@\d+$/, "") : "–");
+
+export function compare(a, b) {
+  if (a === b) return 0;
+  if (a === null || a === undefined) return -1;
+  if (b === null || b === undefined) return 1;
+  return typeof a === "string" ? a.localeCompare(b) : a - b;
+}

@@ -1,0 +1,202 @@
+"""What the page is told of tables, in the words of ``binlake status --json``: from metadata and Delta logs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+from binlake.config import PipelineConfig
+from binlake.errors import LakeError
+from binlake.schema.table import TableName, TableSchema
+from binlake.state import delta_log, history, runs
+from binlake.state.history import Moment
+from binlake.state.metadata import Newest, now_us
+from binlake.state.newest_changes import newest_changes
+from binlake.state.remembered import RememberedMetadata
+from binlake.state.runs import MutationCounts, Verified
+from binlake.state.sizes import Sizes, TableSize
+from binlake.state.status import read_status
+from binlake.state.totals import Totals
+from binlake_airflow.page.answers import DAY, HOUR, metadata_of, minute, problem
+
+TABLE_DAYS = 30
+"""A table's runs are told of so many days."""
+COMMITS = 30
+"""Of the Delta history."""
+CHANGES = 10
+"""The newest mutations."""
+MANY_SMALL_FILES = 100
+"""Of one table: upkeep doesn't keep up with what the syncs add, or never runs."""
+_PATIENCE = 0.1
+"""Seconds that an answer waits for sizes that aren't known."""
+_sizes = Sizes()
+
+
+@lru_cache(maxsize=512)
+def _totals(metadata: RememberedMetadata) -> Totals:
+    return Totals(metadata)
+
+
+def tables(config: PipelineConfig) -> dict[str, Any]:
+    """All tables of a source: how each stands, what changed, how large it is, through when it was verified."""
+    metadata = metadata_of(config)
+    now = now_us()
+    found = read_status(config, metadata)
+    since = now - int(config.maintain.runs_days * DAY)
+    total = _totals(metadata).since(since)
+    day, hour = (runs.changes_since(metadata, minute(now - span)) for span in (DAY, HOUR))
+    marks = _marks(metadata)
+    sizes = _sizes_of(config, metadata, marks)
+    verified = runs.all_last_verified(metadata)
+    copying = {one.table: {"chunks": one.chunks, "copied": one.copied, "rows": one.rows} for one in found.snapshots}
+    first = [_bootstrapping(table) for table in copying.keys() - {row["table"] for row in found.tables}]
+    rows = [
+        {
+            **row,
+            "updated_us": marks[row["table"]]["updated_us"] if row["table"] in marks else None,
+            "total": _changed(total.get(row["table"])),
+            "day": _changed(day.get(row["table"])),
+            "hour": _changed(hour.get(row["table"])),
+            "size": _size(sizes.get(row["table"])),
+            "verified": _verified(verified.get(row["table"])),
+            "snapshot": copying.get(row["table"]),
+        }
+        for row in (*found.tables, *first)
+    ]
+    return {"source": config.source.name, "tables": rows, "total_since_us": since, "now_us": now}
+
+
+def _bootstrapping(table: str) -> dict[str, Any]:
+    """A table that is copied for the first time."""
+    return {"table": table, "status": "bootstrapping"} | dict.fromkeys(
+        ("batch", "position", "delta_version", "reason", "remedy", "table_id")
+    )
+
+
+def _marks(metadata: RememberedMetadata) -> dict[str, dict[str, Any]]:
+    """Of each name its life's watermark, as far as the list needs it."""
+    wanted = ["table_id", "database", "table", "status", "delta_version", "updated_us"]
+    rows = sorted(metadata.read("watermarks", wanted), key=lambda row: row["status"] != "dropped")
+    return {f"{row['database']}.{row['table']}": row for row in rows}
+
+
+def _sizes_of(
+    config: PipelineConfig, metadata: RememberedMetadata, marks: dict[str, dict[str, Any]]
+) -> dict[str, TableSize]:
+    """By name. A table is another once a batch changed it, or the upkeep ran."""
+    kept = metadata.read("runs", ["ended_us"], where="kind = 'maintain'", newest=Newest("ended_us", 1))
+    upkeep = kept[0]["ended_us"] if kept else None
+    paths = {name: config.table_path(TableName(row["database"], row["table"])) for name, row in marks.items()}
+    stamps: dict[str, Hashable] = {
+        paths[name]: (row["table_id"], row["delta_version"], row["updated_us"], upkeep) for name, row in marks.items()
+    }
+    known = _sizes.of(stamps, int(config.maintain.file_mb * 1_000_000), _PATIENCE)
+    return {name: known[path] for name, path in paths.items() if path in known}
+
+
+def _size(found: TableSize | None) -> dict[str, Any] | None:
+    return {**vars(found), "many_small": found.small >= MANY_SMALL_FILES} if found else None
+
+
+def _changed(found: MutationCounts | None) -> dict[str, int] | None:
+    return dict(vars(found)) if found else None  # asdict would copy a thousand times what is flat
+
+
+def _verified(found: Verified | None) -> dict[str, Any] | None:
+    return dict(vars(found)) if found else None
+
+
+def table(
+    config: PipelineConfig, name: str, at: str | None = None, *, with_keys: bool = False
+) -> dict[str, Any] | None:
+    """One table by ``database.table``; None where the source has none of that name.
+
+    at: ``FILE:POS`` or a time, of which the shape is told. with_keys: the newest mutations come with their keys.
+    Raises UsageError where nothing is known of it there.
+    """
+    metadata = metadata_of(config)
+    now = now_us()
+    found = read_status(config, metadata)
+    row = next((row for row in found.tables if row["table"] == name), None)
+    if row is None:
+        return None
+    table_name = _name_of(metadata, row["table_id"], name)
+    schema = history.schema_now(metadata, row["table_id"])
+    mark = {name: one for name, one in _marks(metadata).items() if name == row["table"]}
+    kept = ("batch", "file", "offset", "committed_us", "statement", "kind", "action", "reason")
+    since = minute(now - TABLE_DAYS * DAY)
+    return {
+        **row,
+        "source": config.source.name,
+        "path": config.table_path(table_name),
+        "size": _size(_sizes_of(config, metadata, mark).get(name)),
+        "schema": _schema(schema) if schema else None,
+        "shape": _shape(metadata, table_name, at) if at else None,
+        "verified": _verified(runs.last_verified(metadata, table_name)),
+        "history": [{key: one[key] for key in kept} for one in history.statements(metadata, table_name)],
+        "runs": [
+            {"batch": one.batch, "ended_us": one.ended_us, "phases": one.phases, **asdict(one.did)}
+            for one in runs.of_table(metadata, name, since_us=since)
+        ],
+        "runs_days": TABLE_DAYS,
+        **_commits(config.table_path(table_name)),
+        "newest": {
+            **asdict(newest_changes(config, metadata, table_name, CHANGES, with_key=with_keys)),
+            "with_keys": with_keys,
+        },
+        "now_us": now,
+    }
+
+
+def _commits(path: str) -> dict[str, Any]:
+    """The Delta history, or why it can't be read: that hides nothing else."""
+    try:
+        return {"commits": [asdict(one) for one in delta_log.commits(path, COMMITS)], "commits_problem": None}
+    except LakeError as error:
+        return {"commits": [], "commits_problem": problem(error)}
+
+
+def _shape(metadata: RememberedMetadata, name: TableName, at: str) -> dict[str, Any]:
+    shape = history.shape_at(metadata, name, Moment.parse(at))
+    return {
+        "at": at,
+        "position": shape.position,
+        "at_us": shape.at_us,
+        "schema": _schema(shape.schema) if shape.schema else None,
+    }
+
+
+def _name_of(metadata: RememberedMetadata, table_id: str, name: str) -> TableName:
+    """Its two parts: a dot may stand in either."""
+    for row in metadata.read("watermarks", ["table_id", "database", "table"]):
+        if row["table_id"] == table_id:
+            return TableName(row["database"], row["table"])
+    return TableName(*name.split(".", 1))
+
+
+def table_names(config: PipelineConfig) -> dict[str, TableName]:
+    """All tables of a source, by ``database.table``: a dot may stand in either part."""
+    rows = metadata_of(config).read("watermarks", ["database", "table"])
+    found = (TableName(row["database"], row["table"]) for row in rows)
+    return {str(name): name for name in found}
+
+
+def _schema(schema: TableSchema) -> dict[str, Any]:
+    mirrored = set(schema.mirrored)
+    return {
+        "columns": [
+            {
+                "name": column.name,
+                "type": column.declared,
+                "nullable": column.nullable,
+                "charset": column.charset,
+                "default": column.default,
+                "in_lake": column in mirrored,
+            }
+            for column in schema.columns
+        ],
+        "key": list(schema.key),
+        "key_kind": schema.key_kind,
+    }

@@ -1,0 +1,53 @@
+"""Waiting for a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+
+from binlake.config import load
+from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.links import PageLink
+from binlake_airflow.submit import airflow_errors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_LOOK_AGAIN = timedelta(minutes=1)
+
+
+class BinlakeSourceChangedSensor(BaseSensorOperator):
+    """Waits, without a worker slot, until the source's log goes on beyond what the lake has.
+
+    Its log may go on with what isn't mirrored: a sync then merges nothing.
+
+    :param config_file: the source's YAML, on every worker at the same path (templated)
+    :param beyond_bytes: of log that there must be beyond the lake's position
+    """
+
+    template_fields: Sequence[str] = ("config_file",)
+    operator_extra_links = (PageLink(),)
+
+    def __init__(self, *, config_file: str, beyond_bytes: int = 1, **kwargs: Any) -> None:
+        super().__init__(**{"mode": "reschedule", "poke_interval": _LOOK_AGAIN, **kwargs})
+        self.config_file = config_file
+        self.beyond_bytes = beyond_bytes
+
+    def poke(self, context: Context) -> bool:
+        """True, too, where the server's log no longer has the lake's position: the sync tells what to do."""
+        from binlake.position import Position
+        from binlake.source.ahead import look_ahead
+        from binlake.state.status import read_status
+
+        with airflow_errors():
+            config = load(self.config_file)
+            position = read_status(config).position
+            if position is None:
+                self.log.info("no table has a snapshot yet")
+                return False
+            found = look_ahead(config, BinlakeHook(config.source.connection).origin(), Position.parse(position))
+        self.log.info("the log's end is %s, %s bytes beyond the lake", found.head, found.bytes)
+        return found.bytes is None or found.bytes >= self.beyond_bytes

@@ -1,0 +1,180 @@
+"""Steps of DAGs as operators, beside those of bootstrap and sync: verify, resume, replay, maintain, watch, register."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.observability import stats
+
+from binlake.config import PipelineConfig, load
+from binlake.orchestration import Occasion
+from binlake_airflow import notices
+from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.operators import SourceOperator, run_key, session_of
+from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class BinlakeVerifyOperator(BinlakeSparkOperator):
+    """Compare every value of the lake with the server, once the lake is brought to where the server is read.
+
+    Fails where they differ; the log tells the tables, and the keys of rows.
+
+    :param tables: patterns of ``database.table`` (templated); without any: all
+    """
+
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables")
+
+    def __init__(self, *, tables: Any = None, **kwargs: Any) -> None:
+        super().__init__(job="verify", **kwargs)
+        self.tables = tables
+
+    def execute(self, context: Context) -> Any:
+        try:
+            with airflow_errors():
+                found = self.submit(context, *(["--tables", *self.tables] if self.tables else []))
+        except AirflowFailException as error:
+            notices.tell(self.pipeline_config(), context, "verify_failed", str(error))
+            raise
+        return {**found, "tables": len(found["tables"])}
+
+
+class BinlakeResumeOperator(BinlakeSparkOperator):
+    """Paused or stopped tables go through the batches they missed, and follow again.
+
+    It is recorded as decided by who triggered the run; those that follow already are left alone.
+
+    :param tables: each ``database.table`` (templated)
+    :param why: for those who read it later (templated)
+    """
+
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "why")
+
+    def __init__(self, *, tables: Any, why: Any, **kwargs: Any) -> None:
+        super().__init__(job="resume", **kwargs)
+        self.tables = tables
+        self.why = why
+
+    def execute(self, context: Context) -> Any:
+        who = context["dag_run"].triggering_user_name or run_key(context)
+        with airflow_errors():
+            return self.submit(context, f"--who={who}", f"--why={self.why}", "--tables", *self.tables)
+
+
+class BinlakeReplayOperator(BinlakeSparkOperator):
+    """Build tables once more, as they stood after a batch, from what is staged: the server isn't asked.
+
+    :param tables: patterns of ``database.table`` (templated)
+    :param batch: its number (templated); None: the newest, unless ``as_of`` is given
+    :param as_of: ISO 8601, for the batch that was recorded last by then (templated)
+    :param archive: ``file://`` of a folder of binlog files, for batches that aren't staged any more (templated)
+    :param prove: compare with the table's own earlier version, row by row (templated)
+    :param in_place: put the newest batch's rows into the table itself (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *BinlakeSparkOperator.template_fields, "tables", "batch", "as_of", "archive", "prove", "in_place",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        tables: Any,
+        batch: Any = None,
+        as_of: Any = None,
+        archive: Any = None,
+        prove: Any = True,
+        in_place: Any = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(job="replay", **kwargs)
+        self.tables = tables
+        self.batch = batch
+        self.as_of = as_of
+        self.archive = archive
+        self.prove = prove
+        self.in_place = in_place
+
+    def execute(self, context: Context) -> Any:
+        given = {"--batch": self.batch, "--as-of": self.as_of, "--archive": self.archive}
+        arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
+        wanted = {"--prove": self.prove, "--in-place": self.in_place}
+        arguments += [name for name, asked in wanted.items() if asked]
+        with airflow_errors():
+            return self.submit(context, "--tables", *self.tables, *arguments)
+
+
+class BinlakeMaintainOperator(BinlakeSparkOperator):
+    """Look after the data files of all tables, and after our own metadata; where no table needs it, without Spark."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="maintain", **kwargs)
+
+    def execute(self, context: Context) -> Any:
+        from binlake import maintain, pipeline
+        from binlake.report import Report
+
+        with airflow_errors():
+            config = self.pipeline_config()
+            if maintain.wants_spark(config, pipeline.metadata_of(config)):
+                return self.submit(context, "--run", run_key(context))
+            found = pipeline.maintain(config, session_of("maintain", config), Report(), run=run_key(context))
+            self.log.info("%s; no Spark was needed", found.headline)
+            return found.to_json()
+
+
+class BinlakeWatchOperator(SourceOperator):
+    """Look how far the lake is behind, and for how long the server keeps what is read next; tell where a limit of the
+    YAML's section ``airflow`` is met.
+
+    Both are metrics of Airflow's, too: ``binlake.SOURCE.lag_seconds``, ``lag_bytes``, ``headroom_seconds`` and
+    ``tables_stopped``. Make it a teardown: it is needed most where a sync failed.
+
+    :param config_file: the source's YAML (templated)
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from binlake.watch import watch
+
+        with airflow_errors():
+            config = load(self.config_file)
+            found = watch(config, BinlakeHook(config.source.connection).origin())
+        values = {**asdict(found), "tables_stopped": len(found.stopped)}
+        for name in ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped"):
+            if values[name] is not None:
+                stats.gauge(f"binlake.{config.source.name}.{name}", values[name])
+        limits = config.airflow
+        if limits.lag_minutes is not None and (found.lag_seconds or 0) > limits.lag_minutes * 60:
+            behind = f"{(found.lag_seconds or 0) / 60:,.0f} minutes, {(found.lag_bytes or 0) / 1e6:,.1f} MB of log"
+            self._warn(context, config, "lag", f"the lake is behind: {behind}", "see why syncs fail or take so long")
+        if limits.retention_hours is not None and found.headroom_seconds is not None:
+            hours = found.headroom_seconds / 3600
+            if hours < limits.retention_hours:
+                said = f"the log that is read next may be purged in {hours:,.1f} hours"
+                self._warn(context, config, "retention", said, "run a sync, or let the server keep its log longer")
+        return values
+
+    def _warn(self, context: Context, config: PipelineConfig, event: Occasion, message: str, remedy: str) -> None:
+        self.log.warning("%s\n  → %s", message, remedy)
+        notices.tell(config, context, event, message, remedy)
+
+
+class BinlakeRegisterOperator(BinlakeSparkOperator):
+    """Give the catalog that the YAML names the tables' names; where it has them all, without Spark."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="register", **kwargs)
+
+    def execute(self, context: Context) -> Any:
+        from binlake import pipeline
+
+        with airflow_errors():
+            if pipeline.registration_due(self.pipeline_config()):
+                return self.submit(context, short_lived=True)
+        self.log.info("the catalog has all names")
+        return None

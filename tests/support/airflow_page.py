@@ -1,0 +1,121 @@
+"""The page's app inside Airflow's own API server, and clients of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.api_fastapi import app as airflow_app
+from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+from airflow.models.dagbundle import DagBundleModel
+from airflow.utils import db
+from airflow.utils.session import create_session
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from binlake import config
+from binlake.state.metadata import now_us
+from binlake_airflow.page.answers import MINUTE
+from binlake_airflow.plugin import BinlakePlugin
+from past import Past
+
+ROOT = Path(__file__).parents[2]
+YAML = """
+source: {{name: {name}, connection: {name}_mysql, server_id: 4001}}
+tables: {{include: ["{name}.*"]}}
+lake: {{path: "{lake}"}}
+schedule: "0 * * * *"
+"""
+VALUES = {"source": "shop", "table": "shop.table_0001", "batch": "2", "file": "page.js", "what": "sync"}
+"""Of the routes' parameters, where each names something that is there."""
+
+
+class OneSourceOnly(SimpleAuthManager):
+    """Of the role user it lets each do all with the DAGs that have his name, and nothing with others."""
+
+    def is_authorized_dag(self, *, method: Any, user: Any, details: Any = None, **others: Any) -> bool:
+        if user.role != "USER":
+            return super().is_authorized_dag(method=method, user=user, details=details, **others)
+        return bool(details and details.id and details.id.startswith(f"binlake_{user.username}_"))
+
+    def is_authorized_view(self, *, user: Any, **others: Any) -> bool:
+        return user.role != "USER" and super().is_authorized_view(user=user, **others)
+
+
+@contextmanager
+def airflow_server() -> Iterator[Any]:
+    """Airflow's whole app, with plugins, middlewares and a database."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW__CORE__AUTH_MANAGER", f"{__name__}.OneSourceOnly")
+        airflow_app.purge_cached_app()
+        db.initdb()
+        yield airflow_app.create_app("core")
+        airflow_app.purge_cached_app()
+
+
+def add(folder: Path, name: str = "shop") -> Past:
+    """A source of the folder, with nothing in its lake yet."""
+    file = folder / f"{name}.yaml"
+    file.write_text(YAML.format(name=name, lake=folder.parent / "lake"))
+    return Past(config.load(file), now_us() - 5 * MINUTE)
+
+
+def add_dags(folder: Path) -> None:
+    """The DAGs of the folder's sources in Airflow's database, as the DAG processor leaves them for the scheduler."""
+    dags = folder.parent / "dags"
+    dags.mkdir(exist_ok=True)
+    (dags / "binlake_dags.py").write_text(
+        f"from binlake_airflow.pipelines import dags_of\n\nglobals().update(dags_of({str(folder)!r}))\n"
+    )
+    with create_session() as session:
+        session.merge(DagBundleModel(name="dags-folder"))
+    bag = DagBag(str(dags), collect_dags=False, bundle_path=dags, bundle_name="dags-folder")
+    bag.collect_dags(str(dags))
+    assert not bag.import_errors
+    sync_bag_to_db(bag, "dags-folder", None)
+
+
+def token(name: str, role: str | None) -> str:
+    user = SimpleAuthManagerUser(username=name, role=role)
+    made: str = airflow_app.get_auth_manager().generate_jwt(user)
+    return made
+
+
+def client(server: Any, name: str | None, role: str | None = None) -> TestClient:
+    """name: None for who isn't logged in."""
+    headers = {"Authorization": f"Bearer {token(name, role)}"} if name else {}
+    return TestClient(server, headers=headers, raise_server_exceptions=False)
+
+
+def viewer(server: Any) -> TestClient:
+    return client(server, "ada", "VIEWER")
+
+
+def routes() -> list[tuple[str, str]]:
+    """Method and path of every route of the page's app, each with names of what is there."""
+    (entry,) = BinlakePlugin.fastapi_apps
+    found = [route for route in entry["app"].app().routes if isinstance(route, APIRoute)]
+    assert len(found) == len(entry["app"].app().routes), "a route of another kind has no guard"
+    return [
+        (method, "/binlake" + re.sub(r"{(\w+)(:\w+)?}", lambda match: VALUES[match[1]], route.path))
+        for route in found
+        for method in sorted(route.methods)
+    ]
+
+
+def get(client: TestClient, path: str, status: int = 200) -> Any:
+    answer = client.get(f"/binlake/api/{path}")
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def post(client: TestClient, path: str, status: int = 200, **asked: Any) -> Any:
+    answer = client.post(f"/binlake/api/{path}", json=asked)
+    assert answer.status_code == status, answer.text
+    return answer.json()

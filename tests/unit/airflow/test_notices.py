@@ -1,0 +1,146 @@
+"""Who is told of what: limits, tables that stop, comparisons and tasks that fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseNotifier
+from airflow.serialization.serialized_objects import DagSerialization
+
+from binlake import config, watch
+from binlake.config import PipelineConfig
+from binlake.errors import ConfigurationError
+from binlake.watch import Watched
+from binlake_airflow import notices
+from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.notices import TaskFailed
+from binlake_airflow.pipelines import dags_of
+from binlake_airflow.upkeep import BinlakeWatchOperator
+
+YAML = """
+source: {{name: shop, connection: "file:///log"}}
+tables: {{include: ["shop.*"]}}
+lake: {{path: ./lake}}
+airflow: {{{airflow}}}
+"""
+told: list[str] = []
+
+
+class Noted(BaseNotifier):
+    """Keeps what it is to send, rendered as Airflow renders it."""
+
+    template_fields = ("text",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def notify(self, context: Any) -> None:
+        told.append(self.text)
+
+
+def by_function(context: Any, prefix: str) -> None:
+    told.append(prefix + context["binlake"]["event"])
+
+
+def broken(context: Any) -> None:
+    raise OSError("no network")
+
+
+@pytest.fixture(autouse=True)
+def notifiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This file's, by a name that a YAML can have."""
+    monkeypatch.setitem(sys.modules, "notifiers_of_a_test", sys.modules[__name__])
+    told.clear()
+
+
+def yaml(folder: Path, airflow: str) -> Path:
+    path = folder / "shop.yaml"
+    path.write_text(YAML.format(airflow=airflow))
+    return path
+
+
+def loaded(folder: Path, airflow: str) -> PipelineConfig:
+    return config.load(yaml(folder, airflow))
+
+
+def noted(*events: str) -> str:
+    """One of the YAML's ``notify``."""
+    text = "{{ binlake.message }} ({{ binlake.event }})"
+    return f"{{when: [{', '.join(events)}], notifier: notifiers_of_a_test.Noted, arguments: {{text: '{text}'}}}}"
+
+
+def test_a_notifiers_templates_have_what_happened(tmp_path: Path) -> None:
+    found = loaded(tmp_path, f"notify: [{noted('stopped', 'lag')}]")
+    notices.tell(found, {}, "stopped", "shop.orders stopped: it is odd", "mend it")
+    notices.tell(found, {}, "retention", "nobody asked for it")
+    assert told == ["shop.orders stopped: it is odd (stopped)"]
+
+
+def test_a_function_is_a_notifier_and_one_that_fails_holds_nothing_back(tmp_path: Path) -> None:
+    arguments = {"broken": "{}", "missing": "{}", "by_function": "{prefix: 'the '}"}
+    functions = [
+        f"{{when: [lag], notifier: notifiers_of_a_test.{name}, arguments: {given}}}"
+        for name, given in arguments.items()
+    ]
+    found = loaded(tmp_path, f"notify: [{', '.join(functions)}]")
+    notices.tell(found, {}, "lag", "behind")
+    assert told == ["the lag"]
+    (problem,) = notices.problems(found)
+    assert problem.startswith("notifiers_of_a_test.missing: AttributeError")
+
+
+def test_a_task_that_failed_for_good(tmp_path: Path) -> None:
+    file = yaml(tmp_path, f"notify: [{noted('failed')}]")
+    for dag in dags_of(tmp_path).values():
+        DagSerialization.to_dict(dag)
+        for task in dag.tasks:
+            assert [*task.on_failure_callback] == [TaskFailed(str(file))]
+    task = SimpleNamespace(dag_id="binlake_shop_sync", task_id="merge")
+    context: Any = {"ti": task, "exception": ValueError("first line\nsecond line")}
+    TaskFailed(str(file))(context)
+    assert told == ["binlake_shop_sync, task merge: first line (failed)"]
+    file.write_text("{")
+    TaskFailed(str(file))(context)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Watched(0, 0, 80 * 3600, ()), []),
+        (Watched(7200, 5_000_000, None, ()), ["the lake is behind: 120 minutes, 5.0 MB of log (lag)"]),
+        (Watched(None, None, 3600, ("shop.t",)), ["the log that is read next may be purged in 1.0 hours (retention)"]),
+    ],
+)
+def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Watched, expected: list[str]) -> None:
+    """A double in the place of the look at the server, which tests/integration/test_watch.py takes."""
+    file = yaml(tmp_path, f"lag_minutes: 60, retention_hours: 24, notify: [{noted('lag', 'retention')}]")
+    monkeypatch.setattr(watch, "watch", lambda *_: found)
+    monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
+    gauges: dict[str, float] = {}
+    monkeypatch.setattr("airflow.sdk.observability.stats.gauge", lambda name, value: gauges.update({name: value}))
+    BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
+    assert told == expected
+    assert gauges["binlake.shop.tables_stopped"] == len(found.stopped)
+    assert gauges.get("binlake.shop.lag_seconds") == found.lag_seconds
+
+
+def test_a_limit_has_a_task_of_its_own_that_runs_also_where_a_sync_failed(tmp_path: Path) -> None:
+    yaml(tmp_path, "lag_minutes: 60")
+    watches = dags_of(tmp_path)["binlake_shop_sync"].get_task("watch")
+    assert (watches.upstream_task_ids, watches.is_teardown, watches.on_failure_fail_dagrun) == (
+        {"resnapshot"}, True, False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "airflow", ["notify: [{when: [never], notifier: a.b}]", "notify: [{when: [lag], notifier: b}]"]
+)
+def test_what_no_notice_can_be_is_refused(tmp_path: Path, airflow: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"airflow[.]notify[.]0"):
+        loaded(tmp_path, airflow)

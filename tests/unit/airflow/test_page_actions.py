@@ -1,0 +1,186 @@
+"""What the page does: runs of DAGs and decisions, each for who may, with his name; what can't be done is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
+from airflow.utils.session import create_session
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from airflow_page import add, add_dags, client, get, post, token, viewer
+from binlake.position import Range, Slice
+from binlake.state import lease, watermarks
+from binlake.state.lease import OpenBatch
+from past import Past
+
+
+@pytest.fixture
+def past(folder: Path) -> Past:
+    return add(folder).write()
+
+
+@pytest.fixture
+def dags(server: Any, folder: Path, past: Past) -> Iterator[None]:
+    """Airflow knows the DAGs of the source; all are paused, as new ones are."""
+    add_dags(folder)
+    with create_session() as session:
+        for dag in session.scalars(select(DagModel).where(DagModel.dag_id.startswith("binlake_shop_"))):
+            dag.is_paused = True
+    yield
+    with create_session() as session:
+        for model in (DagRun, DagModel):
+            for row in session.scalars(select(model).where(model.dag_id.startswith("binlake_shop_"))):
+                session.delete(row)
+
+
+def editor(server: Any) -> TestClient:
+    """Who may do all with the DAGs of the shop."""
+    return client(server, "shop", "USER")
+
+
+def runs(what: str) -> list[DagRun]:
+    with create_session() as session:
+        return list(session.scalars(select(DagRun).where(DagRun.dag_id == f"binlake_shop_{what}").order_by(DagRun.id)))
+
+
+def decided(past: Past) -> list[tuple[Any, ...]]:
+    rows = sorted(past.metadata.read("decisions"), key=lambda row: row["at_us"])
+    return [(row["action"], row["who"], row["why"], row["table"], row["file"], row["offset"]) for row in rows]
+
+
+def status(past: Past, table: str) -> str:
+    return next(row["status"] for row in watermarks.read(past.metadata) if row["table"] == table)
+
+
+def stand(past: Past, table: str, status: str) -> None:
+    row = next(row for row in watermarks.read(past.metadata) if row["table"] == table)
+    watermarks.write(past.metadata, [{**row, "status": status, "reason": "so"}])
+
+
+@pytest.mark.parametrize(
+    ("what", "asked", "conf"),
+    [
+        ("sync", {}, {}),
+        ("sync", {"until": "2026-03-01T12:00:00Z"}, {"until": "2026-03-01T12:00:00+00:00"}),
+        ("verify", {}, {}),
+        ("verify", {"tables": ["shop.table_0001"]}, {"tables": ["shop.table_0001"]}),
+        ("bootstrap", {"tables": ["shop.table_0001", "shop.a*"], "lock": "none"},
+         {"tables": ["shop.table_0001", "shop.a[*]"], "lock": "none"}),
+        ("maintain", {}, {}),
+        ("resume", {"tables": ["shop.table_0002"], "why": "mended"}, {"tables": ["shop.table_0002"], "why": "mended"}),
+    ],
+)  # fmt: skip
+def test_a_run_is_triggered_in_the_users_name(
+    server: Any, past: Past, dags: None, what: str, asked: dict[str, Any], conf: dict[str, Any]
+) -> None:
+    row = next(iter(watermarks.read(past.metadata)))
+    watermarks.write(past.metadata, [{**row, "table_id": "another", "table": "a*"}])
+    told = post(editor(server), f"sources/shop/{what}", **asked)
+    assert told["told"] == f"binlake_shop_{what} is paused: the run waits until it is unpaused"
+    (run,) = runs(what)
+    assert (run.run_id, run.triggering_user_name, run.state) == (told["run_id"], "shop", "queued")
+    assert run.conf == conf
+    with create_session() as session:
+        log = session.scalars(select(Log).where(Log.event == f"binlake_{what}").order_by(Log.id.desc())).first()
+    assert (log.owner, json.loads(log.extra)["source"]) == ("shop", "shop")
+
+
+def test_a_paused_dag_is_unpaused_where_that_is_asked(server: Any, past: Past, dags: None) -> None:
+    assert get(editor(server), "sources/shop")["dags"]["sync"]["is_paused"]
+    assert post(editor(server), "sources/shop/sync", unpause=True)["told"] == "the run is queued"
+    assert not get(editor(server), "sources/shop")["dags"]["sync"]["is_paused"]
+    assert post(editor(server), "sources/shop/dags/verify/unpause")["told"] == "binlake_shop_verify is unpaused"
+    assert not get(editor(server), "sources/shop")["dags"]["verify"]["is_paused"]
+
+
+def test_who_sees_a_source_sees_what_he_may_do(server: Any, past: Past) -> None:
+    every = ("bootstrap", "sync", "verify", "maintain", "resume", "edit")
+    assert get(viewer(server), "sources/shop")["may"] == dict.fromkeys(every, False)
+    assert get(editor(server), "sources")["sources"][0]["may"] == dict.fromkeys(every, True)
+
+
+def test_a_table_is_paused_and_snapshotted_anew_with_name_and_reason(server: Any, past: Past) -> None:
+    told = post(editor(server), "sources/shop/tables/shop.table_0001/pause", why=" its rows move ")
+    assert told["told"].startswith("shop.table_0001 is paused at ")
+    assert status(past, "table_0001") == "paused"
+    again = post(editor(server), "sources/shop/tables/shop.table_0001/pause", 409, why="again")
+    assert again["detail"] == "shop.table_0001 is paused"
+    assert again["remedy"]
+    post(editor(server), "sources/shop/tables/shop.table_0001/resnapshot", why="sooner")
+    assert status(past, "table_0001") == "resnapshot"
+    assert decided(past) == [
+        ("pause", "shop", "its rows move", "table_0001", None, None),
+        ("resnapshot", "shop", "sooner", "table_0001", None, None),
+    ]
+    shown = {row["table"]: row["status"] for row in get(editor(server), "sources/shop/tables")["tables"]}
+    assert shown["shop.table_0001"] == "resnapshot"
+
+
+def test_an_event_is_skipped_with_name_and_reason(server: Any, past: Past) -> None:
+    stop = past.position(3)
+    part = Slice(stop.file, stop.offset, stop.offset + 1000, stop.created, False)
+    plan = OpenBatch(4, Range(stop, replace(stop, offset=stop.offset + 1000), (part,)))
+    place = {"file": stop.file, "offset": stop.offset + 7}
+    with lease.held(past.metadata) as held:
+        held.open(plan)
+    past.metadata.append("quarantine", [{"batch": 4, **place, "reason": "unknown", "remedy": "skip it", "at_us": 1}])
+    (advice,) = [one for one in get(editor(server), "sources/shop")["advice"] if one["button"]]
+    assert advice["button"] == {"do": "skip-event", "dag": None, "state": None, **place}
+    assert (
+        "nothing stopped" in post(editor(server), "sources/shop/skip-event", 409, file="x", offset=1, why="?")["detail"]
+    )
+    post(editor(server), "sources/shop/skip-event", why="an empty event", **place)
+    assert decided(past) == [("skip-event", "shop", "an empty event", None, *place.values())]
+    assert get(editor(server), "sources/shop")["poison"] == []
+    refused = post(editor(server), "sources/shop/tables/shop.table_0001/pause", 409, why="now")
+    assert "batch 4 is open" in refused["detail"]
+
+
+def test_while_a_run_is_at_work_nothing_is_decided(server: Any, past: Past) -> None:
+    with lease.held(past.metadata):
+        told = post(editor(server), "sources/shop/tables/shop.table_0001/pause", 409, why="now")
+    assert "works on this source" in told["detail"]
+    assert told["remedy"] == "wait for it to end, then run again"
+    assert status(past, "table_0001") == "following"
+
+
+def test_what_isnt_there_or_makes_no_sense_is_refused(server: Any, past: Past, dags: None) -> None:
+    user = editor(server)
+    assert "no table 'shop.x'" in post(user, "sources/shop/verify", 404, tables=["shop.x"])["detail"]
+    assert "no table 'shop.x'" in post(user, "sources/shop/tables/shop.x/pause", 404, why="?")["detail"]
+    post(user, "sources/shop/tables/shop.table_0001/pause", 422)
+    post(user, "sources/shop/tables/shop.table_0001/pause", 422, why="  ")
+    post(user, "sources/shop/sync", 422, untill="now")
+    post(user, "sources/shop/bootstrap", 422, lock="forever")
+    post(user, "sources/shop/resume", 422, tables=[], why="?")
+    post(user, "sources/shop/dags/everything/unpause", 422)
+    assert [runs(what) for what in ("sync", "verify", "bootstrap", "resume")] == [[]] * 4
+    assert decided(past) == []
+
+
+def test_a_dag_that_airflow_doesnt_know_is_named(server: Any, past: Past) -> None:
+    assert "no DAG binlake_shop_sync yet" in post(editor(server), "sources/shop/sync", 409)["detail"]
+
+
+def test_no_page_of_another_site_acts_in_the_users_name(server: Any, past: Past, dags: None) -> None:
+    """With the cookie that a browser sends along, which is who the user is for Airflow's own page."""
+    path, cookie = "/binlake/api/sources/shop/sync", {"_token": token("shop", "USER")}
+    with TestClient(server, cookies=cookie) as browser:
+        for said in ("cross-site", "same-site", "none"):
+            assert browser.post(path, json={}, headers={"Sec-Fetch-Site": said}).status_code == 403
+        # What a form can send without being asked for leave is none of these.
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+            assert browser.post(path, content="{}", headers={"Content-Type": kind}).status_code == 422
+        assert runs("sync") == []
+        answer = browser.post(path, json={}, headers={"Sec-Fetch-Site": "same-origin"})
+    assert answer.status_code == 200, answer.text
+    assert [run.triggering_user_name for run in runs("sync")] == ["shop"]
