@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import own_airflow  # noqa: F401
 from servers import KINDS, Server, installed
 
 if TYPE_CHECKING:

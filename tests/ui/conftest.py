@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import own_airflow  # noqa: F401
 from servers import free_port
 
 if TYPE_CHECKING:

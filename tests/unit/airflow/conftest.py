@@ -1,4 +1,4 @@
-"""An Airflow of the tests' own, before anything imports it."""
+"""Airflow's app and the folder of its sources."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import own_airflow  # noqa: F401
 
 
 @pytest.fixture(scope="module")
