@@ -281,6 +281,18 @@ class Server:
     def variable(self, name: str) -> str:
         return str(self.execute(f"SELECT @@GLOBAL.{name}")[0][0])
 
+    @contextmanager
+    def setting(self, name: str, value: str | int) -> Iterator[None]:
+        """A global variable changed for a while; sessions that are open keep theirs."""
+        before = self.variable(name)
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"SET GLOBAL {name} = %s", (value,))
+        try:
+            yield
+        finally:
+            with self.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"SET GLOBAL {name} = %s", (int(before) if before.isdigit() else before,))
+
     def create_account(self, user: str, password: str, grants: Sequence[str] = ()) -> None:
         """``user``@'%' with grants such as ``SELECT ON shop.*``."""
         with self.connect() as connection:

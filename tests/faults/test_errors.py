@@ -124,12 +124,8 @@ def test_rows_changed_in_statement_format(statement_format: Mirror, capsys: pyte
 
 
 def test_row_metadata_minimal(ready: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
-    before = ready.server.variable("binlog_row_metadata")
-    ready.server.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
-    try:
+    with ready.server.setting("binlog_row_metadata", "MINIMAL"):
         ready.execute("INSERT INTO t VALUES (3, 'c')")
-    finally:
-        ready.server.execute(f"SET GLOBAL binlog_row_metadata = '{before}'")
     assert command(ready, "sync") == 3
     assert "binlog_row_metadata" in capsys.readouterr().err
     assert command(ready, "snapshot", "--tables", f"{ready.database}.t") == 0

@@ -170,14 +170,9 @@ def test_a_killed_connection_can_be_tried_again(server: Server) -> None:
 
 def test_an_idle_control_connection_stays(server: Server) -> None:
     """A snapshot's waits for its copies longer than many servers keep who asks nothing."""
-    before = server.variable("wait_timeout")
-    server.execute("SET GLOBAL wait_timeout = 1")
-    try:
-        with Source.open(at(server.port)) as source:
-            time.sleep(2)
-            assert source.now()
-    finally:
-        server.execute(f"SET GLOBAL wait_timeout = {before}")
+    with server.setting("wait_timeout", 1), Source.open(at(server.port)) as source:
+        time.sleep(2)
+        assert source.now()
 
 
 def test_a_server_without_a_free_connection_is_tried_again(server: Server) -> None:
@@ -233,15 +228,11 @@ def test_a_reader_may_pause_longer_than_the_server_waits_for_others(
     server: Server, long_log: Slice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader sets its own net_write_timeout; where that is over, the server hangs up, which is said."""
-    before = server.variable("net_write_timeout")
-    server.execute("SET GLOBAL net_write_timeout = 1")
-    try:
+    with server.setting("net_write_timeout", 1):
         patient = begun(server, long_log, reader_at(server.port, server))
         monkeypatch.setattr(dump, "PAUSED", 1)
         impatient = begun(server, long_log, replace(reader_at(server.port, server), server_id=SERVER_ID + 1))
         wait_for("the server to hang up", 60, lambda: len(readers_of(server)) == 1)
-    finally:
-        server.execute(f"SET GLOBAL net_write_timeout = {before}")
     assert patient() == long_log.size
     with fails_at_once():
         impatient()

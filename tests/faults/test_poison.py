@@ -119,13 +119,9 @@ def test_an_asked_for_snapshot(ready: Mirror) -> None:
 
 
 def test_an_undecodable_table_keeps_its_bytes_and_its_place(ready: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
-    before = ready.server.variable("binlog_row_metadata")
     stood = ready.watermark("t")["position"]
-    ready.server.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
-    try:
+    with ready.server.setting("binlog_row_metadata", "MINIMAL"):
         ready.execute("INSERT INTO t VALUES (3, 'c')")
-    finally:
-        ready.server.execute(f"SET GLOBAL binlog_row_metadata = '{before}'")
     ready.execute("INSERT INTO u VALUES ('goes on')")
     assert command(ready, "sync") == 3
     (kept,) = ready.metadata.read("quarantine")

@@ -173,19 +173,14 @@ def test_invalid_dates(server: Server, database: str, invalid: str) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value", "remedy"),
-    [("binlog_row_image", "'MINIMAL'", "binlog_row_image=FULL"), ("binlog_row_metadata", "'MINIMAL'", "metadata=FULL")],
+    [("binlog_row_image", "MINIMAL", "binlog_row_image=FULL"), ("binlog_row_metadata", "MINIMAL", "metadata=FULL")],
 )
 def test_partial_information_stops_the_table(
     server: Server, database: str, setting: str, value: str, remedy: str
 ) -> None:
     server.execute("CREATE TABLE a (id INT PRIMARY KEY, v INT)", "INSERT INTO a VALUES (1, 1)", database=database)
-    before = server.variable(setting)
-    server.execute(f"SET GLOBAL {setting} = {value}")
-    try:
-        with written(server) as made:
-            server.execute("UPDATE a SET v = 2", database=database)
-    finally:
-        server.execute(f"SET GLOBAL {setting} = '{before}'")
+    with server.setting(setting, value), written(server) as made:
+        server.execute("UPDATE a SET v = 2", database=database)
     stopped = [one for one in read_all(from_server(server), made.part, database) if isinstance(one, Stopped)]
     assert len(stopped) == 1
     assert remedy in stopped[0].remedy

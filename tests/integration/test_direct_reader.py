@@ -79,16 +79,12 @@ def test_snapshot_and_sync(direct_mirror: Mirror) -> None:
 
 def test_a_value_beyond_16_mib(direct_mirror: Mirror) -> None:
     mirror, server = direct_mirror, direct_mirror.server
-    before = server.variable("max_allowed_packet")
-    server.execute(f"SET GLOBAL max_allowed_packet = {64 * MIB}")
-    try:
+    with server.setting("max_allowed_packet", 64 * MIB):
         mirror.execute(
             "CREATE TABLE large (id INT PRIMARY KEY, b LONGBLOB)",
             f"INSERT INTO large VALUES (1, REPEAT(x'00ff', {9 * MIB})), (2, 'behind')",
         )
         mirror.snapshot()
-    finally:
-        server.execute(f"SET GLOBAL max_allowed_packet = {before}")
     rows = mirror.spark.sql(f"SELECT id, sha2(b, 256) FROM delta.`{mirror.path('large')}` ORDER BY id").collect()
     expected = [hashlib.sha256(value).hexdigest() for value in (b"\0\xff" * (9 * MIB), b"behind")]
     assert [row[1] for row in rows] == expected

@@ -85,9 +85,7 @@ def test_as_many_columns_as_innodb_takes(mirror: Mirror) -> None:
 
 def test_values_beyond_16_mib(mirror: Mirror) -> None:
     """Events and packets that the protocol splits."""
-    before = mirror.server.variable("max_allowed_packet")
-    mirror.server.execute(f"SET GLOBAL max_allowed_packet = {128 * MIB}")
-    try:
+    with mirror.server.setting("max_allowed_packet", 128 * MIB):
         mirror.execute(
             "CREATE TABLE large (id INT PRIMARY KEY, b LONGBLOB, t LONGTEXT)",
             f"INSERT INTO large VALUES (1, REPEAT(x'00ff', {9 * MIB}), 'x')",
@@ -101,8 +99,6 @@ def test_values_beyond_16_mib(mirror: Mirror) -> None:
             f"SELECT id, length(b), sha2(b, 256), octet_length(t), sha2(CAST(t AS BINARY), 256) "
             f"FROM delta.`{mirror.path('large')}` ORDER BY id"
         ).collect()
-    finally:
-        mirror.server.execute(f"SET GLOBAL max_allowed_packet = {before}")
     values = [(1, b"\0\xff" * (9 * MIB), b"changed"), (2, b"y", "é".encode() * (9 * MIB))]
     assert [tuple(row) for row in rows] == [
         (key, len(b), hashlib.sha256(b).hexdigest(), len(t), hashlib.sha256(t).hexdigest()) for key, b, t in values

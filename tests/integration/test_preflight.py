@@ -53,10 +53,8 @@ def test_a_good_server_passes(server: Server, tables: str, lake: Path) -> None:
 def changed(server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
     """A global setting changed for one test."""
     variable, value = request.param
-    before = server.variable(variable)
-    server.execute(f"SET GLOBAL {variable} = '{value}'")
-    yield variable
-    server.execute(f"SET GLOBAL {variable} = '{before}'")
+    with server.setting(variable, value):
+        yield variable
 
 
 @pytest.mark.parametrize(
@@ -73,15 +71,11 @@ def test_a_wrong_setting_is_named_with_its_sql(server: Server, tables: str, lake
 
 
 def test_a_log_kept_too_short(server: Server, tables: str, lake: Path) -> None:
-    before = server.variable("binlog_expire_logs_seconds")
-    server.execute("SET GLOBAL binlog_expire_logs_seconds = 3600")
-    try:
+    with server.setting("binlog_expire_logs_seconds", 3600):
         remedy = failing(examine(server, lake, tables, schedule="0 * * * *"))["retention"]
         assert "binlog_expire_logs_seconds = 604800" in remedy
         server.execute(remedy)
         assert failing(examine(server, lake, tables, schedule="0 * * * *")) == {}
-    finally:
-        server.execute(f"SET GLOBAL binlog_expire_logs_seconds = {before}")
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -15,15 +16,23 @@ from binlake.watch import Watched, watch
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.sensors import BinlakeSourceChangedSensor
 from mirror import Mirror
+from servers import Server
 
 
-def test_lag_and_headroom(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def ten_hours(server: Server) -> Iterator[None]:
+    """For that long the log is kept."""
+    with server.setting("binlog_expire_logs_seconds", 36_000):
+        yield
+
+
+def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert watch(mirror.config, mirror.origin) == Watched(None, None, None, ())
     monkeypatch.setattr(BinlakeHook, "origin", lambda _: mirror.origin)  # Airflow's connections aren't what is tested
     changed = BinlakeSourceChangedSensor(task_id="changed", config_file=str(mirror.write_yaml()))
     assert (changed.mode, changed.poke_interval) == ("reschedule", timedelta(minutes=1).total_seconds())
     assert not changed.poke({})
-    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "SET GLOBAL binlog_expire_logs_seconds = 36000")
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     mirror.snapshot()
     mirror.sync()
     with Source.open(mirror.endpoint) as source:

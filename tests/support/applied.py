@@ -45,7 +45,7 @@ def apply_as_relay_log(target: Server, *files: Path) -> None:
             names = [column[0] for column in cursor.description or ()]
             status = dict(zip(names, (cursor.fetchall() or ((),))[0], strict=True))
         assert not int(status["Last_SQL_Errno"]), status["Last_SQL_Error"]
-        if "read all relay log" in status["Slave_SQL_Running_State"]:
+        if "read all relay log" in (status["Slave_SQL_Running_State"] or ""):  # None before its thread runs
             return
         time.sleep(0.1)
     raise AssertionError(f"the relay log wasn't applied: {status}")
