@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlake import names, printing, replay_arguments
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
+from binlake.once import once
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.serialization import dump
@@ -77,7 +77,7 @@ def _session(
 ) -> Callable[[], SparkSession]:
     """short_lived: asked when the session is."""
 
-    @cache
+    @once
     def build() -> SparkSession:
         from binlake.lake import session
 

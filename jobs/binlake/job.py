@@ -21,6 +21,7 @@ from binlake import config as configuration
 from binlake import submitter
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
+from binlake.once import once
 from binlake.report import Report
 from binlake.source import log
 from binlake.source.log import Origin
@@ -47,14 +48,17 @@ class Job:
         return log.origin(self.config.source.connection)
 
     @cached_property
-    def _session(self) -> SparkSession:
-        from binlake.lake import session
+    def session(self) -> Callable[[], SparkSession]:
+        """Built when it is asked for first."""
 
-        config, name = self.config, f"binlake {self.config.source.name} {self.name}"
-        return session.build(name, spark=config.spark, more=self.settings, lake=config.root)
+        @once
+        def build() -> SparkSession:
+            from binlake.lake import session
 
-    def session(self) -> SparkSession:
-        return self._session
+            config, name = self.config, f"binlake {self.config.source.name} {self.name}"
+            return session.build(name, spark=config.spark, more=self.settings, lake=config.root)
+
+        return build
 
 
 def parser(name: str) -> argparse.ArgumentParser:

@@ -15,7 +15,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ import binlake
 from binlake.binlog import native
 from binlake.errors import SetupFailed
 from binlake.lake import executors, settings
+from binlake.once import once
 from binlake.state import java_errors
 from binlake.versions import SPARK
 
@@ -52,12 +52,12 @@ def ship(context: SparkContext) -> None:
         java_context.addJar(str(jar))
 
 
-@cache
+@once
 def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="binlake-cluster-")
 
 
-@cache
+@once
 def _engine() -> str:
     """Of a checkout and of a wheel alike."""
     root = Path(binlake.__file__).parent

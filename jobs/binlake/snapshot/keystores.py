@@ -9,13 +9,13 @@ from __future__ import annotations
 import secrets
 import ssl
 import tempfile
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 from pyspark import SparkContext
 
 from binlake.errors import ConfigurationError
+from binlake.once import once
 
 _TRUSTED, _CLIENT = "trustCertificateKeyStore", "clientCertificateKeyStore"
 _PASSWORD = secrets.token_urlsafe(24)
@@ -43,12 +43,12 @@ def _store(option: str, path: str) -> dict[str, str]:
     return {f"{option}Url": Path(path).as_uri(), f"{option}Type": "PKCS12", f"{option}Password": _PASSWORD}
 
 
-@cache
+@once
 def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="binlake-tls-")  # only its owner may enter
 
 
-@cache
+@once
 def _trust_store(ca: str) -> str:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
@@ -64,7 +64,7 @@ def _trust_store(ca: str) -> str:
     return _write("trust", data)
 
 
-@cache
+@once
 def _key_store(cert: str, key: str) -> str:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import (
