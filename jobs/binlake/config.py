@@ -17,6 +17,7 @@ from binlake.orchestration import AirflowConfig
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import leaving_out
+from binlake.table_pattern import TablePattern
 
 _TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
 _GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
@@ -61,17 +62,9 @@ class TablesConfig(_Strict):
     exclude_columns: such a pattern, a dot and the name of a column that isn't to leave the server.
     """
 
-    include: Annotated[list[str], Field(min_length=1)]
-    exclude: list[str] = []
+    include: Annotated[list[TablePattern], Field(min_length=1)]
+    exclude: list[TablePattern] = []
     exclude_columns: list[str] = []
-
-    @field_validator("include", "exclude")
-    @classmethod
-    def _has_a_dot(cls, patterns: list[str]) -> list[str]:
-        for pattern in patterns:
-            if "." not in pattern:
-                raise ValueError(f"{pattern!r} has no dot; write database.table, such as shop.*")
-        return patterns
 
     @field_validator("exclude_columns")
     @classmethod

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from binlake.table_pattern import TablePattern
+
 Operation = Literal["insert", "update", "delete"]
 SINK_SCHEMES = ("file", "kafka", "https", "http", "binlog")
 TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
@@ -173,8 +175,8 @@ class FeedConfig(_Strict):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
     sources: list[str] = []
-    include: Annotated[list[str], Field(min_length=1)] = ["*.*"]
-    exclude: list[str] = []
+    include: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
+    exclude: list[TablePattern] = []
     operations: Annotated[list[Operation], Field(min_length=1)] = ["insert", "update", "delete"]
     where: Annotated[str, Field(min_length=1)] | None = None
     format: FormatConfig
@@ -194,14 +196,6 @@ class FeedConfig(_Strict):
     @classmethod
     def _by_its_url(cls, value: Any) -> Any:
         return {"url": value} if isinstance(value, str) else value
-
-    @field_validator("include", "exclude")
-    @classmethod
-    def _has_a_dot(cls, patterns: list[str]) -> list[str]:
-        for pattern in patterns:
-            if "." not in pattern:
-                raise ValueError(f"{pattern!r} has no dot; write database.table, such as shop.*")
-        return patterns
 
     @model_validator(mode="after")
     def _binlog_to_binlog(self) -> Self:

@@ -20,6 +20,7 @@ _LOCKS = {
     "tables": "tables: LOCK TABLES, where the account may not flush",
     "none": "none: no lock, by GTIDs",
 }
+_TABLE = {"type": "string", "pattern": r"^.+\..+$"}
 _TIME = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
 )
@@ -151,6 +152,10 @@ def _bootstrap(steps: Steps) -> DAG:
     return dag
 
 
+def _named_tables(description: str) -> Param:
+    return Param(type="array", items=_TABLE, minItems=1, title="Tables", description=description)
+
+
 def _tables(config: PipelineConfig, without: str) -> Param:
     """without: which tables are meant where none is named."""
     tables = config.tables
@@ -158,7 +163,7 @@ def _tables(config: PipelineConfig, without: str) -> Param:
     return Param(
         None,
         type=["null", "array"],
-        items={"type": "string", "pattern": r"^.+\..+$"},
+        items=_TABLE,
         title="Tables",
         description=f"One pattern of database.table a line, such as shop.orders or shop.order*; empty: {without}. "
         f"Each must match a table that the YAML includes: {', '.join(tables.include)}{excluded}.",
@@ -189,13 +194,7 @@ def _verify(steps: Steps) -> DAG:
 
 def _resume(steps: Steps) -> DAG:
     params = {
-        "tables": Param(
-            type="array",
-            items={"type": "string", "pattern": r"^.+\..+$"},
-            minItems=1,
-            title="Tables",
-            description="database.table, one a line: tables that are paused or stopped.",
-        ),
+        "tables": _named_tables("database.table, one a line: tables that are paused or stopped."),
         "why": Param(
             type="string",
             minLength=1,
@@ -211,13 +210,7 @@ def _resume(steps: Steps) -> DAG:
 
 def _replay(steps: Steps) -> DAG:
     params = {
-        "tables": Param(
-            type="array",
-            items={"type": "string", "pattern": r"^.+\..+$"},
-            minItems=1,
-            title="Tables",
-            description="One pattern of database.table a line, such as shop.orders or shop.order*.",
-        ),
+        "tables": _named_tables("One pattern of database.table a line, such as shop.orders or shop.order*."),
         "batch": Param(
             None, type=["null", "integer"], minimum=0, title="Batch", description="After which; empty: the newest."
         ),

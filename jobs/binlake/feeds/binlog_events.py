@@ -15,7 +15,7 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations
 from binlake.binlogfile import shape
 from binlake.binlogfile.rows import RowImages
 from binlake.errors import FeedError
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Message, SchemaChange, TransactionEnd
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, TransactionEnd
 from binlake.schema.invalid import InvalidValues
 from binlake.serialization import dumps
 
@@ -23,7 +23,7 @@ BEGIN, END, STATEMENT, ROWS, TABLE_MAP = "begin", "end", "statement", "rows", "m
 """Names of headers."""
 
 
-class BinlogEvents:
+class BinlogEvents(Format):
     """See above. Each source transaction begins with its GTID and the time of its commit."""
 
     wants_transactions = True
@@ -65,9 +65,6 @@ class BinlogEvents:
 
     def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
         return [Message("", None, None, ((END, b""),))]
-
-    def heartbeat(self, at_us: int) -> Sequence[Message]:
-        return ()
 
 
 def _check(table: FeedTable) -> None:

@@ -8,28 +8,26 @@ enough. It tells no CREATE DATABASE: the databases are to be where it is applied
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from binlake import gtid
 from binlake.binlog.border import Statement
 from binlake.binlogfile.writer import EVENT_BYTES, BinlogWriter, FileEnd, Head, RowEvent
-from binlake.errors import ConfigurationError, SinkFailed
+from binlake.errors import ConfigurationError
 from binlake.feeds.binlog_events import BEGIN, END, ROWS, STATEMENT
 from binlake.feeds.contract import Message
+from binlake.feeds.position_folder import PositionFolder
 from binlake.position import Flavour
 from binlake.serialization import loads
-from binlake.state import formats
 from binlake.state.feed_watermarks import FeedPosition
 
 INDEX = "binlog.index"
 _FILE_MB = 256
 _SETTINGS = {"file_mb", "server_id"}
+_FRESH = {"number": 0, "offset": 0, "transactions": 0, "last_us": 0, "gtids": "", "flavour": None}
 Headers = tuple[tuple[str, bytes], ...]
 
 
@@ -45,60 +43,33 @@ class BinlogFolder:
             raise ConfigurationError(f"binlog:// has no setting {min(wrong)}", remedy="it has file_mb and server_id")
         self._most = int(float(settings.get("file_mb", _FILE_MB)) * 1e6)
         self._server_id = int(settings.get("server_id", 1))
-        self._folder, self._owner = folder, owner
-        self._kept = ExitStack()
+        self._folder = folder
         self._file: BinaryIO | None = None
         self._writer: BinlogWriter | None = None
         self._gtids: list[str] = []
         self._rows: tuple[Headers, list[bytes], int] | None = None
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            fcntl.flock(self._kept.enter_context((folder / "_lock").open("ab")), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._state = self._read()
-            self._cut()
-        except BlockingIOError:
-            self._kept.close()
-            raise SinkFailed(f"another process writes into {folder}", remedy="wait for it to end") from None
-        except OSError as error:
-            self._kept.close()
-            raise _failed(folder, error) from error
+        self._kept = PositionFolder(folder, owner, _FRESH, self._cut)
+        self._state = self._kept.state
 
-    def _read(self) -> dict[str, Any]:
-        path = self._folder / "_position.json"
-        try:
-            found: dict[str, Any] = json.loads(path.read_text())
-        except FileNotFoundError:
-            fresh = {"number": 0, "offset": 0, "transactions": 0, "last_us": 0, "gtids": "", "flavour": None}
-            return {"owner": self._owner, "position": None, **fresh}
-        except ValueError as error:
-            raise SinkFailed(f"{path} is damaged: {error}", remedy="let the sink name an empty folder") from None
-        if found.get("owner") != self._owner:
-            raise SinkFailed(f"{self._folder} is {found.get('owner')}'s", remedy="give each feed a folder of its own")
-        return found
-
-    def _cut(self) -> None:
-        """Take back what was written behind the last commit."""
+    def _cut(self, state: dict[str, Any]) -> None:
         for path in self._folder.glob("binlog.[0-9]*"):
             number = int(path.name.rpartition(".")[2])
-            if number > self._state["number"]:
+            if number > state["number"]:
                 path.unlink()
-            elif number == self._state["number"] and path.stat().st_size > self._state["offset"]:
-                os.truncate(path, self._state["offset"])
+            elif number == state["number"] and path.stat().st_size > state["offset"]:
+                os.truncate(path, state["offset"])
 
     def position(self) -> FeedPosition | None:
-        text = self._state["position"]
-        return formats.read(FeedPosition, text) if text else None
+        return self._kept.position()
 
     # messages ---------------------------------------------------------------------------------------------------------
     def begin(self) -> None:
         """Nothing: what is written is cut off unless it is committed."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        try:
+        with self._kept.writing():
             for message in messages:
                 self._take(message)
-        except OSError as error:
-            raise _failed(self._folder, error) from error
 
     def _take(self, message: Message) -> None:
         what, told = message.headers[0]
@@ -185,27 +156,16 @@ class BinlogFolder:
         self._state["offset"] = 0
 
     def commit(self, position: FeedPosition) -> None:
-        try:
+        with self._kept.writing():
             self._flush()
             if self._writer is not None and self._file is not None:
                 _safe(self._file)
                 end = self._writer.end
                 self._state |= {"offset": end.offset, "transactions": end.transactions, "last_us": end.last_us}
                 self._state["gtids"] = self._executed(self._state["flavour"])
-            self._state["position"] = formats.written(position)
             numbers = range(1, self._state["number"] + 1)
-            self._write(INDEX, "".join(f"./{_name(number)}\n" for number in numbers))
-            self._write("_position.json", json.dumps(self._state, ensure_ascii=False))
-        except OSError as error:
-            raise _failed(self._folder, error) from error
-
-    def _write(self, name: str, text: str) -> None:
-        temporary = self._folder / f"{name}.writing"
-        with temporary.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._folder / name)
+            self._kept.replace(INDEX, "".join(f"./{_name(number)}\n" for number in numbers))
+            self._kept.commit(position)
 
     def close(self) -> None:
         if self._file is not None:
@@ -220,10 +180,3 @@ def _name(number: int) -> str:
 def _safe(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _failed(folder: Path, error: OSError) -> SinkFailed:
-    return SinkFailed(
-        f"can't write into {folder}: {error.strerror or error}",
-        remedy="let the sink name a folder that this account may write, on a disk with room",
-    )

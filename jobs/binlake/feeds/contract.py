@@ -99,24 +99,29 @@ class FeedContext:
 class Format(Protocol):
     """Mutations and what lies between them, as messages.
 
+    A format says only what it has to say: the rest gives no message.
+
     wants_transactions: ``transaction_began`` and ``transaction_ended`` are asked, and FeedChanges tells the ordinals.
     """
 
-    wants_transactions: bool
+    wants_transactions: bool = False
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
         """For each row its messages, in order; none or many."""
         ...
 
-    def schema_change(self, change: SchemaChange) -> Sequence[Message]: ...
+    def schema_change(self, change: SchemaChange) -> Sequence[Message]:
+        return ()
 
-    def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]: ...
+    def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
+        return ()
 
-    def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]: ...
+    def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
+        return ()
 
     def heartbeat(self, at_us: int) -> Sequence[Message]:
         """Where a run found nothing to carry."""
-        ...
+        return ()
 
 
 class Sink(Protocol):

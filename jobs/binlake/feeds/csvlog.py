@@ -18,7 +18,7 @@ from typing import Any
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.feed_config import CsvFormat
-from binlake.feeds.contract import FeedChanges, FeedContext, Message, SchemaChange, TransactionEnd
+from binlake.feeds.contract import FeedChanges, FeedContext, Format, Message, SchemaChange
 from binlake.feeds.text import moment, plain
 
 COLUMNS = (
@@ -27,10 +27,8 @@ COLUMNS = (
 _WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 
 
-class CsvLog:
+class CsvLog(Format):
     """``${hour}`` in the topic is that of the commit, so that each hour has a file of its own."""
-
-    wants_transactions = False
 
     def __init__(self, config: CsvFormat, context: FeedContext) -> None:
         self._topic, self._context = Template(config.topic), context
@@ -63,15 +61,6 @@ class CsvLog:
         fields = [told.file, told.offset, 0, told.gtid, change.kind.lower(), name.database, name.table, "", ""]
         text = " ".join(change.text.split())
         return [self._line(name.database, name.table, told.committed_us, [*fields, text])]
-
-    def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
-        return ()
-
-    def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
-        return ()
-
-    def heartbeat(self, at_us: int) -> Sequence[Message]:
-        return ()
 
 
 def _json(value: dict[str, Any] | None) -> str:

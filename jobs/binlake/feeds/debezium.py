@@ -29,7 +29,7 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE, Statement
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import debezium_schemas as schemas
 from binlake.feeds.connect import ConnectType, as_json, quoted_json, type_of
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Message, SchemaChange, TransactionEnd
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, TransactionEnd
 from binlake.schema.table import TableName
 
 _OPS = {INSERT: "c", UPDATE: "u", DELETE: "d"}
@@ -61,7 +61,7 @@ class _Shape:
         return [names.index(name) for name in self.table.key]
 
 
-class Debezium:
+class Debezium(Format):
     """See above."""
 
     def __init__(self, config: DebeziumFormat, context: FeedContext) -> None:

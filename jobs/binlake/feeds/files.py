@@ -7,23 +7,19 @@ reads each message once; who reads the files as they grow may read the last ones
 
 from __future__ import annotations
 
-import fcntl
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 from binlake import names
-from binlake.errors import ConfigurationError, SinkFailed
+from binlake.errors import ConfigurationError
 from binlake.feeds.contract import Message
-from binlake.state import formats
+from binlake.feeds.position_folder import PositionFolder
 from binlake.state.feed_watermarks import FeedPosition
 
 _MOST_OPEN = 200
-_REMEDY = "let the sink name a folder that this account may write, on a disk with room"
 
 
 class FileSink:
@@ -43,49 +39,19 @@ class FileSink:
             raise ConfigurationError(f"file:// has no setting {min(told)}", remedy="it has file_mb")
         self._parts: dict[str, int] = {}
         self._folder = folder
-        self._owner = owner
         self._open: dict[str, IO[bytes]] = {}
         self._lengths: dict[str, int] = {}
-        self._kept = ExitStack()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = self._kept.enter_context((folder / "_lock").open("ab"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._state = self._read()
-            self._cut()
-        except BlockingIOError:
-            self._kept.close()
-            raise SinkFailed(f"another process writes into {folder}", remedy="wait for it to end") from None
-        except OSError as error:
-            self._kept.close()
-            raise _failed(folder, error) from error
+        self._kept = PositionFolder(folder, owner, {"lengths": {}}, self._cut)
 
-    @property
-    def _path(self) -> Path:
-        return self._folder / "_position.json"
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return {"owner": self._owner, "lengths": {}, "position": None}
-        except ValueError as error:
-            raise SinkFailed(f"{self._path} is damaged: {error}", remedy="let the sink name an empty folder") from None
-        if found.get("owner") != self._owner:
-            raise SinkFailed(f"{self._folder} is {found.get('owner')}'s", remedy="give each feed a folder of its own")
-        return found
-
-    def _cut(self) -> None:
-        """Take back what was written behind the last commit."""
-        self._lengths = dict(self._state["lengths"])
+    def _cut(self, state: dict[str, Any]) -> None:
+        self._lengths = state["lengths"]
         for path in self._folder.glob("*.log"):
             length = self._lengths.get(path.name, 0)
             if path.stat().st_size > length:
                 os.truncate(path, length)
 
     def position(self) -> FeedPosition | None:
-        text = self._state["position"]
-        return formats.read(FeedPosition, text) if text else None
+        return self._kept.position()
 
     def begin(self) -> None:
         """Nothing: what is written is cut off unless it is committed."""
@@ -94,14 +60,12 @@ class FileSink:
         lines: dict[str, list[bytes]] = {}
         for message in messages:
             lines.setdefault(message.topic, []).append((message.value or b"").replace(b"\n", b"\\n") + b"\n")
-        try:
+        with self._kept.writing():
             for topic, parts in lines.items():
                 data = b"".join(parts)
                 name = self._name(names.folder(topic), len(data))
                 self._file(name).write(data)
                 self._lengths[name] = self._lengths.get(name, 0) + len(data)
-        except OSError as error:
-            raise _failed(self._folder, error) from error
 
     def _name(self, stem: str, size: int) -> str:
         """The file of a topic's next messages."""
@@ -120,19 +84,11 @@ class FileSink:
         return self._open[name]
 
     def commit(self, position: FeedPosition) -> None:
-        told = {"owner": self._owner, "lengths": self._lengths, "position": formats.written(position)}
-        temporary = self._folder / "_position.writing"
-        try:
+        with self._kept.writing():
             for file in self._open.values():
                 file.flush()
                 os.fsync(file.fileno())
-            with temporary.open("w") as handle:
-                json.dump(told, handle, ensure_ascii=False)
-                handle.flush()
-                os.fsync(handle.fileno())
-            temporary.replace(self._path)
-        except OSError as error:
-            raise _failed(self._folder, error) from error
+            self._kept.commit(position)
 
     def _close_files(self) -> None:
         while self._open:
@@ -146,7 +102,3 @@ class FileSink:
             file.close()
         self._open.clear()
         self._kept.close()
-
-
-def _failed(folder: Path, error: OSError) -> SinkFailed:
-    return SinkFailed(f"can't write into {folder}: {error.strerror or error}", remedy=_REMEDY)

@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.feed_config import GenericFormat
 from binlake.feeds import avro
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Message, SchemaChange, TransactionEnd
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message
 from binlake.feeds.text import PLAIN_SCALE, plain
 from binlake.schema.table import Column
 
@@ -118,10 +118,8 @@ def _kind(column: Column, arrow: pa.DataType) -> _Kind:
 
 
 # rows -----------------------------------------------------------------------------------------------------------------
-class Generic:
+class Generic(Format):
     """See above. The key is the primary key's values as JSON, so that a topic may have many partitions."""
-
-    wants_transactions = False
 
     def __init__(self, config: GenericFormat, context: FeedContext) -> None:
         self._topic = Template(config.topic)
@@ -141,18 +139,6 @@ class Generic:
         txids = pa.array(guids(rows.column("gtid")), pa.binary())
         values = avro.joined(head, txids, data).to_pylist()
         return [[Message(topic, key, value)] for key, value in zip(keys(table, rows), values, strict=True)]
-
-    def schema_change(self, change: SchemaChange) -> Sequence[Message]:
-        return ()
-
-    def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
-        return ()
-
-    def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
-        return ()
-
-    def heartbeat(self, at_us: int) -> Sequence[Message]:
-        return ()
 
 
 def _head(table: FeedTable, op: int) -> bytes:

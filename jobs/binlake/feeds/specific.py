@@ -38,7 +38,7 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.errors import FeedError
 from binlake.feed_config import SpecificFormat
 from binlake.feeds.connect import unscaled
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Message, SchemaChange, TransactionEnd
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message
 from binlake.feeds.generic import guids, identity, keys, number, string
 from binlake.schema.table import Column
 
@@ -129,10 +129,8 @@ def schema_of(table: FeedTable, types: Sequence[_AvroType], op: int) -> dict[str
     return {"type": "record", "name": name, "namespace": f"mypipe.{_name(table.name.database)}", "fields": fields}
 
 
-class Specific:
+class Specific(Format):
     """See above. The key is the primary key's values as JSON."""
-
-    wants_transactions = False
 
     def __init__(self, config: SpecificFormat, context: FeedContext, register: Register) -> None:
         self._config, self._context, self._register = config, context, register
@@ -175,18 +173,6 @@ class Specific:
                 remedy="write wire: confluent in the YAML",
             )
         return bytes([0, op]) + schema.to_bytes(2, "big")
-
-    def schema_change(self, change: SchemaChange) -> Sequence[Message]:
-        return ()
-
-    def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
-        return ()
-
-    def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
-        return ()
-
-    def heartbeat(self, at_us: int) -> Sequence[Message]:
-        return ()
 
 
 def _records(table: FeedTable, types: Sequence[_AvroType], image: pa.StructArray) -> list[bytes]:

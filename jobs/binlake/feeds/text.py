@@ -14,7 +14,7 @@ from typing import Any
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.feed_config import TextFormat
-from binlake.feeds.contract import FeedChanges, FeedContext, Message, SchemaChange, TransactionEnd
+from binlake.feeds.contract import FeedChanges, FeedContext, Format, Message, SchemaChange
 
 _WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 
@@ -40,10 +40,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=plain)
 
 
-class Text:
+class Text(Format):
     """See above. The key is the primary key's values as JSON."""
-
-    wants_transactions = False
 
     def __init__(self, config: TextFormat, context: FeedContext) -> None:
         self._topic = Template(config.topic)
@@ -73,15 +71,6 @@ class Text:
         line = f"{moment(told.committed_us)} {told.file}:{told.offset} {change.kind}: {' '.join(change.text.split())}"
         name = change.tables[0][0]
         return [Message(self._topic_of(name.database, name.table), None, line.encode())]
-
-    def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
-        return ()
-
-    def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
-        return ()
-
-    def heartbeat(self, at_us: int) -> Sequence[Message]:
-        return ()
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> str:

@@ -1,0 +1,16 @@
+"""``database.table`` in the YAML, where * and ? stand for anything."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+
+def _has_a_dot(pattern: str) -> str:
+    if "." not in pattern:
+        raise ValueError(f"{pattern!r} has no dot; write database.table, such as shop.*")
+    return pattern
+
+
+TablePattern = Annotated[str, AfterValidator(_has_a_dot)]
