@@ -11,7 +11,7 @@ the next run goes on from the last commit: what was sent since is told again, un
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -229,7 +229,7 @@ class Outlet:
         if 0 in bounds[:1] and self._pending >= COMMIT_EVERY:
             self._commit_here()
         parts = self._transactions.number(window) if self._transactions else window.parts
-        flat = list(chain.from_iterable(map(self._format.changes, parts)))
+        flat = [messages for part in parts for messages in self._formatted(part)]
         rows: list[Sequence[Message]] = [flat[number] for number in window.order.tolist()]
         if self._transactions:
             rows = self._transactions.surround(rows)
@@ -255,7 +255,11 @@ class Outlet:
 
     def load(self, changes: FeedChanges) -> None:
         """Rows of the lake; a table's are committed together."""
-        self.send(list(chain.from_iterable(self._format.changes(changes))))
+        self.send(list(chain.from_iterable(self._formatted(changes))))
+
+    def _formatted(self, changes: FeedChanges) -> Iterator[Sequence[Message]]:
+        """Of each row its messages."""
+        return chain.from_iterable(map(self._format.changes, changes.pieces()))
 
     def schema_change(self, change: SchemaChange, place: FeedPlace) -> None:
         """A statement ends the transaction before it."""

@@ -27,21 +27,28 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feed_config import DebeziumFormat
+from binlake.feeds import base64_numbers
+from binlake.feeds.text import PLAIN_SCALE
 from binlake.schema.table import Column
 
 quoted_json: Callable[[str], str] = encode_basestring
-Fragments = Sequence[str]
-"""Of each row its value as JSON, ``null`` where there is none."""
+Fragments: TypeAlias = pa.StringArray
+"""Of each row its value as JSON, the text ``null`` where there is none."""
+_ESCAPED = r'["\\\x00-\x1f]'
+"""What JSON has no other way to write."""
+_MOST_DIGITS = 18
 _GEOMETRIES = frozenset(
     {"geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
      "geometrycollection"}
@@ -83,7 +90,7 @@ def type_of(column: Column, config: DebeziumFormat) -> ConnectType:
         return (
             ConnectType("bytes", _bits, "io.debezium.data.Bits", parameters)
             if wide
-            else ConnectType("boolean", _booleans)
+            else ConnectType("boolean", _printed)
         )
     if kind in ("enum", "set"):
         name = "io.debezium.data.Enum" if kind == "enum" else "io.debezium.data.EnumSet"
@@ -123,13 +130,33 @@ def _decimal(column: Column, config: DebeziumFormat) -> ConnectType:
 
 def _precise(precision: int, scale: int) -> ConnectType:
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
-    return ConnectType("bytes", _unscaled(scale), "org.apache.kafka.connect.data.Decimal", parameters)
+    return ConnectType("bytes", _unscaled(precision, scale), "org.apache.kafka.connect.data.Decimal", parameters)
 
 
 # values ---------------------------------------------------------------------------------------------------------------
-def _fragments(values: pa.Array) -> Fragments:
-    found: Fragments = pc.fill_null(values, "null").to_pylist()
-    return found
+def joined(*parts: pa.StringArray | str) -> pa.StringArray:
+    """Texts behind each other, row by row; null where one of them is. A part may be one for all rows."""
+    return pc.binary_join_element_wise(*(pa.scalar(one) if isinstance(one, str) else one for one in parts), "")
+
+
+def quoted(texts: pa.StringArray) -> pa.StringArray:
+    """JSON's strings; null stays null."""
+    odd = pc.fill_null(pc.match_substring_regex(texts, _ESCAPED), False)
+    if pc.any(odd).as_py():
+        escaped = [quoted_json(text)[1:-1] for text in texts.filter(odd).to_pylist()]
+        texts = pc.replace_with_mask(texts, odd, pa.array(escaped, pa.string()))
+    return joined('"', texts, '"')
+
+
+def _fragments(values: pa.StringArray) -> Fragments:
+    return pc.fill_null(values, "null")
+
+
+def _each(render: Callable[[Any], str]) -> Callable[[pa.Array], Fragments]:
+    """One value after the other."""
+    return lambda values: _fragments(
+        pa.array([None if value is None else render(value) for value in values.to_pylist()], pa.string())
+    )
 
 
 def _numbers(values: pa.Array) -> Fragments:
@@ -146,54 +173,33 @@ def _milliseconds(values: pa.Array) -> Fragments:
     return _fragments(whole.cast(pa.int64()).cast(pa.string()))
 
 
-def _same_bits(values: pa.Array) -> Fragments:
-    return [
-        _null if value is None else str(int(value) - (1 << 64 if value >= 1 << 63 else 0))
-        for value in values.to_pylist()
-    ]
+_same_bits = _each(lambda value: str(int(value) - (1 << 64 if value >= 1 << 63 else 0)))
+_doubles = _each(lambda value: repr(float(value)))
+"""NaN and infinities, which MySQL hasn't, would be no JSON."""
 
 
-_null = "null"
-
-
-def _booleans(values: pa.Array) -> Fragments:
-    return _fragments(values.cast(pa.string()))
-
-
-def _doubles(values: pa.Array) -> Fragments:
-    """NaN and infinities, which MySQL hasn't, would be no JSON."""
-    return [_null if value is None else repr(float(value)) for value in values.to_pylist()]
-
-
-def _floats(values: pa.Array) -> Fragments:
-    """The shortest text that is this single-precision number, as Java prints it."""
+def _printed(values: pa.Array) -> Fragments:
+    """true and false; of a single-precision number the shortest text that is it, as Java prints it."""
     return _fragments(values.cast(pa.string()))
 
 
 def _texts(values: pa.Array) -> Fragments:
-    return [_null if value is None else quoted_json(value) for value in values.to_pylist()]
+    return _fragments(quoted(values.cast(pa.string())))
 
 
 def _decimal_texts(values: pa.Array) -> Fragments:
-    if pa.types.is_string(values.type):
-        return _texts(values)
-    return [_null if value is None else f'"{value:f}"' for value in values.to_pylist()]
+    if pa.types.is_decimal(values.type) and values.type.scale > PLAIN_SCALE:
+        return _each(lambda value: f'"{value:f}"')(values)
+    return _texts(values)
 
 
 def encoded(data: bytes) -> str:
     return f'"{base64.b64encode(data).decode()}"'
 
 
-def _base64(values: pa.Array) -> Fragments:
-    return [_null if value is None else encoded(value) for value in values.to_pylist()]
-
-
-def _hexadecimal(values: pa.Array) -> Fragments:
-    return [_null if value is None else f'"{value.hex()}"' for value in values.to_pylist()]
-
-
-def _bits(values: pa.Array) -> Fragments:
-    return [_null if value is None else encoded(value[::-1]) for value in values.to_pylist()]
+_base64 = _each(encoded)
+_hexadecimal = _each(lambda value: f'"{value.hex()}"')
+_bits = _each(lambda value: encoded(value[::-1]))
 
 
 def unscaled(value: Decimal, scale: int) -> bytes:
@@ -202,20 +208,28 @@ def unscaled(value: Decimal, scale: int) -> bytes:
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
 
 
-def _unscaled(scale: int) -> Callable[[pa.Array], Fragments]:
+def _unscaled(precision: int, scale: int) -> Callable[[pa.Array], Fragments]:
+    if precision > _MOST_DIGITS:
+        return _each(lambda value: encoded(unscaled(Decimal(value), scale)))
+
     def render(values: pa.Array) -> Fragments:
-        decimals = (None if value is None else Decimal(value) for value in values.to_pylist())
-        return [_null if value is None else encoded(unscaled(value, scale)) for value in decimals]
+        return pc.if_else(values.is_null(), "null", base64_numbers.quoted(numbers_of(values)))
 
     return render
+
+
+def numbers_of(values: pa.Decimal128Array) -> np.ndarray[Any, Any]:
+    """The digits of decimals of up to 18 digits as int64; of null anything."""
+    words = np.frombuffer(values.buffers()[1], np.int64)
+    return words[2 * values.offset : 2 * (values.offset + len(values)) : 2]
 
 
 def _zoned(fraction: int) -> Callable[[pa.Array], Fragments]:
     def render(values: pa.Array) -> Fragments:
         kind = "s" if fraction == 0 else "us"
-        texts = pc.strftime(values.cast(pa.timestamp(kind, "UTC"), safe=False), "%Y-%m-%dT%H:%M:%S").to_pylist()
-        cut = 20 + fraction if fraction else 19
-        return [_null if text is None else f'"{text[:cut]}Z"' for text in texts]
+        texts = pc.strftime(values.cast(pa.timestamp(kind, "UTC"), safe=False), "%Y-%m-%dT%H:%M:%S")
+        cut = pc.utf8_slice_codeunits(texts, 0, 20 + fraction if fraction else 19)
+        return _fragments(joined('"', cut, 'Z"'))
 
     return render
 
@@ -223,32 +237,23 @@ def _zoned(fraction: int) -> Callable[[pa.Array], Fragments]:
 def _geometry(stored: bytes) -> str:
     """Four bytes of SRID, then WKB; of none the SRID is null, as the connector has it."""
     srid = int.from_bytes(stored[:4], "little")
-    return f'"wkb":{encoded(stored[4:])},"srid":{srid or _null}'
+    return f'"wkb":{encoded(stored[4:])},"srid":{srid or "null"}'
 
 
-def _geometries(values: pa.Array) -> Fragments:
-    return [_null if value is None else f"{{{_geometry(value)}}}" for value in values.to_pylist()]
+def _point(stored: bytes) -> str:
+    x, y = struct.unpack("<dd" if stored[4] == 1 else ">dd", stored[9:25])
+    return f'{{"x":{x!r},"y":{y!r},{_geometry(stored)}}}'
 
 
-def _points(values: pa.Array) -> Fragments:
-    def point(stored: bytes) -> str:
-        x, y = struct.unpack("<dd" if stored[4] == 1 else ">dd", stored[9:25])
-        return f'{{"x":{x!r},"y":{y!r},{_geometry(stored)}}}'
-
-    return [_null if value is None else point(value) for value in values.to_pylist()]
+_geometries = _each(lambda value: f"{{{_geometry(value)}}}")
+_points = _each(_point)
 
 
 def _vectors(values: pa.Array) -> Fragments:
-    inside = _floats(values.values) if len(values) else []
+    inside = _printed(values.values).to_pylist() if len(values) else []
     bounds = values.offsets.to_pylist()
-    return [
-        _null if missing else f"[{','.join(inside[start:end])}]"
-        for start, end, missing in zip(bounds, bounds[1:], values.is_null().to_pylist(), strict=False)
-    ]
-
-
-def _json_texts(values: pa.Array) -> Fragments:
-    return _texts(values)
+    texts = (f"[{','.join(inside[start:end])}]" for start, end in pairwise(bounds))
+    return pc.if_else(values.is_null(), "null", pa.array(texts, pa.string()))
 
 
 _GEOMETRY_FIELDS = [
@@ -260,12 +265,12 @@ _GEOMETRY = ConnectType(
     "struct", _geometries, "io.debezium.data.geometry.Geometry", told={"fields": _GEOMETRY_FIELDS}
 )  # fmt: skip
 _SIMPLE: dict[str, ConnectType] = {
-    "float": ConnectType("float", _floats),
+    "float": ConnectType("float", _printed),
     "double": ConnectType("double", _doubles),
     "date": ConnectType("int32", _numbers, "io.debezium.time.Date"),
     "time": ConnectType("int64", _numbers, "io.debezium.time.MicroTime"),
     "year": ConnectType("int32", _numbers, "io.debezium.time.Year"),
-    "json": ConnectType("string", _json_texts, "io.debezium.data.Json"),
+    "json": ConnectType("string", _texts, "io.debezium.data.Json"),
     "point": ConnectType(
         "struct", _points, "io.debezium.data.geometry.Point", told={"fields": [*_POINT_FIELDS, *_GEOMETRY_FIELDS]}
     ),

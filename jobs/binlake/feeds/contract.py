@@ -6,8 +6,8 @@ A format is pure: staged mutations in Arrow go in, messages come out. A sink tak
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from binlake.binlog.border import Statement
 from binlake.position import Flavour
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.state.feed_watermarks import FeedPosition
+
+_MOST_BYTES = 64 << 20
 
 
 class Message(NamedTuple):
@@ -60,6 +62,16 @@ class FeedChanges:
     transactions: Sequence[tuple[str, int, int]] = ()
     snapshot: bool = False
     """The rows are the lake's at a batch: ``op`` is an insert, and means a read."""
+
+    def pieces(self) -> Iterator[FeedChanges]:
+        """Slices, in order, of 64 MB at most: formats make whole columns of text, and Arrow's hold 2 GB."""
+        if self.rows.nbytes <= _MOST_BYTES or self.rows.num_rows < 2:
+            yield self
+            return
+        half = self.rows.num_rows // 2
+        for there in (slice(0, half), slice(half, self.rows.num_rows)):
+            rows = self.rows.slice(there.start, there.stop - there.start)
+            yield from replace(self, rows=rows, transactions=self.transactions[there]).pieces()
 
 
 @dataclass(frozen=True)

@@ -17,22 +17,25 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from importlib.metadata import version
 from string import Template
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from binlake.binlog.border import DELETE, INSERT, UPDATE, Statement
+from binlake.binlog.border import DELETE, UPDATE, Statement
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import debezium_schemas as schemas
-from binlake.feeds.connect import ConnectType, as_json, quoted_json, type_of
+from binlake.feeds.connect import ConnectType, Fragments, as_json, joined, quoted, quoted_json, type_of
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, TransactionEnd
 from binlake.schema.table import TableName
 
-_OPS = {INSERT: "c", UPDATE: "u", DELETE: "d"}
+_WORDS = ("r", "c", "u", "d")
+"""By the operation; 0 is a row of the lake."""
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
 _VERSION = version("binlake")
 
@@ -45,15 +48,6 @@ class _Shape:
     types: tuple[ConnectType, ...]
     topic: str
     schema_name: str
-
-    @cached_property
-    def template(self) -> str:
-        names = (quoted_json(column.name).replace("%", "%%") for column in self.table.columns)
-        return "{" + ",".join(f"{name}:%s" for name in names) + "}"
-
-    @cached_property
-    def key_template(self) -> str:
-        return "{" + ",".join(f"{quoted_json(name).replace('%', '%%')}:%s" for name in self.table.key) + "}"
 
     @cached_property
     def key_numbers(self) -> list[int]:
@@ -72,24 +66,43 @@ class Debezium(Format):
 
     # mutations --------------------------------------------------------------------------------------------------------
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
-        shape = self._shape(changes.table)
-        rows = changes.rows
+        shape, rows = self._shape(changes.table), changes.rows
         old, new = (_columns(shape, rows.column(image)) for image in ("before", "after"))
-        before, after = (
-            _images(shape, columns, rows.column(image).is_valid().to_pylist())
-            for image, columns in (("before", old), ("after", new))
+        before = _image(shape, old, rows.column("before"))
+        after = _image(shape, new, rows.column("after"))
+        op = rows.column("op") if not changes.snapshot else pa.array(np.zeros(rows.num_rows, np.int8))
+        row = _Rows(before, after, self._sources(changes), self._transaction_blocks(changes), self._tail())
+        values = self._values(shape, row, pa.array(_WORDS).take(op))
+        deleted = pc.equal(op, DELETE)
+        if not shape.table.key:
+            return [[Message(shape.topic, None, value)] for value in values]
+        old_keys, new_keys = (self._keys(shape, columns) for columns in (old, new))
+        keys = pc.if_else(deleted, old_keys, new_keys).cast(pa.binary()).to_pylist()
+        messages = [[Message(shape.topic, key, value)] for key, value in zip(keys, values, strict=True)]
+        if self._config.tombstones:
+            for number in np.flatnonzero(deleted).tolist():
+                messages[number].append(Message(shape.topic, keys[number], None))
+        moved = np.flatnonzero(pc.and_(pc.equal(op, UPDATE), pc.not_equal(old_keys, new_keys)))
+        if len(moved):
+            former = old_keys.take(moved).cast(pa.binary()).to_pylist()
+            for number, told in zip(moved.tolist(), self._moved(shape, row.take(moved), former), strict=True):
+                messages[number] = told(keys[number])
+        return messages
+
+    def _moved(self, shape: _Shape, row: _Rows, former: Sequence[bytes]) -> Iterator[Callable[[bytes], list[Message]]]:
+        """Of updates that change the key: what is told of each, given its new key."""
+        gone, made = (
+            self._values(shape, replace(row, after="null"), "d"),
+            self._values(shape, replace(row, before="null"), "c"),
         )
-        ops = rows.column("op").to_pylist()
-        keys = self._keys(shape, ops, old, new)
-        sources, transactions = self._sources(changes), self._transaction_blocks(changes)
-        tail = self._tail()
-        write = self._writer(shape)
-        if changes.snapshot:
-            ops = [0] * len(ops)
-        return [
-            self._messages(shape, write, one)
-            for one in zip(ops, keys, before, after, sources, transactions, [tail] * len(ops), strict=True)
-        ]
+
+        def told(key: bytes, was: bytes, end: bytes, begin: bytes) -> list[Message]:
+            delete = Message(shape.topic, was, end, (("__debezium.newkey", key),))
+            create = Message(shape.topic, key, begin, (("__debezium.oldkey", was),))
+            return [delete, Message(shape.topic, was, None), create] if self._config.tombstones else [delete, create]
+
+        for was, end, begin in zip(former, gone, made, strict=True):
+            yield partial(told, was=was, end=end, begin=begin)
 
     def _shape(self, table: FeedTable) -> _Shape:
         if table not in self._shapes:
@@ -104,68 +117,35 @@ class Debezium(Format):
         topic = template.substitute(source=told.source, feed=told.feed, db=name.database, table=name.table)
         return _NOT_IN_TOPICS.sub("_", topic)
 
-    def _keys(
-        self, shape: _Shape, ops: Sequence[int], old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]
-    ) -> list[tuple[bytes | None, bytes | None]]:
-        """Of each row the key it has, and the one it had where that is another."""
-        if not shape.table.key:
-            return [(None, None)] * len(ops)
-        write = self._key_writer(shape)
-        before, after = (
-            list(zip(*(columns[number] for number in shape.key_numbers), strict=True)) for columns in (old, new)
-        )
-        found: list[tuple[bytes | None, bytes | None]] = []
-        for op, was, now in zip(ops, before, after, strict=True):
-            if op == DELETE:
-                found.append((write(was), None))
-            else:
-                found.append((write(now), write(was) if op == UPDATE and was != now else None))
-        return found
-
-    def _key_writer(self, shape: _Shape) -> Callable[[tuple[str, ...]], bytes]:
+    def _keys(self, shape: _Shape, columns: Sequence[Fragments]) -> pa.StringArray:
         head, foot = "", ""
         if self._config.schemas:
-            head, foot = (
-                f'{{"schema":{as_json(schemas.key(shape.table, shape.types, shape.schema_name))},"payload":',
-                "}",
-            )
-        template = head.replace("%", "%%") + shape.key_template + foot
-        return lambda values: (template % values).encode()
+            told = as_json(schemas.key(shape.table, shape.types, shape.schema_name))
+            head, foot = f'{{"schema":{told},"payload":', "}"
+        return _objects(shape.table.key, [columns[number] for number in shape.key_numbers], head, foot)
 
-    def _writer(self, shape: _Shape) -> Callable[[str], bytes]:
-        if not self._config.schemas:
-            return str.encode
-        head = f'{{"schema":{as_json(schemas.envelope(shape.table, shape.types, shape.schema_name))},"payload":'
-        return lambda payload: f"{head}{payload}}}".encode()
-
-    def _messages(self, shape: _Shape, write: Callable[[str], bytes], row: tuple[Any, ...]) -> list[Message]:
-        op, (key, old_key), before, after, source, transaction, tail = row
-
-        def value(word: str, before: str, after: str) -> bytes:
-            block = f'"before":{before},"after":{after},"source":{source},"transaction":{transaction}'
-            return write(f'{{{block},"op":"{word}",{tail}}}')
-
-        topic = shape.topic
-        if old_key is not None:
-            gone = Message(topic, old_key, value("d", before, "null"), (("__debezium.newkey", key),))
-            made = Message(topic, key, value("c", "null", after), (("__debezium.oldkey", old_key),))
-            return [gone, Message(topic, old_key, None), made] if self._config.tombstones else [gone, made]
-        messages = [Message(topic, key, value(_OPS.get(op, "r"), before, after))]
-        if op == DELETE and key is not None and self._config.tombstones:
-            messages.append(Message(topic, key, None))
-        return messages
+    def _values(self, shape: _Shape, row: _Rows, words: pa.StringArray | str) -> list[bytes]:
+        """The envelopes."""
+        head, foot = "", ""
+        if self._config.schemas:
+            told = as_json(schemas.envelope(shape.table, shape.types, shape.schema_name))
+            head, foot = f'{{"schema":{told},"payload":', "}"
+        images = (f'{head}{{"before":', row.before, ',"after":', row.after)
+        rest = (',"source":', row.sources, ',"transaction":', row.transactions, ',"op":"', words)
+        found: list[bytes] = joined(*images, *rest, f'",{row.tail}}}{foot}').cast(pa.binary()).to_pylist()
+        return found
 
     def _tail(self) -> str:
         now = time.time_ns()
         return f'"ts_ms":{now // 1_000_000},"ts_us":{now // 1000},"ts_ns":{now}'
 
-    def _sources(self, changes: FeedChanges) -> Iterator[str]:
+    def _sources(self, changes: FeedChanges) -> pa.StringArray:
         rows, name = changes.rows, changes.table.name
         head, foot = self._source_parts(name.database, name.table, changes.file, snapshot=changes.snapshot)
-        columns = (rows.column(column).to_pylist() for column in ("committed_us", "gtid", "offset", "row"))
-        for us, gtid, offset, row in zip(*columns, strict=True):
-            moment = f'"ts_ms":{us // 1000},"ts_us":{us},"ts_ns":{us}000'
-            yield f'{head}{moment},"gtid":{quoted_json(gtid) if gtid else "null"},"pos":{offset},"row":{row},{foot}'
+        us, offset, row = (rows.column(column) for column in ("committed_us", "offset", "row"))
+        moment = (f'{head}"ts_ms":', _text(pc.divide(us, 1000)), ',"ts_us":', _text(us), ',"ts_ns":', _text(us))
+        gtid = pc.fill_null(quoted(rows.column("gtid").cast(pa.string())), "null")
+        return joined(*moment, '000,"gtid":', gtid, ',"pos":', _text(offset), ',"row":', _text(row), f",{foot}")
 
     def _source_parts(self, database: str, table: str | None, file: str, *, snapshot: bool = False) -> tuple[str, str]:
         told = {"version": _VERSION, "connector": self._context.flavour, "name": self._context.source}
@@ -173,11 +153,13 @@ class Debezium(Format):
         rest = {"sequence": None, "table": table, "server_id": 0, "file": file, "thread": None, "query": None}
         return as_json(told)[:-1] + ",", as_json(rest)[1:]
 
-    def _transaction_blocks(self, changes: FeedChanges) -> Iterator[str]:
+    def _transaction_blocks(self, changes: FeedChanges) -> pa.StringArray | str:
         if not changes.transactions:
-            yield from ["null"] * changes.rows.num_rows
-        for transaction, total, own in changes.transactions:
-            yield f'{{"id":{quoted_json(transaction)},"total_order":{total},"data_collection_order":{own}}}'
+            return "null"
+        return pa.array(
+            f'{{"id":{quoted_json(transaction)},"total_order":{total},"data_collection_order":{own}}}'
+            for transaction, total, own in changes.transactions
+        )
 
     # what lies between ------------------------------------------------------------------------------------------------
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
@@ -237,14 +219,42 @@ class Debezium(Format):
         return [Message(topic, as_json(key).encode(), as_json(value).encode())]
 
 
-def _columns(shape: _Shape, image: pa.StructArray) -> list[Sequence[str]]:
+@dataclass(frozen=True)
+class _Rows:
+    """What envelopes are made of, row by row; a text is one for all. tail: the time."""
+
+    before: pa.StringArray | str
+    after: pa.StringArray | str
+    sources: pa.StringArray
+    transactions: pa.StringArray | str
+    tail: str
+
+    def take(self, numbers: np.ndarray[Any, Any]) -> _Rows:
+        parts = (self.before, self.after, self.sources, self.transactions)
+        before, after, sources, transactions = (
+            one if isinstance(one, str) else one.take(pa.array(numbers)) for one in parts
+        )
+        return _Rows(before, after, sources, transactions, self.tail)
+
+
+def _columns(shape: _Shape, image: pa.StructArray) -> list[Fragments]:
     """Each column's values of an image as JSON."""
     return [
         kind.render(image.field(column.name)) for column, kind in zip(shape.table.columns, shape.types, strict=True)
     ]
 
 
-def _images(shape: _Shape, columns: Sequence[Sequence[str]], there: Sequence[bool]) -> list[str]:
-    template = shape.template
-    rows = zip(*columns, strict=True)
-    return [template % row if is_there else "null" for row, is_there in zip(rows, there, strict=True)]
+def _image(shape: _Shape, columns: Sequence[Fragments], image: pa.StructArray) -> pa.StringArray:
+    objects = _objects([column.name for column in shape.table.columns], columns)
+    return objects if not image.null_count else pc.if_else(image.is_valid(), objects, "null")
+
+
+def _objects(names: Sequence[str], columns: Sequence[Fragments], head: str = "", foot: str = "") -> pa.StringArray:
+    parts: list[pa.StringArray | str] = []
+    for name, values in zip(names, columns, strict=True):
+        parts += [f"{',' if parts else head + '{'}{quoted_json(name)}:", values]
+    return joined(*parts, f"}}{foot}")
+
+
+def _text(numbers: pa.Array) -> pa.StringArray:
+    return numbers.cast(pa.string())

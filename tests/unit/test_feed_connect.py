@@ -1,0 +1,57 @@
+"""Whole columns as Kafka Connect's JSON are what each value is by itself."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from binlake.feed_config import DebeziumFormat
+from binlake.feeds import base64_numbers
+from binlake.feeds.connect import encoded, quoted, type_of, unscaled
+from binlake.feeds.contract import FeedChanges, FeedTable
+from binlake.schema.table import Column, TableName
+
+BORDERS = [
+    sign * ((1 << bits) + near) for bits in (7, 8, 15, 16, 23, 31, 39, 47, 55, 62) for near in (-1, 0, 1)
+    for sign in (1, -1)
+]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1)))
+@example([0, -1, 2**63 - 1, -(2**63), *BORDERS])
+def test_numbers_in_base64(numbers: list[int]) -> None:
+    made = base64_numbers.quoted(np.array(numbers, np.int64)).to_pylist()
+    assert made == [encoded(unscaled(Decimal(number), 0)) for number in numbers]
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.text()))
+@example(['"', "\\", "\0", "\n\t\x1f", "\x7f", "é😀", "", None, "plain"])
+def test_texts(texts: list[str | None]) -> None:
+    made = quoted(pa.array(texts, pa.string())).to_pylist()
+    assert [None if text is None else json.loads(text) for text in made] == texts
+
+
+def test_pieces_are_the_rows_in_order_and_none_is_large() -> None:
+    rows = pa.record_batch({"text": ["x" * (40 << 20), "a", "y" * (40 << 20), "b", "c", "z" * (70 << 20)]})
+    table = FeedTable(TableName("shop", "notes"), (), ())
+    numbered = [("gtid", number, number) for number in range(rows.num_rows)]
+    pieces = [*FeedChanges(table, rows, "binlog.000001", numbered).pieces()]
+    assert pa.concat_batches([piece.rows for piece in pieces]) == rows
+    assert [one for piece in pieces for one in piece.transactions] == numbered
+    assert all(piece.rows.nbytes <= 64 << 20 or piece.rows.num_rows == 1 for piece in pieces)
+    assert len(pieces) < rows.num_rows
+
+
+def test_decimals_of_a_slice_with_nulls() -> None:
+    numbers = [Decimal("1.25"), None, Decimal("-99999999.99"), Decimal("0.00"), None]
+    told = type_of(Column("d", "decimal", precision=10, scale=2), DebeziumFormat(type="debezium"))
+    for start in range(len(numbers)):
+        made = told.render(pa.array(numbers, pa.decimal128(10, 2)).slice(start, 3)).to_pylist()
+        assert made == ["null" if one is None else encoded(unscaled(one, 2)) for one in numbers[start : start + 3]]
