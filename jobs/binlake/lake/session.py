@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -92,9 +94,43 @@ def of_this_thread(session: SparkSession) -> SparkSession:
     own: SparkSession = session.newSession()
     for key in settings.sizes(1):  # which a new session has as the context was told them, before a cluster's were known
         own.conf.set(key, str(session.conf.get(key)))
-    jvm: Any = session.sparkContext._jvm
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
+    _activate(own)
     return own
+
+
+def _activate(own: SparkSession) -> None:
+    jvm: Any = own.sparkContext._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
+
+
+class OwnSessions:
+    """Sessions that threads take by turns, for a new one costs more than a small table.
+
+    made: what else each gets once.
+    """
+
+    def __init__(self, session: SparkSession, made: Callable[[SparkSession], None] = lambda own: None) -> None:
+        self._session = session
+        self._made = made
+        self._idle: SimpleQueue[SparkSession] = SimpleQueue()
+
+    @property
+    def context(self) -> SparkContext:
+        return self._session.sparkContext
+
+    @contextmanager
+    def one(self) -> Iterator[SparkSession]:
+        """The thread's active session, and nobody else's meanwhile."""
+        try:
+            own = self._idle.get_nowait()
+            _activate(own)
+        except Empty:
+            own = of_this_thread(self._session)
+            self._made(own)
+        try:
+            yield own
+        finally:
+            self._idle.put(own)
 
 
 def _keep_rows_out_of_logs(session: SparkSession) -> None:

@@ -26,8 +26,8 @@ from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
-from binlake.lake import cluster, settings
-from binlake.lake.session import of_this_thread
+from binlake.lake import cluster, functions, settings
+from binlake.lake.session import OwnSessions, of_this_thread
 from binlake.position import Position
 from binlake.report import Report, Told
 from binlake.schema.table import TableName
@@ -108,7 +108,7 @@ class _Snapshotter:
         open_tables = self._begin(names)
         with self.task.report.progress("snapshot") as told:
             copying = Copying(
-                self.session,
+                OwnSessions(self.session, functions.register),
                 self.task.endpoint,
                 self.task.source,
                 self.records,

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from binlake.errors import BinlakeError, ConnectionFailed, LakeError, SourceError, TableError
 from binlake.faults import fault
-from binlake.lake import data_files, functions
-from binlake.lake.session import of_this_thread
+from binlake.lake import data_files
+from binlake.lake.session import OwnSessions
 from binlake.position import Position
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableSchema
@@ -81,11 +81,11 @@ class Member:
 class Copying:
     """What every wave of a snapshot works with.
 
-    source: the control connection. created: of a binlog file, see Position. invalid: the YAML's policies. watch: told
-    now and then how many bytes the running wave has written. read: see jdbc.read.
+    sessions: with our SQL functions. source: the control connection. created: of a binlog file, see Position. invalid:
+    the YAML's policies. watch: told now and then how many bytes the running wave has written. read: see jdbc.read.
     """
 
-    session: SparkSession
+    sessions: OwnSessions
     endpoint: Endpoint
     source: Source
     records: Records
@@ -113,7 +113,7 @@ def run_wave(copying: Copying, wave: Sequence[Member], mode: LockMode, *, until_
         except BaseException:
             gates.abort()
             for copy in copies:
-                copying.session.sparkContext.cancelJobGroup(copy.group)
+                copying.sessions.context.cancelJobGroup(copy.group)
             wait(futures)
             raise
         finally:
@@ -208,9 +208,11 @@ class _Copy:
 
     def run(self) -> Chunk:
         """Copies the chunk, in a thread of its own; returns it with its rows and bytes."""
+        with self._copying.sessions.one() as session:
+            return self._run(session)
+
+    def _run(self, session: SparkSession) -> Chunk:
         table, chunk = self._member.table, self._member.chunk
-        session = of_this_thread(self._copying.session)
-        functions.register(session)
         session.sparkContext.setJobGroup(self.group, f"snapshot of {table.name}, chunk {chunk.number}")
         self._attempts.begin(self._attempt)
         try:
