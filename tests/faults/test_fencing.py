@@ -11,7 +11,8 @@ import pytest
 from binlake import cli, faults
 from binlake.lake import data_files, session
 from binlake.lake.delta_schema import DeltaSchema
-from binlake.lake.table import LakeTable, NewTable
+from binlake.lake.table import CONFLICTS, LakeTable, NewTable
+from binlake.lake.transaction import Alone
 from binlake.state import lease
 from binlake.state.delta_log import overtaking
 from frozen import Frozen
@@ -208,3 +209,31 @@ def test_a_table_that_comes_between_look_and_commit_meets_a_fence(
     fresh.begin(spark, NewTable(schema, files), 4, {"binlake": {"snapshot": "snapshot"}}, lambda: None)
     assert zombie.recorded() == overtaking(4) < fresh.recorded()
     assert spark.read.format("delta").load(path).count() == 5
+
+
+@pytest.mark.parametrize("is_plain", [True, False], ids=["our first commit", "Delta's first commit"])
+def test_a_table_that_comes_within_the_commit_meets_a_fence(
+    spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, is_plain: bool
+) -> None:
+    path = str(lake / "t")
+    zombie, fresh = LakeTable(path, "binlake:shop:old"), LakeTable(path, "binlake:shop:new")
+    schema = DeltaSchema((("id", "bigint"),), "snapshot")
+    files = data_files.write(spark, path, "snapshot-1", schema, spark.range(5), rows_per_file=100)
+    replace = Alone.replace
+    comes = iter([True])
+
+    def met(self: Alone, *arguments: Any) -> None:
+        if next(comes, False):
+            zombie.overwrite(spark, spark.range(3), 7, {})
+        replace(self, *arguments)
+
+    monkeypatch.setattr(Alone, "replace", met)
+    monkeypatch.setattr(Alone, "_starts_plainly", lambda self: is_plain)
+    if is_plain:
+        fresh.begin(spark, NewTable(schema, files), 4, {"binlake": {"snapshot": "snapshot"}}, lambda: None)
+        assert zombie.recorded() == overtaking(4) < fresh.recorded()
+        assert spark.read.format("delta").load(path).count() == 5
+    else:
+        with pytest.raises(CONFLICTS):
+            fresh.begin(spark, NewTable(schema, files), 4, {"binlake": {"snapshot": "snapshot"}}, lambda: None)
+        assert spark.read.format("delta").load(path).count() == 3

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,8 +151,9 @@ class LakeTable(LakeLog):
                 check()
                 # Whoever made the table since the look, or claimed it behind the fence, meets one of his own.
                 if transaction.is_new or _is_fenced(transaction.versions(), fence):
-                    transaction.replace(data.schema, data.files, {self.app: version})
-                    break
+                    with suppress(CommitFailedError):  # it is there now
+                        transaction.replace(data.schema, data.files, {self.app: version})
+                        break
         self._prove(version)
 
     def _fence(self, session: SparkSession, fence: int, note: dict[str, Any], check: Callable[[], None]) -> None:
@@ -277,9 +278,10 @@ class LakeTable(LakeLog):
 
     @contextmanager
     def _alone(self, session: SparkSession, note: dict[str, Any]) -> Iterator[Alone]:
-        session.conf.set(_USER_METADATA, json.dumps(note, ensure_ascii=False))
+        told = json.dumps(note, ensure_ascii=False)
+        session.conf.set(_USER_METADATA, told)
         try:
-            yield Alone(session, self.path)
+            yield Alone(session, self.path, told)
         finally:
             session.conf.unset(_USER_METADATA)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -10,21 +11,27 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from binlake import __version__
 from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.java import changed, open_transaction, to_java_list, to_map, to_scala_map, to_seq
-from binlake.state import tables
+from binlake.state import delta_actions, files, tables
 from binlake.state.attempts import DataFile
+from binlake.state.delta_actions import DeltaAction
+
+_PLAIN = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
+"""A protocol's features that ask for nothing in the first commit but what its metadata says."""
 
 
 class Alone:
-    """A transaction that tells Delta itself what is committed. session: with the thread's active session."""
+    """A transaction that tells Delta itself what is committed. session: with the thread's active session. note: of
+    whose commit it is, in the session's configuration, too."""
 
-    def __init__(self, session: SparkSession, path: str) -> None:
+    def __init__(self, session: SparkSession, path: str, note: str = "") -> None:
         jvm: Any = session.sparkContext._jvm
         self._session = session
         self._jvm, self._delta = jvm, jvm.org.apache.spark.sql.delta
         self._transaction = open_transaction(session, path)
-        self._path = path
+        self._path, self._note = path, note
         self.metadata = self._transaction.metadata()
 
     @property
@@ -62,7 +69,13 @@ class Alone:
         """The whole table becomes ``data``; it is made where there is none. History tells it as an overwrite.
 
         Of a file that the table has already, whole, Delta is told nothing: it must not come and go in one commit.
+        Raises CommitFailedError where it was new and somebody made it meanwhile, or what Delta raises.
         """
+        if self.is_new:
+            self._update_schema(schema)
+            if self._starts_plainly():
+                self._create(data, recorded)
+                return
         ours = {file.action_path: file.action for file in data}
         gone: list[Any] = []
         for file in to_java_list(self._session, self._transaction.filterFiles()):
@@ -71,12 +84,45 @@ class Alone:
             else:
                 gone.append(file.remove())
         come = [self._delta.actions.Action.fromJson(action) for action in ours.values()]
-        self._update_schema(schema)
+        if not self.is_new:
+            self._update_schema(schema)
         for app in recorded:
             self._transaction.readTxn().addOne(app)
         self._measure(data, gone)
         actions = to_seq(self._session, [*gone, *come, *self._recorded(recorded)])
         self._transaction.commit(actions, self._overwrite())
+
+    def _starts_plainly(self) -> bool:
+        """Whether a new table's first commit is no more than its metadata, protocol and files: the settings of who runs
+        this may ask for more, and some stores are for Delta alone."""
+        protocol = self._told(self._transaction.protocol())["protocol"]
+        features = (*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ()))
+        return files.writes_once(self._path) and _PLAIN.issuperset(features)
+
+    @staticmethod
+    def _told(action: Any) -> DeltaAction:
+        told: DeltaAction = json.loads(action.json())
+        return told
+
+    def _create(self, data: Sequence[DataFile], recorded: Mapping[str, int]) -> None:
+        """The first commit without Delta's part, which lists, checks and sums up by Spark jobs what is known here."""
+        self._transaction.deltaLog().createLogDirectoriesIfNotExists()
+        now = int(time.time() * 1000)
+        told: list[DeltaAction] = [
+            {
+                "commitInfo": {
+                    "timestamp": now, "operation": "WRITE",
+                    "operationParameters": {"mode": "Overwrite", "partitionBy": "[]", "canOverwriteSchema": True},
+                    "isolationLevel": "Serializable", "isBlindAppend": False, "operationMetrics": _metrics(data),
+                    "userMetadata": self._note, "engineInfo": f"binlake/{__version__}",
+                }
+            },
+            self._told(self._transaction.metadata()),
+            self._told(self._transaction.protocol()),
+            *(json.loads(file.action) for file in data),
+            *({"txn": {"appId": app, "version": version, "lastUpdated": now}} for app, version in recorded.items()),
+        ]  # fmt: skip
+        delta_actions.create(self._path, told)
 
     def _update_schema(self, schema: DeltaSchema) -> None:
         if self.is_new:
@@ -115,3 +161,12 @@ class Alone:
     def _recorded(self, recorded: Mapping[str, int]) -> list[Any]:
         now = self._jvm.scala.Some(int(time.time() * 1000))
         return [self._delta.actions.SetTransaction(app, version, now) for app, version in recorded.items()]
+
+
+def _metrics(data: Sequence[DataFile]) -> dict[str, str]:
+    """Of a table's first commit, as history tells them."""
+    counted = {
+        "numFiles": len(data), "numRemovedFiles": 0, "numRemovedBytes": 0,
+        "numOutputRows": sum(file.rows for file in data), "numOutputBytes": sum(file.bytes for file in data),
+    }  # fmt: skip
+    return {name: str(count) for name, count in counted.items()}

@@ -84,13 +84,22 @@ def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> 
     which may be by ourselves: a store that was asked twice says so, too. OSError.
     """
     version = log.version() + 1
+    _write(table_path, version, actions)
+    if version % int(log.metadata().configuration.get("delta.checkpointInterval", _CHECKPOINT_EACH)) == 0:
+        _checkpoint(table_path, version)
+
+
+def create(table_path: str, actions: Sequence[DeltaAction]) -> None:
+    """A table with these in its first commit, in a folder whose log is there and empty; as ``commit``."""
+    _write(table_path, 0, actions)
+
+
+def _write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> None:
     text = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions) + "\n"
     try:
         files.write_once(f"{table_path}/_delta_log/{version:020}.json", text)
     except FileExistsError as error:
         raise CommitFailedError(f"version {version} of {table_path} is there already") from error
-    if version % int(log.metadata().configuration.get("delta.checkpointInterval", _CHECKPOINT_EACH)) == 0:
-        _checkpoint(table_path, version)
 
 
 def _checkpoint(table_path: str, version: int) -> None:
