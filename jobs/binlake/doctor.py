@@ -32,7 +32,6 @@ from binlake.schema.lake_columns import LakeColumn, side_columns
 from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.source import lineage
-from binlake.source.ahead import RETENTION, retention_hours
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import MIRRORED, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
@@ -41,6 +40,7 @@ from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Origin, opened
 from binlake.source.replicas import replica_ids
+from binlake.source.retention import RETENTION, retention_hours
 from binlake.source.server import Source, denied, error_code
 from binlake.state import lease
 from binlake.state.metadata import Metadata

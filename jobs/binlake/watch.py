@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from binlake.config import PipelineConfig
 from binlake.position import Position
 from binlake.source.ahead import look_ahead
-from binlake.source.headroom import headroom_seconds
 from binlake.source.log import Origin, opened
+from binlake.source.retention import headroom_seconds
 from binlake.source.server import Source
 from binlake.state.metadata import now_us
 from binlake.state.status import read_status
@@ -17,7 +17,7 @@ from binlake.state.status import read_status
 @dataclass(frozen=True)
 class Watched:
     """lag_seconds: since the time up to which the lake has every commit; 0 where the log has nothing beyond. lag_bytes:
-    of log beyond the lake's position. headroom_seconds: see source.headroom. Each None where it can't be told.
+    of log beyond the lake's position. headroom_seconds: see source.retention. Each None where it can't be told.
 
     stopped: tables that don't follow.
     """

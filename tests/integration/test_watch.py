@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from binlake.source.ahead import RETENTION, retention_hours
-from binlake.source.headroom import headroom_seconds
+from binlake.source.retention import RETENTION, headroom_seconds, retention_hours
 from binlake.source.server import Source
 from binlake.state import lease
 from binlake.watch import Watched, watch

@@ -10,6 +10,7 @@ from binlake.position import Position, file_number
 from binlake.schema.table import TableName
 from binlake.source.catalog import included_tables
 from binlake.source.log import Log, Origin, opened
+from binlake.source.retention import RETENTION, retention_hours
 from binlake.source.server import Source
 
 
@@ -67,19 +68,6 @@ def log_seen(log: Log, planned_to: Position) -> LogSeen:
         sum(size for _, size in left),
         kept,
     )
-
-
-RETENTION = ("binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days")
-"""The server's settings of it."""
-
-
-def retention_hours(variables: dict[str, str]) -> float | None:
-    """Hours for which the server keeps its log; None for ever."""
-    if variables.get("binlog_expire_logs_auto_purge", "ON") == "OFF":
-        return None
-    seconds = float(variables.get("binlog_expire_logs_seconds", 0))
-    seconds = seconds or float(variables.get("expire_logs_days", 0)) * 86_400
-    return seconds / 3600 or None
 
 
 def _bytes(files: tuple[tuple[str, int], ...], position: Position, head: tuple[str, int]) -> int | None:

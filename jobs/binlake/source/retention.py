@@ -1,11 +1,22 @@
-"""For how long a server still keeps the part of its log that is read next."""
+"""For how long a server keeps its log, and the part of it that is read next."""
 
 from __future__ import annotations
 
 from binlake.binlog.boundaries import format_description
 from binlake.position import Position, file_number
-from binlake.source.ahead import RETENTION, retention_hours
 from binlake.source.server import Source
+
+RETENTION = ("binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days")
+"""The server's settings of it."""
+
+
+def retention_hours(variables: dict[str, str]) -> float | None:
+    """Hours for which the server keeps its log; None for ever."""
+    if variables.get("binlog_expire_logs_auto_purge", "ON") == "OFF":
+        return None
+    seconds = float(variables.get("binlog_expire_logs_seconds", 0))
+    seconds = seconds or float(variables.get("expire_logs_days", 0)) * 86_400
+    return seconds / 3600 or None
 
 
 def headroom_seconds(source: Source, position: Position, server_id: int) -> float | None:
