@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyroaring import BitMap64
@@ -34,12 +32,12 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
 from binlake.faults import fault
 from binlake.lake.newest import PLACE, is_rendered, newest_rows, staged_rows
+from binlake.lake.plain_files import added_file, delta_type
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.virtual import judged
 from binlake.state import deletion_vectors, delta_actions, files, key_ranges
 from binlake.state.delta_actions import DeltaAction
 from binlake.state.delta_log import LakeLog
-from binlake.versions import SPARK
 
 MOST_ROWS = 5_000_000
 """Staged rows that are held at once."""
@@ -60,15 +58,7 @@ _SETTINGS = frozenset(
 )  # fmt: skip
 _PLAIN_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)*")
 """Below the table, and the same with Delta's URL encoding as without."""
-_DELTA_TYPES = {
-    "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "FLOAT": "float", "DOUBLE": "double",
-    "STRING": "string", "BINARY": "binary", "DATE": "date", "TIMESTAMP": "timestamp",
-    "TIMESTAMP_NTZ": "timestamp_ntz", "BOOLEAN": "boolean",
-}  # fmt: skip
-"""Spark's names of types → Delta's."""
 _MARKS = "delta.enableDeletionVectors"
-_WRITTEN_BY = {"org.apache.spark.version": SPARK}
-"""Else older readers of Spark's refuse days before 1582 in files of which they don't know the calendar."""
 _one_large = Lock()
 """Tables are merged side by side; of those that take much memory one at a time."""
 
@@ -169,13 +159,7 @@ def _is_plain_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> bool:
     fields = json.loads(log.schema().to_json())["fields"]
     if any(field["metadata"] or not field["nullable"] for field in fields):
         return False
-    return {field["name"]: field["type"] for field in fields} == {one.name: _delta_type(one) for one in columns}
-
-
-def _delta_type(column: LakeColumn) -> str | None:
-    """None of what isn't known here, which no table has."""
-    kind = column.delta.upper()
-    return kind.lower().replace(" ", "") if kind.startswith("DECIMAL(") else _DELTA_TYPES.get(kind)
+    return {field["name"]: field["type"] for field in fields} == {one.name: delta_type(one) for one in columns}
 
 
 def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
@@ -285,11 +269,9 @@ def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, no
         *changes.files,
     ]  # fmt: skip
     if changes.rows.num_rows:
-        name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-        size = files.write_parquet(f"{table.path}/{name}", changes.rows.replace_schema_metadata(_WRITTEN_BY))
+        added = added_file(table.path, changes.rows)
         fault("data file written")
-        of_file = {"path": name, "partitionValues": {}, "size": size, "modificationTime": now, "dataChange": True}
-        told.append({"add": {**of_file, "stats": _statistics(changes.rows)}})
+        told.append({"add": added})
     delta_actions.commit(log, table.path, told)
 
 
@@ -306,21 +288,3 @@ def _metrics(changes: _Changes) -> dict[str, str]:
 def _now() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
-
-
-def _statistics(rows: pa.Table) -> str:
-    """Delta's of a data file: the bounds of whole numbers, by which keys are looked for."""
-    bounds = {name: pc.min_max(rows[name]).as_py() for name in rows.column_names if _is_whole(rows[name].type)}
-    known = {name: one for name, one in bounds.items() if one["min"] is not None}
-    return json.dumps(
-        {
-            "numRecords": rows.num_rows,
-            "minValues": {name: int(one["min"]) for name, one in known.items()},
-            "maxValues": {name: int(one["max"]) for name, one in known.items()},
-            "nullCount": {name: rows[name].null_count for name in rows.column_names},
-        }
-    )
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))

@@ -122,6 +122,14 @@ def make_folder(path: str) -> None:
             filesystem.create_dir(inner, recursive=True)
 
 
+def make_readers_folder(path: str) -> None:
+    """A folder of a table's, which its readers enter, too."""
+    filesystem, inner = _locate(path)
+    with _storage(f"make the folder {path}"):
+        if stores.store_of(path) is None:
+            filesystem.create_dir(inner, recursive=True)
+
+
 def _make_private(path: Path) -> None:
     private = [path]
     while not private[-1].name.startswith("_") and any(parent.name.startswith("_") for parent in private[-1].parents):
