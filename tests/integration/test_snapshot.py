@@ -507,7 +507,7 @@ def test_a_gate_lets_nobody_through_twice(server: Server, database: str) -> None
     """Spark may run a lost task again: it must fail instead of opening a later view."""
     server.execute("CREATE TABLE a (id INT PRIMARY KEY)", database=database)
     endpoint = Endpoint("127.0.0.1", server.port, "root", "")
-    gate = Gate(TableName(database, "a"))
+    gate = Gate((TableName(database, "a"),))
     with Source.open(endpoint) as control, Source.open(endpoint) as first, Source.open(endpoint) as second:
         gates = Gates(control, [gate], lambda: None)
         statements = gate.init_statements(mariadb=control.is_mariadb).split("; ")
@@ -531,7 +531,7 @@ def test_a_gate_lets_nobody_through_twice(server: Server, database: str) -> None
 def test_read_committed_never_counts_as_open(server: Server, database: str) -> None:
     server.execute("CREATE TABLE a (id INT PRIMARY KEY)", database=database)
     endpoint = Endpoint("127.0.0.1", server.port, "root", "")
-    gate = Gate(TableName(database, "a"))
+    gate = Gate((TableName(database, "a"),))
     with Source.open(endpoint) as control, Source.open(endpoint) as reader:
         gates = Gates(control, [gate], lambda: None)
         reader.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")

@@ -809,7 +809,7 @@ class World:
         there = {name: self.server.tables[name].schema for name in names if name in self.server.tables}
         return {name: SourceTable(name, "BASE TABLE", "InnoDB", 0, 0, schema) for name, schema in there.items()}
 
-    def _run_wave(self, copying: Copying, members: Sequence[Member], mode: object, *, until_copied: bool) -> None:
+    def _run_wave(self, copying: Copying, members: Sequence[Member], mode: object, **options: bool) -> None:
         """Copies each chunk at a position of its own, if the table keeps its shape; with a key, of two all odd rows."""
         for member in members:
             self.reach("copy chunk")

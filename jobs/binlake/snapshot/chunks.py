@@ -70,7 +70,7 @@ class Chunk:
 class TableSnapshot:
     """One snapshot of one table under way. ``id`` ends with a digest of what is selected.
 
-    estimate, size: rows and bytes, by the server.
+    estimate, size: rows and bytes, by the server. many_rows: it has more than a few, whatever is estimated.
     """
 
     id: str
@@ -83,6 +83,7 @@ class TableSnapshot:
     table_id: str | None = None
     tries: int = 0
     seconds: float = 0.0
+    many_rows: bool = False
 
     @property
     def transactional(self) -> bool:

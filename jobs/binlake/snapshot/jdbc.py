@@ -27,9 +27,18 @@ STALLED = 3600
 
 def select_list(schema: TableSchema) -> str:
     """The registry's expression of each column, as ``c0``, ``c1`` …"""
-    return ", ".join(
-        f"{datatypes.entry(column).select(column)} AS c{number}" for number, column in enumerate(schema.mirrored)
-    )
+    return ", ".join(f"{value} AS c{number}" for number, value in enumerate(_values(schema)))
+
+
+def _values(schema: TableSchema) -> list[str]:
+    return [datatypes.entry(column).select(column) for column in schema.mirrored]
+
+
+def weight_query(name: TableName, schema: TableSchema, most: int) -> str:
+    """SELECT of how many rows there are, and of how many bytes their values; of ``most`` rows at most."""
+    lengths = " + ".join(f"COALESCE(OCTET_LENGTH({value}), 0)" for value in _values(schema))
+    table = f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"
+    return f"SELECT COUNT(*), COALESCE(SUM(weight), 0) FROM (SELECT {lengths} AS weight FROM {table} LIMIT {most}) few"
 
 
 def chunk_query(name: TableName, schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:

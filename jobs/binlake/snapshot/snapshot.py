@@ -3,7 +3,7 @@
     plan     each table is cut into chunks, or the chunks that a dead snapshot lacks are taken up
     wave     as many chunks as Spark has cores (or fewer, see config.SnapshotConfig) open their read views at one
              position (binlake.source.locks), and are copied by one connection each, as the server sends the rows, to
-             data files in the table's folder, which no commit knows yet
+             data files in the table's folder, which no commit knows yet; of tables of few rows, many by one connection
     commit   the files of a table whose chunks are all staged become its Delta table, in one commit with its positions
 
 Chunks of one table may have different positions: replaying the log from the lowest one makes them equal, since row
@@ -32,7 +32,7 @@ from binlake.position import Position
 from binlake.report import Report, Told
 from binlake.schema.table import TableName
 from binlake.schema.virtual import judged
-from binlake.snapshot import direct, jdbc
+from binlake.snapshot import direct, few_rows, jdbc
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.snapshot.commit import SnapshotResult, commit, committed_result
 from binlake.snapshot.wave import Copying, Member, TableChanged, TableRefused, run_wave
@@ -124,8 +124,9 @@ class _Snapshotter:
                         pool.submit(self._commit, table)
                     if open_tables:
                         wave, mode, held = self._next_wave(open_tables)
+                        together = self._together(wave[0].table)
                         with self._surviving(open_tables, wave):
-                            run_wave(copying, wave, mode, until_copied=held)
+                            run_wave(copying, wave, mode, until_copied=held, together=together)
                         copying.watch(0)
             if self.fatal:
                 raise self.fatal[0]
@@ -195,9 +196,14 @@ class _Snapshotter:
             # Without a key the log can't mend what a view has already; without views nothing but a lock helps.
             return "tables" if alone and self.task.lock == "none" else self.task.lock, not table.transactional
 
-        kind = needs(tables[0])
-        members = [Member(table, chunk) for table in tables if needs(table) == kind for chunk in table.pending]
-        return members[: self._connections()], *kind
+        kind, together = needs(tables[0]), self._together(tables[0])
+        alike = [table for table in tables if (needs(table), self._together(table)) == (kind, together)]
+        members = [Member(table, chunk) for table in alike for chunk in table.pending]
+        return members[: few_rows.MOST_TABLES if together else self._connections()], *kind
+
+    def _together(self, table: TableSnapshot) -> bool:
+        """Whether a connection reads it among others."""
+        return self.task.config.snapshot.reader == "jdbc" and few_rows.fits(table)
 
     @contextmanager
     def _surviving(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:

@@ -65,9 +65,9 @@ class Busy(SourceError):
 
 @dataclass(frozen=True)
 class Gate:
-    """The user-level locks of one connection of a wave. ``id`` names this attempt alone."""
+    """The user-level locks of one connection of a wave, which reads ``tables``. ``id`` names this attempt alone."""
 
-    table: TableName
+    tables: tuple[TableName, ...]
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:20])
 
     @property
@@ -86,23 +86,28 @@ class Gate:
     def spent(self) -> str:
         return f"binlake:spent:{self.id}"
 
-    def init_statements(self, *, mariadb: bool) -> str:
-        """What the connection runs first; needs a driver that sends several statements at once."""
+    def statements(self, *, mariadb: bool) -> list[tuple[TableName | None, str]]:
+        """What the connection runs first, with the table that it concerns."""
         isolation = "@@tx_isolation" if mariadb else "@@transaction_isolation"
-        table = f"{mysql_quote(self.table.database)}.{mysql_quote(self.table.table)}"
-        return "; ".join(
-            [
-                # An executor that was lost makes Spark run the task again: a later view under an old position.
-                # SELECT, since MariaDB's DO swallows the error.
-                f"SELECT IF(IS_FREE_LOCK('{self.spent}'), 1, (SELECT 1 UNION SELECT 2))",
-                f"SELECT GET_LOCK('{self.ready}', 0)",
-                f"SELECT GET_LOCK('{self.closed}', {_GATE_SECONDS})",
-                "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
-                # The metadata lock keeps DDL (and swaps of names) away until the copy is done.
-                f"SELECT 1 FROM {table} LIMIT 0",
-                f"SELECT GET_LOCK(CONCAT('binlake:open:', {isolation}, ':{self.id}'), 0)",
-            ]
-        )
+        return [
+            # An executor that was lost makes Spark run the task again: a later view under an old position.
+            # SELECT, since MariaDB's DO swallows the error.
+            (None, f"SELECT IF(IS_FREE_LOCK('{self.spent}'), 1, (SELECT 1 UNION SELECT 2))"),
+            (None, f"SELECT GET_LOCK('{self.ready}', 0)"),
+            (None, f"SELECT GET_LOCK('{self.closed}', {_GATE_SECONDS})"),
+            (None, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"),
+            # The metadata locks keep DDL (and swaps of names) away until the copy is done.
+            *((name, f"SELECT 1 FROM {_quoted(name)} LIMIT 0") for name in self.tables),
+            (None, f"SELECT GET_LOCK(CONCAT('binlake:open:', {isolation}, ':{self.id}'), 0)"),
+        ]
+
+    def init_statements(self, *, mariadb: bool) -> str:
+        """The same at once; needs a driver that sends several statements."""
+        return "; ".join(statement for _, statement in self.statements(mariadb=mariadb))
+
+
+def _quoted(name: TableName) -> str:
+    return f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"
 
 
 class Gates:
@@ -227,7 +232,7 @@ def _acquire(source: Source, mode: LockMode, names: Sequence[TableName]) -> Lock
             if mode == "flush":
                 source.execute("FLUSH TABLES WITH READ LOCK")
             else:
-                listed = ", ".join(f"{mysql_quote(n.database)}.{mysql_quote(n.table)} READ" for n in names)
+                listed = ", ".join(f"{_quoted(name)} READ" for name in names)
                 source.execute(f"LOCK TABLES {listed}")
             return mode
         except AccessDenied as error:

@@ -1,0 +1,187 @@
+"""One chunk on its way into data files, and what its failure means."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pymysql
+from pyspark.sql import DataFrame, SparkSession
+
+from binlake.errors import BinlakeError, ConnectionFailed, LakeError, SourceError, TableError
+from binlake.faults import fault
+from binlake.lake import data_files, plain_files
+from binlake.lake.session import OwnSessions
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import lake_columns
+from binlake.snapshot import jdbc, restore
+from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
+from binlake.snapshot.direct import SqlError, sql_error
+from binlake.source import error_numbers
+from binlake.source.connection import Endpoint, translate
+from binlake.source.locks import SPENT, CreatedOf
+from binlake.source.server import Source
+from binlake.state import java_errors, storage_errors
+from binlake.state.attempts import Copied, DataFile
+
+Selected = Callable[[SparkSession], DataFrame]
+"""A chunk's columns as they were selected, in the session of the thread that writes them."""
+
+
+class ChunkFailed(BinlakeError):
+    """Spark lost or failed the task that copied a chunk; another wave copies it, at a position of its own."""
+
+    retryable = True
+
+
+class TableChanged(Exception):
+    """DDL on tables of the wave: what was planned doesn't fit any more."""
+
+    def __init__(self, tables: Sequence[TableSnapshot]) -> None:
+        super().__init__(", ".join(str(table.name) for table in tables))
+        self.tables = list(tables)
+
+
+class TableRefused(Exception):
+    """A table that stops while the others go on: its rows can't be read or aren't to be mirrored."""
+
+    def __init__(self, table: TableSnapshot, error: TableError) -> None:
+        super().__init__(str(error))
+        self.table = table
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Member:
+    """One chunk of a wave."""
+
+    table: TableSnapshot
+    chunk: Chunk
+
+
+@dataclass(frozen=True)
+class Copying:
+    """What every wave of a snapshot works with.
+
+    sessions: with our SQL functions. source: the control connection. created: of a binlog file, see Position. invalid:
+    the YAML's policies. watch: told now and then how many bytes the running wave has written. read: see jdbc.read.
+    """
+
+    sessions: OwnSessions
+    endpoint: Endpoint
+    source: Source
+    records: Records
+    created: CreatedOf
+    invalid: InvalidValues
+    watch: Callable[[int], None]
+    read: Callable[..., DataFrame] = jdbc.read
+
+
+class ChunkCopy:
+    """An attempt to copy a chunk: a Spark job, and data files in a folder of their own."""
+
+    def __init__(self, copying: Copying, member: Member) -> None:
+        self._copying = copying
+        self._member = member
+        self._attempts = copying.records.attempts(member.table)
+        self._attempt = self._attempts.new()
+        self.folder = self._attempts.data_folder(self._attempt)
+        self.group = f"binlake-{uuid.uuid4().hex[:12]}"
+
+    def run(self, selected: Selected, *, few_rows: bool = False) -> Chunk:
+        """Copies the chunk, in a thread of its own; returns it with its rows and bytes. Raises what ``translated``
+        makes of an error. few_rows: this process can hold them."""
+        with self._copying.sessions.one() as session:
+            return self._run(session, selected, few_rows)
+
+    def _run(self, session: SparkSession, selected: Selected, few_rows: bool) -> Chunk:
+        table, chunk = self._member.table, self._member.chunk
+        session.sparkContext.setJobGroup(self.group, f"snapshot of {table.name}, chunk {chunk.number}")
+        self._attempts.begin(self._attempt)
+        try:
+            copied = self._copied(session, selected(session), few_rows)
+        except Exception as error:
+            with suppress(LakeError):  # what it left is found again
+                self._attempts.discard(self._attempt)
+            raise translated(self._copying, self._member, self.folder, error) from None
+        fault("chunk copied")
+        self._attempts.done(self._attempt, copied)
+        return replace(chunk, attempt=self._attempt, rows=copied.rows, bytes=copied.bytes)
+
+    def _copied(self, session: SparkSession, selected: DataFrame, few_rows: bool) -> Copied:
+        table, copying = self._member.table, self._copying
+        rows = restore.restored(selected, table.schema, copying.invalid)
+        written = self._written_here(rows) if few_rows else None
+        if written is None:
+            written = data_files.write(
+                session,
+                self._attempts.table_path,
+                self._attempt,
+                copying.records.delta_schema(table),
+                rows,
+                rows_per_file=table.rows_per_file,
+            )
+        return Copied(written, restore.invalid_dates(rows, table.schema, copying.invalid))
+
+    def _written_here(self, rows: DataFrame) -> tuple[DataFile, ...] | None:
+        """A Spark job that writes takes many times what one does that hands over a few rows. None: it is left to Spark,
+        for columns that ask for more."""
+        columns = lake_columns(self._member.table.schema, self._copying.invalid)
+        if not plain_files.can_hold(columns):
+            return None
+        found = rows.toArrow()
+        if [(field.name, field.type) for field in found.schema] != [(one.name, one.arrow) for one in columns]:
+            return None
+        return plain_files.write(self._attempts.table_path, self._attempt, found)
+
+
+def translated(copying: Copying, member: Member, folder: str, error: Exception) -> Exception:
+    """Spark's error in our tree, without rows: only what the server itself says is repeated as it is. folder: of the
+    data files."""
+    chain = java_errors.causes(error)
+    if not chain:
+        return error
+    name, place = member.table.name, java_errors.place(chain)
+    if refused := restore.refused_text(name, member.table.schema, storage_errors.messages(error)):
+        return TableRefused(member.table, refused)
+    told = f"{name}, chunk {member.chunk.number}" + (f", {place}" if place else "")
+    sql = _sql_error(error)
+    if java_errors.executor_lost(error) or (sql and sql.code == SPENT):
+        return ChunkFailed(
+            f"{told}: the executor that copied it was lost",
+            remedy="see in Spark's and the cluster's logs why executors end (memory, preemption), then run again",
+        )
+    if sql and sql.code in error_numbers.SHAPE_CHANGED:
+        return TableChanged([member.table])
+    if sql and sql.code in error_numbers.UNREADABLE:
+        remedy = "mend it on the server or exclude it, then run the snapshot again"
+        return TableRefused(member.table, TableError(f"{told}: {sql.text} (error {sql.code})", remedy=remedy))
+    if sql:
+        return _of_server(copying.endpoint, told, sql, java_errors.root_cause(chain))
+    if storage_errors.is_cause(error):
+        return storage_errors.failed(f"copying {told} to {folder} failed", error)
+    return ChunkFailed(f"{told}: {java_errors.root_cause(chain)}", remedy="mend what the message names, then run again")
+
+
+def _of_server(endpoint: Endpoint, told: str, sql: SqlError, root: str) -> SourceError:
+    if sql.code:
+        found = translate(pymysql.err.MySQLError(sql.code, sql.text), endpoint)
+        return type(found)(f"{told}: {found.message}", remedy=found.remedy)
+    return ConnectionFailed(
+        f"{told}: {endpoint.address}: {sql.text}" + ("" if sql.text in root else f": {root}"),
+        remedy="check that the server runs and that Spark's executors reach it, then run again",
+    )
+
+
+def _sql_error(error: Exception) -> SqlError | None:
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while cause is not None:
+        if str(cause.getClass().getName()).startswith(("java.sql.", "com.mysql.cj.jdbc.exceptions.")):
+            return SqlError(int(cause.getErrorCode()), str(cause.getMessage()).partition("\n")[0])
+        if found := sql_error(str(cause.getMessage())):
+            return found
+        cause = cause.getCause()
+    return None

@@ -1,0 +1,246 @@
+"""Tables of few rows are copied together, and as exactly as each by a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlake.errors import TableError
+from binlake.snapshot import copying, few_rows, wave
+from binlake.snapshot import snapshot as snapshot_room
+from binlake.snapshot.copying import Member
+from binlake.snapshot.snapshot import SnapshotResult
+from mirror import Mirror, on_mysql
+from odd_values import LENIENT, SampleTable
+from writers import writing
+
+TABLES = tuple("abcdef")
+
+
+@pytest.fixture
+def six(mirror: Mirror) -> Mirror:
+    """Six tables of two rows; nothing is wrong with any of them."""
+    for table in TABLES:
+        mirror.execute(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, at DATETIME(6), name VARCHAR(9))",
+            f"INSERT INTO {table} VALUES (1, 100, '2020-02-29 01:02:03.000004', 'one'), (2, 100, NULL, '')",
+        )
+    return mirror
+
+
+@pytest.fixture
+def waves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, list[str]]]:
+    """Those of the test's snapshots: whether they were read together, and the tables."""
+    found: list[tuple[bool, list[str]]] = []
+
+    def noting(copied: Any, members: Sequence[Member], *rest: Any, together: bool, **options: Any) -> None:
+        found.append((together, sorted(member.table.name.table for member in members)))
+        wave.run_wave(copied, members, *rest, together=together, **options)
+
+    monkeypatch.setattr(snapshot_room, "run_wave", noting)
+    return found
+
+
+def beside(mirror: Mirror, folder: Path, **options: Any) -> Mirror:
+    """The same database in another lake."""
+    folder.mkdir()
+    return Mirror(mirror.server, mirror.database, folder, mirror.spark, options={**mirror.options, **options})
+
+
+def rows(mirror: Mirror, table: str) -> Any:
+    return mirror.spark.read.format("delta").load(mirror.path(table)).orderBy("id")
+
+
+@pytest.mark.parametrize("options", [{}, {"invalid_dates": "keep_text", "invalid_text": "keep_bytes"}])
+def test_every_type_is_what_it_is_by_a_task_of_its_own(
+    mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    table = SampleTable.of(mirror.server.kind, "samples", invalid_dates=bool(options))
+    table.create(mirror.server, mirror.database)
+    # Some types are written by Spark alone, and then all of their table.
+    left = [f"c{place}" for place, one in enumerate(table.samples) if one.type == "vector"]
+    kept = ", ".join(name for name in table.columns if name not in left)
+    mirror.execute(LENIENT, f"CREATE TABLE plain (PRIMARY KEY (id)) SELECT id, {kept} FROM samples")
+    monkeypatch.setattr(few_rows, "MOST_BYTES", 1 << 30)
+    mirror.options = dict(options)
+    together, apart = beside(mirror, tmp_path / "together"), beside(mirror, tmp_path / "apart")
+    made: list[bool] = []
+    written_here = copying.ChunkCopy._written_here
+
+    def noting(self: Any, frame: Any) -> Any:
+        files = written_here(self, frame)
+        made.append(files is not None)
+        return files
+
+    monkeypatch.setattr(copying.ChunkCopy, "_written_here", noting)
+    together.snapshot()
+    assert sorted(made) == [not left, True]
+    monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
+    apart.snapshot()
+    assert len(made) == 2
+    for name in ("samples", "plain"):
+        ours, theirs = rows(together, name), rows(apart, name)
+        assert ours.schema == theirs.schema
+        assert ours.toArrow() == theirs.toArrow()
+        if not options:
+            together.assert_equal(name)
+
+
+def test_they_are_all_of_one_moment(six: Mirror, waves: list[tuple[bool, list[str]]]) -> None:
+    def moved(cursor: Any, number: int) -> None:
+        one, other = TABLES[number % 6], TABLES[(number * 5 + 1) % 6]
+        cursor.execute(f"UPDATE {one} SET v = v - 3 WHERE id = 1")
+        cursor.execute(f"UPDATE {other} SET v = v + 3 WHERE id = 2")
+
+    with writing(six, moved):
+        results = six.snapshot()
+    assert waves == [(True, list(TABLES))]
+    assert len({position for result in results for position in (result.low, result.high)}) == 1
+    assert sum(row["v"] for table in TABLES for row in rows(six, table).collect()) == 1200
+    six.sync()
+    six.assert_equal(*TABLES)
+
+
+@pytest.mark.parametrize("lock", ["tables", "none"])
+def test_without_the_servers_lock(six: Mirror, lock: str, waves: list[tuple[bool, list[str]]]) -> None:
+    def churned(cursor: Any, number: int) -> None:
+        cursor.execute(f"REPLACE INTO {TABLES[number % 6]} VALUES (%s, %s, NULL, 'x')", (number % 50, number))
+        cursor.execute(f"DELETE FROM {TABLES[number % 6]} WHERE id = %s", (number * 7 % 50,))
+
+    with writing(six, churned):
+        results = six.snapshot(lock=lock)
+    assert waves == [(True, list(TABLES))]
+    assert all((result.lock_ms > 0) == (lock == "tables") for result in results)
+    six.sync()
+    six.assert_equal(*TABLES)
+
+
+def test_what_else_is_among_them(mirror: Mirror, waves: list[tuple[bool, list[str]]]) -> None:
+    odd = "o dd.`n'a\"m\\e"
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, d DATE)",
+        f"CREATE TABLE `{odd.replace('`', '``')}` (id INT PRIMARY KEY, `a.b``c` VARCHAR(9), `ü漢=;{{}}` INT)",
+        f"INSERT INTO `{odd.replace('`', '``')}` VALUES (1, 'x', 2), (2, NULL, NULL)",
+        "CREATE TABLE keyless (v VARCHAR(5), w INT)",
+        "INSERT INTO keyless VALUES ('a', 1), ('a', 1), (NULL, NULL)",
+        "CREATE TABLE unlocked (id INT PRIMARY KEY) ENGINE=MyISAM",
+        "INSERT INTO unlocked VALUES (1)",
+    )
+    mirror.snapshot()
+    assert waves == [(True, ["a", "keyless", odd]), (False, ["unlocked"])]
+    mirror.assert_equal("a", odd, "keyless", "unlocked")
+    mirror.execute("INSERT INTO a VALUES (1, '0999-12-31')", "DELETE FROM keyless WHERE v = 'a' LIMIT 1")
+    mirror.sync()
+    mirror.assert_equal("a", odd, "keyless", "unlocked")
+
+
+def test_more_rows_or_bytes_than_estimated_are_copied_apart(
+    mirror: Mirror, waves: list[tuple[bool, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = ", ".join(f"({number})" for number in range(few_rows.MOST_ROWS + 1))
+    mirror.execute(
+        "CREATE TABLE few (id INT PRIMARY KEY)",
+        "INSERT INTO few VALUES (1), (2)",
+        "CREATE TABLE many (id INT PRIMARY KEY)",
+        f"INSERT INTO many VALUES {numbers}",
+        "CREATE TABLE wide (id INT PRIMARY KEY, v LONGTEXT)",
+        "INSERT INTO wide VALUES (1, REPEAT('x', 600000)), (2, REPEAT('y', 600000))",
+    )
+    monkeypatch.setattr(few_rows, "fits", lambda table: not table.many_rows)
+    mirror.snapshot()
+    assert waves == [(True, ["few", "many", "wide"]), (False, ["many", "wide"])]
+    mirror.assert_equal("few", "many", "wide")
+
+
+def test_one_that_is_altered_begins_anew(six: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements = iter(["ALTER TABLE c ADD COLUMN note VARCHAR(5) DEFAULT 'new'", "DROP TABLE e"])
+
+    def altering(*arguments: Any, **options: Any) -> None:
+        for statement in statements:
+            six.execute(statement)
+            break
+        wave.run_wave(*arguments, **options)
+
+    monkeypatch.setattr(snapshot_room, "run_wave", altering)
+    with pytest.raises(TableError, match=r"\.e was dropped"):
+        six.snapshot()
+    six.assert_equal(*"abcdf")
+    assert "note" in rows(six, "c").columns
+    assert six.watermark("a")["status"] == "following"
+
+
+@pytest.mark.parametrize("lock", ["flush", "tables"])
+def test_one_that_cant_be_read_fails_alone(six: Mirror, lock: str) -> None:
+    six.execute("ALTER TABLE c DISCARD TABLESPACE")
+    with pytest.raises(TableError, match=r"\.c.*\(error 1814\)"):
+        six.snapshot(lock=lock)
+    six.assert_equal(*"abdef")
+    six.execute("UPDATE a SET v = 1")
+    six.sync()
+    six.assert_equal(*"abdef")
+
+
+def test_invalid_text_and_dates_fail_alone(six: Mirror) -> None:
+    six.execute(
+        "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'",
+        "INSERT INTO b VALUES (3, 1, '2020-02-30 01:02:03', '')",
+        "CREATE TABLE g (id INT PRIMARY KEY, v BLOB)",
+        "INSERT INTO g VALUES (1, x'80')",
+    )
+    with pytest.raises(TableError, match="1 rows hold an invalid date in column 'at'"):
+        six.snapshot()
+    six.assert_equal(*"acdefg")
+
+
+def test_a_connection_that_is_lost_is_made_again(
+    six: Mirror, waves: list[tuple[bool, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, reads = few_rows._Reader.read, iter(range(100))
+
+    def cut(self: Any, query: Any) -> Any:
+        if next(reads) == 2:
+            self._connection.abortInternal()
+        return read(self, query)
+
+    monkeypatch.setattr(few_rows._Reader, "read", cut)
+    monkeypatch.setattr(snapshot_room, "_PAUSE", 0)
+    six.snapshot()
+    assert waves == [(True, list("abcdef")), (True, list("cdef"))]
+    six.assert_equal(*TABLES)
+
+
+@pytest.mark.parametrize("point", ["lock taken", "chunk copied", "chunks written", "rows committed"])
+def test_killed_and_run_again(six: Mirror, point: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_rows, "MOST_TABLES", 4)
+    with six.cut_off_at(point):
+        six.snapshot()
+    staged = {row["table"] for row in six.metadata.read("snapshots") if row["state"] == "staged"}
+    positions = {row["table"]: row["position"] for row in six.metadata.read("snapshots") if row["table"] in staged}
+    assert bool(staged) == (point in ("chunks written", "rows committed"))
+    six.execute("UPDATE a SET v = v + 1", "INSERT INTO f VALUES (7, 7, NULL, NULL)")
+    results: list[SnapshotResult] = six.snapshot()
+    assert {result.name.table for result in results} == set(TABLES)
+    after = {row["table"]: row["position"] for row in six.metadata.read("snapshots")}
+    assert positions.items() <= after.items()
+    assert not list(Path(six.config.staging_path("snapshot")).iterdir())
+    six.sync()
+    six.assert_equal(*TABLES)
+
+
+@on_mysql
+def test_many_tables_are_several_waves(six: Mirror, waves: list[tuple[bool, list[str]]], monkeypatch: Any) -> None:
+    monkeypatch.setattr(few_rows, "MOST_TABLES", 4)
+    six.snapshot()
+    assert [(together, len(tables)) for together, tables in waves] == [(True, 4), (True, 2)]
+    six.assert_equal(*TABLES)
+
+
+@on_mysql
+def test_our_own_reader_copies_each_by_itself(six: Mirror, waves: list[tuple[bool, list[str]]]) -> None:
+    six.options["snapshot"] = {"reader": "direct"}
+    six.snapshot()
+    assert not any(together for together, _ in waves)
+    six.assert_equal(*TABLES)
