@@ -128,11 +128,14 @@ def test_a_mirror_whose_workers_get_all_from_the_driver(
     mirror: Mirror, run: Driver, place: Path, authority: Authority
 ) -> None:
     fill(mirror, 1)
+    mirror.execute(
+        "CREATE TABLE few (id INT PRIMARY KEY, d DOUBLE, at DATETIME)", "INSERT INTO few VALUES (1, 0.1, NULL)"
+    )
     yaml = str(mirror.write_yaml())
     run.run("snapshot", "--config", yaml)
     change(mirror)
     run.run("sync", "--config", yaml)
-    mirror.assert_equal("a", "b")
+    mirror.assert_equal("a", "b", "few")
     run.run("verify", "--config", yaml)
     private = authority.pem.with_name("client.key").read_bytes()
     got = [file for file in place.glob("worker*/app-*/*/**/*") if file.is_file()]
