@@ -135,7 +135,11 @@ class ChunkCopy:
         found = rows.toArrow()
         if [(field.name, field.type) for field in found.schema] != [(one.name, one.arrow) for one in columns]:
             return None
-        return plain_files.write(self._attempts.table_path, self._attempt, found)
+        try:
+            return plain_files.write(self._attempts.table_path, self._attempt, found)
+        except OSError as error:
+            doing = f"copying {self._member.table.name}, chunk {self._member.chunk.number} to {self.folder} failed"
+            raise storage_errors.failed(doing, error) from error
 
 
 def translated(copying: Copying, member: Member, folder: str, error: Exception) -> Exception:
