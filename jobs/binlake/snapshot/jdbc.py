@@ -21,6 +21,7 @@ from binlake.source.connection import Endpoint
 DRIVER = "com.mysql.cj.jdbc.Driver"
 _STREAM_ROWS = str(-(2**31))
 """Connector/J's fetch size that streams row by row; otherwise the whole result stands in memory."""
+_GROUP = 32
 STALLED = 3600
 """Seconds for which either side waits for the other within a result set."""
 
@@ -36,9 +37,17 @@ def _values(schema: TableSchema) -> list[str]:
 
 def weight_query(name: TableName, schema: TableSchema, most: int) -> str:
     """SELECT of how many rows there are, and of how many bytes their values; of ``most`` rows at most."""
-    lengths = " + ".join(f"COALESCE(OCTET_LENGTH({value}), 0)" for value in _values(schema))
+    weight = _sum([f"COALESCE(OCTET_LENGTH({value}), 0)" for value in _values(schema)])
     table = f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"
-    return f"SELECT COUNT(*), COALESCE(SUM(weight), 0) FROM (SELECT {lengths} AS weight FROM {table} LIMIT {most}) few"
+    return f"SELECT COUNT(*), COALESCE(SUM(weight), 0) FROM (SELECT {weight} AS weight FROM {table} LIMIT {most}) few"
+
+
+def _sum(terms: list[str]) -> str:
+    """In groups: a thousand in one row overrun MariaDB's stack, which goes down a level for each."""
+    while len(terms) > 1:
+        groups = (terms[start : start + _GROUP] for start in range(0, len(terms), _GROUP))
+        terms = [f"({' + '.join(group)})" for group in groups]
+    return terms[0]
 
 
 def chunk_query(name: TableName, schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
