@@ -116,7 +116,7 @@ def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
     if standing is not None:
         return f"the lake stands at {standing.short}; sync goes on from there"
     (file, size), *_ = log.binary_logs()
-    transport = log.transport(0)
+    transport = log.transport()
     executed = str(executed_before(transport, file, size))
     start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
     held.stand(Standing(held.control().batch, start))

@@ -24,7 +24,7 @@ from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.lineage import check_position
-from binlake.source.log import Origin, opened
+from binlake.source.log import Origin, opened, readers
 from binlake.source.server import Source
 from binlake.stage import stage_batch
 from binlake.state import files, watermarks
@@ -137,10 +137,10 @@ def _one_batch(
     config: PipelineConfig, origin: Origin, session: SessionFactory, life: Life, plan: OpenBatch, report: Report
 ) -> tuple[TableSteps, TableOutcome | None]:
     with opened(origin) as log:
-        check_position(log, log.transport(config.source.replica_id()), plan.range.start)
+        check_position(log, log.transport(), plan.range.start)
         cascades = unlogged_cascades(log) if isinstance(log, Source) else None
         _refuse_cascades(cascades or (), life.name)
-        transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
+        transports = readers(log, config.source)
         lower_case_names = log.lower_case_names
     manifest = stage_batch(session, config, transports, plan, report)
     plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)

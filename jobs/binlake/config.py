@@ -55,6 +55,11 @@ class SourceConfig(_Strict):
         """The server_id of one of the readers that work side by side."""
         return (self.server_id or 0) + reader % self.server_ids
 
+    @property
+    def replica_name(self) -> str:
+        """Under which the server lists our readers (SHOW REPLICAS, as Host)."""
+        return f"binlake/{self.name}"
+
 
 class TablesConfig(_Strict):
     """Shell-style patterns over ``database.table``; an excluded table stays excluded.

@@ -39,7 +39,7 @@ from binlake.source.engines import refused_engines
 from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Origin, opened
-from binlake.source.replicas import replica_ids
+from binlake.source.replicas import replicas
 from binlake.source.retention import RETENTION, retention_hours
 from binlake.source.server import Source, denied, error_code
 from binlake.state import lease
@@ -237,7 +237,8 @@ def _server_ids(subject: _Subject) -> Iterator[Check]:
     ours = range(first, first + subject.config.source.server_ids)
     said = f"{ours.start} to {ours.stop - 1}"
     try:
-        taken = {own, *replica_ids(subject.source)}
+        ours_now = subject.config.source.replica_name  # a sync may be at work
+        taken = {own, *(one.server_id for one in replicas(subject.source) if one.name != ours_now)}
         said += " are free"
     except SourceError as error:
         if not subject.source.is_mariadb:
@@ -264,7 +265,7 @@ def _replica(subject: _Subject) -> Iterator[Check]:
     except SourceError as error:
         yield _grant(subject, "BINLOG MONITOR" if subject.source.is_mariadb else "REPLICATION CLIENT", error)
         return
-    transport = subject.source.transport(subject.config.source.replica_id())
+    transport = subject.source.transport()
     try:
         format_description(transport, file)
         yield Check("binlog stream", True, "readable as a replica")
@@ -416,7 +417,7 @@ def _position(subject: _Subject) -> Iterator[Check]:
         standing = lease.read(Metadata(subject.config.metadata_path("").rstrip("/"))).position
         if standing is None:
             return
-        transport = subject.source.transport(subject.config.source.replica_id())
+        transport = subject.source.transport()
         yield Check("lake's position", True, lineage.prove(subject.source, transport, standing))
     except BinlakeError as error:
         yield Check("lake's position", False, error.message, error.remedy)

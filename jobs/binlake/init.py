@@ -10,7 +10,7 @@ from pathlib import Path
 from binlake.config import SYSTEM_DATABASES, PipelineConfig, SourceConfig, load
 from binlake.errors import SourceError, UsageError
 from binlake.source.connection import Endpoint
-from binlake.source.replicas import replica_ids
+from binlake.source.replicas import replicas
 from binlake.source.server import Source
 
 _YAML = """\
@@ -73,7 +73,7 @@ def _free_ids(source: Source) -> int:
     """By chance, as other sources' readers come and go."""
     taken = {source.server_id}
     with suppress(SourceError):  # the doctor asks for the grant
-        taken |= set(replica_ids(source))
+        taken |= {replica.server_id for replica in replicas(source)}
     while True:
         first = random.choice(_IDS)
         if not taken & set(range(first, first + _SERVER_IDS)):

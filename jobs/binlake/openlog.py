@@ -10,7 +10,6 @@ for event in binlake.binlog.open("file:///archive").events():
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,10 +92,10 @@ def open(  # noqa: A001  # its users write binlog.open
 
     start: ``FILE:OFFSET``, ``FILE``, or a GTID set as the server writes it: what is in it isn't read. By default the
     log's beginning. stop: ``FILE:OFFSET`` or ``FILE`` (up to its beginning); by default the end as of now. server_id:
-    of the replica that reads; by default a random one. Raises UsageError, SourceError and BinlogError.
+    of the replica that reads; by default it's none. Raises UsageError, SourceError and BinlogError.
     """
     with opened(_origin(uri)) as log:
-        transport = log.transport(server_id or random.randint(1 << 30, (1 << 32) - 1))
+        transport = log.transport(server_id)
         return OpenLog(transport, _slices(log, transport, start, stop))
 
 

@@ -45,7 +45,7 @@ from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets
 from binlake.source.folder import Folder
 from binlake.source.lineage import check_position
-from binlake.source.log import Origin, opened, server_of
+from binlake.source.log import Origin, opened, readers, server_of
 from binlake.source.plan import next_range
 from binlake.source.server import Source
 from binlake.state import decisions, files, lease, leftovers, replayable, watermarks
@@ -373,7 +373,7 @@ def _plan(
     leftovers.remove_recorded(config, standing)
     began = time.monotonic()
     with opened(origin) as log:
-        found = next_range(log, log.transport(config.source.replica_id()), standing.position, until, stop_at)
+        found = next_range(log, log.transport(), standing.position, until, stop_at)
         cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
         if isinstance(log, Source) and not found.empty and standing.charsets is None:
             held.know(standing, database_charsets(log))
@@ -420,8 +420,8 @@ def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: Session
         return StepOutcome(planned.batch if planned else None, 0, "nothing to stage: the batch is staged already")
     began = time.monotonic()
     with opened(origin) as log:
-        check_position(log, log.transport(config.source.replica_id()), planned.range.start)
-        transports = [log.transport(config.source.replica_id(reader)) for reader in range(config.source.server_ids)]
+        check_position(log, log.transport(), planned.range.start)
+        transports = readers(log, config.source)
     metadata = held.metadata
     remove_attempts(config, planned.batch, control.since_us)
     try:

@@ -58,7 +58,7 @@ def _store(config: PipelineConfig, session: Callable[[], SparkSession] | None) -
 
 def _folder(config: PipelineConfig) -> Check:
     folder = f"{config.root}/_binlake"
-    probe = f"{folder}/probe"
+    probe = _probe(folder)
     try:
         files.make_folder(folder)
         files.write_text(probe, "")

@@ -30,7 +30,7 @@ from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.source.folder import Folder
 from binlake.source.lineage import check_position
-from binlake.source.log import opened
+from binlake.source.log import opened, readers
 from binlake.stage import stage_batch
 from binlake.state import decisions, files, lease, replayable, storage_errors, watermarks
 from binlake.state.delta_log import LakeLog, overtaking
@@ -345,10 +345,10 @@ class _Replay:
         assert archive is not None  # or refuse_lacking would have said so
         plan = OpenBatch(number, sought.recorded[number].range)
         with opened(archive) as log:
-            check_position(log, log.transport(0), plan.range.start)
+            check_position(log, log.transport(), plan.range.start)
             plan = replace(plan, lower_case_names=log.lower_case_names)
             skip = decisions.skips(sought.metadata)
-            transports = [log.transport(reader) for reader in range(sought.config.source.server_ids)]
+            transports = readers(log, sought.config.source)
             manifest = stage_batch(self._session, sought.beside, transports, plan, self._report, skip)
         return plan, manifest
 

@@ -42,4 +42,4 @@ def watch(config: PipelineConfig, origin: Origin) -> Watched:
 
 def _headroom(config: PipelineConfig, origin: Origin, position: Position) -> float | None:
     with opened(origin) as log:
-        return headroom_seconds(log, position, config.source.replica_id()) if isinstance(log, Source) else None
+        return headroom_seconds(log, position) if isinstance(log, Source) else None

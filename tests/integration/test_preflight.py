@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,11 @@ from binlake.check import Check
 from binlake.config import PipelineConfig
 from binlake.doctor import preflight
 from binlake.errors import ServerSettingError, TableError
+from binlake.position import FIRST_OFFSET, Slice
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
+from binlake.source.log import readers
+from binlake.source.server import Source
 from mirror import Mirror
 from servers import Server
 
@@ -47,6 +51,22 @@ def test_a_good_server_passes(server: Server, tables: str, lake: Path) -> None:
     checks = examine(server, lake, tables)
     assert failing(checks) == {}
     assert [check for check in checks if check.name == f"table {tables}.t" and check.ok is True]
+
+
+def test_it_runs_beside_others_and_beside_a_sync_that_reads_the_log(server: Server, tables: str, lake: Path) -> None:
+    """Three at once, while a reader of a batch waits in the middle of its file."""
+    server.execute(*["INSERT INTO t SELECT COALESCE(MAX(id), 0) + 1 FROM t"] * 3, database=tables)
+    server.execute("CREATE TABLE wide (id INT PRIMARY KEY, body LONGBLOB)", database=tables)
+    server.execute(*[f"INSERT INTO wide VALUES ({n}, REPEAT('x', 8000000))" for n in range(4)], database=tables)
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        file, offset, _ = source.head()
+        part = Slice(file, FIRST_OFFSET, offset, 0, whole=False)
+        reading = readers(source, pipeline_config(lake, tables).source)[0].chunks(part)
+        size = next(reading).size
+        with ThreadPoolExecutor(3) as threads:
+            for checks in threads.map(lambda _: examine(server, lake, tables), range(6)):
+                assert failing(checks) == {}
+        assert size + sum(chunk.size for chunk in reading) == offset - FIRST_OFFSET
 
 
 @pytest.fixture

@@ -54,4 +54,4 @@ def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.M
     standing = lease.read(mirror.metadata).position
     assert standing is not None
     with Source.open(mirror.endpoint) as source:
-        assert headroom_seconds(source, replace(standing, file="binlog.000000"), mirror.server_id) == 0
+        assert headroom_seconds(source, replace(standing, file="binlog.000000")) == 0

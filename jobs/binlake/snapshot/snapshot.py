@@ -93,7 +93,7 @@ class _Snapshotter:
         self.session = session
         self.task = task
         self.records = Records(self.task.config, self.task.metadata)
-        self.transport = self.task.source.transport(self.task.config.source.replica_id())
+        self.transport = self.task.source.transport()
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []
         self.fatal: list[BaseException] = []

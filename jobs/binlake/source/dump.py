@@ -35,12 +35,15 @@ PAUSED = 600
 class ServerTransport:
     """A replica by file and offset: COM_REGISTER_SLAVE and COM_BINLOG_DUMP of the client/server protocol.
 
-    server_id: ours; no other replica may have it. Each reader at work needs its own.
+    server_id: ours; no other replica may have it. Each reader at work needs its own. 0 is no replica's: such a reader
+    isn't listed and ends no one's dump, as mysqlbinlog (com_binlog_dump in the servers' sql/rpl_source.cc and
+    sql/sql_parse.cc). name: under which the server lists the replica.
     """
 
     endpoint: Endpoint
     server_id: int
     flavour: Flavour
+    name: str = "binlake"
 
     def chunks(self, part: Slice) -> Iterator[LogChunk]:
         session = connection.connect(self.endpoint, read_timeout=STALLED, program_name="binlake")
@@ -112,7 +115,8 @@ class _Dump:
                 name = str(uuid.uuid4())
                 cursor.execute(f"SET @slave_uuid='{name}', @replica_uuid='{name}'")
         self._socket: socket.socket = session._sock
-        self._register(session, transport.server_id)
+        if transport.server_id:
+            self._register(session, transport.server_id, transport.name.encode())
         non_block, annotate = 1, 2
         flags = non_block | (annotate if mariadb else 0)
         start = max(part.start, FIRST_OFFSET)
@@ -124,9 +128,8 @@ class _Dump:
         self._at = self._end = 0  # what was received and not yet taken
         self._counts = np.zeros(2, np.int64)  # what framing took and gave
 
-    def _register(self, session: Any, server_id: int) -> None:
-        hostname = b"binlake"
-        body = struct.pack("<BIB", 0x15, server_id, len(hostname)) + hostname + b"\0\0" + struct.pack("<HII", 0, 0, 0)
+    def _register(self, session: Any, server_id: int, name: bytes) -> None:
+        body = struct.pack("<BIB", 0x15, server_id, len(name)) + name + b"\0\0" + struct.pack("<HII", 0, 0, 0)
         self._command(session, body)
         session._read_ok_packet()
 

@@ -48,7 +48,7 @@ class FolderLog:
 
     @cached_property
     def _description(self) -> FormatDescription:
-        return describe_file(self.transport(0), self._files[0])
+        return describe_file(self.transport(), self._files[0])
 
     @property
     def flavour(self) -> Flavour:
@@ -74,7 +74,7 @@ class FolderLog:
 
     def binary_logs(self) -> tuple[tuple[str, int], ...]:
         """(file, size in bytes), oldest first. Of the last one, the bytes up to its last whole transaction."""
-        sizes = [(name, self.transport(0).file(name).stat().st_size) for name in self._files[:-1]]
+        sizes = [(name, self.transport().file(name).stat().st_size) for name in self._files[:-1]]
         return (*sizes, self._end[:2])
 
     def head(self) -> tuple[str, int, str]:
@@ -83,7 +83,7 @@ class FolderLog:
 
     @cached_property
     def _end(self) -> tuple[str, int, str]:
-        transport, last = self.transport(0), self._files[-1]
+        transport, last = self.transport(), self._files[-1]
         size = transport.whole_events(last)
         end, gtids = last_complete(transport, Slice(last, FIRST_OFFSET, size, 0, whole=False))
         return last, end, str(executed_before(transport, last, size).adding(gtids))
@@ -92,7 +92,7 @@ class FolderLog:
         """The clock, microseconds since 1970 UTC."""
         return time.time_ns() // 1000
 
-    def transport(self, server_id: int) -> FileTransport:
+    def transport(self, server_id: int = 0, name: str = "") -> FileTransport:
         return FileTransport(self._folder.path)
 
     def close(self) -> None:

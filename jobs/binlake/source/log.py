@@ -9,6 +9,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from binlake.binlog.transport import Transport
+from binlake.config import SourceConfig
 from binlake.errors import ConfigurationError, UsageError
 from binlake.position import Flavour
 from binlake.source.connection import Endpoint, from_environment
@@ -51,8 +52,8 @@ class Log(Protocol):
         """Its clock, microseconds since 1970 UTC."""
         ...
 
-    def transport(self, server_id: int) -> Transport:
-        """A reader of its own; ``server_id``: that of the replica it is for a server."""
+    def transport(self, server_id: int = 0, name: str = ...) -> Transport:
+        """A reader of its own: for a server it's a replica of that server_id and name, or none, beside all others."""
         ...
 
     def close(self) -> None: ...
@@ -66,6 +67,11 @@ def opened(origin: Origin) -> Iterator[Log]:
         yield log
     finally:
         log.close()
+
+
+def readers(log: Log, source: SourceConfig) -> list[Transport]:
+    """Of a batch: they work side by side, each as a replica of its own, and one batch at a time has them."""
+    return [log.transport(source.replica_id(reader), source.replica_name) for reader in range(source.server_ids)]
 
 
 def server_of(origin: Origin, what: str) -> Endpoint:

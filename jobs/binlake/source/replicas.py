@@ -1,12 +1,22 @@
-"""Ids that a source and its replicas have."""
+"""The replicas that a server has."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from binlake.source.server import Source
 
 
-def replica_ids(source: Source) -> list[int]:
-    """Of the replicas connected now. Raises SourceError where the account may not list them."""
+@dataclass(frozen=True)
+class Replica:
+    """name: the host that it told the server when it registered."""
+
+    server_id: int
+    name: str
+
+
+def replicas(source: Source) -> list[Replica]:
+    """Those connected now. Raises SourceError where the account may not list them."""
     if source.is_mariadb or source.version < (8, 4):
-        return [int(row["Server_id"]) for row in source.query("SHOW SLAVE HOSTS")]
-    return [int(row["Server_Id"]) for row in source.query("SHOW REPLICAS")]
+        return [Replica(int(row["Server_id"]), row["Host"]) for row in source.query("SHOW SLAVE HOSTS")]
+    return [Replica(int(row["Server_Id"]), row["Host"]) for row in source.query("SHOW REPLICAS")]

@@ -19,11 +19,9 @@ def retention_hours(variables: dict[str, str]) -> float | None:
     return seconds / 3600 or None
 
 
-def headroom_seconds(source: Source, position: Position, server_id: int) -> float | None:
+def headroom_seconds(source: Source, position: Position) -> float | None:
     """Seconds until the server may purge the file that the position lies in: its age counts from when the next file
     began. None where it never does, or the position is another server's; 0 where the file is gone.
-
-    server_id: of the replica as which the next file's first event is read.
     """
     kept = retention_hours(source.variables(RETENTION))
     if kept is None or not source.is_of(position.server):
@@ -35,5 +33,5 @@ def headroom_seconds(source: Source, position: Position, server_id: int) -> floa
     following = [one for one in files if one > number]
     if not following:  # the file in use
         return kept * 3600
-    closed = format_description(source.transport(server_id), files[min(following)])
+    closed = format_description(source.transport(), files[min(following)])
     return max(0.0, closed + kept * 3600 - source.now() / 1e6)

@@ -71,9 +71,9 @@ class Source:
         """Whether databases and tables are stored in lower case, however statements write them."""
         return self.variables(["lower_case_table_names"]).get("lower_case_table_names") == "1"
 
-    def transport(self, server_id: int) -> ServerTransport:
-        """A reader of the log, as a replica with that server_id."""
-        return ServerTransport(self.endpoint, server_id, self.flavour)
+    def transport(self, server_id: int = 0, name: str = "binlake") -> ServerTransport:
+        """A reader of the log; with a server_id it's a replica, which the server lists by that name."""
+        return ServerTransport(self.endpoint, server_id, self.flavour, name)
 
     @property
     def is_mariadb(self) -> bool:

@@ -71,7 +71,6 @@ def verify(
         under_lock: dict[TableName, Chunks] = {}
         with ReadViews(
             endpoint,
-            config.source.replica_id(),
             list(before),
             count=workers,
             under_lock=lambda view: under_lock.update(_without_views(view, before)),

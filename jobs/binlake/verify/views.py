@@ -15,7 +15,6 @@ from binlake.errors import SourceError
 from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
-from binlake.source.dump import ServerTransport
 from binlake.source.locks import read_lock
 from binlake.source.server import Source
 
@@ -81,7 +80,6 @@ class ReadViews:
     def __init__(
         self,
         endpoint: Endpoint,
-        server_id: int,
         tables: Sequence[TableName],
         *,
         count: int,
@@ -104,7 +102,7 @@ class ReadViews:
                 under_lock(sources[0])
                 file, offset, gtid_set = control.head()
             self.lock_ms = round(held.ms)
-            created = format_description(ServerTransport(endpoint, server_id, control.flavour), file)
+            created = format_description(control.transport(), file)
             self.position = Position(control.server_identity, file, offset, created, gtid_set)
             control.close()
             stack.pop_all()
