@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from binlake import names, printing, replay_arguments
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
+from binlake.moment import parse_moment
 from binlake.once import once
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -164,16 +165,8 @@ def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def parse_until(text: str) -> datetime | None:
-    """``now`` is None; otherwise ISO 8601, UTC unless it names another zone. Raises UsageError."""
-    if text == "now":
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--until {text!r} is not a time", remedy="write now, or a time such as 2026-01-31T13:00:00+00:00"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    """``now`` is None; else see ``parse_moment``. Raises UsageError."""
+    return None if text == "now" else parse_moment(text, "--until", instead="now")
 
 
 def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from binlake.errors import UsageError
+from binlake.moment import parse_moment
 
 if TYPE_CHECKING:
     from binlake.replay import ReplayRequest
@@ -33,19 +33,8 @@ def request(arguments: argparse.Namespace) -> ReplayRequest:
     return ReplayRequest(
         arguments.tables,
         arguments.batch,
-        _moment(arguments.as_of) if arguments.as_of else None,
+        parse_moment(arguments.as_of, "--as-of") if arguments.as_of else None,
         archive,
         arguments.prove,
         arguments.in_place,
     )
-
-
-def _moment(text: str) -> datetime:
-    """ISO 8601, UTC unless it names another zone."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--as-of {text!r} is not a time", remedy="write a time such as 2026-01-31T13:00:00+00:00"
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -117,30 +117,27 @@ def shaped(mirror: Mirror) -> Mirror:
     return mirror
 
 
-def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
-    """Each run goes on with what the one before left."""
+def cut_off_at_each(followed: Mirror, points: tuple[FaultPoint, ...]) -> None:
     followed.options["merge"] = {"without_spark_mb": 16}
     work(followed)
-    for point in POINTS:
+    for point in points:
         with followed.cut_off_at(point):
             followed.sync()
     followed.sync()
     followed.assert_equal("a", "b", "c")
     followed.assert_each_once("a", "b", "c")
+
+
+def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
+    """Each run goes on with what the one before left."""
+    cut_off_at_each(followed, POINTS)
     assert {row["batch"] for row in followed.metadata.read("batches")} == {1, 2}
 
 
 def test_cut_off_where_rows_are_marked(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are in large data files."""
     monkeypatch.setattr(rewrite, "SMALL", 0)
-    followed.options["merge"] = {"without_spark_mb": 16}
-    work(followed)
-    for point in MARKED:
-        with followed.cut_off_at(point):
-            followed.sync()
-    followed.sync()
-    followed.assert_equal("a", "b", "c")
-    followed.assert_each_once("a", "b", "c")
+    cut_off_at_each(followed, MARKED)
 
 
 def test_cut_off_after_each_change_of_shape(shaped: Mirror) -> None:

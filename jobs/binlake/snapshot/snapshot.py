@@ -13,7 +13,6 @@ while the lock is held.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.lake import cluster, functions, settings
-from binlake.lake.session import OwnSessions, of_this_thread
+from binlake.lake.session import OwnSessions
 from binlake.position import Position
 from binlake.report import Report, Told
 from binlake.schema.table import TableName
@@ -97,7 +96,7 @@ class _Snapshotter:
         self.results: dict[TableName, SnapshotResult] = {}
         self.failed: list[TableError] = []
         self.fatal: list[BaseException] = []
-        self.own = threading.local()
+        self.committing = OwnSessions(session)
 
     def created(self, file: str) -> int:
         return format_description(self.transport, file)
@@ -255,18 +254,12 @@ class _Snapshotter:
         except BaseException as error:
             self.fatal.append(error)
 
-    def _own_session(self) -> SparkSession:
-        """One for each thread that commits, one table after the other."""
-        if not hasattr(self.own, "session"):
-            self.own.session = of_this_thread(self.session)
-        session: SparkSession = self.own.session
-        return session
-
     def _committed(self, table: TableSnapshot) -> SnapshotResult:
         """A commit can be repeated, where it failed because an executor was lost."""
 
         def once() -> SnapshotResult:
-            return commit(self._own_session(), self.task.config, table, self.records, batch=self.task.batch)
+            with self.committing.one() as session:
+                return commit(session, self.task.config, table, self.records, batch=self.task.batch)
 
         for _ in range(_TRIES - 1):
             try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from binlake.errors import UsageError
+from binlake.moment import parse_moment
 from binlake.position import file_number
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
@@ -28,15 +28,8 @@ class Moment:
         """``FILE:POS`` or ISO 8601, UTC unless it names another zone. Raises UsageError."""
         if place := _PLACE.match(text):
             return cls((file_number(place["file"]), int(place["offset"])), None)
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise UsageError(
-                f"--at {text!r} is neither a position nor a time",
-                remedy="write binlog.000042:157, or 2026-01-31T13:00:00+00:00",
-            ) from None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return cls(None, int(moment.timestamp() * 1_000_000))
+        at = parse_moment(text, "--at", instead="a position such as binlog.000042:157")
+        return cls(None, int(at.timestamp() * 1_000_000))
 
 
 @dataclass(frozen=True)

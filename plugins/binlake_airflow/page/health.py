@@ -10,6 +10,7 @@ from typing import Literal
 
 from croniter import croniter
 
+from binlake.source.ahead import LogSeen
 from binlake.state.status import SourceStatus
 
 Health = Literal["good", "new", "warn", "bad"]
@@ -49,20 +50,13 @@ class DagState:
 
 
 @dataclass(frozen=True)
-class LogStanding:
-    """What the server said of its log when it was planned from last (see source.ahead.LogSeen), beside what is merged.
+class LogStanding(LogSeen):
+    """What the server said of its log when it was planned from last, beside what is merged.
 
     bytes_ahead: of log beyond what is merged. kept_until_us: before then the log that is needed next isn't purged for
     its age; None where it is kept for ever, or nobody says for how long.
     """
 
-    at_us: int
-    head: str
-    bytes_ahead: int | None
-    oldest_file: str | None
-    files: int
-    bytes: int
-    kept_hours: float | None
     kept_until_us: int | None
 
 

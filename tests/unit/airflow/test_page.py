@@ -387,7 +387,7 @@ def test_the_schema_at_an_earlier_point(server: Any, folder: Path) -> None:
     assert columns("binlog.000001:1500") == ["id", "note", "price"]
     assert columns("binlog.000001:2500") == ["id", "note"]
     assert "nothing is known" in get(user, f"{path}?at=binlog.000000:1", 409)["detail"]
-    assert "neither a position nor a time" in get(user, f"{path}?at=noon", 409)["detail"]
+    assert "not a time" in get(user, f"{path}?at=noon", 409)["detail"]
 
 
 def test_a_table_that_is_copied_for_the_first_time_shows_how_far_it_is(server: Any, folder: Path) -> None:
