@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,6 +73,40 @@ def change(server: Server, rows: int) -> int:
         f"DELETE FROM bench.narrow WHERE id > {ROWS - deleted} AND id <= {ROWS}",
     )
     return inserted + updated + deleted
+
+
+def insert(server: Server, rows: int) -> int:
+    """New rows at the table's end; gives the number of mutations."""
+    server.execute(
+        f"INSERT INTO bench.narrow SELECT id + {ROWS * 4}, k, c, pad FROM bench.narrow ORDER BY id LIMIT {rows}"
+    )
+    return rows
+
+
+def grow(server: Server, database: str, rows: int) -> int:
+    """New rows at the table's end and as many of its newest updated; gives the number of mutations."""
+    newest = f"SELECT id, k, c, pad FROM {database}.narrow ORDER BY id DESC LIMIT {rows}"
+    server.execute(
+        f"UPDATE {database}.narrow SET k = k + 1 ORDER BY id DESC LIMIT {rows}",
+        f"INSERT INTO {database}.narrow SELECT id + {rows}, k, c, pad FROM ({newest}) x",
+    )
+    return 2 * rows
+
+
+def merges_of_growing_tables(server: Server, sync: Callable[[], Any]) -> list[Figure]:
+    """The same changes at the end of two tables, of which one is ten times as large."""
+    seconds: dict[str, list[float]] = {"warm": [], "bench": []}
+    for database in ("warm", "bench") * 4:
+        mutations = grow(server, database, ROWS // 100)
+        synced = sync()
+        assert synced.mutations == mutations, (synced.mutations, mutations)
+        seconds[database].append(dict(synced.phases)["merge"])
+    small, large = (statistics.median(seconds[database][1:]) for database in ("warm", "bench"))
+    return [
+        ("merge at a table's end", small, "s"),
+        ("merge at the end of a table ten times as large", large, "s"),
+        ("merge, table ten times as large", large / small, "x"),
+    ]
 
 
 def plain_jdbc(spark: SparkSession, server: Server, database: str, rows: int) -> None:
@@ -143,6 +178,12 @@ def in_one_session(server: Server, config: PipelineConfig, report: Report) -> li
     stop = lease.read(pipeline.metadata_of(config)).position
     assert start is not None
     assert stop is not None
+    appended = insert(server, ROWS // 5)
+    report.say("sync of inserts …")
+    inserts, found = timed(lambda: pipeline.sync(config, endpoint, lambda: spark, report))
+    assert found.mutations == appended, (found.mutations, appended)
+    report.say("a table that grows …")
+    growing = merges_of_growing_tables(server, lambda: pipeline.sync(config, endpoint, lambda: spark, report))
     report.say("mysql-replication alone …")
     alone, rows = timed(lambda: mysql_replication(server, start, stop))
     assert (rows, synced.mutations) == (mutations, mutations), (rows, synced.mutations, mutations)
@@ -162,6 +203,9 @@ def in_one_session(server: Server, config: PipelineConfig, report: Report) -> li
         ("mysql-replication alone, no lake", mutations / alone, "mutations/s"),
         ("sync, whole : mysql-replication", alone / sync, "x"),
         ("sync, stage : mysql-replication", alone / phases["stage"], "x"),
+        ("sync, inserts alone", appended / inserts, "mutations/s"),
+        ("sync, inserts alone : mysql-replication", appended / inserts * alone / mutations, "x"),
+        *growing,
     ]
 
 

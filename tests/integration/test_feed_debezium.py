@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from pyspark.sql import functions as F
 
 from binlake import merge
 from feeding import carried, feed, lines
@@ -137,26 +138,35 @@ def test_transactions_schema_changes_and_a_heartbeat(mirror: Mirror) -> None:
     assert json.loads(lines(mirror.folder / "out", "~5F_debezium-heartbeat.tests")[0])["ts_ms"]
 
 
-def test_a_consumer_ends_with_the_tables_rows(mirror: Mirror) -> None:
-    """By key: what the last message of each says."""
+ROW = "STRUCT<id: INT, v: STRING, f: DOUBLE, day: INT, at: BIGINT>"
+COLUMNS = ("row.v", "row.f", "date_from_unix_date(row.day)", "CAST(timestamp_micros(row.at) AS TIMESTAMP_NTZ)")
+
+
+def test_a_consumer_ends_with_the_tables_rows(mirror: Mirror, spark: SparkSession) -> None:
+    """Spark's SQL: by key, what the last message of each says."""
     writes = [
-        f"REPLACE INTO t VALUES ({number * 7 % 13}, '{number}')"
+        f"REPLACE INTO t VALUES ({number * 7 % 13}, 'é{number}', {number} / 7, '1969-12-{number % 31 + 1}',"
+        f" '2026-02-03 04:05:06.{number:06}')"
         if number % 3
-        else f"UPDATE t SET id = {100 + number} WHERE id = {number % 13}"
+        else f"UPDATE t SET id = {100 + number}, day = NULL WHERE id = {number % 13}"
         for number in range(1, 60)
     ]
     config = feed(mirror, format={"type": "debezium", "topic": "rows"})
     mirror.follow_from_here()
-    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", *writes, "DELETE FROM t WHERE id < 3")
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v TEXT, f DOUBLE, day DATE, at DATETIME(6))",
+        *writes,
+        "DELETE FROM t WHERE id < 3",
+    )
     mirror.sync()
     carried(mirror, config)
-    rows: dict[int, str] = {}
-    for line in filter(None, lines(mirror.folder / "out", "rows")):
-        one = json.loads(line)
-        if one["op"] == "d":
-            del rows[one["before"]["id"]]
-        else:
-            rows[one["after"]["id"]] = one["after"]["v"]
-    assert sorted(rows.items()) == [
-        (row[0], row[1]) for row in mirror.server.execute("SELECT id, v FROM t ORDER BY id", database=mirror.database)
-    ]
+    said = [(place, line) for place, line in enumerate(lines(mirror.folder / "out", "rows")) if line]
+    parsed = spark.createDataFrame(said, "place INT, line STRING").selectExpr(
+        "place", f"from_json(line, 'op STRING, before {ROW}, after {ROW}') AS one"
+    )
+    newest = parsed.selectExpr("COALESCE(one.after.id, one.before.id) AS key", "place", "one.after AS row")
+    newest = newest.groupBy("key").agg(F.max_by("row", "place").alias("row")).where("row IS NOT NULL")
+    rows = newest.selectExpr("key", *COLUMNS).orderBy("key").collect()
+    assert [tuple(row) for row in rows] == list(
+        mirror.server.execute("SELECT * FROM t ORDER BY id", database=mirror.database)
+    )
