@@ -18,9 +18,13 @@ from binlake.schema.table import TableName
 from binlake.source.catalog import read_schema
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
+from binlake.state.delta_log import LakeLog
 from binlake.state.metadata import Metadata
 from binlake.verify import DifferingRow, TableResult, VerifyReport, verify
+from binlake.verify.hashes import TableHashes
+from binlake.verify.lake_side import LakeSide
 from comparison import assert_equal
+from mirror import on_mysql
 from odd_values import SampleTable
 from servers import Server
 
@@ -73,7 +77,8 @@ class Mirror:
         restored = raw.selectExpr(
             *(f"{datatypes.entry(column).restore(column)} AS {spark_quote(column.name)}" for column in schema.columns)
         )
-        restored.write.format("delta").option("delta.columnMapping.mode", "name").save(self.path(table))
+        mode = "none" if all(column.name.isidentifier() for column in schema.columns) else "name"
+        restored.write.format("delta").option("delta.columnMapping.mode", mode).save(self.path(table))
         self.mark(table, **mark)
 
     def mark(self, table: str, **mark: Any) -> None:
@@ -249,6 +254,35 @@ def test_the_views_stand_at_the_position(mirror: Mirror) -> None:
     found = mirror.result("t", write_on)
     assert (found.source_rows, found.lake_rows) == (3, 2)
     assert found.rows == (DifferingRow("missing", (("id", "2"),)),)
+
+
+@on_mysql
+def test_rows_that_a_data_file_still_holds_are_deleted_all_the_same(mirror: Mirror) -> None:
+    mirror.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2), (3), (4)")
+    mirror.copy("t")
+    marked = "SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)"
+    mirror.spark.sql(f"ALTER TABLE {mirror.delta('t')} {marked}")
+    mirror.spark.sql(f"DELETE FROM {mirror.delta('t')} WHERE id = 2")
+    assert LakeLog(mirror.path("t"), "").rows() == 3
+    assert mirror.result("t").rows == (DifferingRow("missing", (("id", "2"),)),)
+    mirror.run("DELETE FROM t WHERE id = 2")
+    assert mirror.result("t").equal
+
+
+@on_mysql
+@pytest.mark.parametrize(
+    "change", ["INSERT INTO {} VALUES (9, 9)", "DELETE FROM {}", "ALTER TABLE {} ADD COLUMN w INT"]
+)
+def test_a_table_that_is_written_meanwhile_is_read_as_it_was(mirror: Mirror, change: str) -> None:
+    mirror.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    mirror.copy("t")
+    with Source.open(mirror.endpoint) as source:
+        hashes = TableHashes(read_schema(source, mirror.name("t")), 1)
+    then = LakeSide(mirror.spark, mirror.path("t"))
+    before = then.aggregate(hashes)
+    mirror.spark.sql(change.format(mirror.delta("t")))
+    assert then.aggregate(hashes) == before
+    assert sorted(one.shown for one in then.keyed_hashes(hashes, [0])) == [("1",), ("2",)]
 
 
 def test_an_alter_needs_not_wait_and_is_said(mirror: Mirror) -> None:

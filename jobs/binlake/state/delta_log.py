@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished
 from binlake.schema.table import TableName
-from binlake.state import files, storage_errors, tables
+from binlake.state import files, layout, storage_errors, tables
 
 APPLICATIONS = "binlake:"
 STEPS_PER_BATCH = 1 << 20
@@ -98,7 +98,8 @@ class LakeLog:
 
     def rows(self) -> int:
         """By the log, without those that deletion vectors hide."""
-        return int(self.log().count())
+        log = self.log()
+        return int(log.count()) - layout.deleted_rows(log).total()
 
     def refuse_others(self, lives: Collection[str], since: int) -> int:
         """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged, or

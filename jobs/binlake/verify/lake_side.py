@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterator
 
+import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from binlake.names import spark_string
 from binlake.schema.invalid import FAIL, KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.table import TableSchema
-from binlake.state import tables
+from binlake.state import layout, tables
 from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, lake_shown
 from binlake.verify.server_side import KeyedHash
+
+_FILES = 16
+"""Up to so many are read by themselves: Delta takes a second to look at a log for the first time, they a tenth."""
+_FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants"})
+"""Of a table's protocol, with which a data file's rows are the table's; that none is marked is looked at."""
+_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*", re.ASCII)
+"""Below the table: the same with URL encoding as without, no pattern, no partition."""
+_PATTERN = frozenset("*?[]{}\\=%")
 
 
 class LakeSide:
     """One Delta table at the version it has now. Raises what deltalake and Spark raise when it can't be read."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
-        self.version = int(tables.opened(path).version())
-        self._rows: DataFrame = session.read.format("delta").option("versionAsOf", self.version).load(path)
-
+        log = tables.opened(path)
+        self.version = int(log.version())
+        self._rows: DataFrame = _plain(session, path, log) or (
+            session.read.format("delta").option("versionAsOf", self.version).load(path)
+        )
         self._types = {field.name: field.dataType.simpleString().upper() for field in self._rows.schema.fields}
 
     def side_columns(self, schema: TableSchema) -> tuple[LakeColumn, ...]:
@@ -71,3 +86,18 @@ class LakeSide:
 
     def _in(self, hashes: TableHashes, chunks: Collection[int]) -> DataFrame:
         return self._rows.where(f"{hashes.lake_chunk} IN ({', '.join(map(str, sorted(chunks)))})")
+
+
+def _plain(session: SparkSession, path: str, log: DeltaTable) -> DataFrame | None:
+    """The rows of the few data files that this version of the table consists of; None where Delta must tell them."""
+    protocol, metadata = log.protocol(), log.metadata()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    is_mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
+    if features - _FEATURES or is_mapped or metadata.partition_columns or _PATTERN & set(path):
+        return None
+    added = pa.table(log.get_add_actions())
+    names = added["path"].to_pylist()
+    if not 0 < len(names) <= _FILES or not all(map(_PATH.fullmatch, names)) or layout.deleted_rows(log):
+        return None
+    schema = StructType.fromJson(json.loads(log.schema().to_json()))
+    return session.read.schema(schema).parquet(*(f"{path}/{name}" for name in names))
