@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "build tables once more, as they stood after a batch, from what is staged; asks no server",
         as_json=True,
     )
-    replay_arguments.add_to(replay)
+    replay_arguments.add_to(replay, _me())
     maintain = add(
         "maintain", commands.maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True
     )

@@ -33,6 +33,7 @@ from binlake.source.lineage import check_position
 from binlake.source.log import opened, readers
 from binlake.stage import stage_batch
 from binlake.state import decisions, files, lease, replayable, storage_errors, watermarks
+from binlake.state.decisions import Reason
 from binlake.state.delta_log import LakeLog, overtaking
 from binlake.state.lease import OpenBatch, Standing
 from binlake.state.metadata import Metadata, literal
@@ -51,7 +52,8 @@ class ReplayRequest:
     """tables: patterns. batch, as_of: both None for the newest batch; a time stands for the batch recorded last then.
 
     archive: binlog files of the source, for batches that aren't staged any more. prove: compare with time travel of
-    the table that is there, row by row. in_place: put the newest batch's rows into the table that is there.
+    the table that is there, row by row. in_place: put the newest batch's rows into the table that is there, as somebody
+    decided: it is recorded.
     """
 
     tables: Sequence[str]
@@ -59,7 +61,7 @@ class ReplayRequest:
     as_of: datetime | None = None
     archive: Folder | None = None
     prove: bool = False
-    in_place: bool = False
+    in_place: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def replay(
                 "a table in place follows the log, so it must be what the newest batch left",
                 remedy="name no other batch and no time, or leave --in-place out",
             )
-        return [table.put_in_place(table.run(), control.standing) for table in tables]
+        return [table.put_in_place(table.run(), control.standing, request.in_place) for table in tables]
 
 
 def _ready(
@@ -250,7 +252,7 @@ class _Replay:
         self._replayed = life
         return self._told(life)
 
-    def put_in_place(self, built: ReplayedTable, standing: Standing) -> ReplayedTable:
+    def put_in_place(self, built: ReplayedTable, standing: Standing, reason: Reason) -> ReplayedTable:
         """The rows that were built become the table's own, in one commit, and it follows on from here.
 
         Killed behind the commit, the table stops at the next batch: somebody changed it. Then it is replayed again.
@@ -265,6 +267,8 @@ class _Replay:
         note = {"source": self._sought.config.source.name, "life": life.id, "batch": self.batch, "replayed": True}
         rows = session.read.format("delta").load(built.path)
         metadata.check()
+        name = life.name
+        decisions.note(metadata, "replay", reason, database=name.database, table=name.table, batch=self.batch)
         version = max(overtaking(self.batch), target.recorded()) + 1  # behind whoever still works at the batch
         target.overwrite(session, rows, version, {"binlake": note})
         fault("rows committed")

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from binlake.errors import UsageError
 from binlake.moment import parse_moment
+from binlake.state.decisions import Reason
 
 if TYPE_CHECKING:
     from binlake.replay import ReplayRequest
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
+def add_to(parser: argparse.ArgumentParser, who: str | None = None) -> None:
+    """who: decides, where nobody is named."""
     parser.add_argument("--tables", nargs="+", required=True, metavar="PATTERN", help="database.table, shell-style")
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--batch", type=int, metavar="N", help="as they stood after it; by default the newest")
@@ -20,6 +22,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--archive", metavar="file:///FOLDER", help="binlog files, for batches not staged any more")
     parser.add_argument("--prove", action="store_true", help="compare every row with the table's own earlier version")
     parser.add_argument("--in-place", action="store_true", help="put the newest batch's rows into the table itself")
+    parser.add_argument("--why", metavar="TEXT", help="for those who read it later; needed for --in-place")
+    parser.add_argument("--who", default=who, metavar="NAME", help="by default the account and the machine")
 
 
 def request(arguments: argparse.Namespace) -> ReplayRequest:
@@ -36,5 +40,11 @@ def request(arguments: argparse.Namespace) -> ReplayRequest:
         parse_moment(arguments.as_of, "--as-of") if arguments.as_of else None,
         archive,
         arguments.prove,
-        arguments.in_place,
+        _reason(arguments) if arguments.in_place else None,
     )
+
+
+def _reason(arguments: argparse.Namespace) -> Reason:
+    if not (arguments.why or "").strip() or not arguments.who:
+        raise UsageError("--in-place changes a table, and nobody says why", remedy="add --why TEXT: it is recorded")
+    return Reason(arguments.who, arguments.why)

@@ -240,6 +240,13 @@ def _replay(steps: Steps) -> DAG:
             description="Put the newest batch's rows into the table itself, which then follows on: for a table that "
             "somebody else changed.",
         ),
+        "why": Param(
+            None,
+            type=["null", "string"],
+            maxLength=500,
+            title="Why",
+            description="Needed in place; recorded with your name.",
+        ),
     }
     with (dag := _dag(steps, "replay", _REPLAY_DOC, params=params)):
         steps.replay(**{name: dag.param(name) for name in params})

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+def _decider(context: Context) -> str:
+    """The user who triggered the run; of one that nobody did, its name."""
+    return context["dag_run"].triggering_user_name or run_key(context)
+
+
 class BinlakeVerifyOperator(BinlakeSparkOperator):
     """Compare every value of the lake with the server, once the lake is brought to where the server is read.
 
@@ -61,9 +66,8 @@ class BinlakeResumeOperator(BinlakeSparkOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
-        who = context["dag_run"].triggering_user_name or run_key(context)
         with airflow_errors():
-            return self.submit(context, f"--who={who}", f"--why={self.why}", "--tables", *self.tables)
+            return self.submit(context, f"--who={_decider(context)}", f"--why={self.why}", "--tables", *self.tables)
 
 
 class BinlakeReplayOperator(BinlakeSparkOperator):
@@ -75,10 +79,12 @@ class BinlakeReplayOperator(BinlakeSparkOperator):
     :param archive: ``file://`` of a folder of binlog files, for batches that aren't staged any more (templated)
     :param prove: compare with the table's own earlier version, row by row (templated)
     :param in_place: put the newest batch's rows into the table itself (templated)
+    :param why: for those who read it later, needed in place: it is recorded with who triggered the run (templated)
     """
 
     template_fields: Sequence[str] = (
         *BinlakeSparkOperator.template_fields, "tables", "batch", "as_of", "archive", "prove", "in_place",
+        "why",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +96,7 @@ class BinlakeReplayOperator(BinlakeSparkOperator):
         archive: Any = None,
         prove: Any = True,
         in_place: Any = False,
+        why: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(job="replay", **kwargs)
@@ -99,14 +106,15 @@ class BinlakeReplayOperator(BinlakeSparkOperator):
         self.archive = archive
         self.prove = prove
         self.in_place = in_place
+        self.why = why
 
     def execute(self, context: Context) -> Any:
-        given = {"--batch": self.batch, "--as-of": self.as_of, "--archive": self.archive}
+        given = {"--batch": self.batch, "--as-of": self.as_of, "--archive": self.archive, "--why": self.why}
         arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
         wanted = {"--prove": self.prove, "--in-place": self.in_place}
         arguments += [name for name, asked in wanted.items() if asked]
         with airflow_errors():
-            return self.submit(context, "--tables", *self.tables, *arguments)
+            return self.submit(context, f"--who={_decider(context)}", "--tables", *self.tables, *arguments)
 
 
 class BinlakeMaintainOperator(BinlakeSparkOperator):

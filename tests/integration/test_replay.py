@@ -17,8 +17,11 @@ from binlake.replay import ReplayedTable, ReplayRequest
 from binlake.report import Report
 from binlake.source.folder import Folder
 from binlake.state import tables
+from binlake.state.decisions import Reason
 from binlake.state.metadata import query
 from mirror import Mirror, on_mysql
+
+ASKED = Reason("ann", "somebody changed it")
 
 
 def replayed(mirror: Mirror, *tables: str, **asked: Any) -> list[ReplayedTable]:
@@ -105,7 +108,7 @@ def assert_refused(mirror: Mirror) -> None:
     with pytest.raises(UsageError, match="began its life here behind batch 1"):
         replayed(mirror, "born", batch=1)
     with pytest.raises(UsageError, match="must be what the newest batch left"):
-        replayed(mirror, "orders", batch=1, in_place=True)
+        replayed(mirror, "orders", batch=1, in_place=ASKED)
     assert not Path(f"{mirror.config.root}/_replayed").exists()
 
 
@@ -115,8 +118,11 @@ def test_a_table_that_somebody_changed_is_put_right_in_place(mirror: Mirror, sho
     mirror.execute("INSERT INTO orders VALUES (10, 'on', NULL)")
     mirror.sync()
     assert mirror.watermark("orders")["status"] == "stopped"
-    (found,) = replayed(mirror, "orders", in_place=True)
+    (found,) = replayed(mirror, "orders", in_place=ASKED)
     assert found.path == mirror.path("orders")
+    (noted,) = mirror.metadata.read("decisions")
+    assert (noted["action"], noted["who"], noted["why"]) == ("replay", "ann", "somebody changed it")
+    assert (noted["database"], noted["table"], noted["batch"]) == (mirror.database, "orders", found.batch)
     mirror.assert_equal("orders")
     assert mirror.watermark("orders")["status"] == "following"
     mirror.execute("UPDATE orders SET note = 'follows' WHERE id = 10", "ALTER TABLE orders ADD n INT DEFAULT 7")
