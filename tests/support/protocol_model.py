@@ -30,7 +30,7 @@ from binlake.binlog.border import Statement
 from binlake.binlog.boundaries import Boundary
 from binlake.config import PipelineConfig
 from binlake.errors import LakeError, StagingError
-from binlake.lake import apply, functions, merge
+from binlake.lake import apply, functions, merge, session
 from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.reshape import ReshapedColumn
 from binlake.lake.table import LakeTable
@@ -125,7 +125,7 @@ class Server:
     def head(self) -> tuple[str, int, str]:
         return self._files[-1], self._ends[self._files[-1]], ""
 
-    def transport(self, server_id: int) -> Server:
+    def transport(self, server_id: int = 0, name: str = "") -> Server:
         return self
 
     def query(self, sql: str) -> list[dict[str, Any]]:
@@ -674,7 +674,11 @@ class World:
         self.snapshotted: dict[str, str] = {}
         """The life of the newest snapshot at a path."""
         self.begun: set[TableName] = set()
-        self._install()
+        try:
+            self._install()
+        except BaseException:
+            self.patch.undo()
+            raise
 
     def _install(self) -> None:
         put = self.patch.setattr
@@ -694,7 +698,8 @@ class World:
         put(snapshot, "plan", _planned)
         put(snapshot, "run_wave", self._run_wave)
         put(snapshot, "_cores", lambda session: 1)
-        put(snapshot, "of_this_thread", lambda shared: shared)
+        put(session, "of_this_thread", lambda shared: shared)
+        put(session, "_activate", lambda own: None)
         put(snapshot, "ThreadPoolExecutor", _Pool)
         put(commit, "LakeTable", lake_table(self))
         put(boundaries, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))

@@ -23,8 +23,8 @@ _FILES = 16
 """Up to so many are read by themselves: Delta takes a second to look at a log for the first time, they a tenth."""
 _FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants"})
 """Of a table's protocol, with which a data file's rows are the table's; that none is marked is looked at."""
-_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*", re.ASCII)
-"""Below the table: the same with URL encoding as without, no pattern, no partition."""
+_PATH = re.compile(r"[a-z0-9][\w.-]*(?:/[a-z0-9][\w.-]*)*", re.ASCII | re.IGNORECASE)
+"""Below the table: the same with URL encoding as without, no pattern, no partition, not hidden."""
 _PATTERN = frozenset("*?[]{}\\=%")
 
 
