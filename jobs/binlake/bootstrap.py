@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
@@ -48,6 +49,23 @@ def names_to_snapshot(
         )
     following = {life.name for life in watermarks.read_lives(metadata) if life.status in ("following", "paused")}
     return [name for name in included if name not in following] or included
+
+
+@dataclass(frozen=True)
+class KeysAsked:
+    """Rows that are to be read anew. tables: patterns that name one. keys: see snapshot/key_range.py."""
+
+    tables: list[str] | None
+    keys: str
+
+
+def name_asked(config: PipelineConfig, source: Source, metadata: Metadata, asked: KeysAsked) -> TableName:
+    """Raises UsageError where it isn't one table."""
+    found = names_to_snapshot(config, source, metadata, asked.tables) if asked.tables else []
+    if len(found) != 1:
+        told = f"{', '.join(asked.tables or ())} names {len(found)} tables" if found else "no table is named"
+        raise UsageError(f"a range of keys is one table's, and {told}", remedy="add --tables DATABASE.TABLE")
+    return found[0]
 
 
 def names_asked(config: PipelineConfig, source: Source, metadata: Metadata) -> list[TableName]:

@@ -94,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     snapshot = add("snapshot", commands.snapshot, "copy tables at one binlog position", as_json=True)
     snapshot.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     snapshot.add_argument(
+        "--keys",
+        metavar="FIRST..LAST",
+        help="of one table that is followed, only these rows anew, by the first column of its key",
+    )
+    snapshot.add_argument(
         "--lock",
         choices=("flush", "tables", "none"),
         default="flush",

@@ -152,11 +152,15 @@ def _refuse_failed(checks: Sequence[Check]) -> None:
 
 def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
+    from binlake.bootstrap import KeysAsked
 
     session = _session("snapshot", config, config.snapshot.connections)
-    results = pipeline.bootstrap(
-        config, _origin(config), session, _report(arguments), tables=arguments.tables, lock=arguments.lock
-    )
+    origin, report, tables, lock = _origin(config), _report(arguments), arguments.tables, arguments.lock
+    if arguments.keys:
+        asked = KeysAsked(tables, arguments.keys)
+        results = pipeline.snapshot_keys(config, origin, session, report, asked, lock=lock)
+    else:
+        results = pipeline.bootstrap(config, origin, session, report, tables=tables, lock=lock)
     _register_if_due(config, _report(arguments))
     if arguments.json:
         printing.as_json([result.to_json() for result in results])

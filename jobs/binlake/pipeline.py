@@ -17,8 +17,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from binlake.bootstrap import (
+    KeysAsked,
     begin_lives,
     begin_with_files,
+    name_asked,
     names_asked,
     names_awaited,
     names_to_snapshot,
@@ -153,6 +155,42 @@ def bootstrap(
     return results
 
 
+def snapshot_keys(
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    report: Report,
+    asked: KeysAsked,
+    *,
+    lock: LockMode = "flush",
+    run: str | None = None,
+) -> list[SnapshotResult]:
+    """Read the rows of one table whose keys lie in a range anew, and put them in the place of the lake's.
+
+    The whole lake comes to the position where they were read; the table's life goes on. ``run``: see ``bootstrap``.
+    """
+    from binlake.snapshot import key_range
+    from binlake.snapshot.snapshot import SnapshotTask
+
+    began_us = now_us()
+    endpoint = server_of(origin, "a range of keys")
+    with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
+        metadata, control = held.metadata, held.control()
+        name = name_asked(config, source, metadata, asked)
+        decisions.following(metadata, name)
+        task = SnapshotTask(
+            config, endpoint, source, metadata, report, control.batch, standing=control.planned_to, lock=lock
+        )
+        copied = key_range.copy(session, task, name, asked.keys)
+        report.say(f"{name}: {copied.table.rows:,} rows read at {copied.table.low.short}, to where the lake comes now")
+        _carry_on(held, config, origin, session, report, None, copied.table.low)
+        life = decisions.following(metadata, name)
+        result = key_range.put(session(), config, copied, life, held.control().batch)
+        watermarks.at_version(metadata, life.id, result.delta_version)
+        note_bootstrap(metadata, run, held.control().batch, began_us, [result])
+    return [result]
+
+
 def sync(
     config: PipelineConfig,
     origin: Origin,
@@ -193,20 +231,32 @@ def _carry(
     until: datetime | None,
     stop_at: Position | None,
 ) -> RunReport:
-    earlier: list[RunReport] = []
     with lease.held(metadata_of(config)) as held:
-        while True:
-            planned = _plan(held, config, origin, until, stop_at)
-            report.say(planned.message)
-            if planned.empty:
-                found = nothing_new(planned.batch, planned.position, planned.message)
-                return replace(found, earlier=tuple(earlier))
-            _stage(held, config, origin, session, report)
-            _merge(held, config, session, report)
-            recorded = _record(held, config)
-            if not planned.unfinished:
-                return replace(recorded, earlier=tuple(earlier))
-            earlier.append(recorded)
+        return _carry_on(held, config, origin, session, report, until, stop_at)
+
+
+def _carry_on(
+    held: Lease,
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    report: Report,
+    until: datetime | None,
+    stop_at: Position | None,
+) -> RunReport:
+    earlier: list[RunReport] = []
+    while True:
+        planned = _plan(held, config, origin, until, stop_at)
+        report.say(planned.message)
+        if planned.empty:
+            found = nothing_new(planned.batch, planned.position, planned.message)
+            return replace(found, earlier=tuple(earlier))
+        _stage(held, config, origin, session, report)
+        _merge(held, config, session, report)
+        recorded = _record(held, config)
+        if not planned.unfinished:
+            return replace(recorded, earlier=tuple(earlier))
+        earlier.append(recorded)
 
 
 def unfinished(config: PipelineConfig) -> PlanOutcome:

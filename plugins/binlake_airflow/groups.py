@@ -18,6 +18,7 @@ def binlake_bootstrap(
     group_id: str = "bootstrap",
     tables: Sequence[str] | Any = None,
     lock: str | Any = "flush",
+    keys: str | Any = None,
     jobs_folder: str | None = None,
 ) -> TaskGroup:
     """From preflight to the tables' assets: tables are copied at one binlog position.
@@ -25,13 +26,15 @@ def binlake_bootstrap(
     :param config_file: the source's YAML, on every worker at the same path
     :param tables: patterns of ``database.table`` (templated); without any: tables not followed yet, else all
     :param lock: ``flush``, ``tables`` or ``none`` (templated)
+    :param keys: ``FIRST..LAST`` (templated): of one table that is followed, only these rows, by the first column of its
+        key
     :param jobs_folder: where the scripts for spark-submit lie; by default beside the engine, or where a wheel puts them
 
     Raises ConfigurationError when the YAML is wrong, which Airflow shows as the DAG's import error.
     """
     group, steps = _group(config_file, group_id, jobs_folder)
     with group:
-        steps.bootstrap(tables, lock)
+        steps.bootstrap(tables, lock, keys)
     return group
 
 

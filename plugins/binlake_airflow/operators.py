@@ -146,19 +146,23 @@ class BinlakeSnapshotOperator(BinlakeSparkOperator):
 
     :param tables: patterns of ``database.table`` (templated); without any: tables not followed yet, else all
     :param lock: ``flush``, ``tables`` or ``none`` (templated)
+    :param keys: ``FIRST..LAST`` (templated): of one table that is followed, only the rows whose key begins with a value
+        from the first to the last
     """
 
-    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "lock")
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "lock", "keys")
 
-    def __init__(self, *, tables: Any = None, lock: Any = "flush", **kwargs: Any) -> None:
+    def __init__(self, *, tables: Any = None, lock: Any = "flush", keys: Any = None, **kwargs: Any) -> None:
         super().__init__(job="snapshot", **kwargs)
         self.tables = tables
         self.lock = lock
+        self.keys = keys
 
     def execute(self, context: Context) -> Any:
+        rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []
         with airflow_errors():
-            return self.submit(context, "--run", run_key(context), "--lock", self.lock, *patterns)
+            return self.submit(context, "--run", run_key(context), "--lock", self.lock, *rows, *patterns)
 
 
 class BinlakeResnapshotOperator(BinlakeSparkOperator):

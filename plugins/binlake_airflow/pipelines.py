@@ -20,6 +20,7 @@ _LOCKS = {
     "tables": "tables: LOCK TABLES, where the account may not flush",
     "none": "none: no lock, by GTIDs",
 }
+_KEYS = r"^(-?[0-9.]*[0-9]\.\.(-?[0-9.]*[0-9])?|\.\.-?[0-9.]*[0-9])$"
 _TABLE = {"type": "string", "pattern": r"^.+\..+$"}
 _TIME = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
@@ -146,9 +147,18 @@ def _bootstrap(steps: Steps) -> DAG:
             description="How the copies come to stand at one position. Writes stop for that moment only, not for the "
             "copy; tables without a key always need a lock.",
         ),
+        "keys": Param(
+            None,
+            type=["null", "string"],
+            pattern=_KEYS,
+            title="Keys",
+            description="Of one table that is followed, only the rows from FIRST..LAST are read anew, both included, "
+            "by the first column of its key, such as 1000..1999 or 1000.. (whole numbers and decimals). The lake comes "
+            "to where they were read; the table follows on.",
+        ),
     }
     with (dag := _dag(steps, "bootstrap", _BOOTSTRAP_DOC, params=params)):
-        steps.bootstrap(dag.param("tables"), dag.param("lock"))
+        steps.bootstrap(**{name: dag.param(name) for name in params})
     return dag
 
 

@@ -61,9 +61,9 @@ class Steps:
     config: PipelineConfig
     jobs_folder: str | None = None
 
-    def bootstrap(self, tables: Any = None, lock: Any = "flush") -> None:
-        """tables: patterns, or what stands for them until the task runs, here and below."""
-        snapshot = BinlakeSnapshotOperator(task_id="snapshot", tables=tables, lock=lock, **self._spark)
+    def bootstrap(self, tables: Any = None, lock: Any = "flush", keys: Any = None) -> None:
+        """tables: patterns, or what stands for them until the task runs, here and below. keys: see the operator."""
+        snapshot = BinlakeSnapshotOperator(task_id="snapshot", tables=tables, lock=lock, keys=keys, **self._spark)
         self._preflight(tables) >> snapshot
         self._end(snapshot)
 

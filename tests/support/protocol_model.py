@@ -692,7 +692,7 @@ class World:
         put(pipeline, "refused_for_gaps", lambda source, names: {})
         put(pipeline, "refused_for_engines", lambda source, names: {})
         put(pipeline, "refused_for_cascades", lambda config, source, names: {}, raising=False)
-        put(snapshot, "_refuse_retries", lambda session: None)
+        put(snapshot, "refuse_retries", lambda session: None)
         put(snapshot, "format_description", lambda transport, file: CREATED)
         put(snapshot, "read_tables", self._source_tables)
         put(snapshot, "plan", _planned)

@@ -28,18 +28,19 @@ class Usage:
 def watched(process: subprocess.Popen[bytes]) -> Usage:
     """Of a process that leads a session of its own, once it has ended."""
     usage, began, looks = Usage(), time.monotonic(), [(0.0, 0.0)]
+    spent: dict[tuple[int, int], int] = {}
     while process.poll() is None:
-        cpu = _look(process.pid, usage.peaks)
-        looks.append((time.monotonic() - began, max(cpu, looks[-1][1])))
+        _look(process.pid, usage.peaks, spent)
+        looks.append((time.monotonic() - began, sum(spent.values()) / os.sysconf("SC_CLK_TCK")))
         time.sleep(_LOOK_SECONDS)
     usage.seconds, usage.cpu_seconds = looks[-1]
     usage.busy = _tenths(looks)
     return usage
 
 
-def _look(session: int, peaks: dict[str, int]) -> float:
-    """Processor seconds so far of the session's processes that live."""
-    cpu, tick, page = 0, os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+def _look(session: int, peaks: dict[str, int], spent: dict[tuple[int, int], int]) -> None:
+    """At the session's processes that live. spent: clock ticks of each that was ever seen, by its id and its start."""
+    page = os.sysconf("SC_PAGE_SIZE")
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
@@ -51,11 +52,10 @@ def _look(session: int, peaks: dict[str, int]) -> float:
         fields = rest.split()
         if int(fields[3]) != session:
             continue
-        cpu += sum(int(spent) for spent in fields[11:15])  # its own and that of children it has waited for
+        spent[int(entry), int(fields[19])] = int(fields[11]) + int(fields[12])
         kind = "java" if name == "java" else "python" if "python" in name else ""
         if kind:
             peaks[kind] = max(peaks[kind], int(fields[21]) * page // 2**20)
-    return cpu / tick
 
 
 def _tenths(looks: Sequence[tuple[float, float]]) -> list[float]:

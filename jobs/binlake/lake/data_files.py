@@ -8,12 +8,15 @@ knows once it is older than its retention (7 days by default).
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
 
-from binlake.lake.delta_schema import DeltaSchema
+from binlake.lake.delta_schema import PHYSICAL_NAME, DeltaSchema
 from binlake.lake.java import changed, open_transaction, to_java_list, to_scala_map
 from binlake.state.attempts import DataFile
 
@@ -35,6 +38,22 @@ def write(
     options = jvm.org.apache.spark.sql.delta.DeltaOptions(options, session._jsparkSession.sessionState().conf())
     written = transaction.writeFiles(rows._jdf, jvm.scala.Some(options))
     return tuple(_data_file(folder, str(one.json())) for one in to_java_list(session, written))
+
+
+def read(session: SparkSession, table: str, schema: DeltaSchema, written: Sequence[DataFile]) -> DataFrame:
+    """The rows of such files, with the schema's columns."""
+    fields = [StructField.fromJson(field) for field in json.loads(schema.text(schema.properties))["fields"]]
+    physical = [field.metadata.get(PHYSICAL_NAME, field.name) for field in fields]
+    there = StructType([StructField(name, field.dataType) for name, field in zip(physical, fields, strict=True)])
+    if not written:
+        return session.createDataFrame([], StructType([StructField(field.name, field.dataType) for field in fields]))
+    rows = session.read.schema(there).parquet(*(_literally(f"{table}/{file.path}") for file in written))
+    return rows.toDF(*(field.name for field in fields))
+
+
+def _literally(path: str) -> str:
+    """Readers of Spark take paths for patterns."""
+    return re.sub(r"[\\*?{}\[\]]", r"\\\g<0>", path)
 
 
 def _data_file(folder: str, action: str) -> DataFile:

@@ -15,7 +15,7 @@ from binlake.schema.lake_columns import LakeColumn
 
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 _MODE, _MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
-_ID, _PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 def needs_column_mapping(names: Sequence[str]) -> bool:
@@ -70,7 +70,7 @@ class DeltaSchema:
             first = 1 if own else int(properties.get(_MOST_ID, "0")) + 1
             for number, field in enumerate(fields):
                 physical = self._physical_name(number) if own else field["name"]
-                field["metadata"] = {_ID: first + number, _PHYSICAL_NAME: physical}
+                field["metadata"] = {_ID: first + number, PHYSICAL_NAME: physical}
         return json.dumps({"type": "struct", "fields": fields})
 
     def _physical_name(self, number: int) -> str:

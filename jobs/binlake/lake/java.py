@@ -28,6 +28,16 @@ def changed(metadata: Any, session: SparkSession, *, schema: str, properties: Ma
     return metadata.copy(*values)
 
 
+def overwriting(session: SparkSession) -> Any:
+    """Delta's operation of a commit that puts rows in the place of others, as history tells it."""
+    jvm: Any = session.sparkContext._jvm
+    nothing, some = jvm.scala.Option.apply(None), jvm.scala.Some
+    return getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$Write")(
+        jvm.org.apache.spark.sql.SaveMode.Overwrite,
+        some(to_seq(session, [])), nothing, nothing, nothing, some(True), nothing, nothing, nothing,
+    )  # fmt: skip
+
+
 def to_seq(session: SparkSession, values: Iterable[Any]) -> Any:
     """scala.collection.immutable.Seq"""
     jvm: Any = session.sparkContext._jvm

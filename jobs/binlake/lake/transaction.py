@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from binlake import __version__
 from binlake.lake.delta_schema import DeltaSchema
-from binlake.lake.java import changed, open_transaction, to_java_list, to_map, to_scala_map, to_seq
+from binlake.lake.java import changed, open_transaction, overwriting, to_java_list, to_map, to_scala_map, to_seq
 from binlake.state import delta_actions, files, tables
 from binlake.state.attempts import DataFile
 from binlake.state.delta_actions import DeltaAction
@@ -90,7 +90,7 @@ class Alone:
             self._transaction.readTxn().addOne(app)
         self._measure(data, gone)
         actions = to_seq(self._session, [*gone, *come, *self._recorded(recorded)])
-        self._transaction.commit(actions, self._overwrite())
+        self._transaction.commit(actions, overwriting(self._session))
 
     def _starts_plainly(self) -> bool:
         """Whether a new table's first commit is no more than its metadata, protocol and files: the settings of who runs
@@ -133,14 +133,6 @@ class Alone:
         properties = to_map(self._session, self.metadata.configuration())
         metadata = changed(self.metadata, self._session, schema=schema.text(properties), properties=properties)
         self._transaction.updateMetadataForTableOverwrite(metadata)
-
-    def _overwrite(self) -> Any:
-        mode = self._jvm.org.apache.spark.sql.SaveMode.Overwrite
-        nothing, some = self._jvm.scala.Option.apply(None), self._jvm.scala.Some
-        columns = some(to_seq(self._session, []))
-        return getattr(self._delta, "DeltaOperations$Write")(
-            mode, columns, nothing, nothing, nothing, some(True), nothing, nothing, nothing
-        )
 
     def _measure(self, data: Sequence[DataFile], gone: Sequence[Any]) -> None:
         """What Spark counts in a write, as history tells it of the commit."""

@@ -233,10 +233,11 @@ class Records:
         rows = self._newest.get(table.name, [])
         return _restore(table, rows) if rows and _committed(rows) else None
 
-    def forget(self, name: TableName, *, but: str | None = None) -> None:
-        """Remove unfinished snapshots of a table with their files."""
+    def forget(self, name: TableName, *, but: str | None = None, ending: str = "") -> None:
+        """Remove unfinished snapshots of a table with their files. ending: of their ids."""
         for snapshot in self._unfinished.pop(name, set()) - {but}:
-            self._remove(name, snapshot)
+            if snapshot.endswith(ending):
+                self._remove(name, snapshot)
 
     def drop(self, table: TableSnapshot) -> None:
         """Remove a snapshot that was begun here, with its files."""

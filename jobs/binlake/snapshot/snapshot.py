@@ -73,11 +73,11 @@ def snapshot(
     session: SparkSession, task: SnapshotTask, names: Sequence[TableName]
 ) -> tuple[list[SnapshotResult], list[TableError]]:
     """Copy ``names`` into the lake: a result for each table, in their order, and the errors that concern one table."""
-    _refuse_retries(session)
+    refuse_retries(session)
     return _Snapshotter(session, task).run(names)
 
 
-def _refuse_retries(session: SparkSession) -> None:
+def refuse_retries(session: SparkSession) -> None:
     """A retried or speculative task would open a later view under an old position."""
     conf = session.sparkContext.getConf()
     local = settings.is_local(str(session.sparkContext.master))
@@ -85,6 +85,21 @@ def _refuse_retries(session: SparkSession) -> None:
         raise UsageError("spark.task.maxFailures isn't 1", remedy="submit the job with --conf spark.task.maxFailures=1")
     if conf.get("spark.speculation", "false") == "true":
         raise UsageError("spark.speculation is on", remedy="submit the job with --conf spark.speculation=false")
+
+
+def works_with(session: SparkSession, task: SnapshotTask, records: Records, watch: Callable[[int], None]) -> Copying:
+    """What the waves of a task are run with."""
+    transport = task.source.transport()
+    return Copying(
+        OwnSessions(session, functions.register),
+        task.endpoint,
+        task.source,
+        records,
+        lambda file: format_description(transport, file),
+        task.config.invalid,
+        watch,
+        direct.read if task.config.snapshot.reader == "direct" else jdbc.read,
+    )
 
 
 class _Snapshotter:
@@ -106,16 +121,7 @@ class _Snapshotter:
         self.records.clean()
         open_tables = self._begin(names)
         with self.task.report.progress("snapshot") as told:
-            copying = Copying(
-                OwnSessions(self.session, functions.register),
-                self.task.endpoint,
-                self.task.source,
-                self.records,
-                self.created,
-                self.task.config.invalid,
-                self._watch(list(open_tables), told),
-                direct.read if self.task.config.snapshot.reader == "direct" else jdbc.read,
-            )
+            copying = works_with(self.session, self.task, self.records, self._watch(list(open_tables), told))
             with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
                 while open_tables and not self.fatal:
                     for table in [table for table in open_tables if not table.pending]:

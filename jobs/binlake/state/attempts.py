@@ -28,6 +28,8 @@ from binlake.serialization import dumps, loads
 from binlake.state import files
 
 _PREFIX = "snapshot-"
+OF_KEYS = "-keys"
+"""Ends the id of a snapshot of a range of keys: no run takes up what another left of it."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from binlake.batch.steps import Status
+from binlake.batch.steps import Life, Status
 from binlake.binlog.locate import Place
 from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
@@ -90,6 +90,12 @@ def poison(metadata: Metadata, batch: int) -> list[dict[str, Any]]:
         for row in metadata.read("quarantine")
         if row["batch"] == batch and row["table"] is None and (row["file"], row["offset"]) not in decided
     ]
+
+
+def following(metadata: Metadata, name: TableName) -> Life:
+    """The table's life. Raises UsageError where it follows no log."""
+    row = _row(metadata, name, "following")
+    return next(life for life in watermarks.read_lives(metadata) if life.id == row["table_id"])
 
 
 def _metadata(config: PipelineConfig) -> Metadata:

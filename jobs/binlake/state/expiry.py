@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from binlake.config import MaintainConfig
 from binlake.errors import LakeError
 from binlake.state import files, storage_errors, tables
+from binlake.state.attempts import OF_KEYS
 from binlake.state.files import FileFound
 from binlake.state.metadata import SCHEMAS, Metadata, literal, now_us
 
@@ -100,8 +101,11 @@ def _snapshots_ended(metadata: Metadata, old: int) -> list[str]:
     return [
         snapshot
         for snapshot, rows in chunks.items()
-        if all(row["state"] == "committed" for row in rows)
-        and updated[snapshot] < min(old, newest[rows[0]["database"], rows[0]["table"]])
+        if snapshot.endswith(OF_KEYS)  # of a run that died: who calls this holds the lease
+        or (
+            all(row["state"] == "committed" for row in rows)
+            and updated[snapshot] < min(old, newest[rows[0]["database"], rows[0]["table"]])
+        )
     ]
 
 

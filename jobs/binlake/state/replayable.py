@@ -89,6 +89,8 @@ def bases(log: LakeLog, life: str, snapshot_batch: int) -> list[Base]:
             ours = ours and (bool(note) or not changes_rows(commit))
             continue
         ours = ours or "replayed" in note  # every row was written anew
+        if "range_anew" in note:  # what came beside the log is behind no version before
+            found.clear()
         if note.get("snapshot"):
             found, ours = {snapshot_batch: Base(version, snapshot_batch, _position(note))}, True
         elif "batch" in note and ours:

@@ -9,6 +9,7 @@ from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.state import decisions, feed_watermarks, lease, watermarks
+from binlake.state.attempts import OF_KEYS
 from binlake.state.feed_watermarks import FeedStatus
 from binlake.state.metadata import Metadata, Newest
 
@@ -106,6 +107,8 @@ def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:
     if not metadata.read("snapshots", ["snapshot"], where="state <> 'committed'", newest=Newest("updated_us", 1)):
         return []
     for row in metadata.read("snapshots", columns):
+        if row["snapshot"].endswith(OF_KEYS):
+            continue
         chunks[f"{row['database']}.{row['table']}", row["snapshot"]].append(row)
     newest: dict[str, list[dict[str, Any]]] = {}
     for (table, _), rows in sorted(chunks.items(), key=lambda one: max(row["updated_us"] for row in one[1])):

@@ -145,6 +145,12 @@ def follow_again(metadata: Metadata, life: str) -> None:
     write(metadata, [{**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}])
 
 
+def at_version(metadata: Metadata, life: str, version: int) -> None:
+    """A life whose rows came into the lake beside the log."""
+    (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
+    write(metadata, [{**row, "delta_version": version, "updated_us": now_us()}])
+
+
 def forget_lifeless(metadata: Metadata, names: list[TableName]) -> None:
     """Rows of tables that never began a life here."""
     write(metadata, [], map(lifeless_id, names))

@@ -138,7 +138,12 @@ def test_when_a_source_is_maintained(folder: Path, schedule: str, scheduled: boo
 def test_the_form_of_the_bootstrap(folder: Path) -> None:
     write(folder, "shop")
     params = dags_of(folder)["binlake_shop_bootstrap"].params
-    assert params.dump() == {"tables": None, "lock": "flush"}
+    assert params.dump() == {"tables": None, "lock": "flush", "keys": None}
+    for keys in ("1000..1999", "-5..", "..0.25"):
+        params["keys"] = keys
+    for keys in ("1000", "..", "a..b", "1..2..3 --lock none"):
+        with pytest.raises(ValueError, match="Invalid input for param keys"):
+            params["keys"] = keys
     params["tables"] = ["shop.orders", "shop.a b"]
     params["lock"] = "none"
     params.validate()

@@ -1,0 +1,213 @@
+"""Some of a table's rows read anew: those whose key lies in a range.
+
+    copy      the range, as a snapshot copies a chunk: through a read view, under a lock for a moment
+    catch up  the lake comes to exactly the position at which the range was read (pipeline.py)
+    put       the rows take the place of those that the lake has in the range, in one commit
+
+So the table stands at one position all the time, and whoever dies in between has changed nothing. The range is told in
+the first column of the key, in a type whose order is the same on the server and in the lake: whole numbers and
+decimals. Texts compare by collations there, and dates may be none that the lake has.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from pyspark.sql import SparkSession
+
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, StagingError, TableError, UsageError
+from binlake.faults import fault
+from binlake.lake import data_files
+from binlake.lake.delta_schema import DeltaSchema
+from binlake.lake.exchange import exchange
+from binlake.lake.session import OwnSessions
+from binlake.names import spark_quote
+from binlake.schema.lake_columns import lake_columns
+from binlake.schema.table import Column, TableName, TableSchema
+from binlake.snapshot import restore
+from binlake.snapshot.bounds import INTEGERS, Bound, Edge
+from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
+from binlake.snapshot.commit import SnapshotResult
+from binlake.snapshot.snapshot import SnapshotTask, refuse_retries, works_with
+from binlake.snapshot.wave import Member, TableChanged, TableRefused, run_wave
+from binlake.source.catalog import read_tables
+from binlake.state.attempts import OF_KEYS
+from binlake.state.delta_log import LakeLog
+
+BETWEEN = ".."
+
+
+@dataclass(frozen=True)
+class KeysBetween:
+    """first, last: both included; None where the range has no such end."""
+
+    column: Column
+    first: Decimal | None
+    last: Decimal | None
+
+    @property
+    def bounds(self) -> tuple[Bound | None, Bound | None]:
+        """As a chunk has them: from the one on, before the other. Whichever way the index is ordered, they are read by
+        the column's own order."""
+        step = Decimal(1).scaleb(-(self.column.scale or 0))
+        lower = None if self.first is None else (Edge(self.column.name, f"{self.first:f}"),)
+        upper = None if self.last is None else (Edge(self.column.name, f"{self.last + step:f}"),)
+        return lower, upper
+
+    def in_lake(self, kind: str) -> str:
+        """Condition of Spark SQL, over a column of this type."""
+        name = spark_quote(self.column.name)
+        literal = "CAST('{:f}' AS " + (kind if kind.upper().startswith("DECIMAL") else "BIGINT") + ")"
+        ends = [f"{name} >= {literal.format(self.first)}"] if self.first is not None else []
+        ends += [f"{name} <= {literal.format(self.last)}"] if self.last is not None else []
+        return " AND ".join(ends)
+
+
+def parse(text: str, name: TableName, schema: TableSchema) -> KeysBetween:
+    """Raises UsageError for what is no range of this table's key."""
+    if not schema.key:
+        raise UsageError(f"{name} has no key", remedy="leave --keys out: its rows are copied all or none")
+    column = schema.column(schema.key[0])
+    if column.type not in INTEGERS and column.type != "decimal":
+        raise UsageError(
+            f"{name}'s key begins with {column.name}, a {column.declared}",
+            remedy="ranges can be told of whole numbers and decimals; leave --keys out to copy the whole table",
+        )
+    first, between, last = (part.strip() for part in text.partition(BETWEEN))
+    if not between or not (first or last):
+        raise UsageError(
+            f"{text!r} is no range of keys", remedy="write FIRST..LAST, both included, such as 1000..1999 or 1000.."
+        )
+    found = KeysBetween(column, _number(first, column), _number(last, column))
+    if found.first is not None and found.last is not None and found.first > found.last:
+        raise UsageError(f"{text!r} begins behind its end", remedy=f"write {last}..{first}")
+    return found
+
+
+def _number(text: str, column: Column) -> Decimal | None:
+    if not text:
+        return None
+    digits = column.scale or 0
+    try:
+        value = Decimal(text)
+        least, most = _limits(column)
+        if value.is_finite() and least <= value <= most and value == round(value, digits):
+            return round(value, digits)
+    except InvalidOperation:
+        pass
+    raise UsageError(f"{text!r} is no value of {column.name}, a {column.declared}", remedy="write one that it can hold")
+
+
+def _limits(column: Column) -> tuple[Decimal, Decimal]:
+    if column.type == "decimal":
+        most = Decimal(10) ** ((column.precision or 0) - (column.scale or 0))
+        return -most, most
+    bits = 64 if column.type == "bigint" and column.unsigned else 63
+    return Decimal(-(2**63)), Decimal(2**bits - 1)
+
+
+@dataclass(frozen=True)
+class CopiedRange:
+    """Rows that were read and are not in the lake yet."""
+
+    keys: KeysBetween
+    table: TableSnapshot
+    records: Records
+
+
+def copy(session: Callable[[], SparkSession], task: SnapshotTask, name: TableName, text: str) -> CopiedRange:
+    """Read the range of ``text``. Raises UsageError, SourceError, LakeError; TableError where rows can't be read."""
+    if task.lock == "none":
+        raise UsageError("a range of keys is read under a lock", remedy="use --lock flush or --lock tables")
+    found = read_tables(task.source, [name], task.config.excluding)[name]
+    keys = parse(text, name, found.schema)
+    restore.refuse_twice(name, found.schema, task.config.invalid)
+    refuse_retries(session())
+    identity = f"{uuid.uuid4().hex[:12]}{OF_KEYS}"
+    table = TableSnapshot(identity, name, found.schema, found.engine, found.rows, found.size)
+    table.chunks = [Chunk(0, *keys.bounds)]
+    records = Records(task.config, task.metadata)
+    records.clean()
+    records.forget(name, ending=OF_KEYS)
+    records.save(table)
+    began = time.monotonic()
+    try:
+        run_wave(
+            works_with(session(), task, records, watch=lambda written: None),
+            [Member(table, table.chunks[0])],
+            task.lock,
+            until_copied=not table.transactional,
+        )
+    except TableChanged as changed:
+        raise TableError(f"{name}: DDL while its rows were read", remedy="run it again") from changed
+    except TableRefused as refused:
+        raise refused.error from None
+    table.seconds = time.monotonic() - began
+    return CopiedRange(keys, table, records)
+
+
+def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life: Life, batch: int) -> SnapshotResult:
+    """The rows become the table's. The lake stands at the position where they were read; nobody else may change it.
+
+    batch: that is in the table. Raises TableError where the table's columns are others, InvalidDate, LakeError,
+    LeaseHeld; whatever fails, the table is what it was.
+    """
+    table, records = copied.table, copied.records
+    attempts = records.attempts(table)
+    (chunk,) = table.chunks
+    if records.lost(table):
+        raise StagingError(f"{table.name}: files of copied rows are missing or damaged", remedy="run it again")
+    files = attempts.copied(chunk.attempt)
+    restore.refuse_dates(table.name, table.schema, files.invalid_dates)
+    log = LakeLog.of(config, table.name, life.id)
+    log.refuse_others({life.id}, life.delta_version or 0)
+    columns = lake_columns(table.schema, config.invalid)
+    kinds = {one.name: one.delta for one in columns}
+    with OwnSessions(session).one() as own:
+        _refuse_other_columns(own, log, table.name, kinds)
+        rows = data_files.read(own, log.path, DeltaSchema.of(columns, table.id), files.files)
+        note = {
+            "source": config.source.name,
+            "life": life.id,
+            "batch": batch,
+            "position": str(table.low),
+            "gtid_set": table.low.gtid_set,
+            "range_anew": table.id,
+        }
+        fault("commit begun")
+        where = copied.keys.in_lake(kinds[copied.keys.column.name])
+        version = exchange(
+            own, log.path, where, rows, table.schema.key, note, records.check, rows_per_file=table.rows_per_file
+        )
+    fault("rows committed")
+    records.drop(table)
+    return SnapshotResult(
+        name=table.name,
+        table_id=life.id,
+        schema=table.schema,
+        low=table.low,
+        high=table.high,
+        rows=table.rows,
+        bytes=table.bytes,
+        seconds=table.seconds,
+        lock_ms=chunk.lock_ms,
+        delta_version=version,
+    )
+
+
+def _refuse_other_columns(session: SparkSession, log: LakeLog, name: TableName, kinds: dict[str, str]) -> None:
+    there = {
+        field.name: field.dataType.simpleString().upper()
+        for field in session.read.format("delta").load(log.path).schema.fields
+    }
+    if wrong := sorted(column for column in there.keys() | kinds.keys() if there.get(column) != kinds.get(column)):
+        raise TableError(
+            f"{name}: the lake's columns are others than the server's: {', '.join(wrong)}",
+            remedy=f"copy the whole table: leave --keys out ({SNAPSHOTTED_BY_ITSELF} where a sync asked for it)",
+        )
