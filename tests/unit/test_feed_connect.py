@@ -55,3 +55,8 @@ def test_decimals_of_a_slice_with_nulls() -> None:
     for start in range(len(numbers)):
         made = told.render(pa.array(numbers, pa.decimal128(10, 2)).slice(start, 3)).to_pylist()
         assert made == ["null" if one is None else encoded(unscaled(one, 2)) for one in numbers[start : start + 3]]
+
+
+def test_all_digits_of_a_decimal_are_kept() -> None:
+    value = Decimal("-12345678901234567890123456789012345678901234567890123456789.123456")
+    assert int.from_bytes(unscaled(value, 6), "big", signed=True) == -int(str(value)[1:].replace(".", ""))

@@ -29,7 +29,7 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from itertools import pairwise
 from json.encoder import encode_basestring
 from typing import Any, TypeAlias
@@ -49,6 +49,8 @@ Fragments: TypeAlias = pa.StringArray
 _ESCAPED = r'["\\\x00-\x1f]'
 """What JSON has no other way to write."""
 _MOST_DIGITS = 18
+_EXACT = Context(prec=100)
+"""Python's own rounds to 28 digits."""
 _GEOMETRIES = frozenset(
     {"geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
      "geometrycollection"}
@@ -204,7 +206,7 @@ _bits = _each(lambda value: encoded(value[::-1]))
 
 def unscaled(value: Decimal, scale: int) -> bytes:
     """A decimal's digits as the shortest big-endian number in two's complement, as Java's BigInteger has it."""
-    number = int(value.scaleb(scale))
+    number = int(value.scaleb(scale, _EXACT))
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
 
 
