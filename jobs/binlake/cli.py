@@ -208,7 +208,7 @@ def _add_feeds(subparsers: Any) -> None:
     tail.add_argument(
         "--format", choices=("debezium", "generic", "specific", "text"), help="by default the feed's, or text"
     )
-    tail.add_argument("--registry", metavar="URL", help="a schema registry, for --format specific")
+    tail.add_argument("--registry", metavar="URL", help="a schema registry, for --format specific, or debezium as Avro")
     tail.add_argument(
         "--from",
         dest="start",
@@ -236,7 +236,7 @@ def _add_relay(subparsers: Any) -> None:
 
 
 def _add_console_consumer(subparsers: Any) -> None:
-    help_ = "print a Kafka topic's committed messages readably: generic Avro, Debezium, text"
+    help_ = "print a Kafka topic's committed messages readably: Avro, Debezium, text"
     consumer = subparsers.add_parser("console-consumer", help=help_, description=help_, parents=[_loudness()])
     consumer.add_argument("topic", metavar="TOPIC")
     consumer.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker")

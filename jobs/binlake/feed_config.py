@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from binlake.table_pattern import TablePattern
 
 Operation = Literal["insert", "update", "delete"]
+Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
 SINK_SCHEMES = ("file", "kafka", "https", "http", "binlog")
 TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
 """What a topic's name may hold, as ``${db}``."""
@@ -40,17 +41,21 @@ class TextFormat(_Strict):
 
 
 class DebeziumFormat(_Strict):
-    """Debezium's envelope as JSON.
+    """Debezium's envelope.
 
-    schemas: each message carries its schema beside the payload. tombstones: a delete is followed by its key without a
-    value. transactions: BEGIN and END on the topic ``{source}.transaction``, and the order inside the transaction in
-    each message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is told on the table's topic, as t.
-    heartbeat: a message where a run found nothing to carry. decimals, bigint_unsigned, binary: as Debezium's
-    decimal.handling.mode, bigint.unsigned.handling.mode and binary.handling.mode.
+    encoding: JSON, or Avro by a schema registry (registry and compatibility: see SpecificFormat). schemas: each message
+    in JSON carries its schema beside the payload. tombstones: a delete is followed by its key without a value.
+    transactions: BEGIN and END on the topic ``{source}.transaction``, and the order inside the transaction in each
+    message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is told on the table's topic, as t, in
+    JSON alone. heartbeat: a message where a run found nothing to carry. decimals, bigint_unsigned, binary: as
+    Debezium's decimal.handling.mode, bigint.unsigned.handling.mode and binary.handling.mode.
     """
 
     type: Literal["debezium"]
     topic: str = "${source}.${db}.${table}"
+    encoding: Literal["json", "avro"] = "json"
+    registry: Annotated[str, Field(pattern=r"^https?://")] | None = None
+    compatibility: Compatibility | None = None
     schemas: bool = False
     tombstones: bool = True
     transactions: bool = False
@@ -62,6 +67,18 @@ class DebeziumFormat(_Strict):
     binary: Literal["bytes", "base64", "hex"] = "bytes"
 
     _topic = field_validator("topic")(_is_topic)
+
+    @model_validator(mode="after")
+    def _registry_for_avro(self) -> Self:
+        if self.encoding == "json":
+            if self.registry or self.compatibility:
+                raise ValueError("a registry and its compatibility are Avro's; write encoding: avro")
+            return self
+        if not self.registry:
+            raise ValueError("encoding: avro needs registry: http://host:port")
+        if self.schemas or self.truncates:
+            raise ValueError("schemas and truncates are JSON's; encoding: avro has its schemas in the registry")
+        return self
 
 
 class GenericFormat(_Strict):
@@ -76,14 +93,15 @@ class GenericFormat(_Strict):
 class SpecificFormat(_Strict):
     """Avro with a record for each table and version of its shape, in a schema registry.
 
-    wire: Confluent's five bytes before the record, or mypipe's four.
+    wire: Confluent's five bytes before the record, or mypipe's four. compatibility: set for each subject; None: as the
+    registry has it.
     """
 
     type: Literal["specific"]
     registry: Annotated[str, Field(pattern=r"^https?://")]
     topic: str = "${db}_${table}_specific"
     wire: Literal["confluent", "mypipe"] = "confluent"
-    compatibility: Literal["NONE", "BACKWARD", "FORWARD", "FULL"] | None = None
+    compatibility: Compatibility | None = None
 
     _topic = field_validator("topic")(_is_topic)
 

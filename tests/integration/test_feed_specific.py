@@ -20,42 +20,17 @@ from binlake.feeds.contract import Message
 from binlake.feeds.registry import make_format
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.report import Report
-from binlake.state.feed_watermarks import FeedPosition
 from fake_registry import FakeRegistry
-from feeding import feed
+from feeding import Kept, feed, kept
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from servers import Server
-
-
-class Kept:
-    """A sink that keeps messages in memory."""
-
-    keeps_position = False
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-
-    def begin(self) -> None:
-        """Nothing to prepare."""
-
-    def send(self, messages: Sequence[Message]) -> None:
-        self.messages += messages
-
-    def commit(self, position: FeedPosition) -> None:
-        """All is kept."""
-
-    def position(self) -> FeedPosition | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 @pytest.fixture
@@ -72,11 +47,7 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 def carried(mirror: Mirror, registry: FakeRegistry, **settings: Any) -> list[Message]:
-    config = feed(mirror, format={"type": "specific", "registry": registry.url, **settings})
-    kept = Kept()
-    parts = Parts(make_format, lambda feed, source: kept)
-    carrying.carry(mirror.config, config, parts, Report(quiet=True))
-    return kept.messages
+    return kept(mirror, feed(mirror, format={"type": "specific", "registry": registry.url, **settings}))
 
 
 def read(registry: FakeRegistry, message: Message) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A small schema registry on loopback, of the documented HTTP API's part that feeds ask.
 
 Subjects, versions and ids are as a registry has them; of compatibility it knows BACKWARD alone, and of that two rules:
-a new field has a default, and a field keeps its type. What real registries answer beyond that it doesn't prove.
+a new field has a default, and a field keeps its type or takes more of them, in records inside records, too. What real
+registries answer beyond that it doesn't prove.
 """
 
 from __future__ import annotations
@@ -75,15 +76,39 @@ class FakeRegistry:
         if schema in self.schemas and self.schemas.index(schema) + 1 in versions:
             return 200, {"id": self.schemas.index(schema) + 1}
         if versions and self.compatibility.get(subject, "BACKWARD") == "BACKWARD":
-            before = {one["name"]: one for one in json.loads(self.schemas[versions[-1] - 1])["fields"]}
-            for field in json.loads(schema)["fields"]:
-                old = before.get(field["name"])
-                if (old is None and "default" not in field) or (old is not None and old["type"] != field["type"]):
-                    return 409, {
-                        "error_code": 409,
-                        "message": f"Schema being registered is incompatible: {field['name']}",
-                    }
+            before = json.loads(self.schemas[versions[-1] - 1])
+            if wrong := unreadable(json.loads(schema), before):
+                return 409, {"error_code": 409, "message": f"Schema being registered is incompatible: {wrong}"}
         if schema not in self.schemas:
             self.schemas.append(schema)
         versions.append(self.schemas.index(schema) + 1)
         return 200, {"id": versions[-1]}
+
+
+def unreadable(reader: Any, writer: Any) -> str | None:
+    """The first field by whose change what was written can't be read; None without one."""
+    known: dict[str, Any] = {one["name"]: one for one in writer["fields"]}
+    for field in reader["fields"]:
+        old = known.get(field["name"])
+        if old is None:
+            if "default" not in field:
+                return str(field["name"])
+        elif wrong := _changed(field["name"], _branches(field["type"]), _branches(old["type"])):
+            return wrong
+    return None
+
+
+def _branches(kind: Any) -> list[Any]:
+    return kind if isinstance(kind, list) else [kind]
+
+
+def _changed(name: str, new: list[Any], old: list[Any]) -> str | None:
+    for one in old:
+        if one in new:
+            continue
+        records = [other for other in new if isinstance(other, dict) and other["type"] == "record"]
+        if not records or not isinstance(one, dict) or one["type"] != "record":
+            return name
+        if wrong := unreadable(records[0], one):
+            return wrong
+    return None

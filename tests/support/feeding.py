@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from binlake.feed_config import FeedConfig
-from binlake.feeds.carry import FeedRun, carry
-from binlake.feeds.registry import PARTS
+from binlake.feeds.carry import FeedRun, Parts, carry
+from binlake.feeds.contract import Message
+from binlake.feeds.registry import PARTS, make_format
 from binlake.report import Report
+from binlake.state.feed_watermarks import FeedPosition
 from mirror import Mirror
 
 _PLACE = re.compile(r"^\S+ \S+ \S+\.\d+:\d+(\+\d+)? ")
 _GTID = re.compile(r" ([0-9a-f-]{36}:\d+|\d+-\d+-\d+)$")
+
+
+class Kept:
+    """A sink that keeps messages in memory."""
+
+    keeps_position = False
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def begin(self) -> None:
+        """Nothing to prepare."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        self.messages += messages
+
+    def commit(self, position: FeedPosition) -> None:
+        """All is kept."""
+
+    def position(self) -> FeedPosition | None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def feed(mirror: Mirror, **settings: Any) -> FeedConfig:
@@ -31,6 +58,13 @@ def feed(mirror: Mirror, **settings: Any) -> FeedConfig:
 
 def carried(mirror: Mirror, config: FeedConfig, **options: Any) -> FeedRun:
     return carry(mirror.config, config, PARTS, Report(quiet=True), **options)
+
+
+def kept(mirror: Mirror, config: FeedConfig) -> list[Message]:
+    """What the feed's format makes of what is staged."""
+    sink = Kept()
+    carry(mirror.config, config, Parts(make_format, lambda feed, source: sink), Report(quiet=True))
+    return sink.messages
 
 
 def lines(folder: Path, topic: str = "all", source: str = "tests") -> list[str]:

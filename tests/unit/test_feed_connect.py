@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import base64_numbers
-from binlake.feeds.connect import encoded, quoted, type_of, unscaled
+from binlake.feeds.connect import type_of, unscaled
+from binlake.feeds.connect_json import JsonWriter, encoded, quoted
 from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.schema.table import Column, TableName
 
@@ -51,9 +52,12 @@ def test_pieces_are_the_rows_in_order_and_none_is_large() -> None:
 
 def test_decimals_of_a_slice_with_nulls() -> None:
     numbers = [Decimal("1.25"), None, Decimal("-99999999.99"), Decimal("0.00"), None]
-    told = type_of(Column("d", "decimal", precision=10, scale=2), DebeziumFormat(type="debezium"))
+    column = Column("d", "decimal", precision=10, scale=2)
+    told = type_of(column, DebeziumFormat(type="debezium"))
+    schema = told.schema(column, optional=True)
     for start in range(len(numbers)):
-        made = told.render(pa.array(numbers, pa.decimal128(10, 2)).slice(start, 3)).to_pylist()
+        values = told.values(pa.array(numbers, pa.decimal128(10, 2)).slice(start, 3))
+        made = JsonWriter().column(schema, values).to_pylist()
         assert made == ["null" if one is None else encoded(unscaled(one, 2)) for one in numbers[start : start + 3]]
 
 

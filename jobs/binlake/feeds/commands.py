@@ -102,12 +102,14 @@ def _tailed(arguments: argparse.Namespace) -> tuple[PipelineConfig, FeedConfig]:
     form: dict[str, Any] = {"type": arguments.format or "text"}
     if arguments.registry:
         form["registry"] = arguments.registry
+        if arguments.format == "debezium":
+            form["encoding"] = "avro"
     try:
         own = FeedConfig.model_validate({**made, "format": form})
     except ValidationError as error:
         raise UsageError(
             f"--format {arguments.format}: {error.errors(include_input=False)[0]['msg']}",
-            remedy="specific wants --registry http://host:port, the others want none",
+            remedy="specific wants --registry http://host:port, debezium may have one, the others want none",
         ) from None
     if not arguments.feed:
         return configuration.load(arguments.config), own

@@ -1,6 +1,7 @@
-"""Columns as Kafka Connect has them: the types that Debezium's MySQL connector gives them, and their values as JSON.
+"""Columns as Kafka Connect has them: the types that Debezium's MySQL connector gives them, and their values in Arrow.
 
-By its documentation ("Data type mappings") with its default settings:
+By its documentation ("Data type mappings") with its default settings. What bytes they become is a Writer's
+(connect_json.py, connect_avro.py).
 
 | MySQL                        | Connect | name                                | value |
 |------------------------------|---------|-------------------------------------|-------|
@@ -8,10 +9,10 @@ By its documentation ("Data type mappings") with its default settings:
 | MEDIUMINT, INT               | int32   |                                     | INT UNSIGNED int64 |
 | BIGINT                       | int64   |                                     | unsigned the same bits, or Decimal |
 | FLOAT, DOUBLE                | float32, float64 |                            | |
-| DECIMAL                      | bytes   | org.apache.kafka.connect.data.Decimal | unscaled; or string, double |
+| DECIMAL                      | bytes   | org.apache.kafka.connect.data.Decimal | the number; or string, double |
 | BIT(1), BIT(n)               | boolean, bytes | io.debezium.data.Bits        | little-endian |
 | CHAR, VARCHAR, TEXT, UUID …  | string  |                                     | |
-| BINARY, VARBINARY, BLOB      | bytes   |                                     | base64; or hexadecimal |
+| BINARY, VARBINARY, BLOB      | bytes   |                                     | or string: base64, hexadecimal |
 | ENUM, SET, JSON              | string  | io.debezium.data.Enum, EnumSet, Json | |
 | DATE                         | int32   | io.debezium.time.Date               | days since 1970 |
 | TIME                         | int64   | io.debezium.time.MicroTime          | µs |
@@ -25,44 +26,60 @@ By its documentation ("Data type mappings") with its default settings:
 from __future__ import annotations
 
 import base64
-import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
-from itertools import pairwise
-from json.encoder import encode_basestring
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feed_config import DebeziumFormat
-from binlake.feeds import base64_numbers
 from binlake.feeds.text import PLAIN_SCALE
 from binlake.schema.table import Column
 
-quoted_json: Callable[[str], str] = encode_basestring
-Fragments: TypeAlias = pa.StringArray
-"""Of each row its value as JSON, the text ``null`` where there is none."""
-_ESCAPED = r'["\\\x00-\x1f]'
-"""What JSON has no other way to write."""
-_MOST_DIGITS = 18
-_EXACT = Context(prec=100)
-"""Python's own rounds to 28 digits."""
+Schema: TypeAlias = Mapping[str, Any]
+"""Of Connect, as its JSON converter writes it; a field's has its name under ``field``."""
+Part: TypeAlias = pa.Array | pa.Scalar
+"""What is written for each row, or one thing for all."""
 _GEOMETRIES = frozenset(
     {"geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
      "geometrycollection"}
 )  # fmt: skip
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_MOST_DIGITS = 18
+_EXACT = Context(prec=100)
+"""Python's own rounds to 28 digits."""
+
+
+class Writer(Protocol):
+    """Makes bytes of Connect's values, as one of its converters does."""
+
+    def column(self, schema: Schema, values: pa.Array) -> pa.Array:
+        """Each row's value of a field, null where it has none."""
+        ...
+
+    def constant(self, schema: Schema, value: Any) -> pa.Scalar:
+        """One value: a struct is a mapping, an array a sequence."""
+        ...
+
+    def struct(self, schema: Schema, parts: Sequence[Part], there: pa.Array | None = None) -> Part:
+        """Of a struct's fields the whole. there: null where the struct is; without it none is."""
+        ...
+
+    def message(self, topic: str, schema: Schema, body: Part, *, key: bool = False) -> Part:
+        """Whole keys or values, in bytes, with what tells their schema. Raises FeedError where that is refused."""
+        ...
 
 
 @dataclass(frozen=True)
 class ConnectType:
-    """A column's type. told: what the schema says besides; render: its values."""
+    """A column's type. values: what is staged as Connect has it. told: what the schema says besides."""
 
     type: str
-    render: Callable[[pa.Array], Fragments]
+    values: Callable[[pa.Array], pa.Array]
     name: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     told: Mapping[str, Any] = field(default_factory=dict)
@@ -90,15 +107,13 @@ def type_of(column: Column, config: DebeziumFormat) -> ConnectType:
         wide = (column.length or 1) > 1
         parameters = {"length": str(column.length)}
         return (
-            ConnectType("bytes", _bits, "io.debezium.data.Bits", parameters)
-            if wide
-            else ConnectType("boolean", _printed)
+            ConnectType("bytes", _bits, "io.debezium.data.Bits", parameters) if wide else ConnectType("boolean", _own)
         )
     if kind in ("enum", "set"):
         name = "io.debezium.data.Enum" if kind == "enum" else "io.debezium.data.EnumSet"
         return ConnectType("string", _texts, name, {"allowed": ",".join(column.values)})
     if kind in ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"):
-        return ConnectType("string", _hexadecimal) if config.binary == "hex" else _bytes_type(config)
+        return _BINARY[config.binary]
     if kind == "datetime":
         if column.fraction > 3:
             return ConnectType("int64", _numbers, "io.debezium.time.MicroTimestamp")
@@ -106,10 +121,6 @@ def type_of(column: Column, config: DebeziumFormat) -> ConnectType:
     if kind == "timestamp":
         return ConnectType("string", _zoned(column.fraction), "io.debezium.time.ZonedTimestamp")
     return ConnectType("string", _texts)
-
-
-def _bytes_type(config: DebeziumFormat) -> ConnectType:
-    return ConnectType("bytes" if config.binary == "bytes" else "string", _base64)
 
 
 def _integer(column: Column, config: DebeziumFormat) -> ConnectType:
@@ -132,76 +143,60 @@ def _decimal(column: Column, config: DebeziumFormat) -> ConnectType:
 
 def _precise(precision: int, scale: int) -> ConnectType:
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
-    return ConnectType("bytes", _unscaled(precision, scale), "org.apache.kafka.connect.data.Decimal", parameters)
+    return ConnectType("bytes", _decimals(precision, scale), DECIMAL, parameters)
 
 
 # values ---------------------------------------------------------------------------------------------------------------
-def joined(*parts: pa.StringArray | str) -> pa.StringArray:
-    """Texts behind each other, row by row; null where one of them is. A part may be one for all rows."""
-    return pc.binary_join_element_wise(*(pa.scalar(one) if isinstance(one, str) else one for one in parts), "")
-
-
-def quoted(texts: pa.StringArray) -> pa.StringArray:
-    """JSON's strings; null stays null."""
-    odd = pc.fill_null(pc.match_substring_regex(texts, _ESCAPED), False)
-    if pc.any(odd).as_py():
-        escaped = [quoted_json(text)[1:-1] for text in texts.filter(odd).to_pylist()]
-        texts = pc.replace_with_mask(texts, odd, pa.array(escaped, pa.string()))
-    return joined('"', texts, '"')
-
-
-def _fragments(values: pa.StringArray) -> Fragments:
-    return pc.fill_null(values, "null")
-
-
-def _each(render: Callable[[Any], str]) -> Callable[[pa.Array], Fragments]:
+def _each(made: Callable[[Any], Any], kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     """One value after the other."""
-    return lambda values: _fragments(
-        pa.array([None if value is None else render(value) for value in values.to_pylist()], pa.string())
-    )
+    return lambda values: pa.array([None if value is None else made(value) for value in values.to_pylist()], kind)
 
 
-def _numbers(values: pa.Array) -> Fragments:
+def _own(values: pa.Array) -> pa.Array:
+    return values
+
+
+def _numbers(values: pa.Array) -> pa.Array:
     """Whole numbers as they are: of dates the days, of moments the microseconds."""
     if pa.types.is_date32(values.type):
-        values = values.cast(pa.int32())
-    if pa.types.is_timestamp(values.type):
-        values = values.cast(pa.int64())
-    return _fragments(values.cast(pa.string()))
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
 
 
-def _milliseconds(values: pa.Array) -> Fragments:
-    whole = values.cast(pa.timestamp("ms"), safe=False)
-    return _fragments(whole.cast(pa.int64()).cast(pa.string()))
+def _milliseconds(values: pa.Array) -> pa.Array:
+    return values.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
 
 
-_same_bits = _each(lambda value: str(int(value) - (1 << 64 if value >= 1 << 63 else 0)))
-_doubles = _each(lambda value: repr(float(value)))
-"""NaN and infinities, which MySQL hasn't, would be no JSON."""
+def _same_bits(values: pa.Array) -> pa.Array:
+    return pa.array(numbers_of(values), pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
-def _printed(values: pa.Array) -> Fragments:
-    """true and false; of a single-precision number the shortest text that is it, as Java prints it."""
-    return _fragments(values.cast(pa.string()))
+def _texts(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string())
 
 
-def _texts(values: pa.Array) -> Fragments:
-    return _fragments(quoted(values.cast(pa.string())))
-
-
-def _decimal_texts(values: pa.Array) -> Fragments:
+def _decimal_texts(values: pa.Array) -> pa.Array:
     if pa.types.is_decimal(values.type) and values.type.scale > PLAIN_SCALE:
-        return _each(lambda value: f'"{value:f}"')(values)
+        return _each(lambda value: f"{value:f}", pa.string())(values)
     return _texts(values)
 
 
-def encoded(data: bytes) -> str:
-    return f'"{base64.b64encode(data).decode()}"'
+def _decimals(precision: int, scale: int) -> Callable[[pa.Array], pa.Array]:
+    """Beyond 38 digits the staging has texts."""
+    exact = pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    return lambda values: values if pa.types.is_decimal(values.type) else _each(Decimal, exact)(values)
 
 
-_base64 = _each(encoded)
-_hexadecimal = _each(lambda value: f'"{value.hex()}"')
-_bits = _each(lambda value: encoded(value[::-1]))
+def are_small(values: pa.Array) -> bool:
+    """Decimals whose digits numbers_of tells."""
+    small: bool = pa.types.is_decimal128(values.type) and values.type.precision <= _MOST_DIGITS
+    return small
+
+
+def numbers_of(values: pa.Decimal128Array) -> np.ndarray[Any, Any]:
+    """The digits of decimals as int64, of which more than 18 lose the upper bits; of null anything."""
+    words = np.frombuffer(values.buffers()[1], np.int64)
+    return words[2 * values.offset : 2 * (values.offset + len(values)) : 2]
 
 
 def unscaled(value: Decimal, scale: int) -> bytes:
@@ -210,79 +205,76 @@ def unscaled(value: Decimal, scale: int) -> bytes:
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
 
 
-def _unscaled(precision: int, scale: int) -> Callable[[pa.Array], Fragments]:
-    if precision > _MOST_DIGITS:
-        return _each(lambda value: encoded(unscaled(Decimal(value), scale)))
-
-    def render(values: pa.Array) -> Fragments:
-        return pc.if_else(values.is_null(), "null", base64_numbers.quoted(numbers_of(values)))
-
-    return render
-
-
-def numbers_of(values: pa.Decimal128Array) -> np.ndarray[Any, Any]:
-    """The digits of decimals of up to 18 digits as int64; of null anything."""
-    words = np.frombuffer(values.buffers()[1], np.int64)
-    return words[2 * values.offset : 2 * (values.offset + len(values)) : 2]
-
-
-def _zoned(fraction: int) -> Callable[[pa.Array], Fragments]:
-    def render(values: pa.Array) -> Fragments:
+def _zoned(fraction: int) -> Callable[[pa.Array], pa.Array]:
+    def texts(values: pa.Array) -> pa.Array:
         kind = "s" if fraction == 0 else "us"
-        texts = pc.strftime(values.cast(pa.timestamp(kind, "UTC"), safe=False), "%Y-%m-%dT%H:%M:%S")
-        cut = pc.utf8_slice_codeunits(texts, 0, 20 + fraction if fraction else 19)
-        return _fragments(joined('"', cut, 'Z"'))
+        made = pc.strftime(values.cast(pa.timestamp(kind, "UTC"), safe=False), "%Y-%m-%dT%H:%M:%S")
+        return pc.binary_join_element_wise(pc.utf8_slice_codeunits(made, 0, 20 + fraction if fraction else 19), "Z", "")
 
-    return render
+    return texts
 
 
-def _geometry(stored: bytes) -> str:
+def _geometry(stored: bytes) -> dict[str, Any]:
     """Four bytes of SRID, then WKB; of none the SRID is null, as the connector has it."""
-    srid = int.from_bytes(stored[:4], "little")
-    return f'"wkb":{encoded(stored[4:])},"srid":{srid or "null"}'
+    return {"wkb": stored[4:], "srid": int.from_bytes(stored[:4], "little") or None}
 
 
-def _point(stored: bytes) -> str:
+def _point(stored: bytes) -> dict[str, Any]:
     x, y = struct.unpack("<dd" if stored[4] == 1 else ">dd", stored[9:25])
-    return f'{{"x":{x!r},"y":{y!r},{_geometry(stored)}}}'
+    return {"x": x, "y": y, **_geometry(stored)}
 
 
-_geometries = _each(lambda value: f"{{{_geometry(value)}}}")
-_points = _each(_point)
-
-
-def _vectors(values: pa.Array) -> Fragments:
-    inside = _printed(values.values).to_pylist() if len(values) else []
-    bounds = values.offsets.to_pylist()
-    texts = (f"[{','.join(inside[start:end])}]" for start, end in pairwise(bounds))
-    return pc.if_else(values.is_null(), "null", pa.array(texts, pa.string()))
-
-
+_doubles = _each(float, pa.float64())
+_bits = _each(lambda value: value[::-1], pa.binary())
+_ARROW_GEOMETRY = [pa.field("wkb", pa.binary()), pa.field("srid", pa.int32())]
+_ARROW_POINT = [pa.field("x", pa.float64()), pa.field("y", pa.float64()), *_ARROW_GEOMETRY]
 _GEOMETRY_FIELDS = [
     {"type": "bytes", "optional": False, "field": "wkb"},
     {"type": "int32", "optional": True, "field": "srid"},
 ]
 _POINT_FIELDS = [{"type": "double", "optional": False, "field": axis} for axis in "xy"]
 _GEOMETRY = ConnectType(
-    "struct", _geometries, "io.debezium.data.geometry.Geometry", told={"fields": _GEOMETRY_FIELDS}
-)  # fmt: skip
+    "struct",
+    _each(_geometry, pa.struct(_ARROW_GEOMETRY)),
+    "io.debezium.data.geometry.Geometry",
+    told={"fields": _GEOMETRY_FIELDS},
+)
+_BINARY = {
+    "bytes": ConnectType("bytes", _own),
+    "base64": ConnectType("string", _each(lambda value: base64.b64encode(value).decode(), pa.string())),
+    "hex": ConnectType("string", _each(bytes.hex, pa.string())),
+}
 _SIMPLE: dict[str, ConnectType] = {
-    "float": ConnectType("float", _printed),
-    "double": ConnectType("double", _doubles),
+    "float": ConnectType("float", _own),
+    "double": ConnectType("double", _own),
     "date": ConnectType("int32", _numbers, "io.debezium.time.Date"),
     "time": ConnectType("int64", _numbers, "io.debezium.time.MicroTime"),
     "year": ConnectType("int32", _numbers, "io.debezium.time.Year"),
     "json": ConnectType("string", _texts, "io.debezium.data.Json"),
     "point": ConnectType(
-        "struct", _points, "io.debezium.data.geometry.Point", told={"fields": [*_POINT_FIELDS, *_GEOMETRY_FIELDS]}
+        "struct",
+        _each(_point, pa.struct(_ARROW_POINT)),
+        "io.debezium.data.geometry.Point",
+        told={"fields": [*_POINT_FIELDS, *_GEOMETRY_FIELDS]},
     ),
     "vector": ConnectType(
-        "array", _vectors, "io.debezium.data.FloatVector", told={"items": {"type": "float", "optional": False}}
+        "array", _own, "io.debezium.data.FloatVector", told={"items": {"type": "float", "optional": False}}
     ),
     **dict.fromkeys(_GEOMETRIES, _GEOMETRY),
 }
 
 
-def as_json(value: Any) -> str:
-    """Without spaces, as the JSON converter writes it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def joined(*parts: Part | str | bytes) -> Part:
+    """Texts, or bytes, behind each other, row by row; null where one of them is. One for all where all are."""
+    merged: list[Any] = []
+    for part in parts:
+        one = part.as_py() if isinstance(part, pa.Scalar) else part
+        if isinstance(one, pa.Array) or not merged or isinstance(merged[-1], pa.Array):
+            merged.append(one)
+        else:
+            merged[-1] += one
+    if not any(isinstance(one, pa.Array) for one in merged):
+        return pa.scalar(merged[0])
+    kind = next(one.type for one in merged if isinstance(one, pa.Array))
+    scalars = [one if isinstance(one, pa.Array) else pa.scalar(one, kind) for one in merged]
+    return pc.binary_join_element_wise(*scalars, pa.scalar("" if pa.types.is_string(kind) else b"", kind))

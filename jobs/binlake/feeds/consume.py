@@ -48,8 +48,8 @@ def consume(bootstrap: str, asked: Consuming, out: TextIO, settings: Mapping[str
             if message.error() is not None:
                 ended.add(message.partition())
                 continue
-            told = readable(message.value(), asked.schema_of)
-            out.write(f"{message.partition()}:{message.offset()} {_shown(message.key())} {told}\n")
+            key, told = _readable_key(message.key(), asked.schema_of), readable(message.value(), asked.schema_of)
+            out.write(f"{message.partition()}:{message.offset()} {key} {told}\n")
             printed += 1
         out.flush()
     finally:
@@ -87,6 +87,10 @@ def readable(value: bytes | None, schema_of: SchemaOf | None = None) -> str:
     return _shown(value)
 
 
+def _readable_key(key: bytes | None, schema_of: SchemaOf | None) -> str:
+    return "-" if key is None else readable(key, schema_of)
+
+
 def _shown(data: bytes | None) -> str:
     if data is None:
         return "-"
@@ -108,7 +112,9 @@ def _avro(value: bytes, head: int, schema: Any, **more: str) -> str:
         return _shown(value)
     if rest.read(1) or not isinstance(found, dict):
         return _shown(value)
-    told = {**more, **found, "txid": (found.get("txid") or b"").hex() or None}
+    told = {**more, **found}
+    if "txid" in found:
+        told["txid"] = (found["txid"] or b"").hex() or None
     return json.dumps(told, ensure_ascii=False, default=plain)
 
 

@@ -6,9 +6,9 @@ A format is pure: staged mutations in Arrow go in, messages come out. A sink tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -17,6 +17,8 @@ from binlake.position import Flavour
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.state.feed_watermarks import FeedPosition
 
+Register = Callable[[str, dict[str, Any]], int]
+"""A subject of a schema registry and a schema → the schema's id."""
 _MOST_BYTES = 64 << 20
 
 

@@ -1,4 +1,4 @@
-"""The format ``debezium``: Debezium's envelope as JSON, with or without its schema.
+"""The format ``debezium``: Debezium's envelope, as JSON with or without its schema, or as Avro by a schema registry.
 
     topic {source}.{db}.{table}, key from the primary key (null without one)
     before, after, source {version, connector, name, ts_ms, snapshot, db, table, server_id, gtid, file, pos, row …},
@@ -7,7 +7,7 @@
 An update that changes the key is a delete of the old, its tombstone, and an insert of the new. What differs from a
 real connector: ``source.server_id`` is 0 and ``thread`` is null, which staging doesn't have; ``pos`` is the offset of
 the row's event (in a compressed transaction that of the whole), ``row`` counts through the events there; schemas carry
-no default values.
+no default values. How values become bytes is a Writer's (connect_json.py, connect_avro.py).
 
 Source: Debezium's documentation of the MySQL connector, "Data change events".
 """
@@ -30,7 +30,8 @@ import pyarrow.compute as pc
 from binlake.binlog.border import DELETE, UPDATE, Statement
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import debezium_schemas as schemas
-from binlake.feeds.connect import ConnectType, Fragments, as_json, joined, quoted, quoted_json, type_of
+from binlake.feeds.connect import ConnectType, Part, Schema, Writer, type_of
+from binlake.feeds.connect_json import as_json
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, TransactionEnd
 from binlake.schema.table import TableName
 
@@ -47,54 +48,73 @@ class _Shape:
     table: FeedTable
     types: tuple[ConnectType, ...]
     topic: str
-    schema_name: str
+    name: str
+    connector: str
 
     @cached_property
     def key_numbers(self) -> list[int]:
         names = [column.name for column in self.table.columns]
         return [names.index(name) for name in self.table.key]
 
+    @cached_property
+    def key(self) -> Schema:
+        return schemas.key(self.table, self.types, self.name)
+
+    @cached_property
+    def envelope(self) -> Schema:
+        return schemas.envelope(self.table, self.types, self.name, self.connector)
+
+    def images(self) -> tuple[Schema, Schema]:
+        """The schemas of before and after."""
+        before, after, *_ = self.envelope["fields"]
+        return before, after
+
 
 class Debezium(Format):
     """See above."""
 
-    def __init__(self, config: DebeziumFormat, context: FeedContext) -> None:
+    def __init__(self, config: DebeziumFormat, context: FeedContext, writer: Writer) -> None:
         self.wants_transactions = config.transactions
-        self._config, self._context = config, context
+        self._config, self._context, self._writer = config, context, writer
         self._topic = Template(config.topic)
         self._shapes: dict[FeedTable, _Shape] = {}
+        self._source_schema = schemas.source(context.flavour)
+        self._change_schemas = schemas.schema_change_key(context.flavour), schemas.schema_change(context.flavour)
 
     # mutations --------------------------------------------------------------------------------------------------------
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
         shape, rows = self._shape(changes.table), changes.rows
-        old, new = (_columns(shape, rows.column(image)) for image in ("before", "after"))
-        before = _image(shape, old, rows.column("before"))
-        after = _image(shape, new, rows.column("after"))
+        old, new = (self._columns(shape, rows.column(image)) for image in ("before", "after"))
+        before, after = (
+            self._writer.struct(schema, columns, rows.column(schema["field"]))
+            for schema, columns in zip(shape.images(), (old, new), strict=True)
+        )
         op = rows.column("op") if not changes.snapshot else pa.array(np.zeros(rows.num_rows, np.int8))
-        row = _Rows(before, after, self._sources(changes), self._transaction_blocks(changes), self._tail())
+        row = _Rows(before, after, self._sources(changes), self._transaction_blocks(changes), time.time_ns())
         values = self._values(shape, row, pa.array(_WORDS).take(op))
         deleted = pc.equal(op, DELETE)
         if not shape.table.key:
             return [[Message(shape.topic, None, value)] for value in values]
-        old_keys, new_keys = (self._keys(shape, columns) for columns in (old, new))
-        keys = pc.if_else(deleted, old_keys, new_keys).cast(pa.binary()).to_pylist()
+        old_keys = self._keys(shape, rows.column("before"), old)
+        new_keys = self._keys(shape, rows.column("after"), new)
+        keys = pc.if_else(deleted, old_keys, new_keys).to_pylist()
         messages = [[Message(shape.topic, key, value)] for key, value in zip(keys, values, strict=True)]
         if self._config.tombstones:
             for number in np.flatnonzero(deleted).tolist():
                 messages[number].append(Message(shape.topic, keys[number], None))
-        moved = np.flatnonzero(pc.and_(pc.equal(op, UPDATE), pc.not_equal(old_keys, new_keys)))
+        other = pc.fill_null(pc.not_equal(old_keys, new_keys), False)
+        moved = np.flatnonzero(pc.and_(pc.equal(op, UPDATE), other))
         if len(moved):
-            former = old_keys.take(moved).cast(pa.binary()).to_pylist()
+            former = old_keys.take(moved).to_pylist()
             for number, told in zip(moved.tolist(), self._moved(shape, row.take(moved), former), strict=True):
                 messages[number] = told(keys[number])
         return messages
 
     def _moved(self, shape: _Shape, row: _Rows, former: Sequence[bytes]) -> Iterator[Callable[[bytes], list[Message]]]:
         """Of updates that change the key: what is told of each, given its new key."""
-        gone, made = (
-            self._values(shape, replace(row, after="null"), "d"),
-            self._values(shape, replace(row, before="null"), "c"),
-        )
+        before, after = (self._writer.constant(schema, None) for schema in shape.images())
+        gone = self._values(shape, replace(row, after=after), "d")
+        made = self._values(shape, replace(row, before=before), "c")
 
         def told(key: bytes, was: bytes, end: bytes, begin: bytes) -> list[Message]:
             delete = Message(shape.topic, was, end, (("__debezium.newkey", key),))
@@ -109,7 +129,7 @@ class Debezium(Format):
             types = tuple(type_of(column, self._config) for column in table.columns)
             topic = self._topic_of(self._topic, table.name)
             name = schemas.valid_name(f"{self._context.source}.{table.name.database}.{table.name.table}")
-            self._shapes[table] = _Shape(table, types, topic, name)
+            self._shapes[table] = _Shape(table, types, topic, name, self._context.flavour)
         return self._shapes[table]
 
     def _topic_of(self, template: Template, name: TableName) -> str:
@@ -117,49 +137,66 @@ class Debezium(Format):
         topic = template.substitute(source=told.source, feed=told.feed, db=name.database, table=name.table)
         return _NOT_IN_TOPICS.sub("_", topic)
 
-    def _keys(self, shape: _Shape, columns: Sequence[Fragments]) -> pa.StringArray:
-        head, foot = "", ""
-        if self._config.schemas:
-            told = as_json(schemas.key(shape.table, shape.types, shape.schema_name))
-            head, foot = f'{{"schema":{told},"payload":', "}"
-        return _objects(shape.table.key, [columns[number] for number in shape.key_numbers], head, foot)
+    def _columns(self, shape: _Shape, image: pa.StructArray) -> list[pa.Array]:
+        """Each column's values of an image, written."""
+        fields = shape.images()[0]["fields"]
+        return [
+            self._writer.column(field, kind.values(image.field(column.name)))
+            for field, column, kind in zip(fields, shape.table.columns, shape.types, strict=True)
+        ]
+
+    def _keys(self, shape: _Shape, image: pa.StructArray, columns: Sequence[pa.Array]) -> pa.BinaryArray:
+        """columns: the image's, as ``_columns`` made them; those that are NOT NULL are written the same in a key."""
+        parts = []
+        for number, field in zip(shape.key_numbers, shape.key["fields"], strict=True):
+            column, kind = shape.table.columns[number], shape.types[number]
+            if column.nullable:
+                parts.append(self._writer.column(field, kind.values(image.field(column.name))))
+            else:
+                parts.append(columns[number])
+        key = self._writer.struct(shape.key, parts)
+        return self._writer.message(shape.topic, shape.key, key, key=True)
 
     def _values(self, shape: _Shape, row: _Rows, words: pa.StringArray | str) -> list[bytes]:
         """The envelopes."""
-        head, foot = "", ""
-        if self._config.schemas:
-            told = as_json(schemas.envelope(shape.table, shape.types, shape.schema_name))
-            head, foot = f'{{"schema":{told},"payload":', "}"
-        images = (f'{head}{{"before":', row.before, ',"after":', row.after)
-        rest = (',"source":', row.sources, ',"transaction":', row.transactions, ',"op":"', words)
-        found: list[bytes] = joined(*images, *rest, f'",{row.tail}}}{foot}').cast(pa.binary()).to_pylist()
+        told = (words, *_moment(row.now_ns))
+        rest = [self._written(*one) for one in zip(shape.envelope["fields"][4:], told, strict=True)]
+        parts = [row.before, row.after, row.sources, row.transactions, *rest]
+        body = self._writer.struct(shape.envelope, parts)
+        found: list[bytes] = self._writer.message(shape.topic, shape.envelope, body).to_pylist()
         return found
 
-    def _tail(self) -> str:
-        now = time.time_ns()
-        return f'"ts_ms":{now // 1_000_000},"ts_us":{now // 1000},"ts_ns":{now}'
-
-    def _sources(self, changes: FeedChanges) -> pa.StringArray:
-        rows, name = changes.rows, changes.table.name
-        head, foot = self._source_parts(name.database, name.table, changes.file, snapshot=changes.snapshot)
-        us, offset, row = (rows.column(column) for column in ("committed_us", "offset", "row"))
-        moment = (f'{head}"ts_ms":', _text(pc.divide(us, 1000)), ',"ts_us":', _text(us), ',"ts_ns":', _text(us))
-        gtid = pc.fill_null(quoted(rows.column("gtid").cast(pa.string())), "null")
-        return joined(*moment, '000,"gtid":', gtid, ',"pos":', _text(offset), ',"row":', _text(row), f",{foot}")
-
-    def _source_parts(self, database: str, table: str | None, file: str, *, snapshot: bool = False) -> tuple[str, str]:
-        told = {"version": _VERSION, "connector": self._context.flavour, "name": self._context.source}
-        told |= {"snapshot": "true" if snapshot else "false", "db": database}
-        rest = {"sequence": None, "table": table, "server_id": 0, "file": file, "thread": None, "query": None}
-        return as_json(told)[:-1] + ",", as_json(rest)[1:]
-
-    def _transaction_blocks(self, changes: FeedChanges) -> pa.StringArray | str:
-        if not changes.transactions:
-            return "null"
-        return pa.array(
-            f'{{"id":{quoted_json(transaction)},"total_order":{total},"data_collection_order":{own}}}'
-            for transaction, total, own in changes.transactions
+    def _written(self, schema: Schema, value: Any) -> Part:
+        """A column of values, or one for all."""
+        return (
+            self._writer.column(schema, value) if isinstance(value, pa.Array) else self._writer.constant(schema, value)
         )
+
+    def _sources(self, changes: FeedChanges) -> Part:
+        rows, name = changes.rows, changes.table.name
+        us, gtid = rows.column("committed_us"), rows.column("gtid").cast(pa.string())
+        told = self._told_source(name.database, name.table, changes.file, snapshot=changes.snapshot)
+        told |= {"ts_ms": pc.divide(us, 1000), "ts_us": us, "ts_ns": pc.multiply(us, 1000), "gtid": gtid}
+        told |= {"pos": rows.column("offset"), "row": rows.column("row")}
+        fields = self._source_schema["fields"]
+        return self._writer.struct(
+            self._source_schema, [self._written(field, told[field["field"]]) for field in fields]
+        )
+
+    def _told_source(self, database: str, table: str | None, file: str, *, snapshot: bool = False) -> dict[str, Any]:
+        told: dict[str, Any] = {"version": _VERSION, "connector": self._context.flavour, "name": self._context.source}
+        told |= {"snapshot": "true" if snapshot else "false", "db": database, "table": table, "file": file}
+        return told | {"sequence": None, "server_id": 0, "thread": None, "query": None}
+
+    def _transaction_blocks(self, changes: FeedChanges) -> Part:
+        if not changes.transactions:
+            return self._writer.constant(schemas.TRANSACTION, None)
+        columns = zip(*changes.transactions, strict=True)
+        parts = [
+            self._writer.column(field, pa.array(values))
+            for field, values in zip(schemas.TRANSACTION["fields"], columns, strict=True)
+        ]
+        return self._writer.struct(schemas.TRANSACTION, parts)
 
     # what lies between ------------------------------------------------------------------------------------------------
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
@@ -171,25 +208,30 @@ class Debezium(Format):
         return messages
 
     def _truncated(self, statement: Statement, name: TableName) -> Message:
-        source = self._statement_source(statement, name.database, name.table)
-        value = f'{{"before":null,"after":null,"source":{source},"transaction":null,"op":"t",{self._tail()}}}'
-        return Message(self._topic_of(self._topic, name), None, value.encode())
+        """As JSON alone, and without a schema: the table's shape isn't told here."""
+        ms, us, ns = _moment(time.time_ns())
+        value: dict[str, Any] = {"before": None, "after": None}
+        value |= {"source": self._statement_source(statement, name.database, name.table), "transaction": None}
+        value |= {"op": "t", "ts_ms": ms, "ts_us": us, "ts_ns": ns}
+        return Message(self._topic_of(self._topic, name), None, as_json(value).encode())
 
-    def _statement_source(self, statement: Statement, database: str, table: str | None) -> str:
-        head, foot = self._source_parts(database, table, statement.file)
-        us, gtid = statement.committed_us, statement.gtid
-        moment = f'"ts_ms":{us // 1000},"ts_us":{us},"ts_ns":{us}000'
-        return f'{head}{moment},"gtid":{quoted_json(gtid) if gtid else "null"},"pos":{statement.offset},"row":0,{foot}'
+    def _statement_source(self, statement: Statement, database: str, table: str | None) -> dict[str, Any]:
+        us = statement.committed_us
+        told = self._told_source(database, table, statement.file)
+        told |= {"ts_ms": us // 1000, "ts_us": us, "ts_ns": us * 1000, "gtid": statement.gtid or None}
+        return told | {"pos": statement.offset, "row": 0}
 
     def _told(self, change: SchemaChange) -> Message:
         first = change.tables[0][0]
-        value = (
-            f'{{"source":{self._statement_source(change.statement, first.database, first.table)},'
-            f'"ts_ms":{time.time_ns() // 1_000_000},"databaseName":{quoted_json(first.database)},"schemaName":null,'
-            f'"ddl":{quoted_json(change.text)},"tableChanges":{as_json(schemas.table_changes(change))}}}'
-        )
-        key = as_json({"databaseName": first.database})
-        return Message(_NOT_IN_TOPICS.sub("_", self._context.source), key.encode(), value.encode())
+        value = {
+            "source": self._statement_source(change.statement, first.database, first.table),
+            "ts_ms": time.time_ns() // 1_000_000,
+            "databaseName": first.database,
+            "schemaName": None,
+            "ddl": change.text,
+            "tableChanges": schemas.table_changes(change),
+        }
+        return self._message(self._context.source, self._change_schemas, {"databaseName": first.database}, value)
 
     def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
         return [self._boundary("BEGIN", transaction, committed_us, None, None)]
@@ -207,54 +249,43 @@ class Debezium(Format):
         tables: Sequence[Mapping[str, Any]] | None,
     ) -> Message:
         value = {"status": status, "id": transaction, "event_count": count, "data_collections": tables}
-        topic = _NOT_IN_TOPICS.sub("_", f"{self._context.source}.transaction")
-        told = as_json({**value, "ts_ms": committed_us // 1000})
-        return Message(topic, as_json({"id": transaction}).encode(), told.encode())
+        told = {**value, "ts_ms": committed_us // 1000}
+        topic = f"{self._context.source}.transaction"
+        return self._message(topic, (schemas.BOUNDARY_KEY, schemas.BOUNDARY), {"id": transaction}, told)
 
     def heartbeat(self, at_us: int) -> Sequence[Message]:
         if not self._config.heartbeat:
             return ()
-        topic = _NOT_IN_TOPICS.sub("_", f"__debezium-heartbeat.{self._context.source}")
-        key, value = {"serverName": self._context.source}, {"ts_ms": at_us // 1000}
-        return [Message(topic, as_json(key).encode(), as_json(value).encode())]
+        source = self._context.source
+        both = schemas.HEARTBEAT_KEY, schemas.HEARTBEAT
+        return [self._message(f"__debezium-heartbeat.{source}", both, {"serverName": source}, {"ts_ms": at_us // 1000})]
+
+    def _message(self, topic: str, both: tuple[Schema, Schema], key: Mapping[str, Any], value: Any) -> Message:
+        topic = _NOT_IN_TOPICS.sub("_", topic)
+        key_schema, schema = both
+        whole_key = self._writer.message(topic, key_schema, self._writer.constant(key_schema, key), key=True)
+        whole = self._writer.message(topic, schema, self._writer.constant(schema, value))
+        return Message(topic, whole_key.as_py(), whole.as_py())
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """What envelopes are made of, row by row; a text is one for all. tail: the time."""
+    """What envelopes are made of, row by row or one for all. now_ns: when they are."""
 
-    before: pa.StringArray | str
-    after: pa.StringArray | str
-    sources: pa.StringArray
-    transactions: pa.StringArray | str
-    tail: str
+    before: Part
+    after: Part
+    sources: Part
+    transactions: Part
+    now_ns: int
 
     def take(self, numbers: np.ndarray[Any, Any]) -> _Rows:
         parts = (self.before, self.after, self.sources, self.transactions)
         before, after, sources, transactions = (
-            one if isinstance(one, str) else one.take(pa.array(numbers)) for one in parts
+            one.take(pa.array(numbers)) if isinstance(one, pa.Array) else one for one in parts
         )
-        return _Rows(before, after, sources, transactions, self.tail)
+        return _Rows(before, after, sources, transactions, self.now_ns)
 
 
-def _columns(shape: _Shape, image: pa.StructArray) -> list[Fragments]:
-    """Each column's values of an image as JSON."""
-    return [
-        kind.render(image.field(column.name)) for column, kind in zip(shape.table.columns, shape.types, strict=True)
-    ]
-
-
-def _image(shape: _Shape, columns: Sequence[Fragments], image: pa.StructArray) -> pa.StringArray:
-    objects = _objects([column.name for column in shape.table.columns], columns)
-    return objects if not image.null_count else pc.if_else(image.is_valid(), objects, "null")
-
-
-def _objects(names: Sequence[str], columns: Sequence[Fragments], head: str = "", foot: str = "") -> pa.StringArray:
-    parts: list[pa.StringArray | str] = []
-    for name, values in zip(names, columns, strict=True):
-        parts += [f"{',' if parts else head + '{'}{quoted_json(name)}:", values]
-    return joined(*parts, f"}}{foot}")
-
-
-def _text(numbers: pa.Array) -> pa.StringArray:
-    return numbers.cast(pa.string())
+def _moment(ns: int) -> tuple[int, int, int]:
+    """As ts_ms, ts_us and ts_ns."""
+    return ns // 1_000_000, ns // 1000, ns

@@ -1,9 +1,12 @@
-"""The schemas that Debezium's JSON tells beside its payload, and its account of a table's structure."""
+"""The schemas of Debezium's messages, as Kafka Connect has them, and its account of a table's structure.
+
+Source: Debezium's io.debezium.schema.SchemaFactory.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from binlake.feeds.connect import ConnectType
@@ -30,33 +33,112 @@ def _field(kind: str, field: str, *, optional: bool = True, **more: Any) -> dict
     return {"type": kind, "optional": optional, **more, "field": field}
 
 
-_SOURCE = [
+def _struct(name: str, *fields: dict[str, Any], version: int = 1, optional: bool = False) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields), "optional": optional, "name": name, "version": version}
+
+
+def _array(items: Mapping[str, Any], field: str, *, optional: bool = False) -> dict[str, Any]:
+    return _field("array", field, optional=optional, items=items)
+
+
+_TEXT = {"type": "string", "optional": False}
+_SOURCE = (
     _field("string", "version", optional=False),
     _field("string", "connector", optional=False),
     _field("string", "name", optional=False),
+    _field("int64", "ts_ms", optional=False),
     _field(
         "string", "snapshot", name="io.debezium.data.Enum", version=1, default="false",
         parameters={"allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"},
     ),
     _field("string", "db", optional=False),
-    _field("int64", "ts_ms", optional=False),
+    _field("string", "sequence"),
     _field("int64", "ts_us"),
     _field("int64", "ts_ns"),
-    _field("string", "gtid"),
-    _field("int64", "pos", optional=False),
-    _field("int32", "row", optional=False),
-    _field("string", "sequence"),
     _field("string", "table"),
     _field("int64", "server_id", optional=False),
+    _field("string", "gtid"),
     _field("string", "file", optional=False),
+    _field("int64", "pos", optional=False),
+    _field("int32", "row", optional=False),
     _field("int64", "thread"),
     _field("string", "query"),
-]  # fmt: skip
-_TRANSACTION = [
+)  # fmt: skip
+TRANSACTION = _struct(
+    "event.block",
     _field("string", "id", optional=False),
     _field("int64", "total_order", optional=False),
     _field("int64", "data_collection_order", optional=False),
-]
+    optional=True,
+)
+BOUNDARY_KEY = _struct("io.debezium.connector.common.TransactionMetadataKey", _field("string", "id", optional=False))
+_COUNT = _struct(
+    "event.collection",
+    _field("string", "data_collection", optional=False),
+    _field("int64", "event_count", optional=False),
+    optional=True,
+)
+BOUNDARY = _struct(
+    "io.debezium.connector.common.TransactionMetadataValue",
+    _field("string", "status", optional=False),
+    _field("string", "id", optional=False),
+    _field("int64", "event_count"),
+    _array(_COUNT, "data_collections", optional=True),
+    _field("int64", "ts_ms", optional=False),
+)
+HEARTBEAT_KEY = _struct("io.debezium.connector.common.ServerNameKey", _field("string", "serverName", optional=False))
+HEARTBEAT = _struct("io.debezium.connector.common.Heartbeat", _field("int64", "ts_ms", optional=False))
+_STRUCTURE_COLUMN = _struct(
+    "io.debezium.connector.schema.Column",
+    _field("string", "name", optional=False),
+    _field("int32", "jdbcType", optional=False),
+    _field("int32", "nativeType"),
+    _field("string", "typeName", optional=False),
+    _field("string", "typeExpression"),
+    _field("string", "charsetName"),
+    _field("int32", "length"),
+    _field("int32", "scale"),
+    _field("int32", "position", optional=False),
+    *(_field("boolean", name) for name in ("optional", "autoIncremented", "generated")),
+    _field("string", "comment"),
+    _field("string", "defaultValueExpression"),
+    _array(_TEXT, "enumValues", optional=True),
+)
+_STRUCTURE = _struct(
+    "io.debezium.connector.schema.Table",
+    _field("string", "defaultCharsetName"),
+    _array(_TEXT, "primaryKeyColumnNames", optional=True),
+    _array(_STRUCTURE_COLUMN, "columns"),
+    _field("string", "comment"),
+    optional=True,
+)
+_CHANGE = _struct(
+    "io.debezium.connector.schema.Change",
+    _field("string", "type", optional=False),
+    _field("string", "id", optional=False),
+    {**_STRUCTURE, "field": "table"},
+)
+
+
+def source(connector: str) -> dict[str, Any]:
+    """The schema of where a message comes from. connector: mysql, mariadb."""
+    return _struct(f"io.debezium.connector.{connector}.Source", *_SOURCE)
+
+
+def schema_change_key(connector: str) -> dict[str, Any]:
+    name = f"io.debezium.connector.{connector}.SchemaChangeKey"
+    return _struct(name, _field("string", "databaseName", optional=False))
+
+
+def schema_change(connector: str) -> dict[str, Any]:
+    """The schema of what is told of DDL."""
+    return _struct(
+        f"io.debezium.connector.{connector}.SchemaChangeValue",
+        {**source(connector), "field": "source"},
+        _field("int64", "ts_ms", optional=False),
+        *(_field("string", name) for name in ("databaseName", "schemaName", "ddl")),
+        _array(_CHANGE, "tableChanges"),
+    )
 
 
 def key(table: FeedTable, types: Sequence[ConnectType], name: str) -> dict[str, Any]:
@@ -66,21 +148,20 @@ def key(table: FeedTable, types: Sequence[ConnectType], name: str) -> dict[str, 
     return {"type": "struct", "fields": fields, "optional": False, "name": f"{name}.Key"}
 
 
-def envelope(table: FeedTable, types: Sequence[ConnectType], name: str) -> dict[str, Any]:
+def envelope(table: FeedTable, types: Sequence[ConnectType], name: str, connector: str) -> dict[str, Any]:
     """The schema of a table's messages."""
     fields = [kind.schema(column, optional=column.nullable) for column, kind in zip(table.columns, types, strict=True)]
     row = {"type": "struct", "fields": fields, "optional": True, "name": f"{name}.Value"}
-    connector = {"type": "struct", "fields": _SOURCE, "optional": False, "name": "io.debezium.connector.mysql.Source"}
-    block = {"type": "struct", "fields": _TRANSACTION, "optional": True, "name": "event.block", "version": 1}
-    parts = [
+    return _struct(
+        f"{name}.Envelope",
         {**row, "field": "before"},
         {**row, "field": "after"},
-        {**connector, "field": "source"},
-        {**block, "field": "transaction"},
+        {**source(connector), "field": "source"},
+        {**TRANSACTION, "field": "transaction"},
         _field("string", "op", optional=False),
         *(_field("int64", moment) for moment in ("ts_ms", "ts_us", "ts_ns")),
-    ]
-    return {"type": "struct", "fields": parts, "optional": False, "name": f"{name}.Envelope", "version": 2}
+        version=2,
+    )
 
 
 def table_changes(change: SchemaChange) -> list[dict[str, Any]]:

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from binlake.errors import ConfigurationError
-from binlake.feed_config import FeedConfig
+from binlake.feed_config import DebeziumFormat, FeedConfig
 from binlake.feeds.binlog_events import BinlogEvents
 from binlake.feeds.binlog_folder import BinlogFolder
 from binlake.feeds.carry import Parts
+from binlake.feeds.connect import Writer
+from binlake.feeds.connect_avro import AvroWriter
+from binlake.feeds.connect_json import JsonWriter
 from binlake.feeds.contract import FeedContext, Format, Sink
 from binlake.feeds.csvlog import CsvLog
 from binlake.feeds.debezium import Debezium
@@ -23,10 +26,17 @@ from binlake.feeds.text import Text
 from binlake.feeds.webhook import Webhook, WebhookSettings
 from binlake.source.connection import from_environment
 
+
+def _writer(told: DebeziumFormat) -> Writer:
+    if told.registry is None:
+        return JsonWriter(schemas=told.schemas)
+    return AvroWriter(SchemaRegistry(told.registry, told.compatibility).register)
+
+
 FORMATS: dict[str, Callable[[Any, FeedContext], Format]] = {
     "binlog": BinlogEvents,
     "csv": CsvLog,
-    "debezium": Debezium,
+    "debezium": lambda told, context: Debezium(told, context, _writer(told)),
     "generic": Generic,
     "specific": lambda told, context: Specific(
         told, context, SchemaRegistry(told.registry, told.compatibility).register

@@ -38,15 +38,13 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.errors import FeedError
 from binlake.feed_config import SpecificFormat
 from binlake.feeds.connect import unscaled
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, Register
 from binlake.feeds.generic import guids, identity, keys, number, string
 from binlake.schema.table import Column
 
 _WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _MOST_OF_MYPIPE = 2**15 - 1
-Register = Callable[[str, dict[str, Any]], int]
-"""A subject and a schema → the schema's id."""
 Written = Sequence[bytes | None]
 
 
