@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import base64_numbers
-from binlake.feeds.connect import type_of, unscaled
+from binlake.feeds.connect import type_of
 from binlake.feeds.connect_json import JsonWriter, encoded, quoted
 from binlake.feeds.contract import FeedChanges, FeedTable
+from binlake.feeds.decimals import unscaled
 from binlake.schema.table import Column, TableName
 
 BORDERS = [

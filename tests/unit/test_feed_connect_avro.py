@@ -18,9 +18,10 @@ from binlake.errors import FeedError
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import avro
 from binlake.feeds import debezium_schemas as schemas
-from binlake.feeds.connect import Schema, type_of, unscaled
+from binlake.feeds.connect import Schema, type_of
 from binlake.feeds.connect_avro import AvroWriter, avro_schema
 from binlake.feeds.contract import FeedTable
+from binlake.feeds.decimals import unscaled
 from binlake.schema.table import Column, TableName
 
 PLAIN = DebeziumFormat(type="debezium")

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlake.feeds.decimals import are_small, numbers_of, unscaled
+
 _LIMITS = np.array([1 << 7 * length for length in range(1, 10)], np.uint64)
 """The least number that takes two bytes, three, and so on."""
 _OCTETS = np.array([1 << 8 * length - 1 for length in range(1, 8)], np.int64)
@@ -76,6 +78,15 @@ def strings(values: pa.Array) -> pa.BinaryArray:
     """Texts in UTF-8, or bytes: each with its length before it; null stays null."""
     data = values.cast(pa.binary())
     return joined(whole(pc.binary_length(data)), data)
+
+
+def decimals(values: pa.Array) -> pa.BinaryArray:
+    """The logical type ``decimal`` of bytes; null stays null."""
+    if are_small(values):
+        return strings(_where(values, shortest(numbers_of(values))))
+    scale = values.type.scale
+    each = (None if value is None else unscaled(value, scale) for value in values.to_pylist())
+    return strings(pa.array(each, pa.binary()))
 
 
 def joined(*parts: Any) -> pa.BinaryArray:

@@ -29,14 +29,14 @@ import base64
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feed_config import DebeziumFormat
+from binlake.feeds.decimals import numbers_of
 from binlake.feeds.text import PLAIN_SCALE
 from binlake.schema.table import Column
 
@@ -49,9 +49,6 @@ _GEOMETRIES = frozenset(
      "geometrycollection"}
 )  # fmt: skip
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_MOST_DIGITS = 18
-_EXACT = Context(prec=100)
-"""Python's own rounds to 28 digits."""
 
 
 class Writer(Protocol):
@@ -185,24 +182,6 @@ def _decimals(precision: int, scale: int) -> Callable[[pa.Array], pa.Array]:
     """Beyond 38 digits the staging has texts."""
     exact = pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     return lambda values: values if pa.types.is_decimal(values.type) else _each(Decimal, exact)(values)
-
-
-def are_small(values: pa.Array) -> bool:
-    """Decimals whose digits numbers_of tells."""
-    small: bool = pa.types.is_decimal128(values.type) and values.type.precision <= _MOST_DIGITS
-    return small
-
-
-def numbers_of(values: pa.Decimal128Array) -> np.ndarray[Any, Any]:
-    """The digits of decimals as int64, of which more than 18 lose the upper bits; of null anything."""
-    words = np.frombuffer(values.buffers()[1], np.int64)
-    return words[2 * values.offset : 2 * (values.offset + len(values)) : 2]
-
-
-def unscaled(value: Decimal, scale: int) -> bytes:
-    """A decimal's digits as the shortest big-endian number in two's complement, as Java's BigInteger has it."""
-    number = int(value.scaleb(scale, _EXACT))
-    return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
 
 
 def _zoned(fraction: int) -> Callable[[pa.Array], pa.Array]:

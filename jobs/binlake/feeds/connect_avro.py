@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +32,7 @@ import pyarrow.compute as pc
 
 from binlake.errors import FeedError
 from binlake.feeds import avro
-from binlake.feeds.connect import DECIMAL, Part, Schema, are_small, joined, numbers_of, unscaled
+from binlake.feeds.connect import DECIMAL, Part, Schema, joined
 from binlake.feeds.contract import Register
 
 _PRIMITIVES = {"int16": "int", "int32": "int", "int64": "long"}
@@ -136,7 +135,7 @@ class AvroWriter:
     def _datums(self, schema: Schema, values: pa.Array) -> pa.BinaryArray:
         """Null stays null."""
         if pa.types.is_decimal(values.type):
-            return avro.strings(_unscaled(values))
+            return avro.decimals(values)
         kind = schema["type"]
         if kind in ("string", "bytes"):
             return avro.strings(values)
@@ -193,12 +192,3 @@ def _null_ones(schema: Schema, there: pa.StructArray) -> str:
     rows = there.filter(there.is_valid())
     names = [field["field"] for field in schema["fields"] if not field.get("optional")]
     return ", ".join(name for name in names if rows.field(name).null_count) or "?"
-
-
-def _unscaled(values: pa.Array) -> pa.BinaryArray:
-    if are_small(values):
-        made = avro.shortest(numbers_of(values))
-        return pc.if_else(values.is_valid(), made, pa.scalar(None, pa.binary())) if values.null_count else made
-    scale = values.type.scale
-    each = (None if value is None else unscaled(Decimal(value), scale) for value in values.to_pylist())
-    return pa.array(each, pa.binary())

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feeds import base64_numbers
-from binlake.feeds.connect import Part, Schema, are_small, joined, numbers_of, unscaled
+from binlake.feeds.connect import Part, Schema, joined
+from binlake.feeds.decimals import are_small, numbers_of, unscaled
 
 _quoted: Callable[[str], str] = encode_basestring
 _ESCAPED = r'["\\\x00-\x1f]'

@@ -20,24 +20,26 @@ change of type is what a registry refuses.
 | VECTOR                   | array of float |
 | everything else          | string |
 
+Whole columns are encoded at once (avro.py).
+
 Source: Avro's specification, "Logical Types" and "Binary Encoding".
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from string import Template
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.errors import FeedError
 from binlake.feed_config import SpecificFormat
-from binlake.feeds.connect import unscaled
+from binlake.feeds import avro
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, Register
 from binlake.feeds.generic import guids, identity, keys, number, string
 from binlake.schema.table import Column
@@ -45,35 +47,19 @@ from binlake.schema.table import Column
 _WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _MOST_OF_MYPIPE = 2**15 - 1
-Written = Sequence[bytes | None]
 
 
 @dataclass(frozen=True)
 class _AvroType:
-    """schema: of a value that is there. write: the values."""
+    """schema: of a value that is there. write: the values; null stays null."""
 
     schema: Any
-    write: Callable[[pa.Array], Written]
+    write: Callable[[pa.Array], pa.BinaryArray]
 
 
-def _each(write: Callable[[Any], bytes]) -> Callable[[pa.Array], Written]:
-    return lambda values: [None if value is None else write(value) for value in values.to_pylist()]
-
-
-def _whole(kind: pa.DataType | None = None) -> Callable[[pa.Array], Written]:
-    """Numbers, and what is one in Arrow."""
-    write = _each(number)
-    return lambda values: write(values if kind is None else values.cast(kind))
-
-
-def _floats(value: list[float]) -> bytes:
-    body = b"".join(struct.pack("<f", one) for one in value)
-    return (number(len(value)) + body if value else b"") + b"\x00"
-
-
-def _decimal(precision: int, scale: int) -> _AvroType:
-    schema = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-    return _AvroType(schema, _each(lambda value: string(unscaled(value, scale))))
+def _whole(kind: pa.DataType) -> Callable[[pa.Array], pa.BinaryArray]:
+    """Of what is a whole number in Arrow."""
+    return lambda values: avro.whole(values.cast(kind))
 
 
 def _logical(kind: str, logical: str) -> dict[str, str]:
@@ -83,24 +69,24 @@ def _logical(kind: str, logical: str) -> dict[str, str]:
 def _type(column: Column, arrow: pa.DataType) -> _AvroType:
     types = pa.types
     if types.is_boolean(arrow):
-        return _AvroType("boolean", _each(lambda value: b"\x01" if value else b"\x00"))
+        return _AvroType("boolean", avro.flags)
     if types.is_integer(arrow):
-        return _AvroType("long" if arrow.bit_width == 64 else "int", _whole())
+        return _AvroType("long" if arrow.bit_width == 64 else "int", avro.whole)
     if types.is_decimal(arrow):
-        return _decimal(arrow.precision, arrow.scale)
+        told = {"precision": arrow.precision, "scale": arrow.scale}
+        return _AvroType({**_logical("bytes", "decimal"), **told}, avro.decimals)
     if types.is_floating(arrow):
-        letter, name = ("<f", "float") if arrow.bit_width == 32 else ("<d", "double")
-        return _AvroType(name, _each(lambda value: struct.pack(letter, value)))
+        return _AvroType("float" if arrow.bit_width == 32 else "double", avro.floats)
     if types.is_date32(arrow):
         return _AvroType(_logical("int", "date"), _whole(pa.int32()))
     if types.is_timestamp(arrow):
         name = "timestamp-micros" if arrow.tz else "local-timestamp-micros"
         return _AvroType(_logical("long", name), _whole(pa.int64()))
     if types.is_binary(arrow):
-        return _AvroType("bytes", _each(string))
+        return _AvroType("bytes", avro.strings)
     if types.is_list(arrow):
-        return _AvroType({"type": "array", "items": "float"}, _each(_floats))
-    return _AvroType("string", _each(lambda value: string(value.encode())))
+        return _AvroType({"type": "array", "items": "float"}, avro.vectors)
+    return _AvroType("string", avro.strings)
 
 
 def _name(text: str) -> str:
@@ -142,15 +128,16 @@ class Specific(Format):
         image = rows.schema.field("after").type
         types = [_type(column, image.field(column.name).type) for column in table.columns]
         old, new = (_records(table, types, rows.column(which)) for which in ("before", "after"))
-        ops = rows.column("op").to_pylist()
-        heads = {op: self._head(table, types, op) for op in dict.fromkeys(ops)}
-        made = []
-        for op, txid, before, after, key in zip(
-            ops, guids(rows.column("gtid")), old, new, keys(table, rows), strict=True
-        ):
-            data = before + after if op == UPDATE else before if op == DELETE else after
-            made.append([Message(topic, key, heads[op] + txid + data)])
-        return made
+        op = rows.column("op")
+        heads: list[bytes | None] = [None] * (max(_WORDS) + 1)
+        for one in pc.unique(op).to_pylist():
+            heads[one] = self._head(table, types, one)
+        data = pc.if_else(pc.equal(op, DELETE), old, new)
+        if heads[UPDATE] is not None:
+            data = pc.if_else(pc.equal(op, UPDATE), avro.joined(old, new), data)
+        txids = pa.array(guids(rows.column("gtid")), pa.binary())
+        values = avro.joined(pa.array(heads, pa.binary()).take(op), txids, data).to_pylist()
+        return [[Message(topic, key, value)] for key, value in zip(keys(table, rows), values, strict=True)]
 
     def _head(self, table: FeedTable, types: Sequence[_AvroType], op: int) -> bytes:
         """All before txid. Raises FeedError where the registry refuses the shape."""
@@ -173,10 +160,10 @@ class Specific(Format):
         return bytes([0, op]) + schema.to_bytes(2, "big")
 
 
-def _records(table: FeedTable, types: Sequence[_AvroType], image: pa.StructArray) -> list[bytes]:
+def _records(table: FeedTable, types: Sequence[_AvroType], image: pa.StructArray) -> pa.BinaryArray:
     """Of each row its columns: the union's branch, and the value."""
-    columns = [
-        [b"\x00" if value is None else b"\x02" + value for value in kind.write(image.field(column.name))]
+    columns = (
+        pc.fill_null(avro.joined(b"\x02", kind.write(image.field(column.name))), b"\x00")
         for column, kind in zip(table.columns, types, strict=True)
-    ]
-    return list(map(b"".join, zip(*columns, strict=True)))
+    )
+    return avro.joined(*columns)
