@@ -187,8 +187,9 @@ class FeedConfig(_Strict):
     over ``db``, ``table``, ``op`` and columns (see feeds.condition). position: where the feed's place is kept: in the
     lake's metadata, ``file:/path``, ``mysql:CONNECTION/database.table``, or a class of one's own as ``module:Class``.
     begin: what a feed begins with that has no place yet: the oldest batch that is staged, what comes from now on, or
-    the tables' rows in the lake. keep_gb (of log), keep_hours: so much staging is kept for it; a feed further behind
-    stops.
+    the tables' rows in the lake. on_error: of an event of the feed's tables that nobody can decode, the feed stops in
+    front of its batch, or leaves the event out and says so; what else goes wrong always stops it. keep_gb (of log),
+    keep_hours: so much staging is kept for it; a feed further behind stops.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
@@ -199,7 +200,7 @@ class FeedConfig(_Strict):
     where: Annotated[str, Field(min_length=1)] | None = None
     format: FormatConfig
     sink: SinkConfig
-    on_error: Literal["stop"] = "stop"
+    on_error: Literal["stop", "skip"] = "stop"
     position: str = "metadata"
     begin: Literal["oldest", "now", "lake"] = "oldest"
     keep_gb: Annotated[float, Field(gt=0)] = 50

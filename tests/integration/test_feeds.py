@@ -41,6 +41,32 @@ def staged(mirror: Mirror) -> set[int]:
     return feed_watermarks.staged_batches(mirror.config)
 
 
+def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(mirror: Mirror) -> None:
+    config = feed(mirror)
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, d DATE)", "INSERT INTO a VALUES (1, '2026-01-01')")
+    mirror.sync()
+    mirror.execute("SET sql_mode = ''", "INSERT INTO a VALUES (2, '0000-00-00')", "INSERT INTO a VALUES (3, NULL)")
+    mirror.sync()
+    with pytest.raises(FeedError, match="a date that no calendar has") as stopped:
+        carried(mirror, config)
+    assert "--anew lake" in stopped.value.remedy
+    assert told(mirror) == [
+        "CREATE TABLE: CREATE TABLE a (id INT PRIMARY KEY, d DATE)", 'insert a {"id": 1} {"id": 1, "d": "2026-01-01"}'
+    ]  # fmt: skip
+    run = carried(mirror, feed(mirror, on_error="skip"))
+    assert "left out: binlog" in run.message
+    assert told(mirror)[2:] == ['insert a {"id": 3} {"id": 3, "d": null}']
+
+
+def test_an_event_of_a_table_that_the_feed_does_not_want_is_nothing_to_it(mirror: Mirror) -> None:
+    config = feed(mirror, exclude=["*.a"])
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE a (d DATE)", "SET sql_mode = ''", "INSERT INTO a VALUES ('0000-00-00')")
+    mirror.sync()
+    assert carried(mirror, config).batch == 1
+
+
 def test_everything_comes_in_the_order_of_the_log(mirror: Mirror) -> None:
     """SourceTransactions together, DDL and renames in their place, rows of XA where they were committed."""
     config = feed(mirror)

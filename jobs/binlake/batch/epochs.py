@@ -42,6 +42,8 @@ def _walk_slice(walk: Walk, batch: int, created: int, part: StagedSlice) -> None
             item = stopped.pop(0)
             table = walk.at(item.name)
             if table is not None and (file_number(item.file), item.offset) >= table.life.low.order:
+                if table.life.status == "following":
+                    table.forget_mutations()
                 walk.stop_table(table, Standstill.at(item.file, item.offset, item.reason, item.remedy, item.raw))
         if ordinal < len(part.statements):
             walk.statement(batch, created, part.statements[ordinal])

@@ -243,6 +243,12 @@ class TableSteps:
             self.steps, self.turns = [], []
             self.life = replace(self.life, schema=self.first_schema)
 
+    def forget_mutations(self) -> None:
+        """Those of the epoch that ends here are not merged: one of them can't be told."""
+        if self.steps and isinstance(self.steps[-1], MergeStep):
+            self.steps.pop()
+            self.turns.pop()
+
     def add(self, step: Step, turn: int) -> None:
         self.steps.append(step)
         self.turns.append(turn)

@@ -160,16 +160,19 @@ class _Run:
             target.commit(place)
         first, (place, mutations) = place.batch, self._load(target, place, standing)
         reader = BatchReader(self._config, self._metadata, self._selection)
+        left_out: tuple[str, ...] = ()
         while place.batch < standing.batch:
             carried = reader.carry(place, target, self._until_us)
             mutations += carried.mutations
             place = carried.position
+            left_out += carried.left_out
             if carried.stopped:
                 break
         if place.batch == first and not mutations:
             target.heartbeat(place)
         sent = target.messages
         message = f"feed {self._feed.name}: {mutations:,} mutations as {sent:,} messages, up to {place}"
+        message += "".join(f"\n  left out: {one}" for one in left_out)
         seconds = round(time.monotonic() - began, 2)
         source = self._config.source.name
         return FeedRun(self._feed.name, source, place.batch, place.batch - first, mutations, sent, seconds, message)
@@ -314,10 +317,12 @@ class Outlet:
 
 @dataclass(frozen=True)
 class Carried:
-    """A batch, or a part of it. stopped: the time to stop at was met in it."""
+    """A batch, or a part of it. left_out: events of the batch that nobody can decode. stopped: the time to stop at was
+    met in it."""
 
     position: FeedPosition
     mutations: int
+    left_out: tuple[str, ...] = ()
     stopped: bool = False
 
 
@@ -337,6 +342,7 @@ class BatchReader:
         staged = StagedBatch(
             manifest, planned, place.prepared, lambda file: self._table(file, batch), self.selection.prepare
         )
+        left_out = self._left_out(manifest)
         outlet.enter(place)
         history = self._history(batch)
         mutations = 0
@@ -349,14 +355,27 @@ class BatchReader:
                 if (count := _before(item, until_us)) < len(item):
                     if count:
                         outlet.window(item.first(count))
-                    return Carried(outlet.pause(), mutations + count, stopped=True)
+                    return Carried(outlet.pause(), mutations + count, left_out, stopped=True)
                 outlet.window(item)
                 mutations += len(item)
         except StagingError as error:
             raise self._left_behind(batch, error) from error
         done = FeedPosition(batch, None, staged.waiting)
         outlet.end_batch(done)
-        return Carried(done, mutations)
+        return Carried(done, mutations, left_out)
+
+    def _left_out(self, manifest: Manifest) -> tuple[str, ...]:
+        """Events of the feed's tables that nobody can decode. Raises FeedError where the feed is to stop at them."""
+        feed = self.selection.feed
+        stopped = [one for part in manifest.slices for one in part.stopped if self.selection.wants(one.name)]
+        told = tuple(f"{one.file}:{one.offset}, an event of {one.name}: {one.reason}" for one in stopped)
+        if told and feed.on_error == "stop":
+            raise FeedError(
+                f"feed {feed.name} can't tell {told[0]}",
+                remedy="once the lake has the table's rows again, begin behind it: "
+                f"binlake feed --feed {feed.name} --anew lake (or now); or leave such events out: on_error: skip",
+            )
+        return told
 
     def _staged(self, batch: int) -> tuple[Manifest, Range]:
         rows = self.metadata.read("batches", where=f"batch = {batch} AND state = 'recorded'")

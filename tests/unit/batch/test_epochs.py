@@ -381,6 +381,19 @@ def test_a_table_that_cannot_be_decoded_stops() -> None:
     assert (one(found).life.status, one(found).life.remedy) == ("stopped", "SET GLOBAL …")
 
 
+def test_a_table_born_in_the_batch_keeps_no_rows_from_around_an_event_that_cannot_be_decoded() -> None:
+    """Those behind it would stand without it."""
+    born = statement(10, 0, "CREATE TABLE u (id BIGINT PRIMARY KEY)")
+    name = TableName("shop", "u")
+    whole, other = statement(30, 1, "ALTER TABLE u ADD v INT"), statement(35, 2, "CREATE TABLE o (i INT)")
+    stopped = Stopped(name, FILE, 50, "missing column metadata", "SET GLOBAL …")
+    files = [mutations(20, 1, name), mutations(32, 2, name), mutations(40, 3, name)]
+    found = steps_of(a_slice(*files, born, whole, other, stopped), lives=[])
+    (table,) = [table for table in found.tables if table.life.name == name]
+    assert table.life.status == "stopped"
+    assert [type(step) for step in table.steps] == [CreateStep, MergeStep, ReshapeStep]
+
+
 def test_an_included_table_without_snapshot_is_said() -> None:
     found = steps_of(a_slice(mutations(10, name=TableName("shop", "late"))))
     assert found.missing == (TableName("shop", "late"),)
