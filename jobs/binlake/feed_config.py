@@ -46,8 +46,8 @@ class DebeziumFormat(_Strict):
     encoding: JSON, or Avro by a schema registry (registry and compatibility: see SpecificFormat). schemas: each message
     in JSON carries its schema beside the payload. tombstones: a delete is followed by its key without a value.
     transactions: BEGIN and END on the topic ``{source}.transaction``, and the order inside the transaction in each
-    message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is told on the table's topic, as t, in
-    JSON alone. heartbeat: a message where a run found nothing to carry. decimals, bigint_unsigned, binary: as
+    message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is told on the table's topic, as t.
+    heartbeat: a message where a run found nothing to carry. decimals, bigint_unsigned, binary: as
     Debezium's decimal.handling.mode, bigint.unsigned.handling.mode and binary.handling.mode.
     """
 
@@ -76,8 +76,8 @@ class DebeziumFormat(_Strict):
             return self
         if not self.registry:
             raise ValueError("encoding: avro needs registry: http://host:port")
-        if self.schemas or self.truncates:
-            raise ValueError("schemas and truncates are JSON's; encoding: avro has its schemas in the registry")
+        if self.schemas:
+            raise ValueError("schemas are JSON's; encoding: avro has them in the registry")
         return self
 
 

@@ -197,7 +197,6 @@ def test_the_head_of_a_message_and_its_subject() -> None:
     [
         ({"encoding": "avro"}, "needs registry"),
         ({"registry": "http://r:8081"}, "write encoding: avro"),
-        ({"encoding": "avro", "registry": "http://r:8081", "truncates": True}, "are JSON's"),
         ({"encoding": "avro", "registry": "http://r:8081", "schemas": True}, "are JSON's"),
     ],
 )

@@ -8,7 +8,7 @@ By its documentation ("Data type mappings") with its default settings. What byte
 | TINYINT, SMALLINT            | int16   |                                     | SMALLINT UNSIGNED int32 |
 | MEDIUMINT, INT               | int32   |                                     | INT UNSIGNED int64 |
 | BIGINT                       | int64   |                                     | unsigned the same bits, or Decimal |
-| FLOAT, DOUBLE                | float32, float64 |                            | |
+| FLOAT, DOUBLE                | float32, float64 |                            | FLOAT(7,3) float64 |
 | DECIMAL                      | bytes   | org.apache.kafka.connect.data.Decimal | the number; or string, double |
 | BIT(1), BIT(n)               | boolean, bytes | io.debezium.data.Bits        | little-endian |
 | CHAR, VARCHAR, TEXT, UUID …  | string  |                                     | |
@@ -94,6 +94,8 @@ class ConnectType:
 def type_of(column: Column, config: DebeziumFormat) -> ConnectType:
     """Of one column under a feed's settings."""
     kind = column.type
+    if kind == "float" and column.scale is not None:
+        return ConnectType("double", lambda values: values.cast(pa.float64()))
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if kind in ("tinyint", "smallint", "mediumint", "int", "bigint"):
@@ -211,12 +213,16 @@ _GEOMETRY_FIELDS = [
     {"type": "bytes", "optional": False, "field": "wkb"},
     {"type": "int32", "optional": True, "field": "srid"},
 ]
-_POINT_FIELDS = [{"type": "double", "optional": False, "field": axis} for axis in "xy"]
+_POINT_FIELDS = [
+    *({"type": "double", "optional": False, "field": axis} for axis in "xy"),
+    {"type": "bytes", "optional": True, "field": "wkb"},
+    {"type": "int32", "optional": True, "field": "srid"},
+]
 _GEOMETRY = ConnectType(
     "struct",
     _each(_geometry, pa.struct(_ARROW_GEOMETRY)),
     "io.debezium.data.geometry.Geometry",
-    told={"fields": _GEOMETRY_FIELDS},
+    told={"fields": _GEOMETRY_FIELDS, "doc": "Geometry"},
 )
 _BINARY = {
     "bytes": ConnectType("bytes", _own),
@@ -234,7 +240,7 @@ _SIMPLE: dict[str, ConnectType] = {
         "struct",
         _each(_point, pa.struct(_ARROW_POINT)),
         "io.debezium.data.geometry.Point",
-        told={"fields": [*_POINT_FIELDS, *_GEOMETRY_FIELDS]},
+        told={"fields": _POINT_FIELDS, "doc": "Geometry (POINT)"},
     ),
     "vector": ConnectType(
         "array", _own, "io.debezium.data.FloatVector", told={"items": {"type": "float", "optional": False}}

@@ -89,14 +89,14 @@ class SchemaChange:
 
 @dataclass(frozen=True)
 class TransactionEnd:
-    """A source transaction, seen to its end. tables: how many of its mutations are in the feed, by table."""
+    """A source transaction, seen to its end. tables: how many of its events are in the feed, by table."""
 
     id: str
     committed_us: int
     tables: Mapping[TableName, int]
 
     @property
-    def mutations(self) -> int:
+    def events(self) -> int:
         return sum(self.tables.values())
 
 
@@ -123,6 +123,10 @@ class Format(Protocol):
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
         """For each row its messages, in order; none or many."""
         ...
+
+    def events(self, changes: FeedChanges) -> Sequence[int]:
+        """As how many events each row counts in its transaction."""
+        return [1] * changes.rows.num_rows
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
         return ()

@@ -4,10 +4,13 @@
     before, after, source {version, connector, name, ts_ms, snapshot, db, table, server_id, gtid, file, pos, row …},
     transaction, op (c, u, d, r, t), ts_ms
 
-An update that changes the key is a delete of the old, its tombstone, and an insert of the new. What differs from a
-real connector: ``source.server_id`` is 0 and ``thread`` is null, which staging doesn't have; ``pos`` is the offset of
-the row's event (in a compressed transaction that of the whole), ``row`` counts through the events there; schemas carry
-no default values. How values become bytes is a Writer's (connect_json.py, connect_avro.py).
+An update that changes the key is a delete of the old, its tombstone, and an insert of the new; it counts as two events
+of its transaction. What differs from a real connector: ``source.version`` is ours, ``server_id`` is 0 and ``thread`` is
+null, which staging doesn't have; in a compressed transaction ``pos`` is the offset of the whole, and ``row`` counts
+through its events; schemas carry no columns' default values; JSON is the server's own text, with its blanks; dates of
+the years 0 to 99 stay there, where the connector moves them to 1970 and on, and YEAR 0 isn't 1900; a table without a
+key has no tombstones; DDL has its time in microseconds, and a type's name without its length. How values become bytes
+is a Writer's (connect_json.py, connect_avro.py).
 
 Source: Debezium's documentation of the MySQL connector, "Data change events".
 """
@@ -31,9 +34,8 @@ from binlake.binlog.border import DELETE, UPDATE, Statement
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import debezium_schemas as schemas
 from binlake.feeds.connect import ConnectType, Part, Schema, Writer, type_of
-from binlake.feeds.connect_json import as_json
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, TransactionEnd
-from binlake.schema.table import TableName
+from binlake.schema.table import TableName, TableSchema
 
 _WORDS = ("r", "c", "u", "d")
 """By the operation; 0 is a row of the lake."""
@@ -82,6 +84,17 @@ class Debezium(Format):
         self._change_schemas = schemas.schema_change_key(context.flavour), schemas.schema_change(context.flavour)
 
     # mutations --------------------------------------------------------------------------------------------------------
+    def events(self, changes: FeedChanges) -> Sequence[int]:
+        """An update that changes the key is two."""
+        before, after = (changes.rows.column(image) for image in ("before", "after"))
+        moved = np.zeros(changes.rows.num_rows, bool)
+        for name in changes.table.key:
+            other = pc.fill_null(pc.not_equal(before.field(name), after.field(name)), False)
+            moved |= other.to_numpy(zero_copy_only=False)
+        moved &= pc.equal(changes.rows.column("op"), UPDATE).to_numpy(zero_copy_only=False)
+        counted: list[int] = (moved + 1).tolist()
+        return counted
+
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
         shape, rows = self._shape(changes.table), changes.rows
         old, new = (self._columns(shape, rows.column(image)) for image in ("before", "after"))
@@ -90,7 +103,9 @@ class Debezium(Format):
             for schema, columns in zip(shape.images(), (old, new), strict=True)
         )
         op = rows.column("op") if not changes.snapshot else pa.array(np.zeros(rows.num_rows, np.int8))
-        row = _Rows(before, after, self._sources(changes), self._transaction_blocks(changes), time.time_ns())
+        row = _Rows(
+            before, after, self._sources(changes), self._transaction_blocks(changes.transactions), time.time_ns()
+        )
         values = self._values(shape, row, pa.array(_WORDS).take(op))
         deleted = pc.equal(op, DELETE)
         if not shape.table.key:
@@ -105,16 +120,20 @@ class Debezium(Format):
         other = pc.fill_null(pc.not_equal(old_keys, new_keys), False)
         moved = np.flatnonzero(pc.and_(pc.equal(op, UPDATE), other))
         if len(moved):
-            former = old_keys.take(moved).to_pylist()
-            for number, told in zip(moved.tolist(), self._moved(shape, row.take(moved), former), strict=True):
+            former, place = old_keys.take(moved).to_pylist(), moved.tolist()
+            behind = self._transaction_blocks([changes.transactions[n] for n in place if changes.transactions], 1)
+            for number, told in zip(place, self._moved(shape, row.take(moved), former, behind), strict=True):
                 messages[number] = told(keys[number])
         return messages
 
-    def _moved(self, shape: _Shape, row: _Rows, former: Sequence[bytes]) -> Iterator[Callable[[bytes], list[Message]]]:
-        """Of updates that change the key: what is told of each, given its new key."""
+    def _moved(
+        self, shape: _Shape, row: _Rows, former: Sequence[bytes], behind: Part
+    ) -> Iterator[Callable[[bytes], list[Message]]]:
+        """Of updates that change the key: what is told of each, given its new key. behind: where the new rows stand in
+        their transactions."""
         before, after = (self._writer.constant(schema, None) for schema in shape.images())
         gone = self._values(shape, replace(row, after=after), "d")
-        made = self._values(shape, replace(row, before=before), "c")
+        made = self._values(shape, replace(row, before=before, transactions=behind), "c")
 
         def told(key: bytes, was: bytes, end: bytes, begin: bytes) -> list[Message]:
             delete = Message(shape.topic, was, end, (("__debezium.newkey", key),))
@@ -188,10 +207,11 @@ class Debezium(Format):
         told |= {"snapshot": "true" if snapshot else "false", "db": database, "table": table, "file": file}
         return told | {"sequence": None, "server_id": 0, "thread": None, "query": None}
 
-    def _transaction_blocks(self, changes: FeedChanges) -> Part:
-        if not changes.transactions:
+    def _transaction_blocks(self, told: Sequence[tuple[str, int, int]], later: int = 0) -> Part:
+        """later: events behind those that are told."""
+        if not told:
             return self._writer.constant(schemas.TRANSACTION, None)
-        columns = zip(*changes.transactions, strict=True)
+        columns = zip(*((name, total + later, count + later) for name, total, count in told), strict=True)
         parts = [
             self._writer.column(field, pa.array(values))
             for field, values in zip(schemas.TRANSACTION["fields"], columns, strict=True)
@@ -200,20 +220,19 @@ class Debezium(Format):
 
     # what lies between ------------------------------------------------------------------------------------------------
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
-        messages = []
-        if change.kind == "TRUNCATE TABLE" and self._config.truncates:
-            messages += [self._truncated(change.statement, name) for name, _ in change.tables]
-        if self._config.schema_changes:
-            messages.append(self._told(change))
-        return messages
+        if change.kind == "TRUNCATE TABLE":
+            told = change.tables if self._config.truncates else ()
+            return [self._truncated(change.statement, name, schema) for name, schema in told if schema]
+        return [self._told(change)] if self._config.schema_changes else []
 
-    def _truncated(self, statement: Statement, name: TableName) -> Message:
-        """As JSON alone, and without a schema: the table's shape isn't told here."""
+    def _truncated(self, statement: Statement, name: TableName, schema: TableSchema) -> Message:
+        shape = self._shape(FeedTable(name, schema.mirrored, schema.key, schema))
         ms, us, ns = _moment(time.time_ns())
         value: dict[str, Any] = {"before": None, "after": None}
         value |= {"source": self._statement_source(statement, name.database, name.table), "transaction": None}
         value |= {"op": "t", "ts_ms": ms, "ts_us": us, "ts_ns": ns}
-        return Message(self._topic_of(self._topic, name), None, as_json(value).encode())
+        body = self._writer.constant(shape.envelope, value)
+        return Message(shape.topic, None, self._writer.message(shape.topic, shape.envelope, body).as_py())
 
     def _statement_source(self, statement: Statement, database: str, table: str | None) -> dict[str, Any]:
         us = statement.committed_us
@@ -238,7 +257,7 @@ class Debezium(Format):
 
     def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
         tables = [{"data_collection": str(name), "event_count": count} for name, count in transaction.tables.items()]
-        return [self._boundary("END", transaction.id, transaction.committed_us, transaction.mutations, tables)]
+        return [self._boundary("END", transaction.id, transaction.committed_us, transaction.events, tables)]
 
     def _boundary(
         self,

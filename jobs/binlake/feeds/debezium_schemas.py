@@ -178,7 +178,7 @@ def _table_change(kind: str, name: TableName, schema: TableSchema | None) -> dic
 def _structure(schema: TableSchema) -> dict[str, Any]:
     return {
         "defaultCharsetName": schema.charset,
-        "primaryKeyColumnNames": list(schema.key) if schema.key_kind == "primary" else [],
+        "primaryKeyColumnNames": list(schema.key),
         "columns": [_column(column, number) for number, column in enumerate(schema.logged, start=1)],
         "comment": None,
     }
@@ -200,6 +200,6 @@ def _column(column: Column, position: int) -> dict[str, Any]:
         "autoIncremented": column.auto_increment,
         "generated": column.generated,
         "comment": None,
-        "hasDefaultValue": column.default is not None or column.nullable,
-        "enumValues": [f"'{value}'" for value in column.values],
+        "defaultValueExpression": column.default,
+        "enumValues": [f"'{value}'" for value in column.values] or None,
     }

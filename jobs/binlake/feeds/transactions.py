@@ -35,6 +35,7 @@ class SourceTransactions:
         """The window's parts with the ordinals of their rows."""
         tables = [part.table.name for part in window.parts for _ in range(part.rows.num_rows)]
         told: list[tuple[str, int, int]] = [("", 0, 0)] * len(window)
+        events = [count for part in window.parts for count in self._format.events(part)]
         gtids, begins = window.gtids.to_pylist(), set(window.starts.tolist())
         self._before, self._behind = {}, {}
         for at, number in enumerate(window.order.tolist()):
@@ -45,6 +46,8 @@ class SourceTransactions:
             self._open.total += 1
             self._open.tables[name] += 1
             told[number] = self._open.id, self._open.total, self._open.tables[name]
+            self._open.total += events[number] - 1
+            self._open.tables[name] += events[number] - 1
         parts, start = [], 0
         for part in window.parts:
             end = start + part.rows.num_rows
