@@ -14,23 +14,32 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fastavro
 import pyarrow as pa
 
+import bench_logs
+import bench_peers
 import broker
+from binlake import merge, pipeline
 from binlake.binlog.border import staged_schema
+from binlake.config import PipelineConfig
 from binlake.feed_config import DebeziumFormat, GenericFormat, SinkConfig
 from binlake.feeds import generic
+from binlake.feeds.carry import carry
 from binlake.feeds.connect_avro import AvroWriter
 from binlake.feeds.connect_json import JsonWriter
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message
 from binlake.feeds.debezium import Debezium
 from binlake.feeds.generic import Generic
 from binlake.feeds.kafka import KafkaSink
+from binlake.feeds.registry import PARTS
 from binlake.feeds.text import plain
+from binlake.report import Report
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
+from binlake.source.folder import Folder
 from binlake.state.feed_watermarks import FeedPosition
 
 COLUMNS = (
@@ -118,6 +127,46 @@ def into_broker(changes: Sequence[FeedChanges], rows: int) -> None:
             sink.close()
 
 
+def from_the_log() -> None:
+    """The narrow log into the broker, staging included, beside Debezium's engine on the server that wrote it."""
+    if bench_peers.program("mvn") is None:
+        print("skipped Debezium's engine: mvn isn't installed")
+        return
+    bench_peers.build("debezium")
+    (log,) = (one for one in bench_logs.logs() if one.name == "narrow")
+    with tempfile.TemporaryDirectory() as folder, broker.Broker(Path(folder) / "broker") as running:
+        told = bench_peers.debezium(log, broker=running.address)
+        theirs = told["rows"] / told["wall"]
+        print(f"{'Debezium engine, log to broker':42} {theirs:12,.0f} mutations/s", flush=True)
+        for name in ("warmed_up", "measured"):  # Debezium's figures leave out its first third, too
+
+            def ours(name: str = name) -> None:
+                into(log, name, f"{folder}/lake", running.address)
+
+            timed(f"binlake {name}, log to broker", log.rows, ours, theirs)
+
+
+def into(log: bench_logs.Log, source: str, lake: str, address: str) -> None:
+    """The log by way of staging into the broker."""
+    origin, quiet = Folder(Path(log.datadir)), Report(quiet=True)
+    told: dict[str, Any] = {
+        "source": {"name": source, "connection": Path(log.datadir).as_uri()},
+        "tables": {"include": [f"{log.name}.*"]},
+        "lake": {"path": lake},
+        "feeds": [{"name": "bench", "format": "debezium", "sink": f"kafka://{address}"}],
+    }
+    config = PipelineConfig.model_validate(told)
+    with mock.patch.object(merge, "apply_steps", return_value=[]):
+        pipeline.bootstrap(config, origin, no_spark, quiet)
+        pipeline.sync(config, origin, no_spark, quiet)
+    run = carry(config, config.feeds[0], PARTS, quiet)
+    assert run.mutations == log.rows, run
+
+
+def no_spark() -> Any:
+    raise SystemExit("the bench needs no Spark")
+
+
 def forms() -> dict[str, Format]:
     return {
         "generic Avro": Generic(GenericFormat(type="generic"), CONTEXT),
@@ -142,6 +191,7 @@ def main() -> None:
         timed(name, rows, ours, beside)
     if broker.JARS.is_dir():
         into_broker(changes, rows)
+        from_the_log()
 
 
 if __name__ == "__main__":

@@ -75,12 +75,14 @@ def read_file(name: str, log: Log) -> Figures:
     return min(passes, key=lambda one: one["cpu"])
 
 
-def debezium(log: Log, seconds: float = 240) -> Figures:
-    """Debezium's big-batch setting on the live server that wrote the log; it reads from the log's beginning."""
+def debezium(log: Log, seconds: float = 240, broker: str | None = None) -> Figures:
+    """Debezium's big-batch setting on the live server that wrote the log; it reads from the log's beginning. broker:
+    into which it writes its JSON."""
     with Server("mysql", Path(log.datadir)) as server:
         created = f"{server.variable('server_uuid')}:1"  # it can't start from an empty set
         place = [str(server.port), log.name, log.file, created]
-        command = [*java("debezium", "Debezium"), *place, str(log.rows), str(seconds)]
+        main, target = ("ToBroker", [broker]) if broker else ("Debezium", [])
+        command = [*java("debezium", main), *place, str(log.rows), str(seconds), *target]
         figures = _lines(command, seconds + 60)[-1]
     assert figures["rows"] > 0, f"Debezium gave nothing of {log.name}: {asdict(log)}"
     return figures

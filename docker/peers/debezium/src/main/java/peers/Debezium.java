@@ -26,7 +26,7 @@ import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
  */
 public final class Debezium {
     private static final AtomicLong rows = new AtomicLong();
-    private static volatile String file, gtids;
+    static volatile String file, gtids;
     private static volatile long expected, firstRows, firstWall, firstCpu, lastWall, lastCpu;
 
     public static void main(String[] arguments) throws Exception {
@@ -106,7 +106,7 @@ public final class Debezium {
         }
     }
 
-    private static Properties settings(String[] arguments) {
+    static Properties settings(String[] arguments) {
         Properties settings = new Properties();
         settings.setProperty("name", "bench");
         settings.setProperty("topic.prefix", "bench");
