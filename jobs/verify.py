@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def work(run: job.Job) -> "VerifyReport":
-    found = pipeline.verify(run.config, run.origin, run.session, run.report, tables=run.arguments.tables)
+    asked = run.arguments
+    found = pipeline.verify(run.config, run.origin, run.session, run.report, tables=asked.tables, run=asked.run)
     run.report.say(found.to_text())
     if not found.equal:
         raise CheckFailed("the lake differs from the server", remedy="snapshot the tables named above again")
@@ -21,4 +22,5 @@ def work(run: job.Job) -> "VerifyReport":
 if __name__ == "__main__":
     parser = job.parser("verify")
     parser.add_argument("--tables", nargs="+", metavar="PATTERN")
+    parser.add_argument("--run", metavar="NAME")
     sys.exit(job.run(parser, work))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlake.bootstrap import (
     KeysAsked,
@@ -183,7 +183,7 @@ def snapshot_keys(
         )
         copied = key_range.copy(session, task, name, asked.keys)
         report.say(f"{name}: {copied.table.rows:,} rows read at {copied.table.low.short}, to where the lake comes now")
-        _carry_on(held, config, origin, session, report, None, copied.table.low)
+        _carry(held, config, origin, session, report, _Bounds(stop_at=copied.table.low), run)
         life = decisions.following(metadata, name)
         result = key_range.put(session(), config, copied, life, held.control().batch)
         watermarks.at_version(metadata, life.id, result.delta_version)
@@ -199,17 +199,20 @@ def sync(
     *,
     until: datetime | None = None,
     stop_at: Position | None = None,
+    run: str | None = None,
 ) -> RunReport:
     """Carry the lake to the server's head, to the last commit before ``until``, or to ``stop_at``; tables whose rows
-    the log alone couldn't tell are snapshotted anew. What an unfinished batch did is told too, in ``earlier``."""
-    snapshot_asked(config, origin, session, report)
-    recorded = _carry(config, origin, session, report, until, stop_at)
-    snapshot_asked(config, origin, session, report)
+    the log alone couldn't tell are snapshotted anew. What an unfinished batch did is told too, in ``earlier``.
+    ``run``: see ``bootstrap``."""
+    snapshot_asked(config, origin, session, report, run)
+    with lease.held(metadata_of(config)) as held:
+        recorded = _carry(held, config, origin, session, report, _Bounds(until, stop_at), run)
+    snapshot_asked(config, origin, session, report, run)
     return recorded
 
 
 def snapshot_asked(
-    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report
+    config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, run: str | None = None
 ) -> list[SnapshotResult]:
     """Snapshot the tables for which a sync asked. One that can't be is said, and asked for again by the next run."""
     asked = watermarks.asked(metadata_of(config))
@@ -217,43 +220,38 @@ def snapshot_asked(
         return []
     report.say(f"to be snapshotted anew: {', '.join(map(str, asked))}")
     try:
-        return bootstrap(config, origin, session, report, asked=True)
+        return bootstrap(config, origin, session, report, asked=True, run=run)
     except TableError as error:
         report.say(str(error))
         return []
 
 
+class _Bounds(NamedTuple):
+    """How far to go: before a time, or to a position; else to the log's head."""
+
+    until: datetime | None = None
+    stop_at: Position | None = None
+
+
 def _carry(
-    config: PipelineConfig,
-    origin: Origin,
-    session: SessionFactory,
-    report: Report,
-    until: datetime | None,
-    stop_at: Position | None,
-) -> RunReport:
-    with lease.held(metadata_of(config)) as held:
-        return _carry_on(held, config, origin, session, report, until, stop_at)
-
-
-def _carry_on(
     held: Lease,
     config: PipelineConfig,
     origin: Origin,
     session: SessionFactory,
     report: Report,
-    until: datetime | None,
-    stop_at: Position | None,
+    bounds: _Bounds,
+    run: str | None,
 ) -> RunReport:
     earlier: list[RunReport] = []
     while True:
-        planned = _plan(held, config, origin, until, stop_at)
+        planned = _plan(held, config, origin, *bounds)
         report.say(planned.message)
         if planned.empty:
             found = nothing_new(planned.batch, planned.position, planned.message)
             return replace(found, earlier=tuple(earlier))
         _stage(held, config, origin, session, report)
         _merge(held, config, session, report)
-        recorded = _record(held, config)
+        recorded = _record(held, config, run)
         if not planned.unfinished:
             return replace(recorded, earlier=tuple(earlier))
         earlier.append(recorded)
@@ -320,12 +318,14 @@ def verify(
     report: Report,
     *,
     tables: list[str] | None = None,
+    run: str | None = None,
 ) -> VerifyReport:
-    """Compare every value: a consistent read of the server, the lake brought to its position, chunk by chunk."""
+    """Compare every value: a consistent read of the server, the lake brought to its position, chunk by chunk.
+    ``run``: see ``bootstrap``."""
     from binlake.verify import verify as compare
 
     def catch_up(position: Position) -> None:
-        sync(config, origin, session, report, stop_at=position)
+        sync(config, origin, session, report, stop_at=position, run=run)
 
     endpoint = server_of(origin, "verify")
     return compare(config, endpoint, session(), metadata_of(config), catch_up, tables=tables, report=report)

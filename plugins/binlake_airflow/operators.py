@@ -45,6 +45,7 @@ def table_asset(source: str, table: str) -> Asset:
     return Asset(name=f"{source}/{table}", uri=f"binlake://{source}/{encoded.replace(' ', '%20')}")
 
 
+_STANDING_STILL = ("stopped", "missing", "resnapshot")
 _CLOCKS_AGREE = timedelta(days=1)
 """How far the clocks of Airflow's hosts may differ at most."""
 
@@ -192,22 +193,32 @@ class BinlakeAnnounceOperator(SourceOperator):
     but one: make it a teardown, which runs whatever happened before it.
 
     :param config_file: the source's YAML (templated)
+    :param batches: also of the tables that a batch changed which this run recorded: a verification, and a range of keys
+        that is read anew, bring the lake to where they read the server
     """
+
+    def __init__(self, *, batches: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.batches = batches
 
     def execute(self, context: Context) -> None:
         from binlake import pipeline
         from binlake.bootstrap import tables_copied
+        from binlake.state.record import recorded_by
 
         with airflow_errors():
             config = load(self.config_file)
-            copied = tables_copied(pipeline.metadata_of(config), run_key(context))
+            metadata = pipeline.metadata_of(config)
+            copied = tables_copied(metadata, run_key(context))
+            recorded = recorded_by(metadata, run_key(context)) if self.batches else []
         for table in copied:
             self.log.info("%s was copied, Delta version %s", table["table"], table["delta_version"])
-        extras = {
+        changed = {name: extra for report in recorded for name, extra in _changes(report).items()}
+        snapshots = {
             table["table"]: {"delta_version": table["delta_version"], "table_id": table["table_id"], "snapshot": True}
             for table in copied
         }
-        _announce(context, config.source.name, extras)
+        _announce(context, config.source.name, {**changed, **snapshots})
 
 
 class _BatchFindingOperator(SourceOperator):
@@ -390,20 +401,29 @@ class BinlakeRecordOperator(SourceOperator):
                 return {**self.plan, "tables": []}
             report = pipeline.record(config, self.plan["batch"], run_key(context))
         self.log.info("%s (%s)", report.message, report.position)
-        extras: dict[str, dict[str, Any]] = {}
+        changes = _changes(report)
         for table in report.tables:
-            if table.status in ("stopped", "missing", "resnapshot"):
+            if table.status in _STANDING_STILL:
                 self.log.warning("%s %s: %s\n  → %s", table.table, table.status, table.reason, table.remedy)
                 if table.newly_stopped:
                     notices.tell(config, context, "stopped", f"{table.table} stopped: {table.reason}", table.remedy)
                 continue
-            counts = {"inserted": table.inserted, "updated": table.updated, "deleted": table.deleted}
-            self.log.info("%s: %s, Delta version %s", table.table, counts, table.delta_version)
-            where = {"batch": report.batch, "position": report.position, "delta_version": table.delta_version}
-            extras[table.table] = {**counts, **where}
-        _announce(context, config.source.name, extras)
+            self.log.info("%s: %s", table.table, changes[table.table])
+        _announce(context, config.source.name, changes)
         _count(config.source.name, report)
         return report.to_json()
+
+
+def _changes(report: RunReport) -> dict[str, dict[str, Any]]:
+    """What an asset's event tells of each table that a batch brought up to its position."""
+    return {
+        table.table: {
+            "inserted": table.inserted, "updated": table.updated, "deleted": table.deleted,
+            "batch": report.batch, "position": report.position, "delta_version": table.delta_version,
+        }
+        for table in report.tables
+        if table.status not in _STANDING_STILL
+    }  # fmt: skip
 
 
 def _count(source: str, report: RunReport) -> None:

@@ -65,7 +65,7 @@ class Steps:
         """tables: patterns, or what stands for them until the task runs, here and below. keys: see the operator."""
         snapshot = BinlakeSnapshotOperator(task_id="snapshot", tables=tables, lock=lock, keys=keys, **self._spark)
         self._preflight(tables) >> snapshot
-        self._end(snapshot)
+        self._end(snapshot, batches=True)
 
     def sync(self, until: Any = None) -> None:
         """until: ISO 8601, for a run that is neither scheduled nor backfilled."""
@@ -86,6 +86,7 @@ class Steps:
     def verify(self, tables: Any = None) -> None:
         verify = BinlakeVerifyOperator(task_id="verify", tables=tables, **self._spark)
         self._preflight(tables) >> verify
+        verify >> self._announce(batches=True)
 
     def resume(self, tables: Any, why: Any) -> None:
         """tables: names, not patterns."""
@@ -125,17 +126,17 @@ class Steps:
         found >> stage >> merge >> record
         return record
 
-    def _end(self, last: BaseOperator) -> None:
+    def _end(self, last: BaseOperator, *, batches: bool = False) -> None:
         """What follows the last task that changes tables: their names in a catalog, and their assets."""
         if self.config.catalog is not None:
             register = BinlakeRegisterOperator(task_id="register", **self._spark)
             last >> register
             last = register
-        last >> self._announce()
+        last >> self._announce(batches=batches)
 
-    def _announce(self) -> BaseOperator:
+    def _announce(self, *, batches: bool) -> BaseOperator:
         """Runs after a failed snapshot as well, and isn't asked whether the run was a success."""
-        announce = BinlakeAnnounceOperator(task_id="announce", **self._plain, **self._assets)
+        announce = BinlakeAnnounceOperator(task_id="announce", batches=batches, **self._plain, **self._assets)
         announce.as_teardown()
         return announce
 

@@ -42,7 +42,8 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
     def execute(self, context: Context) -> Any:
         try:
             with airflow_errors():
-                found = self.submit(context, *(["--tables", *self.tables] if self.tables else []))
+                patterns = ["--tables", *self.tables] if self.tables else []
+                found = self.submit(context, "--run", run_key(context), *patterns)
         except AirflowFailException as error:
             notices.tell(self.pipeline_config(), context, "verify_failed", str(error))
             raise

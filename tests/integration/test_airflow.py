@@ -240,7 +240,7 @@ def assert_a_killed_task_takes_its_driver_along(home: AirflowHome) -> None:
         300,
         lambda: home.query(f"SELECT 1 FROM dag_run WHERE dag_id = '{VERIFY}' AND state = 'success'"),
     )
-    assert home.states(VERIFY) == {"preflight": "success", "verify": "success"}
+    assert home.states(VERIFY) == {"preflight": "success", "verify": "success", "announce": "success"}
     assert home.query(f"SELECT try_number FROM task_instance WHERE dag_id = '{VERIFY}' AND task_id = 'verify'") == [
         (2,)
     ]

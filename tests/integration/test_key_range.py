@@ -16,7 +16,7 @@ from binlake.replay import ReplayRequest
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot.snapshot import SnapshotResult
-from binlake.state import decisions, files, lease, status
+from binlake.state import decisions, files, lease, record, status
 from binlake.state.decisions import Reason
 from mirror import Mirror, on_mysql
 
@@ -52,7 +52,9 @@ def test_what_the_log_never_told_comes_into_the_lake(t: Mirror) -> None:
         t, "UPDATE t SET v = 'X' WHERE id = 4", "DELETE FROM t WHERE id = 5", "INSERT INTO t VALUES (10, 'J')"
     )
     t.execute("UPDATE t SET v = 'A' WHERE id = 1", "INSERT INTO t VALUES (11, 'k')", "DELETE FROM t WHERE id = 6")
-    result = anew(t, "t", "4..10")
+    result = anew(t, "t", "4..10", run="by hand")
+    (recorded,) = record.recorded_by(t.metadata, "by hand")
+    assert [(table.table, table.inserted) for table in recorded.tables] == [(f"{t.database}.t", 1)]
     assert (result.rows, str(result.high)) == (5, t.watermark("t")["position"])
     t.assert_equal("t")
     t.execute("UPDATE t SET v = 'Y' WHERE id IN (4, 9)", "DELETE FROM t WHERE id = 10")

@@ -309,13 +309,19 @@ def _run_row(report: RunReport, plan: OpenBatch, run: str | None) -> dict[str, A
 
 def recorded_run(metadata: Metadata, run: str, batch: int | None) -> RunReport | None:
     """What this run told when it recorded the batch; None where another recorded it."""
-    for row in metadata.read("runs"):
-        if (row["kind"], row["run"], row["batch"]) == ("sync", run, batch):
-            tables = tuple(TableRun(**table) for table in json.loads(row["tables"]))
-            phases = tuple(json.loads(row["phases"]).items())
-            numbers = row["mutations"], row["bytes"]
-            return RunReport(batch, row["position"], row["message"], *numbers, tables, phases)
-    return None
+    return next((report for report in recorded_by(metadata, run) if report.batch == batch), None)
+
+
+def recorded_by(metadata: Metadata, run: str) -> list[RunReport]:
+    """What this run told of each batch that it recorded, in their order."""
+    rows = [row for row in metadata.read("runs") if (row["kind"], row["run"]) == ("sync", run)]
+    return [_reported(row) for row in sorted(rows, key=lambda row: row["batch"])]
+
+
+def _reported(row: Mapping[str, Any]) -> RunReport:
+    tables = tuple(TableRun(**table) for table in json.loads(row["tables"]))
+    phases = tuple(json.loads(row["phases"]).items())
+    return RunReport(row["batch"], row["position"], row["message"], row["mutations"], row["bytes"], tables, phases)
 
 
 def nothing_new(batch: int | None, position: str, message: str) -> RunReport:

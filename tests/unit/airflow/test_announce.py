@@ -63,8 +63,8 @@ class Run:
     def record(self, *, dies: bool = False) -> list[str]:
         return self._call(BinlakeRecordOperator(task_id="record", config_file=self.file, plan=PLAN), dies=dies)
 
-    def announce(self, *, dies: bool = False) -> list[str]:
-        return self._call(BinlakeAnnounceOperator(task_id="announce", config_file=self.file), dies=dies)
+    def announce(self, *, dies: bool = False, **options: Any) -> list[str]:
+        return self._call(BinlakeAnnounceOperator(task_id="announce", config_file=self.file, **options), dies=dies)
 
 
 @pytest.fixture
@@ -106,6 +106,16 @@ def test_a_record_that_is_cleared_after_its_success_announces_nothing(merged: Pa
 def test_a_batch_that_another_recorded_is_its_to_announce(merged: Path) -> None:
     pipeline.record(config.load(merged), 1, "somebody else")
     assert Run(merged).record() == []
+
+
+def test_a_batch_that_a_verification_recorded_is_announced_by_its_run(merged: Path) -> None:
+    run = Run(merged)
+    pipeline.record(config.load(merged), 1, run_key(run.context))
+    assert run.announce() == []
+    assert run.announce(batches=True) == ["binlake://shop/shop.orders"]
+    assert run.announce(batches=True) == []
+    assert (run.events[0].extra["batch"], run.events[0].extra["inserted"]) == (1, 3)
+    assert Run(merged, "another").announce(batches=True) == []
 
 
 def copied(table: str, version: int) -> SnapshotResult:

@@ -135,6 +135,20 @@ def test_when_a_source_is_maintained(folder: Path, schedule: str, scheduled: boo
         assert timetable == CronDataIntervalTimetable(schedule, timezone="UTC")
 
 
+def test_what_a_verification_brings_in_is_announced(folder: Path) -> None:
+    write(folder, "shop")
+    dags = dags_of(folder)
+    assert [task.task_id for task in dags["binlake_shop_verify"].topological_sort()] == [
+        "preflight",
+        "verify",
+        "announce",
+    ]
+    announces = {
+        name: dags[f"binlake_shop_{name}"].get_task("announce").batches for name in ("verify", "bootstrap", "sync")
+    }
+    assert announces == {"verify": True, "bootstrap": True, "sync": False}
+
+
 def test_the_form_of_the_bootstrap(folder: Path) -> None:
     write(folder, "shop")
     params = dags_of(folder)["binlake_shop_bootstrap"].params
@@ -256,7 +270,7 @@ def test_fifty_sources_are_read_once_and_make_no_task_too_many(folder: Path, mon
     first, second = dags_of(folder), dags_of(folder)
     assert sorted(first) == sorted(second) == sorted(f"binlake_shop{n:02}_{dag}" for n in range(50) for dag in DAGS)
     assert sorted(read) == sorted(folder.glob("*.yaml"))
-    assert sum(len(dag.tasks) for dag in second.values()) == 50 * 19
+    assert sum(len(dag.tasks) for dag in second.values()) == 50 * 20
 
 
 def test_a_dag_file_imports_nothing_heavy() -> None:
