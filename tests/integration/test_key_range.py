@@ -103,6 +103,11 @@ def test_rows_that_deletion_vectors_hide_stay_away(t: Mirror) -> None:
             "9223372036854775808..", id="unsigned",
         ),
         pytest.param("k DECIMAL(10,2)", "k", "-1.50, -1.49, 0, 1.10, 1.11, 1.12", "-1.49..1.11", id="decimal"),
+        pytest.param(
+            "k DECIMAL(38,8)", "k", ", ".join(f"123456789012345678901234567890.0000000{n}" for n in range(5)),
+            "123456789012345678901234567890.00000001..123456789012345678901234567890.00000003", id="many digits",
+        ),
+        pytest.param("k INT(9) ZEROFILL", "k", "1, 2, 3, 4", "000000002..3", id="zerofilled"),
         pytest.param("k INT", "k DESC", "1, 2, 3, 4, 5", "2..4", id="downwards"),
         pytest.param("k INT, b INT DEFAULT 7", "b, k", "1, 2, 3", "7..7", id="the first of two"),
     ],
@@ -168,11 +173,15 @@ def test_what_is_no_range_is_refused(t: Mirror, keys: str, told: str) -> None:
     assert t.version("t") == before
 
 
+WIDE = "CREATE TABLE wide (k DECIMAL(39,0) PRIMARY KEY)"
+
+
 @on_mysql
 def test_tables_for_which_there_is_no_range(mirror: Mirror) -> None:
-    mirror.execute("CREATE TABLE text (k VARCHAR(9) PRIMARY KEY)", "CREATE TABLE none (k INT)")
+    mirror.execute("CREATE TABLE text (k VARCHAR(9) PRIMARY KEY)", "CREATE TABLE none (k INT)", WIDE)
     mirror.snapshot()
-    for table, told in (("text", "key begins with k"), ("none", "has no key"), ("*", "names 2 tables")):
+    kind = "key begins with k"
+    for table, told in (("text", kind), ("wide", kind), ("none", "has no key"), ("*", "names 3 tables")):
         with pytest.raises(UsageError, match=told):
             anew(mirror, table, "1..2")
     mirror.execute("CREATE TABLE new (k INT PRIMARY KEY)")

@@ -11,11 +11,13 @@ decimals. Texts compare by collations there, and dates may be none that the lake
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, localcontext
 
 from pyspark.sql import SparkSession
 
@@ -28,10 +30,11 @@ from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.exchange import exchange
 from binlake.lake.session import OwnSessions
 from binlake.names import spark_quote
+from binlake.schema import datatypes
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot import restore
-from binlake.snapshot.bounds import INTEGERS, Bound, Edge
+from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.commit import SnapshotResult
 from binlake.snapshot.snapshot import SnapshotTask, refuse_retries, works_with
@@ -41,6 +44,10 @@ from binlake.state.attempts import OF_KEYS
 from binlake.state.delta_log import LakeLog
 
 BETWEEN = ".."
+_NUMBERS = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\d+\)")
+"""The lake's types of such columns."""
+_DIGITS = 100
+"""With which is reckoned: more than any column has."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +64,15 @@ class KeysBetween:
         the column's own order."""
         step = Decimal(1).scaleb(-(self.column.scale or 0))
         lower = None if self.first is None else (Edge(self.column.name, f"{self.first:f}"),)
-        upper = None if self.last is None else (Edge(self.column.name, f"{self.last + step:f}"),)
-        return lower, upper
+        if self.last is None:
+            return lower, None
+        with localcontext(prec=_DIGITS):
+            return lower, (Edge(self.column.name, f"{self.last + step:f}"),)
 
     def in_lake(self, kind: str) -> str:
         """Condition of Spark SQL, over a column of this type."""
         name = spark_quote(self.column.name)
-        literal = "CAST('{:f}' AS " + (kind if kind.upper().startswith("DECIMAL") else "BIGINT") + ")"
+        literal = "CAST('{:f}' AS " + (kind if kind.startswith("DECIMAL") else "BIGINT") + ")"
         ends = [f"{name} >= {literal.format(self.first)}"] if self.first is not None else []
         ends += [f"{name} <= {literal.format(self.last)}"] if self.last is not None else []
         return " AND ".join(ends)
@@ -74,10 +83,11 @@ def parse(text: str, name: TableName, schema: TableSchema) -> KeysBetween:
     if not schema.key:
         raise UsageError(f"{name} has no key", remedy="leave --keys out: its rows are copied all or none")
     column = schema.column(schema.key[0])
-    if column.type not in INTEGERS and column.type != "decimal":
+    if _NUMBERS.fullmatch(datatypes.entry(column).delta(column)) is None:
         raise UsageError(
             f"{name}'s key begins with {column.name}, a {column.declared}",
-            remedy="ranges can be told of whole numbers and decimals; leave --keys out to copy the whole table",
+            remedy="ranges can be told of whole numbers and of decimals of up to 38 digits; leave --keys out to copy "
+            "the whole table",
         )
     first, between, last = (part.strip() for part in text.partition(BETWEEN))
     if not between or not (first or last):
@@ -94,13 +104,11 @@ def _number(text: str, column: Column) -> Decimal | None:
     if not text:
         return None
     digits = column.scale or 0
-    try:
+    with suppress(InvalidOperation), localcontext(prec=_DIGITS):
         value = Decimal(text)
         least, most = _limits(column)
         if value.is_finite() and least <= value <= most and value == round(value, digits):
             return round(value, digits)
-    except InvalidOperation:
-        pass
     raise UsageError(f"{text!r} is no value of {column.name}, a {column.declared}", remedy="write one that it can hold")
 
 
