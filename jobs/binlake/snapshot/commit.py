@@ -94,7 +94,7 @@ def commit(
     if not known_to_delta:
         attempts.remove_data(but=[chunk.attempt for chunk in table.chunks])
     attempts.forget()
-    return _result(config, table)
+    return result_of(config, table)
 
 
 def _refuse_lost(table: TableSnapshot, records: Records) -> None:
@@ -129,10 +129,11 @@ def committed_result(config: PipelineConfig, table: TableSnapshot) -> SnapshotRe
         return None
     last = target.last_change()
     note = json.loads(last.get("userMetadata") or "{}")
-    return _result(config, table) if note.get("binlake", {}).get("snapshot") == table.id else None
+    return result_of(config, table) if note.get("binlake", {}).get("snapshot") == table.id else None
 
 
-def _result(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult:
+def result_of(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult:
+    """Of one that is in the lake, where it belongs to the table's life."""
     return SnapshotResult(
         name=table.name,
         table_id=table.table_id or "",

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation, localcontext
 
 from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot import restore
 from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
-from binlake.snapshot.commit import SnapshotResult
+from binlake.snapshot.commit import SnapshotResult, result_of
 from binlake.snapshot.snapshot import SnapshotTask, refuse_retries, works_with
 from binlake.snapshot.wave import Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import read_tables
@@ -195,18 +195,8 @@ def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life
         )
     fault("rows committed")
     records.drop(table)
-    return SnapshotResult(
-        name=table.name,
-        table_id=life.id,
-        schema=table.schema,
-        low=table.low,
-        high=table.high,
-        rows=table.rows,
-        bytes=table.bytes,
-        seconds=table.seconds,
-        lock_ms=chunk.lock_ms,
-        delta_version=version,
-    )
+    table.table_id = life.id
+    return replace(result_of(config, table), delta_version=version)
 
 
 def _refuse_other_columns(session: SparkSession, log: LakeLog, name: TableName, kinds: dict[str, str]) -> None:
