@@ -22,6 +22,7 @@ import pyarrow as pa
 import bench_logs
 import bench_peers
 import broker
+import peers
 from binlake import merge, pipeline
 from binlake.binlog.border import staged_schema
 from binlake.config import PipelineConfig
@@ -129,10 +130,11 @@ def into_broker(changes: Sequence[FeedChanges], rows: int) -> None:
 
 def from_the_log() -> None:
     """The narrow log into the broker, staging included, beside Debezium's engine on the server that wrote it."""
-    if bench_peers.program("mvn") is None:
-        print("skipped Debezium's engine: mvn isn't installed")
+    try:
+        peers.built("debezium")
+    except peers.PeerMissing as missing:
+        print(f"skipped Debezium's engine: {missing}")
         return
-    bench_peers.build("debezium")
     (log,) = (one for one in bench_logs.logs() if one.name == "narrow")
     with tempfile.TemporaryDirectory() as folder, broker.Broker(Path(folder) / "broker") as running:
         told = bench_peers.debezium(log, broker=running.address)

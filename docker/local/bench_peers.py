@@ -7,19 +7,15 @@ go-mysql and mysql-binlog-connector-java read the file, Debezium's embedded engi
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import peers
 from bench_logs import Log
-from servers import PRIVATE, ROOT, Server
+from servers import Server
 
-PEERS = ROOT / "docker" / "peers"
-BUILT = PRIVATE / "bench" / "peers"
-BUILD_SECONDS = 900
-TOOLS = {"go_mysql": "go", "connector_java": "mvn", "debezium": "mvn"}
 PASSES, SECONDS = 8, 40.0
 """Of a file reader: at most so many passes, and no new one after so many seconds."""
 
@@ -30,34 +26,15 @@ Figures = dict[str, float]
 def built(say: Say) -> list[str]:
     """Names of the peers that can run."""
     ready: list[str] = []
-    for name, tool in TOOLS.items():
-        if program(tool) is None:
-            say(f"skipped {name}: {tool} isn't installed")
-            continue
+    for name in ("go_mysql", "connector_java", "debezium"):
         say(f"building {name} …")
-        build(name)
-        ready.append(name)
+        try:
+            peers.built(name)
+        except peers.PeerMissing as missing:
+            say(f"skipped {name}: {missing}")
+        else:
+            ready.append(name)
     return ready
-
-
-def program(tool: str) -> str | None:
-    return shutil.which(tool) or shutil.which(tool, path="/usr/local/go/bin:/usr/share/maven/bin")
-
-
-def build(name: str) -> None:
-    """Its tool is there."""
-    tool, target = TOOLS[name], BUILT / name
-    shutil.copytree(PEERS / name, target, dirs_exist_ok=True)
-    command = [str(program(tool)), *(["build", "-o", "peer", "."] if tool == "go" else ["-q", "-B", "package"])]
-    done = subprocess.run(command, cwd=target, capture_output=True, text=True, timeout=BUILD_SECONDS)
-    if done.returncode:
-        raise SystemExit(f"{name} doesn't build:\n{(done.stdout + done.stderr)[-2000:]}")
-
-
-def java(name: str, main: str) -> list[str]:
-    """The command of a peer's class, without its arguments."""
-    target = BUILT / name / "target"
-    return ["java", "-Xmx2g", "-cp", f"{target / 'peer.jar'}:{target / 'lib'}/*", f"peers.{main}"]
 
 
 def _lines(command: list[str], seconds: float) -> list[Figures]:
@@ -69,7 +46,7 @@ def _lines(command: list[str], seconds: float) -> list[Figures]:
 
 def read_file(name: str, log: Log) -> Figures:
     """The best pass of a reader of files, by CPU time: a warm one."""
-    command = [str(BUILT / name / "peer")] if name == "go_mysql" else java(name, "ConnectorJava")
+    command = [str(peers.BUILT / name / "peer")] if name == "go_mysql" else peers.java(name, "ConnectorJava", "-Xmx2g")
     passes = _lines([*command, str(log.path), str(PASSES), str(SECONDS)], 10 * SECONDS)
     assert all(one["rows"] >= log.rows for one in passes), (name, log.name, passes)
     return min(passes, key=lambda one: one["cpu"])
@@ -82,7 +59,7 @@ def debezium(log: Log, seconds: float = 240, broker: str | None = None) -> Figur
         created = f"{server.variable('server_uuid')}:1"  # it can't start from an empty set
         place = [str(server.port), log.name, log.file, created]
         main, target = ("ToBroker", [broker]) if broker else ("Debezium", [])
-        command = [*java("debezium", main), *place, str(log.rows), str(seconds), *target]
+        command = [*peers.java("debezium", main, "-Xmx2g"), *place, str(log.rows), str(seconds), *target]
         figures = _lines(command, seconds + 60)[-1]
     assert figures["rows"] > 0, f"Debezium gave nothing of {log.name}: {asdict(log)}"
     return figures

@@ -21,6 +21,8 @@ By its documentation ("Data type mappings") with its default settings. What byte
 | YEAR                         | int32   | io.debezium.time.Year               | |
 | geometry                     | struct  | io.debezium.data.geometry.Geometry  | wkb, srid; a POINT x and y too |
 | VECTOR                       | array   | io.debezium.data.FloatVector        | float32 |
+
+A date or moment that isn't any (such as 0000-00-00) is null, and in a column that is NOT NULL the epoch.
 """
 
 from __future__ import annotations
@@ -49,6 +51,12 @@ _GEOMETRIES = frozenset(
      "geometrycollection"}
 )  # fmt: skip
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_EPOCHS: Mapping[str | None, Any] = {
+    "io.debezium.time.Date": 0,
+    "io.debezium.time.Timestamp": 0,
+    "io.debezium.time.MicroTimestamp": 0,
+    "io.debezium.time.ZonedTimestamp": "1970-01-01T00:00:00Z",
+}
 
 
 class Writer(Protocol):
@@ -143,6 +151,12 @@ def _decimal(column: Column, config: DebeziumFormat) -> ConnectType:
 def _precise(precision: int, scale: int) -> ConnectType:
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
     return ConnectType("bytes", _decimals(precision, scale), DECIMAL, parameters)
+
+
+def with_epochs(schema: Schema, values: pa.Array) -> pa.Array:
+    """A field's values, with the epoch for null where the field is a date or moment that isn't optional."""
+    epoch = None if schema.get("optional") else _EPOCHS.get(schema.get("name"))
+    return values if epoch is None else pc.fill_null(values, epoch)
 
 
 # values ---------------------------------------------------------------------------------------------------------------

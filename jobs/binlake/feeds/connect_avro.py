@@ -14,8 +14,7 @@ schema's name each part, for readers refuse it inside, too). Two columns that be
 What Debezium tells of a column's default isn't told: a registry that asks for BACKWARD refuses a new column that is NOT
 NULL, and several tables in one topic; ``compatibility: NONE`` lets them in.
 
-A date or moment that isn't any (such as 0000-00-00) is null, and in a column that is NOT NULL the epoch, as Debezium's
-documentation has it; any other null there is an error.
+A null in a column that is NOT NULL (text that isn't valid in its character set) is an error.
 
 Sources: io.confluent.connect.avro.AvroData (fromConnectSchema, addAvroRecordField); Confluent's "Wire format";
 io.debezium.schema.SchemaNameAdjuster and FieldNameUnderscoreReplacementFunction.
@@ -24,7 +23,7 @@ io.debezium.schema.SchemaNameAdjuster and FieldNameUnderscoreReplacementFunction
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,18 +31,12 @@ import pyarrow.compute as pc
 
 from binlake.errors import FeedError
 from binlake.feeds import avro
-from binlake.feeds.connect import DECIMAL, Part, Schema, joined
+from binlake.feeds.connect import DECIMAL, Part, Schema, joined, with_epochs
 from binlake.feeds.contract import Register
 
 _PRIMITIVES = {"int16": "int", "int32": "int", "int64": "long"}
 """Where the word isn't the same."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
-_EPOCHS: Mapping[str | None, Any] = {
-    "io.debezium.time.Date": 0,
-    "io.debezium.time.Timestamp": 0,
-    "io.debezium.time.MicroTimestamp": 0,
-    "io.debezium.time.ZonedTimestamp": "1970-01-01T00:00:00Z",
-}
 
 
 # schemas --------------------------------------------------------------------------------------------------------------
@@ -128,8 +121,7 @@ class AvroWriter:
         """A null in a field that isn't optional stays one: ``struct`` tells where it matters."""
         there, null = _branches(schema)
         if not null:
-            epoch = _EPOCHS.get(schema.get("name"))
-            return self._datums(schema, values if epoch is None else pc.fill_null(values, epoch))
+            return self._datums(schema, with_epochs(schema, values))
         return pc.fill_null(joined(there, self._datums(schema, values)), null)
 
     def _datums(self, schema: Schema, values: pa.Array) -> pa.BinaryArray:

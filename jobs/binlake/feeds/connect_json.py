@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feeds import base64_numbers
-from binlake.feeds.connect import Part, Schema, joined
+from binlake.feeds.connect import Part, Schema, joined, with_epochs
 from binlake.feeds.decimals import are_small, numbers_of, unscaled
 
 _quoted: Callable[[str], str] = encode_basestring
@@ -33,7 +33,7 @@ class JsonWriter:
         self._schemas = schemas
 
     def column(self, schema: Schema, values: pa.Array) -> pa.StringArray:
-        return pc.fill_null(self._texts(schema, values), "null")
+        return pc.fill_null(self._texts(schema, with_epochs(schema, values)), "null")
 
     def _texts(self, schema: Schema, values: pa.Array) -> pa.StringArray:
         """Null stays null."""

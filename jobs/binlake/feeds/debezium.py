@@ -5,12 +5,23 @@
     transaction, op (c, u, d, r, t), ts_ms
 
 An update that changes the key is a delete of the old, its tombstone, and an insert of the new; it counts as two events
-of its transaction. What differs from a real connector: ``source.version`` is ours, ``server_id`` is 0 and ``thread`` is
-null, which staging doesn't have; in a compressed transaction ``pos`` is the offset of the whole, and ``row`` counts
-through its events; schemas carry no columns' default values; JSON is the server's own text, with its blanks; dates of
-the years 0 to 99 stay there, where the connector moves them to 1970 and on, and YEAR 0 isn't 1900; a table without a
-key has no tombstones; DDL has its time in microseconds, and a type's name without its length. How values become bytes
-is a Writer's (connect_json.py, connect_avro.py).
+of its transaction. What differs from a real connector, beside which a test stands (test_feed_beside_debezium.py):
+
+- ``source.version`` is ours, ``server_id`` is 0 and ``thread`` is null, which staging doesn't have; in a compressed
+  transaction ``pos`` is the offset of the whole, and ``row`` counts through its events. There are no
+  ``__debezium.context`` headers, for no task of Connect runs.
+- Schemas carry no columns' default values, and NULL is told as null, where the connector's JSON has the default.
+- JSON is the server's own text, with its blanks; DATE and DATETIME of the years 1 to 99 stay there, where the connector
+  moves them to 1970 and on, and YEAR 0 isn't 1900; text is what the server reads in it (in swe7, and in latin1's C1, it
+  isn't in the connector's); FLOAT has its shortest text.
+- A table without a key has no tombstones.
+- DDL has its time in microseconds, its text as it was logged, and ``row`` 0; of columns the types' names are without
+  ZEROFILL, and GEOMCOLLECTION as the server says it; ``length`` is null without digits of a fraction; ``generated`` are
+  generated columns, not those with AUTO_INCREMENT; defaults are the server's text.
+- Rows of the lake are all ``snapshot`` ``true``, and nothing tells the tables' structure before them; their time is the
+  feed's; their values are told as those of the log, which the connector's aren't.
+
+How values become bytes is a Writer's (connect_json.py, connect_avro.py).
 
 Source: Debezium's documentation of the MySQL connector, "Data change events".
 """
@@ -89,7 +100,8 @@ class Debezium(Format):
         before, after = (changes.rows.column(image) for image in ("before", "after"))
         moved = np.zeros(changes.rows.num_rows, bool)
         for name in changes.table.key:
-            other = pc.fill_null(pc.not_equal(before.field(name), after.field(name)), False)
+            old, new = before.field(name), after.field(name)
+            other = pc.coalesce(pc.not_equal(old, new), pc.not_equal(old.is_null(), new.is_null()))
             moved |= other.to_numpy(zero_copy_only=False)
         moved &= pc.equal(changes.rows.column("op"), UPDATE).to_numpy(zero_copy_only=False)
         counted: list[int] = (moved + 1).tolist()
@@ -132,15 +144,18 @@ class Debezium(Format):
         """Of updates that change the key: what is told of each, given its new key. behind: where the new rows stand in
         their transactions."""
         before, after = (self._writer.constant(schema, None) for schema in shape.images())
-        gone = self._values(shape, replace(row, after=after), "d")
-        made = self._values(shape, replace(row, before=before, transactions=behind), "c")
+        deletes = self._values(shape, replace(row, after=after), "d")
+        inserts = self._values(shape, replace(row, before=before, transactions=behind), "c")
 
         def told(key: bytes, was: bytes, end: bytes, begin: bytes) -> list[Message]:
-            delete = Message(shape.topic, was, end, (("__debezium.newkey", key),))
-            create = Message(shape.topic, key, begin, (("__debezium.oldkey", was),))
-            return [delete, Message(shape.topic, was, None), create] if self._config.tombstones else [delete, create]
+            newer, older = (("__debezium.newkey", key),), (("__debezium.oldkey", was),)
+            gone = [end, None] if self._config.tombstones else [end]
+            return [
+                *(Message(shape.topic, was, value, newer) for value in gone),
+                Message(shape.topic, key, begin, older),
+            ]
 
-        for was, end, begin in zip(former, gone, made, strict=True):
+        for was, end, begin in zip(former, deletes, inserts, strict=True):
             yield partial(told, was=was, end=end, begin=begin)
 
     def _shape(self, table: FeedTable) -> _Shape:
@@ -196,7 +211,7 @@ class Debezium(Format):
         us, gtid = rows.column("committed_us"), rows.column("gtid").cast(pa.string())
         told = self._told_source(name.database, name.table, changes.file, snapshot=changes.snapshot)
         told |= {"ts_ms": pc.divide(us, 1000), "ts_us": us, "ts_ns": pc.multiply(us, 1000), "gtid": gtid}
-        told |= {"pos": rows.column("offset"), "row": rows.column("row")}
+        told |= {"pos": rows.column("offset"), "row": 0 if changes.snapshot else rows.column("row")}
         fields = self._source_schema["fields"]
         return self._writer.struct(
             self._source_schema, [self._written(field, told[field["field"]]) for field in fields]

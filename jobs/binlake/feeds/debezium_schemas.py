@@ -172,7 +172,7 @@ def table_changes(change: SchemaChange) -> list[dict[str, Any]]:
 def _table_change(kind: str, name: TableName, schema: TableSchema | None) -> dict[str, Any]:
     word = "DROP" if schema is None else "CREATE" if kind.startswith("CREATE") else "ALTER"
     told = {"type": word, "id": f'"{name.database}"."{name.table}"'}
-    return told if schema is None else {**told, "table": _structure(schema)}
+    return {**told, "table": None if schema is None else _structure(schema)}
 
 
 def _structure(schema: TableSchema) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _column(column: Column, position: int) -> dict[str, Any]:
         "typeName": name,
         "typeExpression": name,
         "charsetName": column.charset,
-        "length": column.precision if column.precision is not None else column.length,
+        "length": _length(column),
         "scale": column.scale,
         "position": position,
         "optional": column.nullable,
@@ -203,3 +203,12 @@ def _column(column: Column, position: int) -> dict[str, Any]:
         "defaultValueExpression": column.default,
         "enumValues": [f"'{value}'" for value in column.values] or None,
     }
+
+
+def _length(column: Column) -> int | None:
+    """Of numbers the digits, of moments those of their fraction; of a SET that of one-letter words."""
+    if column.type in ("enum", "set"):
+        return 1 if column.type == "enum" else 2 * len(column.values) - 1
+    if column.type in ("time", "datetime", "timestamp"):
+        return column.fraction or None
+    return column.precision if column.precision is not None else column.length

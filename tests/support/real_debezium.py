@@ -1,0 +1,80 @@
+"""Debezium's own embedded engine on a live server, its messages as its JSON converter writes them."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import peers
+from servers import Server, die_with_parent
+
+SHORT_LIVED = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+WAIT_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Told:
+    """One message. value: None is a tombstone."""
+
+    topic: str
+    key: Any
+    value: Any
+    headers: dict[str, Any]
+
+
+class RealDebezium:
+    """The engine, from its snapshot of a database on. Raises PeerMissing where it can't be had."""
+
+    def __init__(self, server: Server, database: str, folder: Path, **settings: str) -> None:
+        """settings: the connector's, with ``_`` for ``.``"""
+        peers.built("debezium")
+        storage = "org.apache.kafka.connect.storage.MemoryOffsetBackingStore"
+        history = "io.debezium.relational.history.MemorySchemaHistory"
+        told = {
+            "name": "tests", "topic.prefix": "tests", "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+            "offset.storage": storage, "schema.history.internal": history, "database.hostname": "127.0.0.1",
+            "database.port": str(server.port), "database.user": "root", "database.password": "",
+            "database.server.id": "7300", "database.ssl.mode": "disabled", "database.include.list": database,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }  # fmt: skip
+        self._settings, self._errors = folder / "debezium.properties", folder / "debezium.errors"
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+        self._lines: queue.Queue[bytes] = queue.Queue()
+
+    def __enter__(self) -> RealDebezium:
+        command = [*peers.java("debezium", "Messages", *SHORT_LIVED), str(self._settings)]
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, preexec_fn=die_with_parent)
+        threading.Thread(target=self._read, daemon=True).start()
+        return self
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(b"")
+
+    def until(self, last: Callable[[Told], bool]) -> list[Told]:
+        """Its next messages, with the last of them."""
+        found: list[Told] = []
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not (found and last(found[-1])):
+            line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            assert line, f"Debezium ended:\n{self._errors.read_text()[-3000:]}"
+            if line.startswith(b'{"topic"'):
+                found.append(Told(**json.loads(line)))
+        return found
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
