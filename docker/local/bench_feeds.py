@@ -1,6 +1,8 @@
 """Mutations per second through the feeds' formats, alone and into a broker, beside a message at a time by libraries.
 
 bench_feeds.py [ROWS]    the broker's part where .binlake/kafka is there (docker/local/setup.sh kafka)
+
+What a log's way into the broker takes, beside Debezium's engine, is added to .binlake/bench.json.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 from binlake.source.folder import Folder
 from binlake.state.feed_watermarks import FeedPosition
+from servers import PRIVATE
 
 COLUMNS = (
     Column("id", "bigint"), Column("customer", "int"), Column("status", "varchar", length=20, charset="utf8mb4"),
@@ -51,6 +54,8 @@ COLUMNS = (
 TABLE = FeedTable(TableName("shop", "orders"), COLUMNS, ("id",))
 CONTEXT = FeedContext("bench", "shop", "server", "mysql")
 AT_ONCE = 1 << 16
+Figure = tuple[str, float, str]
+"""What, how much, unit."""
 
 
 def parts(rows: int) -> list[FeedChanges]:
@@ -128,13 +133,13 @@ def into_broker(changes: Sequence[FeedChanges], rows: int) -> None:
             sink.close()
 
 
-def from_the_log() -> None:
+def from_the_log() -> list[Figure]:
     """The narrow log into the broker, staging included, beside Debezium's engine on the server that wrote it."""
     try:
         peers.built("debezium")
     except peers.PeerMissing as missing:
         print(f"skipped Debezium's engine: {missing}")
-        return
+        return []
     (log,) = (one for one in bench_logs.logs() if one.name == "narrow")
     with tempfile.TemporaryDirectory() as folder, broker.Broker(Path(folder) / "broker") as running:
         told = bench_peers.debezium(log, broker=running.address)
@@ -145,7 +150,20 @@ def from_the_log() -> None:
             def ours(name: str = name) -> None:
                 into(log, name, f"{folder}/lake", running.address)
 
-            timed(f"binlake {name}, log to broker", log.rows, ours, theirs)
+            rate = timed(f"binlake {name}, log to broker", log.rows, ours, theirs)
+    return [
+        ("feed, log to broker", rate, "mutations/s"),
+        ("Debezium's engine, log to broker", theirs, "mutations/s"),
+        ("feed, log to broker : Debezium's engine", rate / theirs, "x"),
+    ]
+
+
+def keep(figures: Sequence[Figure]) -> None:
+    """Beside those of bench.py, in the place of the last run's."""
+    path, names = PRIVATE / "bench.json", {name for name, _, _ in figures}
+    others = json.loads(path.read_text()) if path.exists() else []
+    made = [{"what": name, "figure": value, "unit": unit} for name, value, unit in figures]
+    path.write_text(json.dumps([one for one in others if one["what"] not in names] + made))
 
 
 def into(log: bench_logs.Log, source: str, lake: str, address: str) -> None:
@@ -193,7 +211,9 @@ def main() -> None:
         timed(name, rows, ours, beside)
     if broker.JARS.is_dir():
         into_broker(changes, rows)
-        from_the_log()
+        keep(from_the_log())
+    else:
+        print(f"skipped the broker and Debezium's engine: no {broker.JARS}")
 
 
 if __name__ == "__main__":
