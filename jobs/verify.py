@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from binlake import job, pipeline
-from binlake.errors import CheckFailed
+from binlake.errors import DIFFERING_REMEDY, CheckFailed
 
 if TYPE_CHECKING:
     from binlake.verify import VerifyReport
@@ -15,7 +15,7 @@ def work(run: job.Job) -> "VerifyReport":
     found = pipeline.verify(run.config, run.origin, run.session, run.report, tables=asked.tables, run=asked.run)
     run.report.say(found.to_text())
     if not found.equal:
-        raise CheckFailed("the lake differs from the server", remedy="snapshot the tables named above again")
+        raise CheckFailed("the lake differs from the server", remedy=DIFFERING_REMEDY)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlake import names, printing, replay_arguments
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, CheckFailed, TableError, UsageError
+from binlake.errors import DIFFERING_REMEDY, BinlakeError, CheckFailed, TableError, UsageError
 from binlake.moment import parse_moment
 from binlake.once import once
 from binlake.report import Report
@@ -205,7 +205,7 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     else:
         print(found.to_text())
     if not found.equal:
-        raise CheckFailed("the lake differs from the server", remedy="snapshot the tables named above again")
+        raise CheckFailed("the lake differs from the server", remedy=DIFFERING_REMEDY)
 
 
 def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:

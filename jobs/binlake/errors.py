@@ -45,6 +45,12 @@ SNAPSHOTTED_BY_ITSELF: Final = "nothing: it is snapshotted anew by itself"
 UNMATCHED_REMEDY: Final = "patterns are database.table; tables must be included in the YAML and exist on the server"
 """The remedy of patterns that name no table."""
 
+DIFFERING_REMEDY: Final = (
+    "snapshot the tables named above again; where few rows differ, those alone: "
+    "binlake snapshot --config FILE --tables TABLE --keys FIRST..LAST"
+)
+"""The remedy of a lake that isn't what the server is."""
+
 
 def snapshot_command(table: object) -> str:
     """table: ``database.table``, here and below."""
