@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from binlake.errors import BinlakeError, LakeError
 from binlake.lake.java import open_transaction, overwriting, to_java_list, to_scala_map, to_seq
 from binlake.lake.table import CONFLICTS
+from binlake.lake.transaction import noted
 from binlake.names import spark_quote
 from binlake.state import storage_errors
 
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TRIES = 4
 """For one commit: who looks after the table may be quicker."""
 
@@ -37,21 +37,16 @@ def exchange(
     the run lost its lease; it is asked within the transaction, which conflicts with whatever others commit after that.
     session: with the thread's active session. Raises LakeError, and what ``check`` raises.
     """
-    session.conf.set(_USER_METADATA, json.dumps({"binlake": note}, ensure_ascii=False))
     try:
         for _ in range(_TRIES):
             exchanged = _Exchange(session, path, where)
             check()
-            try:
+            with noted(session, {"binlake": note}), suppress(*CONFLICTS):
                 return exchanged.commit(rows, key, rows_per_file)
-            except CONFLICTS:
-                continue
     except BinlakeError:
         raise
     except Exception as error:
         raise storage_errors.failed(f"writing rows of {path} anew failed", error) from error
-    finally:
-        session.conf.unset(_USER_METADATA)
     raise LakeError(f"{path}: others commit to it again and again", remedy="run it again when they are done")
 
 

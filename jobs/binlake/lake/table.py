@@ -45,7 +45,7 @@ from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SchemaMismat
 from binlake.lake import rewrite
 from binlake.lake.delta_schema import DeltaSchema, needs_column_mapping, table_properties
 from binlake.lake.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
-from binlake.lake.transaction import Alone
+from binlake.lake.transaction import USER_METADATA, Alone, noted
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn
 from binlake.state.attempts import DataFile
@@ -70,7 +70,6 @@ _FENCES = 3
 """Put up for one commit: another is wanted only where somebody who lost the lease comes between two transactions."""
 _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _DELETION_VECTORS = tuple(
     f"spark.databricks.delta.{command}.deletionVectors.persistent" for command in ("merge", "update", "delete")
 )
@@ -97,14 +96,14 @@ class LakeTable(LakeLog):
         """Commits in here carry the version; proved afterwards. Raises LakeTableChanged when it isn't recorded."""
         session.conf.set(_TXN_APP, self.app)
         session.conf.set(_TXN_VERSION, str(version))
-        session.conf.set(_USER_METADATA, json.dumps(note, ensure_ascii=False))
+        session.conf.set(USER_METADATA, json.dumps(note, ensure_ascii=False))
         marked = self.size() > rewrite.SMALL
         for key in _DELETION_VECTORS:
             session.conf.set(key, str(marked).lower())
         try:
             yield
         finally:
-            for key in (_TXN_APP, _TXN_VERSION, _USER_METADATA, *_DELETION_VECTORS):
+            for key in (_TXN_APP, _TXN_VERSION, USER_METADATA, *_DELETION_VECTORS):
                 session.conf.unset(key)
         self._prove(version)
 
@@ -278,12 +277,8 @@ class LakeTable(LakeLog):
 
     @contextmanager
     def _alone(self, session: SparkSession, note: dict[str, Any]) -> Iterator[Alone]:
-        told = json.dumps(note, ensure_ascii=False)
-        session.conf.set(_USER_METADATA, told)
-        try:
+        with noted(session, note) as told:
             yield Alone(session, self.path, told)
-        finally:
-            session.conf.unset(_USER_METADATA)
 
     def move_from(self, session: SparkSession, old: LakeLog, life: str, version: int, note: dict[str, Any]) -> None:
         """The rows of this life, as they stood at its old path, in the place of whatever lies here."""

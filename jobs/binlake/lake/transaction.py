@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -18,8 +19,20 @@ from binlake.state import delta_actions, files, tables
 from binlake.state.attempts import DataFile
 from binlake.state.delta_actions import DeltaAction
 
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _PLAIN = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
 """A protocol's features that ask for nothing in the first commit but what its metadata says."""
+
+
+@contextmanager
+def noted(session: SparkSession, note: Mapping[str, Any]) -> Iterator[str]:
+    """Commits in here tell the note, as JSON, which is given too. session: used by no other table meanwhile."""
+    told = json.dumps(note, ensure_ascii=False)
+    session.conf.set(USER_METADATA, told)
+    try:
+        yield told
+    finally:
+        session.conf.unset(USER_METADATA)
 
 
 class Alone:

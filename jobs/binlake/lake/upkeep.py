@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from binlake.errors import LakeError
 from binlake.lake.table import CONFLICTS
+from binlake.lake.transaction import noted
 from binlake.names import spark_quote
 from binlake.state import storage_errors
 from binlake.state.delta_log import LakeLog
 from binlake.state.layout import Rewrite
 
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _VACUUM_IN_LOG = "spark.databricks.delta.vacuum.logging.enabled"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 """Of the vacuum; by default 10,000, which take a minute to do nothing."""
@@ -63,13 +63,11 @@ class Rewriting:
         """Readers see the new files in the place of the old; False where somebody was quicker, and nothing changed."""
         optimize = getattr(self._delta, "DeltaOperations$Optimize")
         operation = optimize(self._seq([]), self._seq([]), False, self._nothing, False)
-        self._session.conf.set(_USER_METADATA, json.dumps(note, ensure_ascii=False))
-        try:
-            self._transaction.commit(self._seq(self._actions), operation)
-        except CONFLICTS:
-            return False
-        finally:
-            self._session.conf.unset(_USER_METADATA)
+        with noted(self._session, note):
+            try:
+                self._transaction.commit(self._seq(self._actions), operation)
+            except CONFLICTS:
+                return False
         return True
 
     def _added(self, one: Rewrite) -> list[Any]:
