@@ -148,13 +148,11 @@ def test_a_worker_that_is_lost_while_it_copies(
 ) -> None:
     """Spark runs the task again, which its gate refuses; its chunk goes into another wave, at a position of its own."""
     fill(mirror)
-    sending = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%AS chunk%' AND info LIKE '%`v`%'"
-    proxy.delay = 0.03
+    before, proxy.stall_after = len(proxy.connections), 1 << 20
     run.begin("snapshot", "--config", str(mirror.write_yaml()))
-    wait_until(lambda: mirror.server.execute(sending)[0][0] == 2, "no two chunks are copied at once")
-    time.sleep(1)
+    wait_until(lambda: proxy.connections[before:].count(1 << 20) == 2, "no two chunks are copied at once")
     lose_and_replace(workers, empty)
-    proxy.delay = 0.0
+    proxy.stall_after = None
     change(mirror)
     assert run.answer() == "0"
     said = run.said()
