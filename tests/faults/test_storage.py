@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from binlake import cli, faults, pipeline
 from binlake.lake import apply, session
 from binlake.report import Report
+from binlake.snapshot import few_rows
 from binlake.state import lease, staging
 from mirror import Mirror
 
@@ -290,10 +291,19 @@ def test_a_lake_that_is_a_file(fresh: Mirror, failing: Callable[..., Refused]) -
 # snapshots -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("reader", ["jdbc", "direct"])
 @pytest.mark.parametrize("forbidden", [False, True], ids=["full", "read-only"])
 def test_a_snapshot_that_finds_no_room(
-    fresh: Mirror, disk: Callable[..., Disk], failing: Callable[..., Refused], forbidden: bool
+    fresh: Mirror,
+    disk: Callable[..., Disk],
+    failing: Callable[..., Refused],
+    monkeypatch: pytest.MonkeyPatch,
+    forbidden: bool,
+    reader: str,
 ) -> None:
+    if reader == "direct":
+        monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
+    fresh.options["snapshot"] = {"reader": reader}
     for folder in (metadata_folder(fresh), staging_folder(fresh), tables_folder(fresh)):
         small = disk(folder)
         small.forbid() if forbidden else small.fill()

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from binlake.errors import TableError
 from binlake.schema.table import TableName
-from binlake.snapshot import direct, jdbc
+from binlake.snapshot import chunks, direct, few_rows, jdbc
 from binlake.source.catalog import read_schemas
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from mirror import Mirror, on_mysql
-from odd_values import SampleTable
+from odd_values import LENIENT, SampleTable
 from servers import Server
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def direct_mirror(mirror: Mirror) -> Mirror:
 def both(spark: SparkSession, server: Server, query: str) -> tuple[Any, Any]:
     """What JDBC and our reader give for a query: types and rows."""
     endpoint, mariadb = Endpoint("127.0.0.1", server.port, "root", ""), server.kind == "mariadb"
-    frames = [reader(spark, endpoint, query, mariadb=mariadb) for reader in (jdbc.read, direct.read)]
+    frames = [reader(spark, jdbc.Query(endpoint, query, mariadb)) for reader in (jdbc.read, direct.read)]
     by_jdbc, ours = ((frame.schema, [repr(row) for row in frame.collect()]) for frame in frames)
     return by_jdbc, ours
 
@@ -48,6 +50,89 @@ def test_every_sample_of_every_type_is_the_same(server: Server, spark: SparkSess
     by_jdbc, ours = both(spark, server, jdbc.chunk_query(name, schema, None, None) + " ORDER BY id")
     assert len(ours[1]) == samples.rows
     assert ours == by_jdbc
+
+
+@pytest.mark.parametrize("options", [{}, {"invalid_dates": "keep_text", "invalid_text": "keep_bytes"}])
+def test_data_files_are_the_same_as_sparks(
+    mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    """Of every type; ``samples`` has some on MySQL that are left to Spark's writer."""
+    table = SampleTable.of(mirror.server.kind, "samples", invalid_dates=bool(options))
+    table.create(mirror.server, mirror.database)
+    left = [f"c{place}" for place, one in enumerate(table.samples) if one.type == "vector"]
+    kept = ", ".join(name for name in table.columns if name not in left)
+    mirror.execute(LENIENT, f"CREATE TABLE plain (PRIMARY KEY (id)) SELECT id, {kept} FROM samples")
+    monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
+    lakes = {}
+    for reader in ("direct", "jdbc"):
+        (tmp_path / reader).mkdir()
+        told = {**options, "snapshot": {"reader": reader}}
+        lake = lakes[reader] = Mirror(mirror.server, mirror.database, tmp_path / reader, mirror.spark, options=told)
+        lake.snapshot()
+    for name in ("samples", "plain"):
+        ours, sparks = (one.spark.read.format("delta").load(one.path(name)).orderBy("id") for one in lakes.values())
+        assert ours.schema == sparks.schema
+        assert ours.toArrow() == sparks.toArrow()
+        if not options:
+            lakes["direct"].assert_equal(name)
+    by_arrow = [file for file in (tmp_path / "direct").rglob("snapshot-*/*.parquet") if "Spark" not in created(file)]
+    assert len(by_arrow) == (1 if left else 2)
+
+
+def created(file: Path) -> str:
+    return str(pq.ParquetFile(file).metadata.created_by).replace("parquet-mr", "Spark")
+
+
+def test_invalid_text_is_kept_or_refused(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half of a surrogate pair, which both servers take in ucs2."""
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET ucs2)",
+        "INSERT INTO t VALUES (1, 'whole'), (2, x'0041D800'), (3, NULL)",
+    )
+    monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
+    mirror.options = {"snapshot": {"reader": "direct"}}
+    with pytest.raises(TableError, match="column 'v' isn't valid"):
+        mirror.snapshot()
+    mirror.options = {"snapshot": {"reader": "direct"}, "invalid_text": "keep_bytes"}
+    mirror.snapshot()
+    found = mirror.spark.read.format("delta").load(mirror.path("t")).orderBy("id").collect()
+    assert [tuple(row) for row in found] == [
+        (1, "whole", None), (2, None, bytearray(b"\x00A\xd8\x00")), (3, None, None),
+    ]  # fmt: skip
+
+
+def test_invalid_dates_are_counted_and_refused(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror.execute(
+        LENIENT, "CREATE TABLE t (id INT PRIMARY KEY, d DATE)",
+        "INSERT INTO t VALUES (1, '2020-02-30'), (2, '2020-02-29'), (3, '0000-00-00'), (4, NULL)",
+    )  # fmt: skip
+    monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
+    mirror.options = {"snapshot": {"reader": "direct"}}
+    with pytest.raises(TableError, match="2 rows hold an invalid date in column 'd'"):
+        mirror.snapshot()
+
+
+def test_files_of_a_chunk_are_left_out_by_their_bounds(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value is found, in one of the files alone."""
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, text VARCHAR(99), day DATE, at DATETIME(6), stamp TIMESTAMP(6))",
+        """INSERT INTO t WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 40)
+           SELECT n, CONCAT(REPEAT(CHAR(65 + (n - 1) DIV 10), 33), n), '2020-01-01' + INTERVAL n DAY,
+           '2020-01-01' + INTERVAL n * 1000001 MICROSECOND, '2020-01-01' + INTERVAL n * 1000001 MICROSECOND FROM s""",
+    )
+    monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
+    monkeypatch.setattr(chunks.TableSnapshot, "rows_per_file", 10)
+    mirror.options = {"snapshot": {"reader": "direct"}}
+    mirror.snapshot()
+    mirror.assert_equal("t")
+    whole = mirror.spark.read.format("delta").load(mirror.path("t"))
+    rows = whole.orderBy("id").collect()
+    assert len(whole.inputFiles()) == 4
+    for row in (rows[0], rows[9], rows[10], rows[39]):
+        for column in whole.columns:
+            found = whole.where(whole[column] == row[column])
+            assert [one["id"] for one in found.collect()] == [row["id"]]
+            assert len(found.inputFiles()) == 1
 
 
 def test_no_row_and_many_rows(server: Server, spark: SparkSession, database: str) -> None:
@@ -129,6 +214,6 @@ def test_encrypted_and_verified(mysql_server: Server, spark: SparkSession) -> No
     ca = mysql_server.datadir / "ca.pem"
     endpoint = Endpoint("127.0.0.1", mysql_server.port, "root", "", tls=(("ca", str(ca)), ("check_hostname", "false")))
     query = "SELECT VARIABLE_VALUE AS c0 FROM performance_schema.session_status WHERE VARIABLE_NAME = 'Ssl_cipher'"
-    row = direct.read(spark, endpoint, query, mariadb=False).head()
+    row = direct.read(spark, jdbc.Query(endpoint, query, mariadb=False)).head()
     assert row is not None
     assert row["c0"]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from binlake.errors import TableError
-from binlake.snapshot import copying, few_rows, wave
+from binlake.lake import plain_files
+from binlake.snapshot import few_rows, wave
 from binlake.snapshot import snapshot as snapshot_room
 from binlake.snapshot.copying import Member
 from binlake.snapshot.snapshot import SnapshotResult
@@ -67,20 +68,20 @@ def test_every_type_is_what_it_is_by_a_task_of_its_own(
     monkeypatch.setattr(few_rows, "MOST_BYTES", 1 << 30)
     mirror.options = dict(options)
     together, apart = beside(mirror, tmp_path / "together"), beside(mirror, tmp_path / "apart")
-    made: list[bool] = []
-    written_here = copying.ChunkCopy._written_here
+    made: list[str] = []
+    write = plain_files.write
 
-    def noting(self: Any, frame: Any) -> Any:
-        files = written_here(self, frame)
-        made.append(files is not None)
-        return files
+    def noting(table: str, *rest: Any) -> Any:
+        made.append(Path(table).name)
+        return write(table, *rest)
 
-    monkeypatch.setattr(copying.ChunkCopy, "_written_here", noting)
+    monkeypatch.setattr(plain_files, "write", noting)
     together.snapshot()
-    assert sorted(made) == [not left, True]
+    here = ["plain"] if left else ["plain", "samples"]
+    assert sorted(made) == here
     monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
     apart.snapshot()
-    assert len(made) == 2
+    assert sorted(made) == here
     for name in ("samples", "plain"):
         ours, theirs = rows(together, name), rows(apart, name)
         assert ours.schema == theirs.schema

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from binlake.lake.delta_schema import needs_column_mapping
+from binlake.lake.statistics import Statistics
 from binlake.schema.lake_columns import LakeColumn
 from binlake.state import files
 from binlake.state.attempts import DataFile
@@ -49,31 +50,72 @@ def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:
 
 def added_file(table_path: str, rows: pa.Table, below: str = "") -> DeltaAction:
     """Writes a data file, and gives what Delta's log says of it. below: ``folder/``. Raises OSError."""
-    name = f"{below}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+    name = _new_name(below)
     size = files.write_parquet(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
+    statistics = Statistics()
+    statistics.add(rows)
+    return _added(name, size, statistics)
+
+
+def write_batches(
+    table_path: str, folder: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, rows_per_file: int
+) -> tuple[DataFile, ...]:
+    """As ``write``, of rows that needn't stand in memory. rows_per_file: at most. Raises OSError."""
+    written: list[DataFile] = []
+    with ExitStack() as stack:
+        file: _File | None = None
+        for batch in _pieces(batches, rows_per_file):
+            if file and file.statistics.rows + batch.num_rows > rows_per_file:
+                written.append(file.end())
+                file = None
+            if file is None:
+                files.make_readers_folder(f"{table_path}/{folder}")
+                file = stack.enter_context(_File(table_path, _new_name(f"{folder}/"), schema))
+            file.add(batch)
+        if file:
+            written.append(file.end())
+    return tuple(written)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, most):
+            yield batch.slice(start, most)
+
+
+class _File:
+    """A data file that is being written."""
+
+    def __init__(self, table_path: str, name: str, schema: pa.Schema) -> None:
+        self._name = name
+        self._sink = files.ParquetSink(f"{table_path}/{name}", schema.with_metadata(_WRITTEN_BY))
+        self.statistics = Statistics()
+
+    def __enter__(self) -> _File:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._sink.abandon()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._sink.write(batch)
+        self.statistics.add(batch)
+
+    def end(self) -> DataFile:
+        added = _added(self._name, self._sink.close(), self.statistics)
+        return DataFile(added["path"], added["size"], self.statistics.rows, json.dumps({"add": added}))
+
+
+def _new_name(below: str) -> str:
+    return f"{below}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+
+
+def _added(name: str, size: int, statistics: Statistics) -> DeltaAction:
     return {
         "path": name,
         "partitionValues": {},
         "size": size,
         "modificationTime": time.time_ns() // 1_000_000,
         "dataChange": True,
-        "stats": _statistics(rows),
+        "stats": statistics.text(),
     }
-
-
-def _statistics(rows: pa.Table) -> str:
-    """Delta's of a data file: the bounds of whole numbers, by which keys are looked for."""
-    bounds = {name: pc.min_max(rows[name]).as_py() for name in rows.column_names if _is_whole(rows[name].type)}
-    known = {name: one for name, one in bounds.items() if one["min"] is not None}
-    return json.dumps(
-        {
-            "numRecords": rows.num_rows,
-            "minValues": {name: int(one["min"]) for name, one in known.items()},
-            "maxValues": {name: int(one["max"]) for name, one in known.items()},
-            "nullCount": {name: rows[name].null_count for name in rows.column_names},
-        }
-    )
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))

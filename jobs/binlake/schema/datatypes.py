@@ -265,6 +265,11 @@ def stored_bytes(column: Column) -> str:
     return f"NULLIF(SUBSTRING({name}, 2), X'')" if column.charset in _TWO_OR_FOUR_BYTES else name
 
 
+def stored_of(column: Column, selected: bytes) -> bytes | None:
+    """As ``stored_bytes``, of one value."""
+    return (selected[1:] or None) if column.charset in _TWO_OR_FOUR_BYTES else selected
+
+
 def lake_bytes_text(column: Column, side: str) -> str:
     """Canonical text of invalid text, whose bytes are in ``side``, in the lake."""
     selected = f"CONCAT(X'FF', {side})" if column.charset in _TWO_OR_FOUR_BYTES else side

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import pymysql
 from pyspark.sql import DataFrame, SparkSession
@@ -17,15 +18,15 @@ from binlake.lake import data_files, plain_files
 from binlake.lake.session import OwnSessions
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns
-from binlake.snapshot import jdbc, restore
+from binlake.snapshot import direct, jdbc, restore
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
-from binlake.snapshot.direct import SqlError, sql_error
+from binlake.snapshot.direct import SqlError, sql_error, storage_error
 from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, translate
 from binlake.source.locks import SPENT, CreatedOf
 from binlake.source.server import Source
 from binlake.state import java_errors, storage_errors
-from binlake.state.attempts import Copied, DataFile
+from binlake.state.attempts import Copied
 
 Selected = Callable[[SparkSession], DataFrame]
 """A chunk's columns as they were selected, in the session of the thread that writes them."""
@@ -67,7 +68,7 @@ class Copying:
     """What every wave of a snapshot works with.
 
     sessions: with our SQL functions. source: the control connection. created: of a binlog file, see Position. invalid:
-    the YAML's policies. watch: told now and then how many bytes the running wave has written. read: see jdbc.read.
+    the YAML's policies. watch: told now and then how many bytes the running wave has written. reader: the YAML's.
     """
 
     sessions: OwnSessions
@@ -77,7 +78,7 @@ class Copying:
     created: CreatedOf
     invalid: InvalidValues
     watch: Callable[[int], None]
-    read: Callable[..., DataFrame] = jdbc.read
+    reader: Literal["jdbc", "direct"] = "jdbc"
 
 
 class ChunkCopy:
@@ -91,55 +92,69 @@ class ChunkCopy:
         self.folder = self._attempts.data_folder(self._attempt)
         self.group = f"binlake-{uuid.uuid4().hex[:12]}"
 
-    def run(self, selected: Selected, *, few_rows: bool = False) -> Chunk:
+    def run(self, query: jdbc.Query) -> Chunk:
         """Copies the chunk, in a thread of its own; returns it with its rows and bytes. Raises what ``translated``
-        makes of an error. few_rows: this process can hold them."""
-        with self._copying.sessions.one() as session:
-            return self._run(session, selected, few_rows)
+        makes of an error."""
+        return self._run(partial(self._by_a_task, query))
 
-    def _run(self, session: SparkSession, selected: Selected, few_rows: bool) -> Chunk:
+    def run_few(self, selected: Selected) -> Chunk:
+        """As ``run``, of rows that this process can hold."""
+        return self._run(partial(self._of_few, selected))
+
+    def _run(self, copy: Callable[[SparkSession], Copied]) -> Chunk:
         table, chunk = self._member.table, self._member.chunk
-        session.sparkContext.setJobGroup(self.group, f"snapshot of {table.name}, chunk {chunk.number}")
-        self._attempts.begin(self._attempt)
-        try:
-            copied = self._copied(session, selected(session), few_rows)
-        except Exception as error:
-            with suppress(LakeError):  # what it left is found again
-                self._attempts.discard(self._attempt)
-            raise translated(self._copying, self._member, self.folder, error) from None
-        fault("chunk copied")
-        self._attempts.done(self._attempt, copied)
+        with self._copying.sessions.one() as session:
+            session.sparkContext.setJobGroup(self.group, f"snapshot of {table.name}, chunk {chunk.number}")
+            self._attempts.begin(self._attempt)
+            try:
+                copied = copy(session)
+            except Exception as error:
+                with suppress(LakeError):  # what it left is found again
+                    self._attempts.discard(self._attempt)
+                raise translated(self._copying, self._member, self.folder, error) from None
+            fault("chunk copied")
+            self._attempts.done(self._attempt, copied)
         return replace(chunk, attempt=self._attempt, rows=copied.rows, bytes=copied.bytes)
 
-    def _copied(self, session: SparkSession, selected: DataFrame, few_rows: bool) -> Copied:
+    def _by_a_task(self, query: jdbc.Query, session: SparkSession) -> Copied:
         table, copying = self._member.table, self._copying
-        rows = restore.restored(selected, table.schema, copying.invalid)
-        written = self._written_here(rows) if few_rows else None
-        if written is None:
-            written = data_files.write(
-                session,
-                self._attempts.table_path,
-                self._attempt,
-                copying.records.delta_schema(table),
-                rows,
-                rows_per_file=table.rows_per_file,
-            )
-        return Copied(written, restore.invalid_dates(rows, table.schema, copying.invalid))
+        own = copying.reader == "direct"
+        if own and plain_files.can_hold(lake_columns(table.schema, copying.invalid)):
+            path, rows_per_file = self._attempts.table_path, table.rows_per_file
+            target = direct.DataFiles(path, self._attempt, table.schema, copying.invalid, rows_per_file)
+            return direct.copy(session, query, target)
+        read = direct.read if own else jdbc.read
+        return self._by_spark(session, self._restored(read(session, query)))
 
-    def _written_here(self, rows: DataFrame) -> tuple[DataFile, ...] | None:
-        """A Spark job that writes takes many times what one does that hands over a few rows. None: it is left to Spark,
-        for columns that ask for more."""
-        columns = lake_columns(self._member.table.schema, self._copying.invalid)
-        if not plain_files.can_hold(columns):
-            return None
-        found = rows.toArrow()
-        if [(field.name, field.type) for field in found.schema] != [(one.name, one.arrow) for one in columns]:
-            return None
+    def _of_few(self, selected: Selected, session: SparkSession) -> Copied:
+        """A Spark job that writes takes many times what one does that hands over a few rows. It is left to Spark for
+        columns that ask for more."""
+        schema, invalid = self._member.table.schema, self._copying.invalid
+        rows, columns = self._restored(selected(session)), lake_columns(schema, invalid)
+        found = rows.toArrow() if plain_files.can_hold(columns) else None
+        if not found or [(one.name, one.type) for one in found.schema] != [(one.name, one.arrow) for one in columns]:
+            return self._by_spark(session, rows)
         try:
-            return plain_files.write(self._attempts.table_path, self._attempt, found)
+            written = plain_files.write(self._attempts.table_path, self._attempt, found)
         except OSError as error:
             doing = f"copying {self._member.table.name}, chunk {self._member.chunk.number} to {self.folder} failed"
             raise storage_errors.failed(doing, error) from error
+        return Copied(written, restore.invalid_dates(rows, schema, invalid))
+
+    def _restored(self, selected: DataFrame) -> DataFrame:
+        return restore.restored(selected, self._member.table.schema, self._copying.invalid)
+
+    def _by_spark(self, session: SparkSession, rows: DataFrame) -> Copied:
+        table, copying = self._member.table, self._copying
+        written = data_files.write(
+            session,
+            self._attempts.table_path,
+            self._attempt,
+            copying.records.delta_schema(table),
+            rows,
+            rows_per_file=table.rows_per_file,
+        )
+        return Copied(written, restore.invalid_dates(rows, table.schema, copying.invalid))
 
 
 def translated(copying: Copying, member: Member, folder: str, error: Exception) -> Exception:
@@ -165,6 +180,8 @@ def translated(copying: Copying, member: Member, folder: str, error: Exception) 
         return TableRefused(member.table, TableError(f"{told}: {sql.text} (error {sql.code})", remedy=remedy))
     if sql:
         return _of_server(copying.endpoint, told, sql, java_errors.root_cause(chain))
+    if cause := storage_error(storage_errors.messages(error)):
+        return storage_errors.failed(f"copying {told} to {folder} failed", OSError(cause))
     if storage_errors.is_cause(error):
         return storage_errors.failed(f"copying {told} to {folder} failed", error)
     return ChunkFailed(f"{told}: {java_errors.root_cause(chain)}", remedy="mend what the message names, then run again")

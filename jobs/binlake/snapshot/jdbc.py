@@ -6,6 +6,7 @@ The columns travel under plain names (``c0``, ``c1`` …): Spark's dialects don'
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -65,17 +66,29 @@ def between(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> st
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-def read(
-    session: SparkSession, endpoint: Endpoint, query: str, *, mariadb: bool, init_statements: str = ""
-) -> DataFrame:
-    """A frame of one partition; its connection runs ``init_statements`` before ``query``.
+@dataclass(frozen=True)
+class Query:
+    """What a connection asks the server for. mariadb: its kind.
+
+    init_statements: run before. seen: a user-level lock that somebody takes once he saw that they were.
+    """
+
+    endpoint: Endpoint
+    text: str
+    mariadb: bool
+    init_statements: str = ""
+    seen: str = ""
+
+
+def read(session: SparkSession, query: Query) -> DataFrame:
+    """A frame of one partition; its connection runs the statements before the query.
 
     Resolving the columns opens a connection of its own, without the statements.
     """
-    options = connection_options(endpoint, mariadb=mariadb)
-    if init_statements:
-        options["sessionInitStatement"] = init_statements
-    frame = session.read.format("jdbc").options(**options).option("dbtable", f"({query}) AS chunk").load()
+    options = connection_options(query.endpoint, mariadb=query.mariadb)
+    if query.init_statements:
+        options["sessionInitStatement"] = query.init_statements
+    frame = session.read.format("jdbc").options(**options).option("dbtable", f"({query.text}) AS chunk").load()
     return frame if settings.is_local(str(session.sparkContext.master)) else _for_executors(session, frame, options)
 
 

@@ -21,7 +21,8 @@ from binlake.schema.invalid import KEEP_DATES, InvalidValues
 from binlake.schema.lake_columns import lake_columns, side_columns
 from binlake.schema.table import Column, TableName, TableSchema
 
-_NOT_TEXT = "binlake: no text in column"
+NOT_TEXT = "binlake: no text in column"
+"""What a task says, behind it the number among the mirrored columns."""
 _COUNTED = "binlake_invalid_dates"
 _MEND_TEXT = (
     "mend the value on the server, leave the column out (tables.exclude_columns in the YAML) or, if it isn't of the "
@@ -32,7 +33,7 @@ _MEND_TEXT = (
 def restored(selected: DataFrame, schema: TableSchema, invalid: InvalidValues) -> DataFrame:
     """The rows as the lake has them, of those that were selected; ``invalid_dates`` tells of it once it is written."""
     named = selected.toDF(*[column.name for column in schema.mirrored])
-    refused = _refused_dates(schema, invalid)
+    refused = refused_dates(schema, invalid)
     counts = [expr(f"COUNT_IF({_invalid(column)})").alias(f"n{number}") for number, column in enumerate(refused)]
     counted = named.observe(_COUNTED, *counts) if counts else named
     return counted.selectExpr(*expressions(schema, invalid))
@@ -40,7 +41,7 @@ def restored(selected: DataFrame, schema: TableSchema, invalid: InvalidValues) -
 
 def invalid_dates(written: DataFrame, schema: TableSchema, invalid: InvalidValues) -> dict[str, int]:
     """By column that may hold none, how many of the rows had one."""
-    refused = _refused_dates(schema, invalid)
+    refused = refused_dates(schema, invalid)
     if not refused:
         return {}
     execution: Any = written._jdf.queryExecution()
@@ -57,7 +58,7 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
         column = one.source
         value = datatypes.entry(column).restore(column)
         is_invalid = f"{value} IS NOT NULL AND NOT is_valid_utf8({value})"
-        refused = f"raise_error('{_NOT_TEXT} {schema.mirrored.index(column)}')"
+        refused = f"raise_error('{NOT_TEXT} {schema.mirrored.index(column)}')"
         if one.holds == "text":
             value = f"IF({_invalid(column)}, {spark_quote(column.name)}, NULL)"
         elif one.holds == "bytes":
@@ -71,7 +72,7 @@ def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
 
 def refused_text(name: TableName, schema: TableSchema, told: str) -> InvalidText | None:
     """What a task says with ``told`` that refused a text."""
-    found = re.search(rf"{_NOT_TEXT} (\d+)\b", told)
+    found = re.search(rf"{NOT_TEXT} (\d+)\b", told)
     if not found:
         return None
     column = schema.mirrored[int(found[1])]
@@ -101,7 +102,7 @@ def refuse_twice(name: TableName, schema: TableSchema, invalid: InvalidValues) -
         )
 
 
-def _refused_dates(schema: TableSchema, invalid: InvalidValues) -> list[Column]:
+def refused_dates(schema: TableSchema, invalid: InvalidValues) -> list[Column]:
     """Under ``fail`` none may be there; a key may never hold one, for MERGE finds no NULL."""
     dated = [side.source for side in side_columns(schema.mirrored, KEEP_DATES)]
     return [column for column in dated if invalid.dates == "fail" or column.name in schema.key]

@@ -122,14 +122,13 @@ def _gather(data: Bytes, places: Numbers, lengths: Numbers, offsets: npt.NDArray
         offsets[row + 1] = end
 
 
-def batches(fill: Callable[[memoryview], int], schema: pa.Schema, arrived: bytes = b"") -> Iterator[pa.RecordBatch]:
-    """The rows that follow the columns' definitions, ``ROWS`` at most in a batch.
+def columns(fill: Callable[[memoryview], int], count: int, arrived: bytes = b"") -> Iterator[list[pa.BinaryArray]]:
+    """The rows that follow the columns' definitions, ``ROWS`` at most at once: of each column the server's texts.
 
     fill: reads what there is into a buffer, some bytes at least, and gives their number; 0 where the connection ended.
-    arrived: bytes that were read before.
-    schema: of the batches; the server's texts are cast to its types exactly. Raises Refused and Truncated.
+    count: of columns. arrived: bytes that were read before. Raises Refused and Truncated.
     """
-    places, lengths = (np.empty((len(schema), ROWS), np.int64) for _ in range(2))
+    places, lengths = (np.empty((count, ROWS), np.int64) for _ in range(2))
     data: Bytes = np.empty(BUFFER, np.uint8)
     data[: len(arrived)] = np.frombuffer(arrived, np.uint8)
     have, at, rows = len(arrived), 0, 0
@@ -138,7 +137,7 @@ def batches(fill: Callable[[memoryview], int], schema: pa.Schema, arrived: bytes
         if ended == _MORE and rows < ROWS and have < len(data):
             have = _filled(fill, data, have)
         elif rows:
-            yield _batch(data, places[:, :rows], lengths[:, :rows], schema)
+            yield [_column(data, *one) for one in zip(places[:, :rows], lengths[:, :rows], strict=True)]
             data[: have - at] = data[at:have].copy()
             have, at, rows = have - at, 0, 0
         elif ended == _MORE:
@@ -167,14 +166,16 @@ def _refusal(payload: bytes) -> Refused:
     return Refused(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"))
 
 
-def _batch(data: Bytes, places: Numbers, lengths: Numbers, schema: pa.Schema) -> pa.RecordBatch:
-    columns = []
-    for number, field in enumerate(schema):
-        try:
-            columns.append(_column(data, places[number], lengths[number]).cast(field.type))
-        except pa.ArrowInvalid:  # whose words quote the value
-            raise Truncated(f"a value of column {field.name} isn't of the type {field.type}") from None
-    return pa.record_batch(columns, schema=schema)
+def as_batch(found: list[pa.BinaryArray], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns with ``schema``, to whose types the server's texts are cast exactly. Raises Truncated."""
+    return pa.record_batch([_cast(*one) for one in zip(found, schema, strict=True)], schema=schema)
+
+
+def _cast(texts: pa.BinaryArray, field: pa.Field) -> pa.Array:
+    try:
+        return texts.cast(field.type)
+    except pa.ArrowInvalid:  # whose words quote the value
+        raise Truncated(f"a value of column {field.name} isn't of the type {field.type}") from None
 
 
 def _column(data: Bytes, places: Numbers, lengths: Numbers) -> pa.Array:

@@ -31,7 +31,7 @@ from binlake.position import Position
 from binlake.report import Report, Told
 from binlake.schema.table import TableName
 from binlake.schema.virtual import judged
-from binlake.snapshot import direct, few_rows, jdbc
+from binlake.snapshot import few_rows
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.snapshot.commit import SnapshotResult, commit, committed_result
 from binlake.snapshot.wave import Copying, Member, TableChanged, TableRefused, run_wave
@@ -98,7 +98,7 @@ def works_with(session: SparkSession, task: SnapshotTask, records: Records, watc
         lambda file: format_description(transport, file),
         task.config.invalid,
         watch,
-        direct.read if task.config.snapshot.reader == "direct" else jdbc.read,
+        task.config.snapshot.reader,
     )
 
 

@@ -14,8 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-
 from binlake.faults import fault
 from binlake.position import Position
 from binlake.schema.table import TableSchema
@@ -76,7 +74,7 @@ def _run_apart(copying: Copying, wave: Sequence[Member], mode: LockMode, until_c
         gates = Gates(copying.source, own, lambda: _raise_first(futures))
         try:
             for copy, member, gate in zip(copies, wave, own, strict=True):
-                futures.append(pool.submit(copy.run, _by_a_task(copying, member, gate)))
+                futures.append(pool.submit(copy.run, _query(copying, member, gate)))
             gates.wait_until_ready()
             opened = _open_views(copying, wave, gates, mode, futures if until_copied else [])
         except BaseException:
@@ -92,20 +90,10 @@ def _run_apart(copying: Copying, wave: Sequence[Member], mode: LockMode, until_c
     _record(copying, wave, futures, opened, time.monotonic() - began)
 
 
-def _by_a_task(copying: Copying, member: Member, gate: Gate) -> Selected:
-    """A connection of its own, a frame with one partition."""
-
-    def selected(session: SparkSession) -> DataFrame:
-        table, chunk, mariadb = member.table, member.chunk, copying.source.is_mariadb
-        return copying.read(
-            session,
-            copying.endpoint,
-            jdbc.chunk_query(table.name, table.schema, chunk.lower, chunk.upper),
-            mariadb=mariadb,
-            init_statements=gate.init_statements(mariadb=mariadb),
-        )
-
-    return selected
+def _query(copying: Copying, member: Member, gate: Gate) -> jdbc.Query:
+    table, chunk, mariadb = member.table, member.chunk, copying.source.is_mariadb
+    text = jdbc.chunk_query(table.name, table.schema, chunk.lower, chunk.upper)
+    return jdbc.Query(copying.endpoint, text, mariadb, gate.init_statements(mariadb=mariadb), gate.spent)
 
 
 def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> None:
@@ -130,9 +118,7 @@ def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> N
     few = [(member, selected) for member, selected in zip(wave, found, strict=True) if selected]
     copies = [ChunkCopy(copying, member) for member, _ in few]
     with ThreadPoolExecutor(_WRITTEN_AT_ONCE, thread_name_prefix="chunk") as pool:
-        futures = [
-            pool.submit(copy.run, selected, few_rows=True) for copy, (_, selected) in zip(copies, few, strict=True)
-        ]
+        futures = [pool.submit(copy.run_few, selected) for copy, (_, selected) in zip(copies, few, strict=True)]
         _wait(copying, copies, futures)
     _record(copying, [member for member, _ in few], futures, opened, (time.monotonic() - began) / len(wave))
 

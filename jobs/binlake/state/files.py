@@ -28,6 +28,9 @@ STAGED_ANEW = "run again: the batch is staged anew"
 _CHUNK = 4 << 20
 _ROWS = 1 << 20
 _FEW_ROWS = 4096
+_ROW_GROUP = 64 << 20
+"""Bytes of memory whose rows make a row group."""
+_DATA_FILE: dict[str, Any] = {"compression": "snappy", "store_decimal_as_integer": True}
 _SIDE_BY_SIDE = 16
 """Objects removed at once: a store answers slowly."""
 
@@ -395,7 +398,47 @@ def parquet_rows(path: str, most: int, columns: Sequence[str] | None = None) -> 
 def write_parquet(path: str, rows: pa.Table) -> int:
     """One data file of a table, for its readers too; gives its bytes. Raises OSError."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="snappy", store_decimal_as_integer=True)
+    pq.write_table(rows, sink, **_DATA_FILE)
     data = sink.getvalue()
     write_bytes(path, data)
     return int(data.size)
+
+
+class ParquetSink:
+    """A data file of a table, for its readers too, written row group by row group. Raises OSError."""
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        filesystem, inner = _locate(path)
+        self._stream = filesystem.open_output_stream(inner)
+        self._writer = pq.ParquetWriter(self._stream, schema, **_DATA_FILE)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._size = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            rows = pa.Table.from_batches(self._waiting)
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self._waiting, self._waiting_bytes = [], 0
+
+    def close(self) -> int:
+        """Gives the file's bytes; once more, it does nothing."""
+        if not self._stream.closed:
+            try:
+                self._flush()
+                self._writer.close()
+                self._size = self._stream.tell()
+            finally:
+                self._stream.close()
+        return self._size
+
+    def abandon(self) -> None:
+        """What is there by now isn't whole."""
+        if not self._stream.closed:
+            self._stream.close()

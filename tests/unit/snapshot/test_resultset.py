@@ -53,7 +53,8 @@ def arriving(wire: bytes, piece: int) -> Callable[[memoryview], int]:
 
 def read(wire: bytes, kinds: Sequence[pa.DataType], piece: int = 1 << 16) -> pa.Table:
     schema = pa.schema([pa.field(f"c{number}", kind) for number, kind in enumerate(kinds)])
-    return pa.Table.from_batches(resultset.batches(arriving(wire, piece), schema), schema)
+    found = resultset.columns(arriving(wire, piece), len(schema))
+    return pa.Table.from_batches([resultset.as_batch(columns, schema) for columns in found], schema)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 16])

@@ -1,0 +1,120 @@
+"""What ``restore`` makes of a chunk's selected columns, in Arrow: the same values, the same refusals, no Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlake.schema import datatypes
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import lake_columns
+from binlake.schema.table import Column, TableSchema
+from binlake.snapshot.restore import refused_dates
+
+_THROUGH = {pa.float32(): pa.float64(), pa.bool_(): pa.int8()}
+"""As what a value is selected that is narrower in the lake."""
+
+
+class NoText(Exception):
+    """A text that isn't valid in its character set. number: its column's among the mirrored ones."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class NoValue(Exception):
+    """What was selected isn't of its column's type."""
+
+
+@dataclass
+class Restored:
+    """The rows of a chunk as they pass. dates: how many invalid ones were seen, by column that may hold none."""
+
+    schema: TableSchema
+    invalid: InvalidValues
+    dates: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._columns = lake_columns(self.schema, self.invalid)
+        self._refused = {column.name for column in refused_dates(self.schema, self.invalid)}
+        kept = {one.source.name for one in self._columns if one.holds == "bytes"}
+        self._kept = kept - set(self.schema.key)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The lake's columns."""
+        return pa.schema([(one.name, one.arrow) for one in self._columns])
+
+    def batch(self, selected: Sequence[pa.BinaryArray]) -> pa.RecordBatch:
+        """The rows of which the mirrored columns were ``selected``. Raises NoText and NoValue."""
+        sides: dict[str, pa.Array] = {}
+        values: dict[str, pa.Array] = {}
+        for number, (column, texts) in enumerate(zip(self.schema.mirrored, selected, strict=True)):
+            try:
+                values[column.name], sides[column.name] = self._values(number, column, texts)
+            except pa.ArrowInvalid:  # whose words quote the value
+                kind = datatypes.arrow_type(column)
+                raise NoValue(f"a value of column {column.name!r} isn't of the type {kind}") from None
+        found = [(sides if one.is_side else values)[one.source.name] for one in self._columns]
+        return pa.record_batch(found, schema=self.arrow)
+
+    def _values(self, number: int, column: Column, texts: pa.BinaryArray) -> tuple[pa.Array, pa.Array | None]:
+        """A column's values, and its side column's."""
+        if datatypes.entry(column).may_be_invalid_date:
+            return self._dates(column, texts.cast(pa.string()))
+        if datatypes.is_text(column):
+            return self._texts(number, column, texts)
+        kind = datatypes.arrow_type(column)
+        return (texts if kind == pa.binary() else texts.cast(_THROUGH.get(kind, kind)).cast(kind)), None
+
+    def _dates(self, column: Column, texts: pa.StringArray) -> tuple[pa.Array, pa.Array]:
+        values = _moments(texts, datatypes.arrow_type(column))
+        invalid = pc.and_(texts.is_valid(), values.is_null())
+        if column.name in self._refused:
+            self.dates[column.name] += invalid.true_count
+        return values, pc.if_else(invalid, texts, pa.scalar(None, pa.string()))
+
+    def _texts(self, number: int, column: Column, texts: pa.BinaryArray) -> tuple[pa.Array, pa.Array]:
+        try:
+            return texts.cast(pa.string()), pa.nulls(len(texts), pa.binary())
+        except pa.ArrowInvalid:
+            if column.name not in self._kept:
+                raise NoText(number) from None
+        selected = texts.to_pylist()
+        invalid = [one is not None and not _is_text(one) for one in selected]
+        stored = [datatypes.stored_of(column, one) if no else None for one, no in zip(selected, invalid, strict=True)]
+        if any(no and one is None for one, no in zip(stored, invalid, strict=True)):
+            raise NoText(number)
+        valid = pc.if_else(pa.array(invalid, pa.bool_()), pa.scalar(None, pa.binary()), texts)
+        return valid.cast(pa.string()), pa.array(stored, pa.binary())
+
+
+def _moments(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """NULL where one isn't a date. Year 0 is none: see the registry."""
+    plain = pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
+    dated = pc.if_else(pc.less(texts, "0001"), pa.scalar(None, pa.string()), texts)
+    try:
+        values = dated.cast(plain)
+    except pa.ArrowInvalid:
+        values = pa.array([_moment(one) for one in dated.to_pylist()], pa.timestamp("us")).cast(plain)
+    return values.cast(kind)
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode() is not None
+    except UnicodeDecodeError:
+        return False
