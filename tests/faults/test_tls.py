@@ -74,7 +74,7 @@ def enter(request: pytest.FixtureRequest, way: str, server: Server, endpoint: En
         assert format_description(ServerTransport(endpoint, 7500, server.kind), position(server)[0])
     else:
         spark = request.getfixturevalue("spark")
-        row = jdbc.read(spark, jdbc.Query(endpoint, "SELECT 7 AS c0", server.kind == "mariadb")).head()
+        row = jdbc.read(spark, jdbc.ChunkQuery(endpoint, "SELECT 7 AS c0", server.kind == "mariadb")).head()
         assert row is not None
         assert row["c0"] == 7
 

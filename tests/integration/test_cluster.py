@@ -137,6 +137,9 @@ def test_a_mirror_whose_workers_get_all_from_the_driver(
     run.run("sync", "--config", yaml)
     mirror.assert_equal("a", "b", "few")
     run.run("verify", "--config", yaml)
+    mirror.options["snapshot"] = {"reader": "direct"}
+    run.run("snapshot", "--config", str(mirror.write_yaml()), "--tables", "*.a")
+    mirror.assert_equal("a")
     private = authority.pem.with_name("client.key").read_bytes()
     got = [file for file in place.glob("worker*/app-*/*/**/*") if file.is_file()]
     assert {"binlake", "trust"} <= {part.partition("-")[0] for file in got for part in file.parts}

@@ -36,7 +36,7 @@ def direct_mirror(mirror: Mirror) -> Mirror:
 def both(spark: SparkSession, server: Server, query: str) -> tuple[Any, Any]:
     """What JDBC and our reader give for a query: types and rows."""
     endpoint, mariadb = Endpoint("127.0.0.1", server.port, "root", ""), server.kind == "mariadb"
-    frames = [reader(spark, jdbc.Query(endpoint, query, mariadb)) for reader in (jdbc.read, direct.read)]
+    frames = [reader(spark, jdbc.ChunkQuery(endpoint, query, mariadb)) for reader in (jdbc.read, direct.read)]
     by_jdbc, ours = ((frame.schema, [repr(row) for row in frame.collect()]) for frame in frames)
     return by_jdbc, ours
 
@@ -214,6 +214,6 @@ def test_encrypted_and_verified(mysql_server: Server, spark: SparkSession) -> No
     ca = mysql_server.datadir / "ca.pem"
     endpoint = Endpoint("127.0.0.1", mysql_server.port, "root", "", tls=(("ca", str(ca)), ("check_hostname", "false")))
     query = "SELECT VARIABLE_VALUE AS c0 FROM performance_schema.session_status WHERE VARIABLE_NAME = 'Ssl_cipher'"
-    row = direct.read(spark, jdbc.Query(endpoint, query, mariadb=False)).head()
+    row = direct.read(spark, jdbc.ChunkQuery(endpoint, query, mariadb=False)).head()
     assert row is not None
     assert row["c0"]

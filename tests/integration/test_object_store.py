@@ -21,6 +21,7 @@ from binlake import stores
 from binlake.doctor import preflight
 from binlake.errors import LeaseHeld, UsageError
 from binlake.lake import session, settings
+from binlake.snapshot import few_rows
 from binlake.state import files, lease, tables
 from binlake.state.metadata import Metadata, now_us
 from frozen import Frozen
@@ -47,6 +48,7 @@ def tell(spark: SparkSession, environment: dict[str, str]) -> None:
             hadoop.set(key.removeprefix("spark.hadoop."), value)
     for key, variable in _JAVA.items():
         jvm.System.setProperty(key, environment[variable])
+    spark.sparkContext.environment |= environment  # of the Python processes that it starts from now on
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,8 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
             patch.setenv(name, value)
         tell(spark, running.environment)
         yield running
+        for name in running.environment:
+            spark.sparkContext.environment.pop(name)
         for key in _JAVA:
             spark.sparkContext._jvm.System.clearProperty(key)  # type: ignore[union-attr]
 
@@ -136,6 +140,14 @@ def test_a_store_is_verified_and_looked_after_as_a_folder_is(mirror: Mirror, sto
     mirror.sync()
     mirror.assert_equal(*TABLES)
     assert [path.name for path in (store.folder / "lake").iterdir() if path.name[0] != "."] == ["mirrors"]
+
+
+def test_rows_that_our_own_reader_copies(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's tasks write the data files, without Spark's writer."""
+    monkeypatch.setattr(few_rows, "MOST_ROWS", -1)
+    mirror.options = {"snapshot": {"reader": "direct"}}
+    mirror.snapshot()
+    mirror.assert_equal(*TABLES)
 
 
 def test_a_commit_that_another_driver_makes_between_look_and_write_stays(mirror: Mirror) -> None:

@@ -556,14 +556,14 @@ def test_the_password_shows_nowhere(mirror: Mirror) -> None:
     mirror.server.create_account("secretive", password, grants)
     endpoint = Endpoint("127.0.0.1", mirror.server.port, "secretive", password)
     mariadb = mirror.server.kind == "mariadb"
-    query = jdbc.Query(endpoint, f"SELECT id AS c0 FROM `{mirror.database}`.a", mariadb)
+    query = jdbc.ChunkQuery(endpoint, f"SELECT id AS c0 FROM `{mirror.database}`.a", mariadb)
     frame = jdbc.read(mirror.spark, query)
     assert frame.count() == ROWS
     plan = frame._jdf.queryExecution()
     assert password not in plan.toString() + plan.logical().treeString() + repr(endpoint)
     wrong = Endpoint("127.0.0.1", mirror.server.port, "secretive", "wrong" + password)
     with pytest.raises(Exception) as caught:
-        jdbc.read(mirror.spark, jdbc.Query(wrong, "SELECT 1 AS c0", mariadb))
+        jdbc.read(mirror.spark, jdbc.ChunkQuery(wrong, "SELECT 1 AS c0", mariadb))
     assert password not in str(caught.value)
 
 
@@ -574,7 +574,7 @@ def test_encrypted_and_verified(mysql_server: Server, spark: Any, tmp_path: Path
         pytest.skip("this server was set up without certificates")
     endpoint = Endpoint("127.0.0.1", mysql_server.port, "root", "", tls=(("ca", str(ca)), ("check_hostname", "false")))
     query = "SELECT VARIABLE_VALUE AS c0 FROM performance_schema.session_status WHERE VARIABLE_NAME = 'Ssl_cipher'"
-    row = jdbc.read(spark, jdbc.Query(endpoint, query, mariadb=False)).head()
+    row = jdbc.read(spark, jdbc.ChunkQuery(endpoint, query, mariadb=False)).head()
     assert row is not None
     assert row["c0"]
 

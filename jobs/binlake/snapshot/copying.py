@@ -92,7 +92,7 @@ class ChunkCopy:
         self.folder = self._attempts.data_folder(self._attempt)
         self.group = f"binlake-{uuid.uuid4().hex[:12]}"
 
-    def run(self, query: jdbc.Query) -> Chunk:
+    def run(self, query: jdbc.ChunkQuery) -> Chunk:
         """Copies the chunk, in a thread of its own; returns it with its rows and bytes. Raises what ``translated``
         makes of an error."""
         return self._run(partial(self._by_a_task, query))
@@ -116,7 +116,7 @@ class ChunkCopy:
             self._attempts.done(self._attempt, copied)
         return replace(chunk, attempt=self._attempt, rows=copied.rows, bytes=copied.bytes)
 
-    def _by_a_task(self, query: jdbc.Query, session: SparkSession) -> Copied:
+    def _by_a_task(self, query: jdbc.ChunkQuery, session: SparkSession) -> Copied:
         table, copying = self._member.table, self._copying
         own = copying.reader == "direct"
         if own and plain_files.can_hold(lake_columns(table.schema, copying.invalid)):

@@ -24,7 +24,7 @@ from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableSchema
 from binlake.serialization import dumps, loads
 from binlake.snapshot import jdbc, restore, resultset
-from binlake.snapshot.jdbc import Query
+from binlake.snapshot.jdbc import ChunkQuery
 from binlake.snapshot.restore_arrow import NoText, NoValue, Restored
 from binlake.source import error_numbers
 from binlake.source.connection import connect
@@ -45,7 +45,7 @@ class SqlError:
     text: str
 
 
-def read(session: SparkSession, query: Query) -> DataFrame:
+def read(session: SparkSession, query: ChunkQuery) -> DataFrame:
     """As ``jdbc.read``, which tells the columns' types: a frame of one partition, that is read once."""
     schema = jdbc.read(session, query).schema
     arrow = to_arrow_schema(schema)
@@ -71,7 +71,7 @@ class DataFiles:
     rows_per_file: int
 
 
-def copy(session: SparkSession, query: Query, target: DataFiles) -> Copied:
+def copy(session: SparkSession, query: ChunkQuery, target: DataFiles) -> Copied:
     """One Spark task that writes what it reads. Raises what Spark makes of its failure: what the server said of it
     tells ``sql_error``, what the storage did ``storage_error``, and ``restore.refused_text`` of a text."""
     (copied,) = session.sparkContext.parallelize([(query, target)], 1).map(_copied).collect()
@@ -79,7 +79,7 @@ def copy(session: SparkSession, query: Query, target: DataFiles) -> Copied:
     return copied
 
 
-def _copied(given: tuple[Query, DataFiles]) -> Copied:
+def _copied(given: tuple[ChunkQuery, DataFiles]) -> Copied:
     query, target = given
     restored = Restored(target.schema, target.invalid)
     batches = (restored.batch(columns) for columns in _rows(query, len(target.schema.mirrored)))
@@ -114,7 +114,7 @@ class _Told:
     text: str
 
 
-def _rows(query: Query, columns: int) -> Iterator[list[pa.BinaryArray]]:
+def _rows(query: ChunkQuery, columns: int) -> Iterator[list[pa.BinaryArray]]:
     """See ``resultset.columns``. Raises RuntimeError, of which ``sql_error`` tells what the server said."""
     try:
         yield from _answer(query, columns)
@@ -129,7 +129,7 @@ def _rows(query: Query, columns: int) -> Iterator[list[pa.BinaryArray]]:
         raise _told(code, str(error.args[-1] if error.args else error)) from None
 
 
-def _answer(query: Query, columns: int) -> Iterator[list[pa.BinaryArray]]:
+def _answer(query: ChunkQuery, columns: int) -> Iterator[list[pa.BinaryArray]]:
     options = {"read_timeout": jdbc.STALLED, "client_flag": CLIENT.MULTI_STATEMENTS}
     connection: Any = connect(query.endpoint, **options)
     try:

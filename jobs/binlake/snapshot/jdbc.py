@@ -67,7 +67,7 @@ def between(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> st
 
 
 @dataclass(frozen=True)
-class Query:
+class ChunkQuery:
     """What a connection asks the server for. mariadb: its kind.
 
     init_statements: run before. seen: a user-level lock that somebody takes once he saw that they were.
@@ -80,7 +80,7 @@ class Query:
     seen: str = ""
 
 
-def read(session: SparkSession, query: Query) -> DataFrame:
+def read(session: SparkSession, query: ChunkQuery) -> DataFrame:
     """A frame of one partition; its connection runs the statements before the query.
 
     Resolving the columns opens a connection of its own, without the statements.

@@ -90,10 +90,10 @@ def _run_apart(copying: Copying, wave: Sequence[Member], mode: LockMode, until_c
     _record(copying, wave, futures, opened, time.monotonic() - began)
 
 
-def _query(copying: Copying, member: Member, gate: Gate) -> jdbc.Query:
+def _query(copying: Copying, member: Member, gate: Gate) -> jdbc.ChunkQuery:
     table, chunk, mariadb = member.table, member.chunk, copying.source.is_mariadb
     text = jdbc.chunk_query(table.name, table.schema, chunk.lower, chunk.upper)
-    return jdbc.Query(copying.endpoint, text, mariadb, gate.init_statements(mariadb=mariadb), gate.spent)
+    return jdbc.ChunkQuery(copying.endpoint, text, mariadb, gate.init_statements(mariadb=mariadb), gate.spent)
 
 
 def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> None:
