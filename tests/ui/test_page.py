@@ -128,6 +128,27 @@ def test_several_tables_are_snapshotted_by_one_run(page: Page) -> None:
         assert (run.triggering_user_name, run.conf["lock"], len(run.conf["tables"])) == ("ada", "none", 10)
 
 
+def test_a_range_of_keys_of_one_table_is_snapshotted(page: Page) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    page.get_by_label("Search").fill("table_0205")
+    page.get_by_label("pick all of these").check()
+    page.get_by_role("button", name="Snapshot now shop.table_0205").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Keys").fill("1000..1999")
+    dialog.get_by_role("button", name="Snapshot now").click()
+    expect(dialog.get_by_text("the run is queued")).to_be_visible()
+    with create_session() as session:
+        (run,) = [
+            one
+            for one in session.scalars(select(DagRun).where(DagRun.dag_id == "binlake_shop_bootstrap"))
+            if "keys" in one.conf
+        ]
+        assert run.conf == {"lock": "flush", "keys": "1000..1999", "tables": ["shop.table_0205"]}
+
+
 def test_who_may_only_look_sees_no_buttons(served: Served, browser: Browser, past: Past) -> None:
     page = served.open(browser, "eve", "VIEWER")
     page.goto(f"{served.url}/binlake/?source=shop")

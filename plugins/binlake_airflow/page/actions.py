@@ -65,7 +65,10 @@ class TablesAsked(RunAsked):
 
 
 class BootstrapAsked(TablesAsked):
+    """keys: ``FIRST..LAST`` of the one table that is named; as the DAG's param of that name."""
+
     lock: Literal["flush", "tables", "none"] = "flush"
+    keys: str | None = Field(default=None, max_length=200)
 
 
 class ResumeAsked(RunAsked):
@@ -109,6 +112,10 @@ def verify(found: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONRespo
 def bootstrap(found: SourceDep, reader: ReaderDep, asked: BootstrapAsked) -> JSONResponse:
     """Tables that are followed already are copied anew."""
     conf: dict[str, Any] = {"lock": asked.lock}
+    if asked.keys:
+        if len(asked.tables) != 1:
+            raise HTTPException(400, "a range of keys is of one table")
+        conf["keys"] = asked.keys
     if asked.tables:
         conf["tables"] = _patterns(found[1], asked.tables)
     return _run(found[1], "bootstrap", conf, reader, asked)

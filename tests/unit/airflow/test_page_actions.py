@@ -75,6 +75,8 @@ def stand(past: Past, table: str, status: str) -> None:
         ("verify", {"tables": ["shop.table_0001"]}, {"tables": ["shop.table_0001"]}),
         ("bootstrap", {"tables": ["shop.table_0001", "shop.a*"], "lock": "none"},
          {"tables": ["shop.table_0001", "shop.a[*]"], "lock": "none"}),
+        ("bootstrap", {"tables": ["shop.table_0001"], "keys": "-5..1999"},
+         {"tables": ["shop.table_0001"], "lock": "flush", "keys": "-5..1999"}),
         ("maintain", {}, {}),
         ("resume", {"tables": ["shop.table_0002"], "why": "mended"}, {"tables": ["shop.table_0002"], "why": "mended"}),
     ],
@@ -161,6 +163,9 @@ def test_what_isnt_there_or_makes_no_sense_is_refused(server: Any, past: Past, d
     post(user, "sources/shop/tables/shop.table_0001/pause", 422, why="  ")
     post(user, "sources/shop/sync", 422, untill="now")
     post(user, "sources/shop/bootstrap", 422, lock="forever")
+    for_keys = {"tables": ["shop.table_0001"], "keys": "from here on"}
+    assert "keys" in post(user, "sources/shop/bootstrap", 400, **for_keys)["detail"]
+    assert "of one table" in post(user, "sources/shop/bootstrap", 400, keys="1..2")["detail"]
     post(user, "sources/shop/resume", 422, tables=[], why="?")
     post(user, "sources/shop/dags/everything/unpause", 422)
     assert [runs(what) for what in ("sync", "verify", "bootstrap", "resume")] == [[]] * 4

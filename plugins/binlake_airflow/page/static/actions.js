@@ -11,6 +11,12 @@ const LOCK = {
   options: { flush: "flush: all tables for a moment", tables: "tables: LOCK TABLES for a moment", none: "none: lock-free, needs GTIDs on MySQL" },
 };
 
+const KEYS = {
+  name: "keys",
+  label: "Keys FIRST..LAST (empty: all rows)",
+  hint: "Only these rows, both ends included, by the first column of the key: 1000..1999 or 1000.. (whole numbers and decimals)",
+};
+
 // What each DAG is triggered for: the button's words, and what it will do.
 const RUNS = {
   sync: { label: "Sync now", says: (one) => `The log of ${one.source} is read up to its head, and merged.` },
@@ -19,6 +25,7 @@ const RUNS = {
     label: "Snapshot",
     says: (one, what) => `${what} is copied from the server and takes the place of what the lake has. The others stay.`,
     fields: [LOCK],
+    ofOne: [KEYS],
   },
   maintain: { label: "Maintain", says: () => "Small data files are put together, and what nobody was promised goes." },
   resume: { label: "Resume", says: (one, what) => `${what} goes through the batches it missed. Mend first what stopped it.`, fields: [WHY] },
@@ -45,12 +52,15 @@ export const toRun = (dag, run) => airflow(`dags/${encodeURIComponent(dag)}/runs
 
 const several = (tables) => (tables.length === 1 ? tables[0] : tables.length ? `each of the ${number(tables.length)} tables` : null);
 
-function field({ name, label, required, options, checkbox }) {
+// What was left empty isn't told.
+const filled = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value !== ""));
+
+function field({ name, label, required, options, checkbox, hint }) {
   const id = `field-${name}`;
   if (checkbox) return el("label", { class: "check" }, el("input", { type: "checkbox", name, id, checked: "" }), label);
   const input = options
     ? el("select", { name, id }, Object.entries(options).map(([value, words]) => el("option", { value }, words)))
-    : el("input", { name, id, required: required ? "" : null, maxlength: "500", autocomplete: "off" });
+    : el("input", { name, id, required: required ? "" : null, maxlength: "500", autocomplete: "off", title: hint ?? null });
   return [el("label", { for: id }, label), input];
 }
 
@@ -94,15 +104,15 @@ const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 export function runButton(one, what, { tables = [], label = RUNS[what].label, kind = null } = {}) {
   const dag = one.dags?.[what];
   if (!one.may?.[what] || !dag) return null;
-  const { says, fields = [] } = RUNS[what];
+  const { says, fields = [], ofOne = [] } = RUNS[what];
   const words = several(tables) ?? (what === "bootstrap" ? "Each table that isn't followed yet, or all if all are," : "all tables");
   const open = () => confirm({
     title: `${label}: ${several(tables) ?? one.source}`,
     says: says(one, words),
     label,
-    fields: [...fields, ...(dag.is_paused ? [{ name: "unpause", checkbox: true, label: `Unpause ${dag.dag_id}, without which nothing runs` }] : [])],
+    fields: [...fields, ...(tables.length === 1 ? ofOne : []), ...(dag.is_paused ? [{ name: "unpause", checkbox: true, label: `Unpause ${dag.dag_id}, without which nothing runs` }] : [])],
     act: async (values) => {
-      const { told, dag_id, run_id } = await post(`${pathOf(one.source)}/${what}`, { ...values, ...(tables.length ? { tables } : {}) });
+      const { told, dag_id, run_id } = await post(`${pathOf(one.source)}/${what}`, { ...filled(values), ...(tables.length ? { tables } : {}) });
       return [`${told}: `, toRun(dag_id, run_id)];
     },
   });
