@@ -90,6 +90,13 @@ def test_every_type_is_what_it_is_by_a_task_of_its_own(
             together.assert_equal(name)
 
 
+def test_a_table_without_rows_has_no_data_file(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE none (id INT PRIMARY KEY, v TEXT)")
+    mirror.snapshot()
+    assert rows(mirror, "none").count() == 0
+    assert list(Path(mirror.path("none")).rglob("*.parquet")) == []
+
+
 def test_they_are_all_of_one_moment(six: Mirror, waves: list[tuple[bool, list[str]]]) -> None:
     def moved(cursor: Any, number: int) -> None:
         one, other = TABLES[number % 6], TABLES[(number * 5 + 1) % 6]

@@ -131,8 +131,10 @@ class ChunkCopy:
         columns that ask for more."""
         schema, invalid = self._member.table.schema, self._copying.invalid
         rows, columns = self._restored(selected(session)), lake_columns(schema, invalid)
-        found = rows.toArrow() if plain_files.can_hold(columns) else None
-        if not found or [(one.name, one.type) for one in found.schema] != [(one.name, one.arrow) for one in columns]:
+        if not plain_files.can_hold(columns):
+            return self._by_spark(session, rows)
+        found = rows.toArrow()
+        if [(one.name, one.type) for one in found.schema] != [(one.name, one.arrow) for one in columns]:
             return self._by_spark(session, rows)
         try:
             written = plain_files.write(self._attempts.table_path, self._attempt, found)

@@ -441,4 +441,5 @@ class ParquetSink:
     def abandon(self) -> None:
         """What is there by now isn't whole."""
         if not self._stream.closed:
+            self._writer.is_open = False  # else it writes its end when it is collected
             self._stream.close()
