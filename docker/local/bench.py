@@ -22,20 +22,21 @@ from rich.table import Table
 
 import bench_pictures as pictures
 from bench_pictures import Bar, Chart
-from bench_sync import SMALL_TABLES, Cost, cost, make_small_tables, mixes
+from bench_snapshot import Copied, apart, copies, make_wide_table, of_processes, plain_jdbc
+from bench_sync import SMALL_TABLES, Figure, make_small_tables, mixes
 from bench_sync import run as run_binlake
 from binlake import config as configuration
 from binlake import pipeline
-from binlake.config import PipelineConfig, SnapshotConfig
+from binlake.config import PipelineConfig
 from binlake.lake import session
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source.connection import from_environment
 from binlake.state import lease
-from servers import MYSQL, Server
+from servers import Server
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
 HOME = Path(".binlake") / "bench"
@@ -48,13 +49,9 @@ FILL = (
 )
 YAML = """
 source: {name: bench, connection: bench, server_id: 6100}
-tables: {include: ["bench.*", "small.*", "warm.*"]}
+tables: {include: ["bench.*", "wide.*", "small.*", "warm.*"]}
 lake: {path: LAKE}
 """
-
-
-Figure = tuple[str, float, str]
-"""What, how much, unit."""
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -109,15 +106,6 @@ def merges_of_growing_tables(server: Server, sync: Callable[[], Any]) -> list[Fi
     ]
 
 
-def plain_jdbc(spark: SparkSession, server: Server, database: str, rows: int) -> None:
-    """What a data engineer would write: two partitions, streaming rows, appended to Delta."""
-    url = f"jdbc:mysql://127.0.0.1:{server.port}/{database}"
-    options = {"url": url, "dbtable": "narrow", "user": "root", "password": "", "fetchsize": str(-(2**31))}
-    spans = {"partitionColumn": "id", "lowerBound": "1", "upperBound": str(rows), "numPartitions": "2"}
-    frame = spark.read.format("jdbc").options(**options, **spans).load()
-    frame.write.format("delta").save(str(HOME / f"plain-{database}"))
-
-
 def mysql_replication(server: Server, start: Position, stop: Position) -> int:
     """Rows that mysql-replication alone reads from the range, one Python object each."""
     from pymysqlreplication import BinLogStreamReader
@@ -140,37 +128,19 @@ def mysql_replication(server: Server, start: Position, stop: Position) -> int:
     return rows
 
 
-def mysqldump(server: Server) -> Cost:
-    """The table as SQL text, into nothing: what the server and its own client take."""
-    where = [f"--socket={server.socket}", "--user=root", "--single-transaction", "--skip-lock-tables"]
-    program = [str(LOCAL / "mysql.sh"), "run", str(MYSQL), "mysqldump", "--no-defaults"]
-    return cost([*program, *where, "--set-gtid-purged=OFF", "bench", "narrow"])
-
-
-def apart(config: PipelineConfig) -> PipelineConfig:
-    """The same source in a lake beside, copied by our own reader of the server's protocol."""
-    lake = config.lake.model_copy(update={"path": f"{config.lake.path}-direct"})
-    return config.model_copy(update={"lake": lake, "snapshot": SnapshotConfig(reader="direct")})
-
-
-def in_one_session(server: Server, config: PipelineConfig, report: Report) -> list[Figure]:
+def in_one_session(server: Server, config: PipelineConfig, tables: Sequence[Copied], report: Report) -> list[Figure]:
     """Snapshot and sync in this process, beside what plain Spark and mysql-replication take for the same."""
     endpoint = from_environment(config.source.connection)
     start_seconds, spark = timed(lambda: session.build("binlake bench"))
     report.say("a tenth of the table by each way, so that none is timed cold …")
     for warm in (config, apart(config)):
         pipeline.bootstrap(warm, endpoint, lambda: spark, report, tables=["warm.*"])
-    plain_jdbc(spark, server, "warm", ROWS // 10)
-    report.say("snapshot …")
-    snapshot, _ = timed(lambda: pipeline.bootstrap(config, endpoint, lambda: spark, report, tables=["bench.*"]))
-    report.say("snapshot by our own reader …")
-    direct, _ = timed(lambda: pipeline.bootstrap(apart(config), endpoint, lambda: spark, report, tables=["bench.*"]))
-    report.say("plain Spark JDBC …")
-    jdbc, _ = timed(lambda: plain_jdbc(spark, server, "bench", ROWS))
-    report.say("mysqldump …")
-    dump = mysqldump(server).seconds
+    plain_jdbc(spark, server, config, Copied("warm", "narrow", ROWS // 10, ""))
+    copied = [figure for table in tables for figure in copies(server, config, spark, table, report)]
     report.say(f"snapshot of {SMALL_TABLES} small tables …")
-    small, _ = timed(lambda: pipeline.bootstrap(config, endpoint, lambda: spark, report, tables=["small.*"]))
+    small = of_processes(lambda: pipeline.bootstrap(config, endpoint, lambda: spark, report, tables=["small.*"]))
+    grow(server, "warm", 1000)
+    pipeline.sync(config, endpoint, lambda: spark, report)
     start = lease.read(pipeline.metadata_of(config)).position
     mutations = change(server, ROWS // 5)
     report.say("sync …")
@@ -191,12 +161,9 @@ def in_one_session(server: Server, config: PipelineConfig, report: Report) -> li
     phases = dict(synced.phases)
     return [
         ("Spark session, start", start_seconds, "s"),
-        ("snapshot", ROWS / snapshot, "rows/s"),
-        ("snapshot, reader: direct", ROWS / direct, "rows/s"),
-        ("plain Spark JDBC to Delta", ROWS / jdbc, "rows/s"),
-        ("mysqldump into nothing", ROWS / dump, "rows/s"),
-        ("snapshot : plain Spark JDBC", jdbc / snapshot, "x"),
-        (f"snapshot of {SMALL_TABLES} small tables", small, "s"),
+        *copied,
+        (f"snapshot of {SMALL_TABLES} small tables", small.seconds, "s"),
+        (f"snapshot of {SMALL_TABLES} small tables, all cores", small.cpu_seconds, "CPU s"),
         ("sync, whole", mutations / sync, "mutations/s"),
         ("sync, stage alone", mutations / phases["stage"], "mutations/s"),
         ("sync, merge alone", mutations / phases["merge"], "mutations/s"),
@@ -212,10 +179,14 @@ def in_one_session(server: Server, config: PipelineConfig, report: Report) -> li
 def whole_processes(server: Server, config_file: Path, report: Report) -> list[Figure]:
     """``binlake sync`` as it is run each hour, after changes of each kind and after none."""
     found: list[Figure] = []
-    server.execute("INSERT INTO elsewhere.t VALUES (1)")
     report.say("an hour without changes …")
-    quiet = run_binlake("sync", config_file)
-    found.append(("an hour without changes, whole process", quiet.seconds, "s"))
+    run_binlake("sync", config_file)
+    server.execute("INSERT INTO elsewhere.t VALUES (1)")
+    elsewhere = run_binlake("sync", config_file)
+    nothing = run_binlake("sync", config_file)
+    for what, quiet in (("an hour without changes", elsewhere), ("an hour without any log", nothing)):
+        found.append((f"{what}, whole process", quiet.seconds, "s"))
+        found.append((f"{what}, all cores", quiet.cpu_seconds, "CPU s"))
     for mix in mixes(ROWS):
         report.say(f"{mix.name} …")
         server.execute(*mix.statements)
@@ -226,8 +197,8 @@ def whole_processes(server: Server, config_file: Path, report: Report) -> list[F
             found.append((f"sync of {mix.name}, whole process", took.seconds, "s"))
         found.append((f"sync of {mix.name}, all cores", took.cpu_seconds, "CPU s"))
     report.say("verify …")
-    found.append(("verify", run_binlake("verify", config_file).seconds, "s"))
-    return found
+    verified = run_binlake("verify", config_file)
+    return [*found, ("verify", verified.seconds, "s"), ("verify, all cores", verified.cpu_seconds, "CPU s")]
 
 
 def run() -> list[Figure]:
@@ -244,8 +215,23 @@ def run() -> list[Figure]:
         for database, rows in (("bench", ROWS), ("warm", ROWS // 10)):
             server.execute(f"CREATE DATABASE {database}", SCHEMA.format(database=database))
             server.execute(FILL.format(database=database, rows=rows))
+        wide = make_wide_table(server, ROWS // 5)
         make_small_tables(server)
-        return [*in_one_session(server, config, report), *whole_processes(server, config_file, report)]
+        tables = [Copied("bench", "narrow", ROWS, ""), wide]
+        return [*in_one_session(server, config, tables, report), *whole_processes(server, config_file, report)]
+
+
+_SNAPSHOTS = (("Snapshot, rows of 180 characters", ""), ("Snapshot, 26 columns of mixed types", " of the wide table"))
+
+
+def _snapshots(by_name: dict[str, float], title: str, suffix: str) -> Chart:
+    bars = [
+        Bar("binlake", by_name[f"snapshot{suffix}"]),
+        Bar("binlake, reader: direct", by_name[f"snapshot{suffix}, reader: direct"]),
+        Bar("plain Spark JDBC to Delta", by_name[f"plain Spark JDBC to Delta{suffix}"], ours=False),
+        Bar("mysqldump into nothing", by_name[f"mysqldump into nothing{suffix}"], ours=False),
+    ]
+    return Chart(title, "rows per second", bars)
 
 
 def charts(figures: Sequence[Figure]) -> list[Chart]:
@@ -254,16 +240,7 @@ def charts(figures: Sequence[Figure]) -> list[Chart]:
     syncs = [(name.removeprefix("sync of ").removesuffix(", whole process"), value, unit)
              for name, value, unit in figures if name.startswith("sync of ") and unit != "CPU s"]  # fmt: skip
     return [
-        Chart(
-            "Snapshot",
-            "rows per second",
-            [
-                Bar("binlake", by_name["snapshot"]),
-                Bar("binlake, reader: direct", by_name["snapshot, reader: direct"]),
-                Bar("plain Spark JDBC to Delta", by_name["plain Spark JDBC to Delta"], ours=False),
-                Bar("mysqldump into nothing", by_name["mysqldump into nothing"], ours=False),
-            ],
-        ),
+        *(_snapshots(by_name, title, suffix) for title, suffix in _SNAPSHOTS),
         Chart(
             "Reading the log",
             "mutations per second",
@@ -282,6 +259,7 @@ def charts(figures: Sequence[Figure]) -> list[Chart]:
             "A whole sync, start included",
             "seconds",
             [
+                Bar("no log at all", by_name["an hour without any log, whole process"]),
                 Bar("nothing on included tables", by_name["an hour without changes, whole process"]),
                 *(Bar(name, value) for name, value, unit in syncs if unit == "s"),
             ],

@@ -35,7 +35,7 @@ WIDE = """CREATE TABLE t (
   born DATE, moment DATETIME(6), stamp TIMESTAMP(3) NULL, clock TIME, bits BIT(8),
   state ENUM('new','open','paid','closed'), tags SET('a','b','c','d'), code CHAR(10), name VARCHAR(60),
   raw BINARY(8), note TEXT, bytes_ BLOB, doc JSON)"""
-_WIDE_ROW = """
+WIDE_ROW = """
   n, n % 100, n % 200, n % 30000, n % 8000000, n * 37, n * 53, n * 1000003, n / 7, n / 11, n % 100000 / 100,
   n * 1.0000000003, 1970 + n % 100, '2000-01-01' + INTERVAL n % 9000 DAY,
   '2020-01-01' + INTERVAL n * 1000017 MICROSECOND, IF(n % 10, '2021-01-01' + INTERVAL n SECOND, NULL),
@@ -98,10 +98,10 @@ def _statements(name: str, rows: int) -> Iterator[str]:
             yield from _inserts(table, _BULKY_ROW, rows * share // 10)
     else:
         yield NARROW if name == "narrow" else WIDE
-        yield from _mixed(_NARROW_ROW if name == "narrow" else _WIDE_ROW, rows, "k" if name == "narrow" else "whole")
+        yield from _mixed(_NARROW_ROW if name == "narrow" else WIDE_ROW, rows, "k" if name == "narrow" else "whole")
 
 
-def _numbers(first: int, last: int) -> str:
+def numbers(first: int, last: int) -> str:
     return (
         f"(WITH RECURSIVE s (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM s WHERE n < {last}) SELECT n FROM s) x"
     )
@@ -109,7 +109,7 @@ def _numbers(first: int, last: int) -> str:
 
 def _inserts(table: str, row: str, rows: int) -> Iterator[str]:
     for first in range(1, rows + 1, _STATEMENT):
-        yield f"INSERT INTO {table} SELECT {row} FROM {_numbers(first, min(first + _STATEMENT - 1, rows))}"
+        yield f"INSERT INTO {table} SELECT {row} FROM {numbers(first, min(first + _STATEMENT - 1, rows))}"
 
 
 def _mixed(row: str, rows: int, changed: str) -> Iterator[str]:

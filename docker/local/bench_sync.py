@@ -18,6 +18,8 @@ from pathlib import Path
 from servers import Server
 
 SMALL_TABLES = 100
+Figure = tuple[str, float, str]
+"""What, how much, unit."""
 _BINLAKE = str(Path(sys.executable).parent / "binlake")
 _PR_SET_CHILD_SUBREAPER = 36
 _ORPHAN_SECONDS = 30
@@ -41,12 +43,18 @@ class Mix:
 
 
 def mixes(rows: int) -> Iterator[Mix]:
-    """Five of them, of a table of ``rows`` rows: three change many, two next to nothing."""
+    """Six of them, of a table of ``rows`` rows: four change many, two next to nothing."""
     tenth, half = rows // 10, rows // 2
     newer = (
         "SELECT most + ROW_NUMBER() OVER (), k, c, pad FROM bench.narrow, (SELECT MAX(id) AS most FROM bench.narrow) x"
     )
-    yield Mix("inserts alone", (f"INSERT INTO bench.narrow {newer} LIMIT {tenth}",), tenth)
+    yield Mix("inserts alone", (f"INSERT INTO bench.narrow {newer} LIMIT {2 * tenth}",), 2 * tenth)
+    mixed = (
+        f"INSERT INTO bench.narrow {newer} LIMIT {tenth * 12 // 10}",
+        f"UPDATE bench.narrow SET k = k + 1 WHERE id > {half} ORDER BY id LIMIT {tenth * 6 // 10}",
+        f"DELETE FROM bench.narrow WHERE id > {half * 5 // 4} ORDER BY id LIMIT {tenth * 2 // 10}",
+    )
+    yield Mix("60 % inserts, 30 % updates, 10 % deletes", mixed, 2 * tenth)
     update = f"UPDATE bench.narrow SET k = k + 1 ORDER BY id DESC LIMIT {tenth}"
     yield Mix("newest rows updated", (update,), tenth)
     every = f"UPDATE bench.narrow SET k = k + 1 WHERE id % 10 = 0 AND id <= {half}"
