@@ -2,7 +2,7 @@
 
     look      which tables may be touched, and that nobody else changed their rows
     layout    small files are put together, overlapping ones sorted by the key (state/layout.py)
-    vacuum    files that no promised version needs go
+    vacuum    files that no promised version needs go, and of Delta's log what is older than promised
     metadata  our own tables: few files, rows as long as promised; what dead runs left in staging goes
 
 A table with nothing to do costs no Spark. Why all this is safe beside a sync, and when it is killed:
@@ -81,7 +81,8 @@ _BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}
 
 @dataclass(frozen=True)
 class TableUpkeep:
-    """What was done to one table. files, bytes: of its newest version. removed: by the vacuum. left: why not (all)."""
+    """What was done to one table. files, bytes: of its newest version. removed: by the vacuum; log_files: of
+    Delta's log. left: why not (all)."""
 
     table: str
     files_before: int = 0
@@ -92,6 +93,7 @@ class TableUpkeep:
     written_files: int = 0
     removed_files: int = 0
     removed_bytes: int = 0
+    removed_log_files: int = 0
     delta_version: int | None = None
     seconds: float = 0.0
     left: str = ""
@@ -115,9 +117,11 @@ class MaintainReport:
             sum(getattr(table, name) for table in self.tables)
             for name in ("rewritten_files", "written_files", "removed_files")
         )
+        log = sum(table.removed_log_files for table in self.tables)
         ours = sum(one.removed_files for one in self.metadata)
         return (
-            f"{len(self.tables)} tables: {rewritten} data files became {written}, {removed} that nobody needs went; "
+            f"{len(self.tables)} tables: {rewritten} data files became {written}, {removed} that nobody needs went, "
+            f"{log} of Delta's logs; "
             f"{ours} files of metadata and {len(self.staging_removed)} folders of staging went"
         )
 
@@ -310,7 +314,7 @@ class _Work:
             self._set(self._own_session(), table, needs.properties)
         if needs.rewrites or needs.properties:
             needs = _needs(self._config, table, self._looked)  # of the same time: what was rewritten since isn't old
-        done = self._vacuumed(table, needs, done)
+        done = self._shortened(table, self._vacuumed(table, needs, done))
         return replace(done, delta_version=table.log.version() if table.log.exists() else None)
 
     def _arrange(self, session: SparkSession, table: _Table, needs: _Needs, done: TableUpkeep) -> TableUpkeep:
@@ -374,6 +378,17 @@ class _Work:
         fault("vacuumed")
         gone = needs.unneeded.data
         return replace(done, removed_files=len(gone), removed_bytes=sum(file.bytes for file in gone))
+
+    def _shortened(self, table: _Table, done: TableUpkeep) -> TableUpkeep:
+        """Of Delta's log what is older than promised goes: Spark does so by itself, a sync without Spark doesn't."""
+        expired = leftovers.expired_log(table.log, self._looked - self._config.maintain.log_hours * 3600)
+        if not expired:
+            return done
+        with self._held() as held:
+            self._seen_again(held, table)
+            leftovers.remove_log(table.log, expired)
+        fault("log shortened")
+        return replace(done, removed_log_files=len(expired))
 
     def _own_session(self) -> SparkSession:
         """Of this thread, which works on one table."""

@@ -29,7 +29,8 @@ OF_SNAPSHOT: tuple[FaultPoint, ...] = (
     "bootstrap noted", "lives begun",
 )  # fmt: skip
 OF_MAINTAIN: tuple[FaultPoint, ...] = (
-    "versions known", "rows rewritten", "layout committed", "vacuumed", "metadata compacted", "leftovers removed",
+    "versions known", "rows rewritten", "layout committed", "vacuumed", "log shortened", "metadata compacted",
+    "leftovers removed",
 )  # fmt: skip
 ELSEWHERE: tuple[FaultPoint, ...] = ("name registered", "feed sent", "feed flushed", "sink committed", "feed committed")
 """integration/test_register.py, test_feeds.py and test_feed_kafka.py"""
@@ -208,7 +209,10 @@ def test_killed_between_changes_of_shape_and_run_again(shaped: Mirror) -> None:
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_upkeep_killed_at_each_point_and_run_again(mirror: Mirror) -> None:
     """Each time something is to do; syncs go on in between."""
-    mirror.options = {"maintain": {"history_hours": 0, "metadata_hours": 0}, "merge": {"without_spark_mb": 0}}
+    mirror.options = {
+        "maintain": {"history_hours": 0, "log_hours": 0, "metadata_hours": 0},
+        "merge": {"without_spark_mb": 0},
+    }
     mirror.follow_from_here()
     mirror.execute("CREATE TABLE named (name VARCHAR(9) PRIMARY KEY, n INT)")
     for number, point in enumerate(OF_MAINTAIN):

@@ -181,7 +181,7 @@ def test_the_command_line_tells_each_table_and_the_run_is_noted(
     assert {table["table"].rpartition(".")[2] for table in told["tables"]} == set(TABLES)
     assert set(told["tables"][0]) == {
         "table", "files_before", "files_after", "bytes_before", "bytes_after", "rewritten_files", "written_files",
-        "removed_files", "removed_bytes", "delta_version", "seconds", "left",
+        "removed_files", "removed_bytes", "removed_log_files", "delta_version", "seconds", "left",
     }  # fmt: skip
     assert {"lease", "runs", "watermarks"} <= {one["table"] for one in told["metadata"]}
     (row,) = [row for row in worn.metadata.read("runs") if row["kind"] == "maintain"]
@@ -333,5 +333,6 @@ def test_files_and_metadata_of_many_syncs_stay_bounded(mirror: Mirror) -> None:
     first, *later = stands
     for stand in later:
         assert stand.files_on_disk <= first.files_on_disk + 8, stands
+        assert stand.log_files <= 3 * 13, "commits since the last checkpoint but one, Spark's with a checksum"
         assert stand.metadata_files <= first.metadata_files + 20, stands
     mirror.assert_equal("t")

@@ -96,6 +96,20 @@ def test_what_nobody_was_promised_goes_and_the_rest_is_as_it_was(config: Pipelin
     assert {table.removed_files for table in kept(config).tables} == {0}
 
 
+def test_a_log_grows_no_longer_than_promised_though_nobody_commits_by_spark(config: PipelineConfig) -> None:
+    path = config.table_path(TableName("d", "a"))
+    for row in range(3, 12):
+        write(path, row, 800)
+        if row == 10:
+            DeltaTable(path).create_checkpoint()
+    for file in (Path(path) / "_delta_log").iterdir():
+        os.utime(file, (time.time() - 800 * HOUR,) * 2)
+    status(config, "a", delta_version=11)
+    assert {table.table: table.removed_log_files for table in kept(config).tables} == {"d.a": 10, "d.b": 0}
+    assert [commit["version"] for commit in DeltaTable(path).history()] == [11, 10]
+    assert rows(config, "a") == [11]
+
+
 def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
     found = kept(config, "d.b")
     told = json.loads(json.dumps(found.to_json()))

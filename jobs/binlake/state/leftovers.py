@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from binlake.state.lease import Standing
 from binlake.state.metadata import metadata_of
 
 _COMMIT = re.compile(r"\d{20}\.json")
+_OF_A_VERSION = re.compile(r"\d{20}\.")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 _SIDE_BY_SIDE = 16
 """Files removed at once: storage behind a URL answers slowly."""
 
@@ -90,11 +93,52 @@ def unneeded(log: LakeLog, before: float, marked: int) -> Unneeded:
     return Unneeded(tuple(file for file in data if _base(file.name) not in told), vectors)
 
 
+def expired_log(log: LakeLog, before: float) -> tuple[FileFound, ...]:
+    """Of a table's Delta log what no version since the time (seconds since 1970) needs, oldest first: all before the
+    newest whole checkpoint that isn't behind the version which stood then.
+
+    Spark removes these when it writes a checkpoint of its own; whoever else commits removes nothing.
+    """
+    found = sorted(files.listed(_log_folder(log)), key=lambda file: file.name)
+    since = min(
+        (_version(file) for file in found if _COMMIT.fullmatch(file.name) and file.modified >= before), default=None
+    )
+    versions = [_version(file) for file in found if _COMMIT.fullmatch(file.name)]
+    stood = max(versions, default=0) if since is None else since - 1
+    base = max((version for version in _checkpoints(found) if version <= stood), default=0)
+    return tuple(file for file in found if _OF_A_VERSION.match(file.name) and _version(file) < base)
+
+
+def _checkpoints(found: Sequence[FileFound]) -> list[int]:
+    """Versions of those that are there in all their parts."""
+    parts: dict[tuple[int, int], int] = defaultdict(int)
+    for file in found:
+        if match := _CHECKPOINT.fullmatch(file.name):
+            parts[int(match[1]), int(match[2] or 1)] += 1
+    return [version for (version, whole), there in parts.items() if there == whole]
+
+
+def _version(file: FileFound) -> int:
+    return int(file.name[:20])
+
+
+def _log_folder(log: LakeLog) -> str:
+    return f"{log.path}/_delta_log"
+
+
+def remove_log(log: LakeLog, gone: Sequence[FileFound]) -> None:
+    _remove(_log_folder(log), gone)
+
+
 def remove_data(log: LakeLog, gone: Sequence[FileFound]) -> None:
+    _remove(log.path, gone)
+
+
+def _remove(path: str, gone: Sequence[FileFound]) -> None:
     """With what Hadoop keeps beside each on a local disk."""
 
     def remove(file: FileFound) -> None:
-        folder, _, name = f"{log.path}/{file.name}".rpartition("/")
+        folder, _, name = f"{path}/{file.name}".rpartition("/")
         files.remove_file(f"{folder}/{name}")
         if "://" not in folder and files.exists(checksum := f"{folder}/.{name}.crc"):
             files.remove_file(checksum)
@@ -109,7 +153,7 @@ def _base(path: str) -> str:
 
 def _told_since(log: LakeLog, before: float) -> set[str] | None:
     """Names of the files that commits since the time added or took away; None where one of these may be missing."""
-    folder = f"{log.path}/_delta_log"
+    folder = _log_folder(log)
     found = {_base(file.name): file.modified for file in files.listed(folder)}
     commits = {int(name[:20]): modified for name, modified in found.items() if _COMMIT.fullmatch(name)}
     since = [version for version, modified in commits.items() if modified >= before]

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from binlake.state.delta_log import LakeLog
-from binlake.state.leftovers import Unneeded, remove_data, unneeded
+from binlake.state.leftovers import Unneeded, expired_log, remove_data, remove_log, unneeded
 
 HOUR = 3600
 
@@ -72,3 +72,43 @@ def test_old_deletion_vectors_beyond_those_in_use_are_counted(log: LakeLog) -> N
         (Path(log.path) / f"deletion_vector_{number}.bin").write_bytes(b"x")
     aged(Path(log.path), hours=2)
     assert unneeded(log, time.time() - HOUR, marked=2).vectors == 3
+
+
+@pytest.fixture
+def long_log(tmp_path: Path) -> LakeLog:
+    """Versions 0 to 24, each committed an hour after the one before, the last now, with checkpoints at 10 and 20."""
+    path, log = tmp_path / "t", tmp_path / "t" / "_delta_log"
+    for version in range(25):
+        write_deltalake(str(path), pa.table({"version": [version]}), mode="append")
+        if version in (10, 20):
+            DeltaTable(str(path)).create_checkpoint()
+    for version in range(25):
+        (log / f"{version:020}.crc").write_text("{}")  # Spark's
+        for file in log.glob(f"{version:020}*"):
+            os.utime(file, (time.time() - (24 - version) * HOUR,) * 2)
+    return LakeLog(str(path), "app")
+
+
+@pytest.mark.parametrize(("hours", "first"), [(30, 0), (14.5, 0), (13.5, 10), (4.5, 10), (3.5, 20), (0, 20)])
+def test_of_a_log_the_versions_of_the_promised_hours_stay(long_log: LakeLog, hours: float, first: int) -> None:
+    """That which stood at their beginning, too, and the checkpoint before it."""
+    gone = expired_log(long_log, time.time() - hours * HOUR)
+    remove_log(long_log, gone)
+    there = sorted(int(file.name[:20]) for file in (Path(long_log.path) / "_delta_log").glob("0*"))
+    assert (there[0], there[-1]) == (first, 24)
+    assert len(gone) == first * 2 + (first == 20), "commits, checksums, a checkpoint"
+    for version in {first, 20, 24}:
+        assert DeltaTable(long_log.path, version=version).count() == version + 1
+    assert len(DeltaTable(long_log.path).history()) == 25 - first
+
+
+def test_half_a_checkpoint_and_a_file_touched_later_remove_nothing(long_log: LakeLog) -> None:
+    folder = Path(long_log.path) / "_delta_log"
+    for version in (10, 20):
+        whole = folder / f"{version:020}.checkpoint.parquet"
+        whole.rename(folder / f"{version:020}.checkpoint.{1:010}.{2:010}.parquet")
+    assert expired_log(long_log, time.time()) == ()
+    (folder / f"{20:020}.checkpoint.{2:010}.{2:010}.parquet").write_bytes(b"x")
+    assert len(expired_log(long_log, time.time())) == 41
+    (folder / f"{3:020}.json").touch()
+    assert expired_log(long_log, time.time() - HOUR) == ()
