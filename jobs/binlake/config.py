@@ -10,7 +10,7 @@ import yaml
 from croniter import croniter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from binlake import names, stores
+from binlake import accounts, names, stores
 from binlake.errors import ConfigurationError
 from binlake.feed_config import FeedConfig, names_once
 from binlake.orchestration import AirflowConfig
@@ -151,15 +151,25 @@ class PoliciesConfig(Policy):
 
 
 class LakeConfig(_Strict):
-    """A folder, or a URL: s3://, s3a://, abfss://, gs://, hdfs://."""
+    """A folder, or a URL: s3://, s3a://, abfss://, gs://, hdfs://.
+
+    connection: an Airflow connection's id (type aws), with the account in the place of the AWS_* variables.
+    """
 
     path: Annotated[str, Field(min_length=1)]
+    connection: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("path")
     @classmethod
     def _tells_no_secret(cls, path: str) -> str:
         stores.refuse_secrets(path)
         return path
+
+    @model_validator(mode="after")
+    def _is_s3(self) -> Self:
+        if self.connection and stores.store_of(self.path) != "s3":
+            raise ValueError("a connection is taken for s3:// and s3a:// alone; leave it out")
+        return self
 
 
 def _is_schedule(schedule: str) -> str:
@@ -313,6 +323,12 @@ class PipelineConfig(_Strict):
     feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
     """Delta's type widening in the place of rewriting a table, where its readers know it (deltalake's don't)."""
+
+    @model_validator(mode="after")
+    def _has_account(self) -> Self:
+        if stores.store_of(self.lake.path) == "s3":
+            accounts.use(self.root, self.lake.connection)
+        return self
 
     @property
     def invalid(self) -> InvalidValues:

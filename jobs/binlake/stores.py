@@ -1,19 +1,21 @@
 """Where a lake lies in an object store, told to each library that works on it: Spark (S3A), deltalake and those below.
 
 Endpoint and region come from the AWS_* variables that all three know, and are handed to each, so that none looks
-elsewhere. Secrets are handed to none: each takes them by its own chain of AWS (these variables, a profile, a role), so
-that they stand in no setting of Spark, argument or file. Pure: an environment in, settings out.
+elsewhere. Secrets that stand there are handed to none: each takes them by its own chain of AWS (these variables, a
+profile, a role), so that they stand in no setting of Spark, argument or file. Those of a lake with a connection are
+handed to each library's objects, and stand in nothing else.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from binlake import accounts
 from binlake.errors import ConfigurationError
 
 LOG_STORE = "binlake.ConditionalLogStore"
@@ -46,11 +48,22 @@ def refuse_secrets(path: str) -> None:
 
 
 @dataclass(frozen=True)
+class Account:
+    """Of an Airflow connection. token: of a session, else empty. Shows in no repr."""
+
+    key: str = field(repr=False)
+    secret: str = field(repr=False)
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class S3:
-    """How S3 is reached. endpoint: empty for Amazon's own. region: empty where each library's chain tells it."""
+    """How S3 is reached. endpoint: empty for Amazon's own. region: empty where each library's chain tells it. account:
+    None where that chain finds it."""
 
     endpoint: str
     region: str
+    account: Account | None = None
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -58,13 +71,22 @@ class S3:
         region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
         return cls(endpoint.rstrip("/"), region or (_DEFAULT_REGION if endpoint else ""))
 
+    @classmethod
+    def at(cls, path: str) -> Self:
+        """For what lies at a path. Raises ConfigurationError."""
+        told = accounts.told_by_connection(path) or {}
+        found = cls.of(accounts.environment_of(path))
+        if "AWS_ACCESS_KEY_ID" not in told:
+            return found
+        return replace(found, account=Account(*(told.get(name, "") for name in accounts.SECRETS)))
+
     @property
     def is_plain(self) -> bool:
         """Whether nothing is encrypted on the way."""
         return self.endpoint.startswith("http://")
 
     def spark_settings(self) -> dict[str, str]:
-        """Of S3A and of Delta's log on it; those that say nothing are empty."""
+        """Of S3A and of Delta's log on it, without secrets; those that say nothing are empty."""
         return {
             "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
@@ -81,21 +103,55 @@ class S3:
             "spark.delta.logStore.s3.impl": LOG_STORE,
         }
 
+    def hadoop_account(self) -> dict[str, str]:
+        """S3A's settings that are secrets: for Hadoop's configuration of a session at work, which no page shows."""
+        if self.account is None:
+            return {}
+        kind = "TemporaryAWSCredentialsProvider" if self.account.token else "SimpleAWSCredentialsProvider"
+        told = {
+            "fs.s3a.aws.credentials.provider": f"org.apache.hadoop.fs.s3a.{kind}",
+            "fs.s3a.access.key": self.account.key,
+            "fs.s3a.secret.key": self.account.secret,
+            "fs.s3a.session.token": self.account.token,
+        }
+        return {key: value for key, value in told.items() if value}
+
+    def variables(self) -> dict[str, str]:
+        """For the processes of a cluster that work on the lake."""
+        told = {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": self.region,
+            "AWS_ALLOW_HTTP": "true" if self.is_plain else "",
+        }
+        if self.account is not None:
+            account = (self.account.key, self.account.secret, self.account.token)
+            told |= dict(zip(accounts.SECRETS, account, strict=True))
+        return {key: value for key, value in told.items() if value}
+
     def storage_options(self) -> dict[str, str]:
         """deltalake's; a commit is one conditional PUT."""
         told = {"aws_endpoint_url": self.endpoint, "aws_region": self.region, "aws_conditional_put": "etag"}
+        if self.account is not None:
+            told |= {"aws_access_key_id": self.account.key, "aws_secret_access_key": self.account.secret}
+            told |= {"aws_session_token": self.account.token, "allow_http": "true" if self.is_plain else ""}
         return {key: value for key, value in told.items() if value}
 
     def arrow_arguments(self) -> dict[str, Any]:
         """Of pyarrow's S3FileSystem."""
-        if not self.endpoint:
-            return {"region": self.region} if self.region else {}
-        scheme, _, host = self.endpoint.partition("://")
-        return {"region": self.region, "scheme": scheme, "endpoint_override": host}
+        told: dict[str, Any] = {"region": self.region}
+        if self.endpoint:
+            told["scheme"], _, told["endpoint_override"] = self.endpoint.partition("://")
+        if self.account is not None:
+            told |= {"access_key": self.account.key, "secret_key": self.account.secret}
+            told |= {"session_token": self.account.token}
+        return {key: value for key, value in told.items() if value}
 
     def obstore_arguments(self) -> dict[str, Any]:
         """Of obstore's S3Store."""
         told = {"endpoint": self.endpoint, "region": self.region, "conditional_put": "etag"}
+        if self.account is not None:
+            told |= {"access_key_id": self.account.key, "secret_access_key": self.account.secret}
+            told |= {"session_token": self.account.token}
         config = {key: value for key, value in told.items() if value}
         return {"config": config, "client_options": {"allow_http": self.is_plain}}
 
@@ -108,10 +164,11 @@ def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
     return named or (Path.home() / ".aws").exists()
 
 
-def check(path: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Raises ConfigurationError where the variables can't be right for this lake."""
+def check(path: str, environment: Mapping[str, str] | None = None) -> None:
+    """Raises ConfigurationError where the variables, or those of its connection, can't be right for this lake."""
     if store_of(path) != "s3":
         return
+    environment = accounts.environment_of(path) if environment is None else environment
     s3 = S3.of(environment)
     if s3.endpoint and "://" not in s3.endpoint:
         raise ConfigurationError(
@@ -132,4 +189,4 @@ def storage_options(path: str) -> dict[str, str] | None:
     if store_of(path) != "s3":
         return None
     check(path)
-    return S3.of().storage_options()
+    return S3.at(path).storage_options()

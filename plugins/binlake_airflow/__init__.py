@@ -1,0 +1,14 @@
+"""binlake's operators, DAGs and page for Airflow; what knows connections here is Airflow."""
+
+from __future__ import annotations
+
+from binlake import accounts
+
+
+def _look_up(connection: str) -> accounts.ConnectionFields:
+    from binlake_airflow.hook import lake_connection
+
+    return lake_connection(connection)
+
+
+accounts.look_up = _look_up

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from binlake import accounts
 from binlake.errors import BinlakeError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 
     from binlake.source.connection import Endpoint
     from binlake.source.log import Origin
+
+
+def lake_connection(connection_id: str) -> accounts.ConnectionFields:
+    """Of a lake's account. Raises ConfigurationError when the connection isn't defined."""
+    try:
+        found = BaseHook.get_connection(connection_id)
+    except AirflowNotFoundException:
+        raise ConfigurationError(
+            f"the lake's connection {connection_id!r} isn't defined in Airflow",
+            remedy="add it (type Amazon Web Services) under Admin → Connections, or leave lake.connection out",
+        ) from None
+    return {"login": found.login, "password": found.password, "extra": found.extra_dejson}
 
 
 class BinlakeHook(BaseHook):

@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
 )
 
-from binlake import submitter
+from binlake import accounts, submitter
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.lake.settings import SHARE, check, is_local, launch_settings
@@ -91,6 +91,7 @@ class Handover:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="binlake-"))
         self._connection = self._folder / "connection.json"
+        self._lake = self._folder / "lake.json"
         self._outcome = self._folder / "outcome.json"
         self._submitter = self._folder / "submitter"
         self._held = submitter.hold(str(self._submitter))
@@ -102,10 +103,20 @@ class Handover:
         if isinstance(origin, Endpoint):
             write_file(origin, str(self._connection))
 
+    def put_lake(self, config: PipelineConfig) -> None:
+        """The account of the lake's connection, where it has one."""
+        accounts.hand_over(str(self._lake), config.root)
+
     @property
     def environment(self) -> dict[str, str]:
+        lake = {accounts.CONNECTION_FILE: str(self._lake)} if self._lake.exists() else {}
         held = {submitter.LOCK_FILE: str(self._submitter)} if self._held else {}
-        return {"BINLAKE_CONNECTION_FILE": str(self._connection), "BINLAKE_OUTCOME_FILE": str(self._outcome), **held}
+        return {
+            "BINLAKE_CONNECTION_FILE": str(self._connection),
+            "BINLAKE_OUTCOME_FILE": str(self._outcome),
+            **held,
+            **lake,
+        }
 
     def outcome(self) -> dict[str, Any]:
         """``{"result": …}`` or ``{"error": …}``; empty when the job died before it could say anything."""
@@ -159,6 +170,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         self._handover = Handover()
         try:
             self._handover.put(BinlakeHook(config.source.connection).origin())
+            self._handover.put_lake(config)
             try:
                 super().execute(context)
             except AirflowException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -294,15 +295,31 @@ def test_jars_that_are_missing_are_told_before_anything_begins(
     assert remedies != [""]
 
 
-def test_the_command_line_works_by_the_environment_alone_and_keeps_no_secret(
+def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(
     mirror: Mirror, store: ObjectStore, tmp_path: Path
 ) -> None:
+    """By the environment's account the processes work that are frozen above."""
+    told = store.environment
+    connection = {
+        "login": told["AWS_ACCESS_KEY_ID"],
+        "password": store.secret,
+        "extra": {"endpoint_url": told["AWS_ENDPOINT_URL"], "region_name": told["AWS_REGION"], "allow_http": True},
+    }
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    yaml = tmp_path / "source.yaml"
+    document = mirror.config.model_dump()
+    yaml.write_text(json.dumps({**document, "lake": {**document["lake"], "connection": "store"}}))
     logged = {"enabled": "true", "dir": tmp_path.as_uri(), "compress": "false", "rolling.enabled": "false"}
-    told = "".join(f"spark.eventLog.{key} {value}\n" for key, value in logged.items())
-    (tmp_path / "spark-defaults.conf").write_text(told)
+    defaults = "".join(f"spark.eventLog.{key} {value}\n" for key, value in logged.items())
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
     done = subprocess.run(
-        [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(mirror.write_yaml())],
-        env={**os.environ, "SPARK_MASTER": "local[2]", "SPARK_CONF_DIR": str(tmp_path)},
+        [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(yaml)],
+        env={
+            **environment,
+            "AIRFLOW_CONN_STORE": json.dumps({"conn_type": "aws", **connection}),
+            "SPARK_MASTER": "local[2]",
+            "SPARK_CONF_DIR": str(tmp_path),
+        },
         capture_output=True,
         text=True,
         timeout=300,

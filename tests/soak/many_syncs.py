@@ -1,8 +1,9 @@
 """A lake that lives long: ``many_syncs.py KIND COUNT [MINUTES] [FOLDER]``.
 
-Syncs of one table, in one process and one Spark session, looked after as by the daily DAG, with promises of seconds in
-the place of weeks: the number of files, the time of a sync and the size of metadata must stay bounded. Ends after COUNT
-syncs or MINUTES, prints a table, proves the lake equal, and draws it into FOLDER (soak-light.svg, soak-dark.svg).
+Syncs of one table, in one process and none of them with Spark, looked after as by the daily DAG, with promises of
+seconds in the place of weeks: the number of files, the CPU time of a sync and the size of metadata must stay bounded.
+Ends after COUNT syncs or MINUTES, prints a table, proves the lake equal and its bounds, and draws it into FOLDER
+(soak-light.svg, soak-dark.svg).
 """
 
 from __future__ import annotations
@@ -13,25 +14,44 @@ import time
 from collections.abc import Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
+from typing import Any, NoReturn
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support"), str(HERE.parents[1] / "docker" / "local")]
 
 import bench_pictures  # noqa: E402
 from bench_pictures import Bar, Chart  # noqa: E402
+from binlake import pipeline  # noqa: E402
 from binlake.lake import session  # noqa: E402
+from binlake.report import Report  # noqa: E402
+from binlake.state.record import RunReport  # noqa: E402
 from long_life import BRIEF, Stand, begin, live  # noqa: E402
 from mirror import Mirror  # noqa: E402
 from servers import Kind, Server  # noqa: E402
 
-ROWS, EVERY, BARS = 200_000, 24, 12
+ROWS, EVERY, BARS = 200_000, 25, 5
+LATE = 2.0
+"""What the last fifth of the stands may be of the first: what only grows comes to nine times that."""
+LATE_CPU = 1.5
+"""The same of a sync's CPU time, of the last two stands and the first two: the table has grown by a tenth."""
+BOUNDED = ("data_files", "files_on_disk", "log_files", "metadata_files", "metadata_megabytes", "megabytes")
+
+
+class WithoutSpark(Mirror):
+    """Its syncs, as they are by default where few rows change."""
+
+    def sync(self, **options: Any) -> RunReport:
+        def refuse() -> NoReturn:
+            raise AssertionError("a sync asks for Spark")
+
+        return pipeline.sync(self.config, self.origin, refuse, Report(quiet=True), **options)
 
 
 def main(kind: Kind, count: int, minutes: float, folder: Path | None) -> None:
     spark = session.build("soak", master="local[2]")
     with Server(kind) as server, tempfile.TemporaryDirectory(prefix="binlake-soak-") as lake:
         server.execute("CREATE DATABASE d")
-        mirror = Mirror(server, "d", Path(lake), spark, options={"maintain": {**BRIEF, "file_mb": 4}})
+        mirror = WithoutSpark(server, "d", Path(lake), spark, options={"maintain": {**BRIEF, "file_mb": 4}})
         begin(mirror, ROWS)
         ends = time.monotonic() + minutes * 60
         stands: list[Stand] = []
@@ -43,19 +63,35 @@ def main(kind: Kind, count: int, minutes: float, folder: Path | None) -> None:
                 break
         mirror.assert_equal("t")
         print(f"{kind}: equal after {stands[-1].syncs} syncs")
+    spark.stop()
     if folder:
         draw(stands, folder)
-    spark.stop()
+    assert_bounded(stands)
+
+
+def assert_bounded(stands: Sequence[Stand]) -> None:
+    fifth = max(1, len(stands) // 5)
+    grown = {name: _later(stands, name, fifth) for name in BOUNDED}
+    cpu = _later(stands, "sync_cpu_seconds", 2)
+    print("late to early:", {**grown, "sync_cpu_seconds": cpu})
+    assert max(grown.values()) <= LATE, grown
+    assert cpu <= LATE_CPU, cpu
+
+
+def _later(stands: Sequence[Stand], name: str, count: int) -> float:
+    """How many times the mean of the first is that of the last."""
+    first, last = (sum(getattr(stand, name) for stand in part) for part in (stands[:count], stands[-count:]))
+    return round(last / first, 2)
 
 
 def draw(stands: Sequence[Stand], folder: Path) -> None:
-    """A dozen of the stands, evenly chosen."""
-    shown = stands[:: max(1, len(stands) // BARS)]
+    """A few of the stands, evenly chosen, the last among them."""
+    shown = stands[:: -max(1, len(stands) // BARS)][::-1]
     titles = {
-        "sync_seconds": ("A sync", "seconds"),
-        "files_on_disk": ("The table's folder after upkeep", "files"),
-        "metadata_files": ("binlake's own tables after upkeep", "files"),
-        "megabytes": ("The whole lake after upkeep", "MB"),
+        "sync_cpu_seconds": ("A sync", "CPU seconds"),
+        "files_on_disk": ("The table's folder", "data files"),
+        "log_files": ("The table's Delta log", "files"),
+        "metadata_megabytes": ("binlake's own tables", "MB"),
     }
     charts = [
         Chart(title, unit, [Bar(f"after {stand.syncs} syncs", getattr(stand, name)) for stand in shown])

@@ -18,16 +18,17 @@ BRIEF = {"history_hours": 0.01, "log_hours": 0.01, "metadata_hours": 0.01, "runs
 
 @dataclass(frozen=True)
 class Stand:
-    """After some syncs: the mean seconds of one, those of the upkeep, and what there is. log: files of the table's
-    Delta log, of which Delta takes whole days away. metadata: files of our own tables, their logs included."""
+    """After some syncs: the mean CPU seconds of one in this process, the seconds of the upkeep, and what there is.
+    log: files of the table's Delta log. metadata: our own tables, their logs included."""
 
     syncs: int
-    sync_seconds: float
+    sync_cpu_seconds: float
     maintain_seconds: float
     data_files: int
     files_on_disk: int
     log_files: int
     metadata_files: int
+    metadata_megabytes: float
     megabytes: float
 
 
@@ -53,9 +54,9 @@ def live(mirror: Mirror, syncs: int, every: int, *, upkeep: bool = True, seed: i
         seconds = 0.0
         for _ in range(min(every, syncs - block)):
             _change(mirror, chance)
-            began = time.monotonic()
+            began = time.process_time()
             mirror.sync()
-            seconds += time.monotonic() - began
+            seconds += time.process_time() - began
         began = time.monotonic()
         if upkeep:
             mirror.maintain()
@@ -74,19 +75,24 @@ def _change(mirror: Mirror, chance: random.Random) -> None:
     )
 
 
-def _stand(mirror: Mirror, syncs: int, sync_seconds: float, maintain_seconds: float) -> Stand:
+def _stand(mirror: Mirror, syncs: int, sync_cpu_seconds: float, maintain_seconds: float) -> Stand:
     table, ours = Path(mirror.path("t")), Path(mirror.config.metadata_path(""))
     log = _files(table / "_delta_log")
     return Stand(
         syncs,
-        round(sync_seconds, 2),
+        round(sync_cpu_seconds, 3),
         round(maintain_seconds, 2),
         len(DeltaTable(str(table)).file_uris()),
         len(_files(table)) - len(log),
         len(log),
         len(_files(ours)),
-        round(sum(file.stat().st_size for file in _files(mirror.folder)) / 1e6, 2),
+        _megabytes(ours),
+        _megabytes(mirror.folder),
     )
+
+
+def _megabytes(folder: Path) -> float:
+    return round(sum(file.stat().st_size for file in _files(folder)) / 1e6, 2)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from binlake import stores
 from binlake.config import SparkConfig
 from binlake.errors import UsageError
 from binlake.lake import cluster, settings
@@ -51,7 +52,7 @@ def build(
         given["spark.master"] = where
     # Spark's context takes the workers' Python from here alone: spark.pyspark.python is spark-submit's.
     os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
-    wanted = {**settings.session_settings(cores, where), **given, **(more or {})}
+    wanted = {**settings.session_settings(cores, where, lake), **given, **(more or {})}
     if tasks and settings.is_local(where):
         wanted.setdefault("spark.default.parallelism", str(cores))
     builder: SparkSession.Builder = SparkSession.builder.appName(name)
@@ -60,6 +61,7 @@ def build(
             builder = builder.config(key, value)
     session = builder.getOrCreate()
     _keep_rows_out_of_logs(session)
+    _tell_store(session.sparkContext, lake)
     if not settings.is_local(where):
         cluster.ship(session.sparkContext)
         cluster.ready(session.sparkContext)
@@ -131,6 +133,20 @@ class OwnSessions:
             yield own
         finally:
             self._idle.put(own)
+
+
+def _tell_store(context: SparkContext, lake: str) -> None:
+    """Executors are told where the store is, and the account of the lake's connection: with each task, so that it
+    stands in no setting that Spark shows or logs. A session that was there before is told as well."""
+    if stores.store_of(lake) != "s3":
+        return
+    s3 = stores.S3.at(lake)
+    java_context: Any = context._jsc
+    of_hadoop = {key.removeprefix("spark.hadoop."): value for key, value in s3.spark_settings().items()}
+    for key, value in {**of_hadoop, **s3.hadoop_account()}.items():
+        if value and not key.startswith("spark."):
+            java_context.hadoopConfiguration().set(key, value)
+    context.environment |= s3.variables()
 
 
 def _keep_rows_out_of_logs(session: SparkSession) -> None:

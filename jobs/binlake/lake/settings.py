@@ -141,9 +141,9 @@ def launch_settings(spark: SparkConfig | None = None, *, short_lived: bool = Fal
     return {**ours, **given.settings, **added}
 
 
-def session_settings(cores: int, master: str) -> dict[str, str]:
+def session_settings(cores: int, master: str, lake: str = "") -> dict[str, str]:
     """What a session is built with where nobody wishes otherwise; ``cores`` of this machine size its shuffles, until
-    those of a cluster are known."""
+    those of a cluster are known. lake: its root."""
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -155,7 +155,7 @@ def session_settings(cores: int, master: str) -> dict[str, str]:
         "spark.sql.autoBroadcastJoinThreshold": str(64 << 20),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
-        **stores.S3.of().spark_settings(),
+        **stores.S3.at(lake).spark_settings(),
         **sizes(cores),
     }
 

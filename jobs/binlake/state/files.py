@@ -20,7 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, S3Store, from_url
 from pyarrow import fs
 
-from binlake import stores
+from binlake import accounts, stores
 from binlake.errors import LakeError, StagingError
 from binlake.state import storage_errors
 
@@ -40,7 +40,7 @@ def _locate(path: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), path
     if stores.store_of(path) == "s3":
         stores.check(path)
-        return _s3(stores.S3.of()), stores.canonical(path).removeprefix("s3a://")
+        return _s3(stores.S3.at(path)), stores.canonical(path).removeprefix("s3a://")
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
@@ -189,7 +189,9 @@ def writes_once(path: str) -> bool:
     Unknown are other file systems than folders and object stores, and S3 by a profile's credentials.
     """
     store = stores.store_of(path)
-    return "://" not in path or (store is not None and not (store == "s3" and stores.has_profile()))
+    return "://" not in path or (
+        store is not None and not (store == "s3" and stores.has_profile(accounts.environment_of(path)))
+    )
 
 
 def write_once(path: str, text: str) -> None:
@@ -210,7 +212,7 @@ def _conditional(path: str) -> tuple[ObjectStore, str]:
     if stores.store_of(path) == "s3":
         stores.check(path)
         bucket, _, name = stores.canonical(path).removeprefix("s3a://").partition("/")
-        return _conditional_s3(bucket, stores.S3.of()), name
+        return _conditional_s3(bucket, stores.S3.at(path)), name
     parts = urlsplit(path)
     return _conditional_store(f"{parts.scheme}://{parts.netloc}"), parts.path.lstrip("/")
 

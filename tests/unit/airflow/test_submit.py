@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
 )
 
-from binlake import pipeline, stage
+from binlake import pipeline, stage, stores
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
 from binlake.position import Position, Range, Slice
@@ -318,3 +318,26 @@ def test_a_task_leads_to_its_batch_its_source_or_the_overview(operator: BinlakeS
         assert link.get_link(operator, ti_key=None).endswith(f"/plugin/binlake/binlake/?{leads}")  # type: ignore[arg-type]
     Path(operator.config_file).write_text("source: {}")
     assert link.get_link(operator, ti_key=None).endswith("/plugin/binlake/binlake/?")  # type: ignore[arg-type]
+
+
+def test_the_lake_s_account_goes_to_the_job_by_a_file_alone(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    Path(operator.config_file).write_text(YAML.replace("./lake", "s3://bucket/lake, connection: store"))
+    extra = json.dumps({"endpoint_url": "https://s3.example"})
+    handed: list[dict[str, Any]] = []
+
+    def job(_: BinlakeSparkOperator, environment: dict[str, str]) -> None:
+        path = Path(environment["BINLAKE_LAKE_CONNECTION_FILE"])
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        handed.append(json.loads(path.read_text()))
+
+    seen = submitted(monkeypatch, job)
+    with pytest.raises(ConfigurationError, match="'store' isn't defined in Airflow"):
+        operator.submit({})  # type: ignore[typeddict-item]
+    connections["store"] = Connection(conn_id="store", conn_type="aws", login="key", password=SECRET, extra=extra)
+    operator.submit({})  # type: ignore[typeddict-item]
+    ((command, environment),) = seen
+    assert SECRET not in " ".join(command) + json.dumps(environment, ensure_ascii=False)
+    assert handed == [{"login": "key", "password": SECRET, "extra": {"endpoint_url": "https://s3.example"}}]
+    assert stores.S3.at("s3a://bucket/lake/shop/_binlake").storage_options()["aws_secret_access_key"] == SECRET
