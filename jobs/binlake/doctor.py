@@ -82,8 +82,8 @@ def preflight(
 ) -> list[Check]:
     """All checks, in the order in which to mend them; a server that can't be reached ends the server's part.
 
-    session: a lake in an object store is tried by Spark, too, which takes a session's start. patterns: of the tables
-    that are asked for; each must match one that is included.
+    session: a lake in an object store, or on a cluster, is tried by Spark, too, which takes a session's start.
+    patterns: of the tables that are asked for; each must match one that is included.
     """
     checks = _files(origin) if isinstance(origin, Folder) else _server(config, origin, patterns)
     if spark_checks:

@@ -5,6 +5,7 @@ What passes here and fails later has another cause than an address, an account, 
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from binlake import stores
 from binlake.check import Check
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError
+from binlake.lake.settings import is_local
 from binlake.state import files, storage_errors, tables
 
 if TYPE_CHECKING:
@@ -30,9 +32,11 @@ _BOUNDED = {
 
 
 def lake_checks(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
-    """session: where Spark is to try, too; it isn't asked for a lake in a folder."""
+    """session: where Spark is to try, too; for a lake in a folder only where it works on other hosts."""
     if stores.store_of(config.root) is None:
         yield _folder(config)
+        if session and not is_local(os.environ.get("SPARK_MASTER") or config.spark.master or "local"):
+            yield _executors(config, session)
     else:
         yield from _store(config, session)
 
@@ -67,6 +71,16 @@ def _folder(config: PipelineConfig) -> Check:
         said = error.message if isinstance(error, BinlakeError) else str(error)
         return Check("lake", False, said, f"make {config.root} writable for this account, or change lake.path")
     return Check("lake", True, f"{config.root} is writable")
+
+
+def _executors(config: PipelineConfig, session: Callable[[], SparkSession]) -> Check:
+    """A session of a cluster begins when each host has shown that it has what it needs, and the lake."""
+    name = "lake by Spark's executors"
+    try:
+        cores = session().sparkContext.defaultParallelism
+    except BinlakeError as error:
+        return Check(name, False, error.message, error.remedy)
+    return Check(name, True, f"{config.root} is read on all hosts of {cores} cores")
 
 
 def _probe(folder: str) -> str:

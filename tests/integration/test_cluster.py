@@ -18,6 +18,7 @@ from authority import Authority
 from cluster import Cluster, Driver, cluster, driver, environment, python_with, wait_until
 from fault_proxy import FaultProxy
 from mirror import Mirror
+from object_store import ObjectStore
 from servers import Server
 
 ROWS = (
@@ -81,13 +82,20 @@ def workers(place: Path, empty: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def run(place: Path, proxy: FaultProxy, authority: Authority, workers: Cluster) -> Iterator[Driver]:
+def store(place: Path) -> Iterator[ObjectStore]:
+    with ObjectStore(place / "s3") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def run(place: Path, proxy: FaultProxy, authority: Authority, workers: Cluster, store: ObjectStore) -> Iterator[Driver]:
     authority.sign("client")
     files = {"ca": "authority.pem", "cert": "client.crt", "key": "client.key"}
     tls = json.dumps({"ssl": {name: f"{HERE}/{file}" for name, file in files.items()}})
     uri = f"mysql://mirrors:{quote(PASSWORD)}@127.0.0.1:{proxy.port}/?__extra__={quote(tls)}"
     (place / "tmp").mkdir()
-    with driver(place, AIRFLOW_CONN_TESTS=uri, TMPDIR=f"{HERE}/tmp") as started:
+    account = json.dumps(store.connection)
+    with driver(place, AIRFLOW_CONN_TESTS=uri, AIRFLOW_CONN_STORE=account, TMPDIR=f"{HERE}/tmp") as started:
         yield started
 
 
@@ -144,6 +152,25 @@ def test_a_mirror_whose_workers_get_all_from_the_driver(
     got = [file for file in place.glob("worker*/app-*/*/**/*") if file.is_file()]
     assert {"binlake", "trust"} <= {part.partition("-")[0] for file in got for part in file.parts}
     assert not [file for file in got if b"PRIVATE KEY" in file.read_bytes() or private in file.read_bytes()]
+
+
+@pytest.mark.soak
+def test_a_lake_on_a_store_whose_account_the_executors_get_from_the_driver(
+    mirror: Mirror, run: Driver, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No host has a variable of it, the driver neither; rows are copied, staged and merged by executors."""
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)  # for what compares
+    fill(mirror, 1)
+    mirror.url = "s3://lake/mirrors"
+    mirror.options |= {"merge": {"without_spark_mb": 0}, "lake": {"path": mirror.url, "connection": "store"}}
+    yaml = str(mirror.write_yaml())
+    run.run("snapshot", "--config", yaml)
+    change(mirror)
+    run.run("sync", "--config", yaml)
+    run.run("verify", "--config", yaml)
+    mirror.assert_equal("a", "b")
+    mirror.assert_each_once("a", "b")
 
 
 def test_a_worker_that_is_lost_while_it_copies(

@@ -299,12 +299,6 @@ def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(
     mirror: Mirror, store: ObjectStore, tmp_path: Path
 ) -> None:
     """By the environment's account the processes work that are frozen above."""
-    told = store.environment
-    connection = {
-        "login": told["AWS_ACCESS_KEY_ID"],
-        "password": store.secret,
-        "extra": {"endpoint_url": told["AWS_ENDPOINT_URL"], "region_name": told["AWS_REGION"], "allow_http": True},
-    }
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     yaml = tmp_path / "source.yaml"
     document = mirror.config.model_dump()
@@ -316,7 +310,7 @@ def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(
         [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(yaml)],
         env={
             **environment,
-            "AIRFLOW_CONN_STORE": json.dumps({"conn_type": "aws", **connection}),
+            "AIRFLOW_CONN_STORE": json.dumps(store.connection),
             "SPARK_MASTER": "local[2]",
             "SPARK_CONF_DIR": str(tmp_path),
         },

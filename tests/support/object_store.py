@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import servers
 
@@ -32,6 +33,13 @@ class ObjectStore:
             "AWS_ALLOW_HTTP": "true",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """The same as an Airflow connection."""
+        told = self.environment
+        extra = {"endpoint_url": told["AWS_ENDPOINT_URL"], "region_name": told["AWS_REGION"], "allow_http": True}
+        return {"conn_type": "aws", "login": told["AWS_ACCESS_KEY_ID"], "password": self.secret, "extra": extra}
 
     def __enter__(self) -> ObjectStore:
         if not PROGRAM.is_file():

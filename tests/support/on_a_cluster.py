@@ -28,11 +28,14 @@ def at_point(point: str) -> None:
 if __name__ == "__main__":
     stage.SHORT_RANGE = 0
     faults.at_point = at_point
-    build, built = session.build, []
+    build, built, lakes = session.build, [], set()
 
     def once(name, **options):  # type: ignore[no-untyped-def]
         if not built:
             built.append(build(name, **options))
+        elif options["lake"] not in lakes:
+            session.tell_store(built[0].sparkContext, options["lake"])
+        lakes.add(options["lake"])
         return built[0]
 
     session.build = once

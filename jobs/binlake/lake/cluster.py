@@ -13,8 +13,10 @@ import os
 import sys
 import tempfile
 import time
+import uuid
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,13 @@ from typing import Any
 from pyspark import SparkContext
 
 import binlake
+from binlake import stores
 from binlake.binlog import native
 from binlake.errors import SetupFailed
 from binlake.lake import executors, settings
+from binlake.lake.executors import LakeProbe
 from binlake.once import once
-from binlake.state import java_errors
+from binlake.state import files, java_errors
 from binlake.versions import SPARK
 
 PACKAGES = (
@@ -40,6 +44,14 @@ _SAID_AFTER = 15.0
 _SETTLED, _WISHED = 1.0, 60.0
 """Seconds without another executor, after which those are there that come at once; and where more are wished for."""
 _ROUNDS = 5
+_NOT_SHARED = (
+    "let lake.path be a folder that all hosts share, at one path, and that Spark's account on them may enter; or an "
+    "object store's URL"
+)
+_NOT_REACHED = (
+    "let these hosts reach the store, by network and certificates; its account is that of lake.connection, else each "
+    "host needs one of its own: by AWS_* variables of the executors, or a role"
+)
 _LOG = logging.getLogger("binlake")
 
 
@@ -71,18 +83,38 @@ def _engine() -> str:
     return str(path)
 
 
-def ready(context: SparkContext) -> int:
+def ready(context: SparkContext, lake: str = "") -> int:
     """Cores of the executors that are there, once each of them has shown that it can work.
 
-    Raises SetupFailed, which names the host and what it lacks.
+    lake: its root, if they are to read it. Raises SetupFailed, which names the host and what it lacks; LakeError.
     """
+    with _probe(lake) as probe:
+        return _ready(context, probe)
+
+
+@contextmanager
+def _probe(lake: str) -> Iterator[LakeProbe | None]:
+    if not lake:
+        yield None
+        return
+    folder = f"{lake}/_binlake"
+    made = LakeProbe(f"{folder}/probe-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex)
+    files.make_folder(folder)
+    files.write_text(made.path, made.content)
+    try:
+        yield made
+    finally:
+        files.remove_file(made.path)
+
+
+def _ready(context: SparkContext, probe: LakeProbe | None) -> int:
     for _ in range(_ROUNDS):
         there = list(_executors(context))
         if there and all(tasks for _, tasks in there):
             break
         if not _is_dynamic(context):
             _wait(context)
-        _try(context, sum(cores for cores, _ in _executors(context)) or 1)
+        _try(context, sum(cores for cores, _ in _executors(context)) or 1, probe)
     return sum(cores for cores, _ in _executors(context)) or context.defaultParallelism
 
 
@@ -133,20 +165,25 @@ def _wait(context: SparkContext) -> None:
         )
 
 
-def _try(context: SparkContext, tasks: int) -> None:
+def _try(context: SparkContext, tasks: int, probe: LakeProbe | None) -> None:
     """A job on all cores. Raises SetupFailed."""
     versions = {name: metadata.version(name) for name in PACKAGES}
     try:
-        found = context.parallelize(range(tasks), tasks).map(lambda _: executors.lack(versions)).collect()
+        found = context.parallelize(range(tasks), tasks).map(lambda _: executors.lack(versions, probe)).collect()
     except Exception as error:
         raise _unable(error) from None
-    lacks = {one.host: one for one in found if one is not None}
+    lacks = {one.host: one for one in found if one is not None and one.found}
     if lacks:
         wanted = " ".join(f"'{one}'" for one in dict.fromkeys(one for lack in lacks.values() for one in lack.wanted))
         raise SetupFailed(
             "\n".join(f"executors on {one.host} ({one.python}): {', '.join(one.found)}" for one in lacks.values()),
             remedy=f"install on these hosts: pip install {wanted} (or 'binlake=={binlake.__version__}', which brings"
             " them), name another Python by spark.pyspark.python, or ship one by spark.archives",
+        )
+    if unread := {one.host: one.lake for one in found if one is not None}:
+        raise SetupFailed(
+            "\n".join(f"executors on {host} can't read the lake: {why}" for host, why in unread.items()),
+            remedy=_NOT_SHARED if probe and stores.store_of(probe.path) is None else _NOT_REACHED,
         )
 
 

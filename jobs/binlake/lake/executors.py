@@ -15,17 +15,27 @@ _LOADED = ("pandas", "pyarrow")
 
 
 @dataclass(frozen=True)
+class LakeProbe:
+    """A small file that the driver has written into the lake, and what stands in it."""
+
+    path: str
+    content: str
+
+
+@dataclass(frozen=True)
 class Lack:
-    """python: the interpreter of the executors there. found: what is wrong with it. wanted: what pip is to install."""
+    """python: the interpreter of the executors there. found: what is wrong with it. wanted: what pip is to install.
+    lake: why the lake isn't read there, where that alone is wrong."""
 
     host: str
     python: str
-    found: tuple[str, ...]
-    wanted: tuple[str, ...]
+    found: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    lake: str = ""
 
 
-def lack(versions: Mapping[str, str]) -> Lack | None:
-    """What this executor's Python lacks of packages in these versions; None: nothing."""
+def lack(versions: Mapping[str, str], probe: LakeProbe | None = None) -> Lack | None:
+    """What this executor's Python lacks of packages in these versions, or the lake; None: nothing."""
     found, wanted = [], []
     for name, version in versions.items():
         try:
@@ -40,6 +50,18 @@ def lack(versions: Mapping[str, str]) -> Lack | None:
             importlib.import_module(name)
         except ImportError as error:
             found.append(f"{name} can't be loaded: {error}")
+    lake = _unread(probe) if probe and not found else ""
     # As Spark calls the machine, where it was told.
     host = os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
-    return Lack(host, sys.executable, tuple(found), tuple(wanted)) if found else None
+    return Lack(host, sys.executable, tuple(found), tuple(wanted), lake) if found or lake else None
+
+
+def _unread(probe: LakeProbe) -> str:
+    """Why not, by the engine that was shipped; empty where it is read as it was written."""
+    from binlake.errors import BinlakeError
+    from binlake.state import files
+
+    try:
+        return "" if files.read_text(probe.path) == probe.content else f"{probe.path} is another file there"
+    except BinlakeError as error:
+        return error.message

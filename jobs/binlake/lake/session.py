@@ -61,10 +61,10 @@ def build(
             builder = builder.config(key, value)
     session = builder.getOrCreate()
     _keep_rows_out_of_logs(session)
-    _tell_store(session.sparkContext, lake)
+    tell_store(session.sparkContext, lake)
     if not settings.is_local(where):
         cluster.ship(session.sparkContext)
-        cluster.ready(session.sparkContext)
+        cluster.ready(session.sparkContext, lake)
     for key, value in settings.sizes(session.sparkContext.defaultParallelism).items():
         if key not in given and key not in submitted:
             session.conf.set(key, value)
@@ -135,7 +135,7 @@ class OwnSessions:
             self._idle.put(own)
 
 
-def _tell_store(context: SparkContext, lake: str) -> None:
+def tell_store(context: SparkContext, lake: str) -> None:
     """Executors are told where the store is, and the account of the lake's connection: with each task, so that it
     stands in no setting that Spark shows or logs. A session that was there before is told as well."""
     if stores.store_of(lake) != "s3":

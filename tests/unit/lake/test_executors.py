@@ -1,0 +1,82 @@
+"""What an executor tells of itself, and what the driver makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlake.check import Check
+from binlake.config import PipelineConfig
+from binlake.errors import SetupFailed
+from binlake.lake import cluster, executors
+from binlake.lake.executors import Lack, LakeProbe
+from binlake.reach import lake_checks
+
+
+class OneExecutor:
+    """A cluster whose tasks run here."""
+
+    master = "spark://here"
+
+    def parallelize(self, items: Any, tasks: int) -> OneExecutor:
+        return self
+
+    def map(self, task: Callable[[int], Lack | None]) -> OneExecutor:
+        self._found = [task(0)]
+        return self
+
+    def collect(self) -> list[Lack | None]:
+        return self._found
+
+
+def tried(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_executors", lambda context: iter([(1, 0)]))
+    monkeypatch.setattr(cluster, "_is_dynamic", lambda context: True)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
+    cluster.ready(OneExecutor(), lake)  # type: ignore[arg-type]
+
+
+def test_a_lake_that_is_read_there_is_no_lack_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried(str(tmp_path / "lake"), monkeypatch)
+    assert not list((tmp_path / "lake" / "_binlake").iterdir())
+
+
+def test_a_host_that_does_not_share_the_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the path is another folder."""
+    unread = executors._unread
+    elsewhere = LakeProbe(str(tmp_path / "elsewhere" / "probe"), "x")
+    monkeypatch.setattr(executors, "_unread", lambda probe: unread(elsewhere))
+    with pytest.raises(SetupFailed, match=r"executors on 10\.0\.0\.7 can't read the lake") as told:
+        tried(str(tmp_path / "lake"), monkeypatch)
+    assert "a folder that all hosts share" in told.value.remedy
+    config = PipelineConfig.model_validate(
+        {
+            "source": {"name": "s", "connection": "c", "server_id": 1},
+            "tables": {"include": ["d.*"]},
+            "lake": {"path": str(tmp_path)},
+            "spark": {"master": "spark://here"},
+        }
+    )
+
+    def session() -> Any:
+        raise told.value
+
+    folder, hosts = lake_checks(config, session)
+    assert (folder.ok, hosts) == (
+        True,
+        Check("lake by Spark's executors", False, told.value.message, told.value.remedy),
+    )
+
+
+def test_a_host_that_does_not_reach_the_store_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = LakeProbe("s3a://bucket/lake/_binlake/probe", "x")
+    monkeypatch.setattr(executors, "_unread", lambda probe: "could not connect")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
+    with pytest.raises(SetupFailed, match=r"10\.0\.0\.7 can't read the lake: could not connect") as told:
+        cluster._try(OneExecutor(), 1, probe)  # type: ignore[arg-type]
+    assert "let these hosts reach the store" in told.value.remedy
