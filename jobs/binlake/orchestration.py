@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Occasion = Literal["lag", "retention", "stopped", "verify_failed", "failed"]
-"""lag, retention: a limit was met. stopped: a table newly stopped. verify_failed: the lake differs from the server.
-failed: a task failed, and isn't tried again."""
+Occasion = Literal["lag", "retention", "stopped", "feed_stopped", "verify_failed", "failed"]
+"""lag, retention: a limit was met. stopped: a table newly stopped. feed_stopped: a feed can't go on, and its task isn't
+tried again. verify_failed: the lake differs from the server. failed: a task failed, and isn't tried again."""
 
 
 class NotifyConfig(BaseModel):

@@ -61,6 +61,27 @@ def problems(config: PipelineConfig) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
+class FeedStopped:
+    """As TaskFailed, of the task that carries a feed."""
+
+    config_file: str
+    feed: str
+
+    def __call__(self, context: Context) -> None:
+        from binlake.state import feed_watermarks
+        from binlake.state.metadata import metadata_of
+
+        try:
+            config = load(self.config_file)
+            row = feed_watermarks.read(metadata_of(config), self.feed)
+        except BinlakeError as error:
+            log.error("nobody is told that feed %s stopped: %s", self.feed, error)
+            return
+        if row is not None and row["status"] == "stopped":
+            tell(config, context, "feed_stopped", f"feed {self.feed} is stopped: {row['reason']}", row["remedy"] or "")
+
+
+@dataclass(frozen=True)
 class TaskFailed:
     """Airflow's on_failure_callback of all tasks of a source, called once no retry is left.
 

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
 from binlake.config import PipelineConfig
 from binlake_airflow.feeding import BinlakeFeedOperator
-from binlake_airflow.notices import TaskFailed
+from binlake_airflow.notices import FeedStopped, TaskFailed
 from binlake_airflow.operators import (
     BinlakeAnnounceOperator,
     BinlakeMergeOperator,
@@ -98,8 +98,11 @@ class Steps:
 
     def feeds(self) -> None:
         """A task for each, side by side."""
+        told = any("feed_stopped" in asked.when for asked in self.config.airflow.notify)
+        failed = default_args(self.config, self.file).get("on_failure_callback")
         for feed in self.config.feeds:
-            BinlakeFeedOperator(task_id=feed.name, feed=feed.name, **self._plain)
+            callbacks = [*([failed] if failed else []), *([FeedStopped(self.file, feed.name)] if told else [])]
+            BinlakeFeedOperator(task_id=feed.name, feed=feed.name, on_failure_callback=callbacks, **self._plain)
 
     def maintain(self) -> None:
         BinlakeMaintainOperator(task_id="maintain", **self._spark)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from binlake.config import PipelineConfig
 from binlake.errors import FeedError, StagingError, UsageError
 from binlake.relay.clients import Client, RelayState
 from binlake.relay.events import RelayEvent
@@ -263,6 +264,15 @@ class Relay:
         state = RelayState.of(self._next_id, list(self._clients.values()), self._prepared)
         files.write_text(self._path, state.to_json())
         self._changed = False
+
+
+def state_path(config: PipelineConfig) -> str:
+    return config.metadata_path("relay.json")
+
+
+def last_saved(config: PipelineConfig) -> list[dict[str, Any]]:
+    """Clients as the relay wrote them down last, whether it runs or not. Raises FeedError."""
+    return [summary(one) for one in _kept(state_path(config)).restored()]
 
 
 def _kept(path: str) -> RelayState:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
-from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, UsageError
-from binlake.relay.core import Relay
+from binlake.relay.core import Relay, state_path
 from binlake.relay.reading import RecordedBatches
 from binlake.relay.tcp import BinaryProtocol
 from binlake.report import Report
@@ -29,8 +28,6 @@ MOST_CONNECTIONS = 500
 FIRST_BYTES_SECONDS = 30
 _METHOD = 3
 _THREADS = 4
-_ROW = "(relay)"
-"""The relay's name among the feeds; none of the YAML's may have it."""
 
 
 class FirstBytes(asyncio.Protocol):
@@ -133,14 +130,10 @@ def relay(arguments: argparse.Namespace) -> None:
     admin = _secret(arguments.admin_secret_file) if arguments.admin_secret_file else None
     metadata = metadata_of(config)
     limits = FeedLimits(arguments.keep_gb, arguments.keep_hours)
-    with feed_watermarks.held(metadata, _ROW, limits) as held:
-        made = Relay(RecordedBatches(config, metadata), _state_path(config), held)
+    with feed_watermarks.held(metadata, feed_watermarks.RELAY, limits) as held:
+        made = Relay(RecordedBatches(config, metadata), state_path(config), held)
         address = arguments.host, arguments.port
         asyncio.run(_serve(Served(made, secret, admin), made, address, arguments.every, Report(quiet=arguments.quiet)))
-
-
-def _state_path(config: PipelineConfig) -> str:
-    return config.metadata_path("relay.json")
 
 
 async def _serve(served: Served, made: Relay, address: tuple[str, int], every: float, report: Report) -> None:

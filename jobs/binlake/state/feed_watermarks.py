@@ -24,6 +24,8 @@ from binlake.state.metadata import Metadata, literal, now_us
 
 _TRIES, _PAUSE = 8, 0.1
 _GB, _HOUR = 1e9, 3600 * 1_000_000
+RELAY = "(relay)"
+"""The relay's name among the feeds; none of the YAML's may have it."""
 
 FeedPlace = tuple[int, int, int, int, int]
 """In a batch: slice, statements before it in the slice, offset, place inside it of a prepared row, row."""
@@ -266,8 +268,12 @@ def statuses(config: PipelineConfig, metadata: Metadata) -> list[FeedStatus]:
 
 
 def _status(name: str, row: Mapping[str, Any] | None, newest: int, staged: set[int]) -> FeedStatus:
-    if row is None or row["batch"] is None:
+    if row is None:
         return FeedStatus(name, "new", None, newest, 0)
+    if row["batch"] is None:  # it may have failed before it began
+        return FeedStatus(
+            name, row["status"], None, newest, 0, row["reason"] or "", row["remedy"] or "", row["updated_us"]
+        )
     behind = newest - row["batch"]
     told = FeedStatus(
         name, row["status"], row["batch"], behind, row["messages"] or 0, row["reason"] or "", row["remedy"] or "",
@@ -282,6 +288,11 @@ def _status(name: str, row: Mapping[str, Any] | None, newest: int, staged: set[i
 
 def left_behind(feed: str, batch: int) -> tuple[str, str]:
     """Reason and remedy of a feed that waited longer than staging is kept for it."""
+    if feed == RELAY:
+        return (
+            f"the staging of batch {batch} is gone: more waited for the relay than --keep-gb and --keep-hours allow",
+            "start binlake relay: it tells each client what is lost to it, and goes on",
+        )
     return (
         f"the staging of batch {batch} is gone: more waited for feed {feed} than keep_gb and keep_hours allow",
         f"begin it anew with the tables' rows: binlake feed --config FILE --feed {feed} --anew lake (or oldest, now)",

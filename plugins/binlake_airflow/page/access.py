@@ -22,9 +22,9 @@ from fastapi import Depends, HTTPException, Request
 from binlake.config import PipelineConfig
 from binlake_airflow.sources import pipelines_folder, sources_of
 
-Dag = Literal["bootstrap", "sync", "verify", "maintain", "resume"]
+Dag = Literal["bootstrap", "sync", "verify", "maintain", "resume", "feeds"]
 """What a source's DAGs do."""
-DAGS: tuple[Dag, ...] = ("bootstrap", "sync", "verify", "maintain", "resume")
+DAGS: tuple[Dag, ...] = ("bootstrap", "sync", "verify", "maintain", "resume", "feeds")
 
 
 def dag_id(source: str, what: Dag) -> str:

@@ -126,6 +126,12 @@ def maintain(found: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONRespon
     return _run(found[1], "maintain", {}, reader, asked)
 
 
+@router.post("/feeds", dependencies=_guarded(may_trigger("feeds"), action_logging("binlake_feeds")))
+def feeds(found: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONResponse:
+    """All of the source's, also those that are stopped."""
+    return _run(found[1], "feeds", {}, reader, asked)
+
+
 @router.post("/resume", dependencies=_guarded(may_trigger("resume"), action_logging("binlake_resume")))
 def resume(found: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResponse:
     """Paused and stopped tables go through the batches they missed: that reads the log, so a DAG does it."""

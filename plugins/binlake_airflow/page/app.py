@@ -17,6 +17,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LeaseHeld, UsageError
 from binlake.state.metadata import now_us
 from binlake_airflow.page import actions, answers
+from binlake_airflow.page import feeds as feeds_of
 from binlake_airflow.page import tables as tables_of
 from binlake_airflow.page.access import DAGS, Reader, ReaderDep, SourceDep, may_open, may_read
 from binlake_airflow.sources import pipelines_folder, sources_of
@@ -118,6 +119,11 @@ def one_table(
     if told is None:
         raise HTTPException(404, f"the source {found[1].source.name} has no table {table!r}")
     return JSONResponse(told)
+
+
+@app.get("/api/sources/{source}/feeds", dependencies=_OF_SOURCE)
+def feeds(found: SourceDep) -> JSONResponse:
+    return JSONResponse(feeds_of.feeds(found[1]))
 
 
 @app.get("/api/sources/{source}/runs", dependencies=_OF_SOURCE)

@@ -11,6 +11,7 @@ from typing import Literal
 from croniter import croniter
 
 from binlake.source.ahead import LogSeen
+from binlake.state.feed_watermarks import RELAY
 from binlake.state.status import SourceStatus
 
 Health = Literal["good", "new", "warn", "bad"]
@@ -20,8 +21,8 @@ _GRACE = timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class Remedy:
-    """What the page can do about it. do: bootstrap, sync, unpause, skip-event or show; dag: which to unpause; state: of
-    the tables to show."""
+    """What the page can do about it. do: bootstrap, sync, feeds, unpause, skip-event or show; dag: which to unpause;
+    state: of the tables to show."""
 
     do: str
     dag: str | None = None
@@ -82,6 +83,7 @@ def advise(
         *_late(found, schedule, dags, now),
         *_purged(log, now),
         *_unfinished(found),
+        *_feeds(found),
     ]
 
 
@@ -184,3 +186,17 @@ def _unfinished(found: SourceStatus) -> list[Advice]:
             )
         )
     return said
+
+
+def _feeds(found: SourceStatus) -> list[Advice]:
+    """They hold nothing of the mirror back, but whoever reads them waits."""
+    return [
+        Advice(
+            "bad",
+            f"{'the relay' if feed.name == RELAY else f'feed {feed.name}'} is stopped: {feed.reason}",
+            feed.remedy,
+            None if feed.name == RELAY else Remedy("feeds"),
+        )
+        for feed in found.feeds
+        if feed.status == "stopped"
+    ]

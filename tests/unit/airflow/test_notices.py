@@ -14,6 +14,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from binlake import config, watch
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
+from binlake.state.metadata import metadata_of
 from binlake.watch import Watched
 from binlake_airflow import notices
 from binlake_airflow.hook import BinlakeHook
@@ -107,6 +108,20 @@ def test_a_task_that_failed_for_good(tmp_path: Path) -> None:
     file.write_text("{")
     TaskFailed(str(file))(context)
     assert len(told) == 1
+
+
+def test_a_feed_that_stopped_for_good(tmp_path: Path) -> None:
+    file = yaml(tmp_path, f"notify: [{noted('feed_stopped')}]")
+    with file.open("a") as more:
+        more.write("feeds: [{name: orders, include: ['shop.*'], format: text, sink: 'file:///feed'}]\n")
+    (task,) = dags_of(tmp_path)["binlake_shop_feeds"].tasks
+    (callback,) = task.on_failure_callback
+    callback({})
+    assert told == [], "it never ran"
+    row = {"feed": "orders", "status": "stopped", "reason": "no such topic", "remedy": "make it"}
+    metadata_of(config.load(file)).append("feeds", [row])
+    callback({})
+    assert told == ["feed orders is stopped: no such topic (feed_stopped)"]
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,13 @@ from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
 from binlake.batch.steps import Life
 from binlake.binlog.border import INSERT
 from binlake.position import Range
+from binlake.relay import core as relay
+from binlake.relay.clients import Client, LastEvent, RelayState
+from binlake.relay.queues import Discard, TableFilter
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dumps, loads
 from binlake.state import lease, newest_changes, watermarks
+from binlake.state.feed_watermarks import RELAY, FeedStatus
 from binlake.state.lease import OpenBatch
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.remembered import RememberedMetadata
@@ -184,6 +188,12 @@ def standing(**changes: Any) -> SourceStatus:
             timedelta(0),
             False,
             ["warn: the snapshot of shop.a isn't finished: 1 of 3 chunks"],
+        ),
+        (
+            standing(feeds=(FeedStatus("orders", "stopped", 5, 2, 9, "no such topic", "make it"),)),
+            timedelta(0),
+            False,
+            ["bad: feed orders is stopped: no such topic"],
         ),
     ],
 )
@@ -366,6 +376,39 @@ def test_keys_of_the_newest_mutations_are_for_who_may_edit(server: Any, folder: 
         newest = get(user, "sources/shop/tables/shop.table_0001")["newest"]
         assert newest == {"changes": [{**told, "key": key}], "since_batch": 3, "with_keys": key is not None}
     assert get(user, "sources/shop/tables/shop.table_0002")["newest"]["changes"] == []
+
+
+def test_feeds_and_the_relays_clients(server: Any, folder: Path) -> None:
+    past = add(folder).write()
+    user = viewer(server)
+    assert get(user, "sources/shop/feeds").items() >= {"feeds": [], "relay": None}.items()
+    row = {"keep_bytes": 1, "keep_us": 1, "updated_us": 7}
+    stopped = {"status": "stopped", "reason": "no such topic", "remedy": "make it"}
+    past.metadata.append("feeds", [
+        {**row, "feed": "orders", "batch": 1, "needs": 2, "messages": 40, **stopped},
+        {**row, "feed": "early", "messages": 0, **stopped},
+        {**row, "feed": RELAY, "status": "following", "batch": 3, "needs": 4, "messages": 1},
+    ])  # fmt: skip
+    client = Client(1, "till", 3, {past.names[1]: TableFilter(past.names[1], 5, 100, Discard(0))})
+    client.last.append(LastEvent(4, "binlog.000001", 3500, "shop.table_0001", 8, 9))
+    client.queue.served = 1
+    Path(relay.state_path(past.config)).write_text(RelayState.of(2, [client], {}).to_json())
+    found = get(user, "sources/shop/feeds")
+    place = {"batch": 1, "behind": 2, "messages": 40, "carried_us": past.batch(1)["planned_us"], "updated_us": 7}
+    assert found["feeds"] == [
+        {"name": "orders", **place, **stopped},
+        {"name": "early", **place, **stopped, "batch": None, "behind": 3, "messages": 0, "carried_us": None},
+    ]
+    assert found["relay"]["status"] == "following"
+    (told,) = found["relay"]["clients"]
+    assert (told["name"], told["served"], told["last_events"][0]["position"]) == ("till", 1, 3500)
+    assert [one["what"] for one in get(user, "sources/shop")["advice"]] == [
+        "feed orders is stopped: no such topic", "feed early is stopped: no such topic"
+    ]  # fmt: skip
+    Path(relay.state_path(past.config)).write_text("{")
+    problem = get(user, "sources/shop/feeds")["relay"]["clients_problem"]
+    assert "is damaged" in problem["detail"]
+    assert problem["remedy"]
 
 
 def test_the_schema_at_an_earlier_point(server: Any, folder: Path) -> None:

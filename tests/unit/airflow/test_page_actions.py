@@ -30,7 +30,9 @@ def past(folder: Path) -> Past:
 
 @pytest.fixture
 def dags(server: Any, folder: Path, past: Past) -> Iterator[None]:
-    """Airflow knows the DAGs of the source; all are paused, as new ones are."""
+    """Airflow knows the DAGs of the source, that of a feed among them; all are paused, as new ones are."""
+    with (folder / "shop.yaml").open("a") as file:
+        file.write("feeds: [{name: all, include: ['shop.*'], format: text, sink: 'file:///feed'}]\n")
     add_dags(folder)
     with create_session() as session:
         for dag in session.scalars(select(DagModel).where(DagModel.dag_id.startswith("binlake_shop_"))):
@@ -78,6 +80,7 @@ def stand(past: Past, table: str, status: str) -> None:
         ("bootstrap", {"tables": ["shop.table_0001"], "keys": "-5..1999"},
          {"tables": ["shop.table_0001"], "lock": "flush", "keys": "-5..1999"}),
         ("maintain", {}, {}),
+        ("feeds", {}, {}),
         ("resume", {"tables": ["shop.table_0002"], "why": "mended"}, {"tables": ["shop.table_0002"], "why": "mended"}),
     ],
 )  # fmt: skip
@@ -105,7 +108,7 @@ def test_a_paused_dag_is_unpaused_where_that_is_asked(server: Any, past: Past, d
 
 
 def test_who_sees_a_source_sees_what_he_may_do(server: Any, past: Past) -> None:
-    every = ("bootstrap", "sync", "verify", "maintain", "resume", "edit")
+    every = ("bootstrap", "sync", "verify", "maintain", "resume", "feeds", "edit")
     assert get(viewer(server), "sources/shop")["may"] == dict.fromkeys(every, False)
     assert get(editor(server), "sources")["sources"][0]["may"] == dict.fromkeys(every, True)
 

@@ -28,6 +28,7 @@ const RUNS = {
     ofOne: [KEYS],
   },
   maintain: { label: "Maintain", says: () => "Small data files are put together, and what nobody was promised goes." },
+  feeds: { label: "Carry feeds", says: (one) => `Every feed of ${one.source} is carried to the newest batch; those that are stopped are tried again.` },
   resume: { label: "Resume", says: (one, what) => `${what} goes through the batches it missed. Mend first what stopped it.`, fields: [WHY] },
 };
 

@@ -4,6 +4,7 @@ import { remedyButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { bars, phasesOf } from "./charts.js";
 import { advice, badge, el, facts, link, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
+import { feedSections } from "./feeds.js";
 import { bytes, compare, duration, moment, number } from "./words.js";
 
 const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "bootstrapping", "following", "dropped"];
@@ -22,9 +23,15 @@ function sourceFacts(one) {
     ["Rows changed in 24 hours", changed(one.rows_changed.day, one.rows_changed.by_hour, 60), "Inserted, updated and deleted rows of batches recorded since, in an hour each"],
     ...logFacts(one),
     ["Tables", counts.length ? counts : "none yet", null, "double"],
+    one.feeds.length ? ["Feeds", tally(one.feeds.map((feed) => feed.status)), "And the relay, where one was started"] : null,
     one.open_batch ? ["Open batch", [toBatch(one.source, one.open_batch.batch), ` is ${one.open_batch.state}`]] : null,
     one.holder ? ["At work", el("span", { class: "mono" }, one.holder)] : null,
   );
+}
+
+function tally(words) {
+  const counts = Map.groupBy(words, (word) => word);
+  return [...counts].map(([word, all]) => [status(word), ` ${number(all.length)} `]);
 }
 
 function changed(sum, values, minutes) {
@@ -158,13 +165,14 @@ function tableList(one, { tables, now_us, total_since_us }, asked) {
 export async function oneSource(place) {
   const path = pathOf(place.source);
   const older = place.before ? `&before_us=${encodeURIComponent(place.before)}` : "";
-  const [found, told, { runs }] = await Promise.all([ask(path), ask(`${path}/tables`), ask(`${path}/runs?count=20${older}`)]);
+  const [found, told, feeds, { runs }] = await Promise.all([ask(path), ask(`${path}/tables`), ask(`${path}/feeds`), ask(`${path}/runs?count=20${older}`)]);
   const last = runs.at(-1);
   const next = runs.length === 20 ? link({ source: place.source, before_us: last.ended_us }, "Earlier runs") : null;
   return [
     sourceCard(found, true),
     el("h2", {}, "Tables"),
     tableList(found, told, place.state),
+    ...feedSections(found, feeds),
     el("h2", { id: "runs" }, place.before ? "Earlier runs" : "Last runs"),
     phasesOf(runs.filter((run) => run.kind === "sync"), "Seconds of each run by phase", (run) => `?${new URLSearchParams({ source: place.source, batch: run.batch })}`),
     table("Runs", runColumns(place.source, found.now_us), runs, { empty: "No run yet." }),

@@ -1,0 +1,65 @@
+// A source's feeds, and the clients of its relay.
+
+import { runButton } from "./actions.js";
+import { advice, el, reason, status, table, time, toBatch } from "./elements.js";
+import { duration, number } from "./words.js";
+
+const OPERATIONS = [[1, "insert"], [2, "update"], [4, "delete"]];
+const operations = (flags) => OPERATIONS.filter(([flag]) => flags & flag).map(([, word]) => word).join(", ");
+const opened = new Set(); // clients whose events are looked at
+
+function behind(feed, now_us) {
+  if (!feed.behind) return "nothing";
+  const words = `${number(feed.behind)} ${feed.behind === 1 ? "batch" : "batches"}`;
+  return feed.carried_us ? `${words}, ${duration((now_us - feed.carried_us) / 1e6)}` : words;
+}
+
+const feedColumns = (source, now_us) => [
+  { name: "Feed", cell: (feed) => feed.name },
+  { name: "State", cell: (feed) => [status(feed.status), reason(feed)] },
+  { name: "Carried through", cell: (feed) => (feed.batch === null ? "not begun" : toBatch(source, feed.batch)) },
+  { name: "Behind by", number: true, title: "Recorded batches that it hasn't carried, and since when", cell: (feed) => behind(feed, now_us) },
+  { name: "Messages", number: true, cell: (feed) => number(feed.messages) },
+  { name: "Last heard of", number: true, cell: (feed) => time(feed.updated_us, now_us) },
+];
+
+function events(client, now_us) {
+  if (!client.last_events.length) return el("span", { class: "quiet" }, "none yet");
+  const told = client.last_events.toReversed().map((event) =>
+    el("li", {}, operations(event.type), ` of ${event.table} at `, el("span", { class: "mono" }, `${event.file}:${event.position}`), ", served ", time(event.served_us, now_us)));
+  const toggle = (event) => opened[event.target.open ? "add" : "delete"](client.id);
+  return el("details", { open: opened.has(client.id) ? "" : null, ontoggle: toggle },
+    el("summary", { id: `events ${client.id}` }, `last ${number(client.last_events.length)}, `, time(client.last_events.at(-1).served_us, now_us)), el("ol", { class: "plain" }, told));
+}
+
+const filters = ({ filters: asked }) =>
+  asked.length ? asked.map((one) => el("div", {}, `${one.schema}.${one.table}: `, operations(one.operations))) : el("span", { class: "quiet" }, "none");
+
+const clientColumns = (source, now_us) => [
+  { name: "Client", key: "name", sort: (one) => one.name, cell: (one) => one.name },
+  { name: "Filters", cell: filters },
+  { name: "Arrived through", cell: (one) => toBatch(source, one.batch) },
+  { name: "Queued", number: true, key: "queued", title: "Events that wait to be polled", sort: (one) => one.queued, cell: (one) => number(one.queued) },
+  { name: "Largest queue", number: true, key: "largest", sort: (one) => one.largest_queue, cell: (one) => number(one.largest_queue) },
+  { name: "Served", number: true, key: "served", sort: (one) => one.served, cell: (one) => number(one.served) },
+  { name: "Discarded", number: true, key: "discarded", title: "Events that a full queue let go", sort: (one) => one.discarded, cell: (one) => number(one.discarded) },
+  { name: "Last events", cell: (one) => events(one, now_us) },
+];
+
+function relayed({ relay, source, now_us }) {
+  if (!relay) return [];
+  const { clients, clients_problem: problem } = relay;
+  return [
+    el("h2", {}, "Relay"),
+    el("p", {}, status(relay.status), " at ", relay.batch === null ? "no batch yet" : toBatch(source, relay.batch), `, ${number(relay.messages)} events served, heard of `, time(relay.updated_us, now_us), reason(relay)),
+    problem ? advice([{ health: "bad", what: problem.detail, remedy: problem.remedy }]) : table("Clients of the relay", clientColumns(source, now_us), clients, { empty: "No client has registered." }),
+  ];
+}
+
+// one: the source, told: what the API tells of its feeds.
+export function feedSections(one, told) {
+  const sections = relayed(told);
+  if (!told.feeds.length) return sections;
+  const heading = el("div", { class: "head" }, el("h2", {}, "Feeds"), el("div", { class: "buttons" }, runButton(one, "feeds")));
+  return [heading, table("Feeds", feedColumns(told.source, told.now_us), told.feeds), ...sections];
+}
