@@ -43,8 +43,9 @@ from binlake.source.replicas import replicas
 from binlake.source.retention import RETENTION, retention_hours
 from binlake.source.server import Source, denied, error_code
 from binlake.state import lease
-from binlake.state.metadata import Metadata
+from binlake.state.metadata import Metadata, metadata_of
 from binlake.versions import JAVA
+from binlake.watch import note_seen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,14 +86,14 @@ def preflight(
     session: a lake in an object store, or on a cluster, is tried by Spark, too, which takes a session's start.
     patterns: of the tables that are asked for; each must match one that is included.
     """
-    checks = _files(origin) if isinstance(origin, Folder) else _server(config, origin, patterns)
+    checks = _files(config, origin) if isinstance(origin, Folder) else _server(config, origin, patterns)
     if spark_checks:
         checks += [_java(), _jars(config)]
     has_spark = not spark_checks or all(check.ok for check in checks[-2:])
     return [*checks, _spark(config), *reach.lake_checks(config, session if has_spark else None), *_catalog(config)]
 
 
-def _files(folder: Folder) -> list[Check]:
+def _files(config: PipelineConfig, folder: Folder) -> list[Check]:
     """A folder in the place of a server: its files are there, one after the other, and can be read."""
     try:
         with opened(folder) as log:
@@ -101,6 +102,7 @@ def _files(folder: Folder) -> list[Check]:
             missing = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
             total = sum(size for _, size in sizes) / 1e6
             file, offset, gtids = log.head()
+            note_seen(metadata_of(config), log)
             return [
                 Check("files", True, f"{len(sizes)} of {log.flavour} in {folder.address}, {total:,.1f} MB"),
                 Check(
@@ -125,6 +127,7 @@ def _server(config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str])
             subject = _Subject(config, endpoint, source, source.variables(_VARIABLES), listed, tables)
             for check in _CHECKS:
                 checks += check(subject)
+            note_seen(metadata_of(config), source)
             return [*checks, *_asked(patterns, names)]
     except SourceError as error:
         return [Check("server", False, error.message, error.remedy)]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError
 from binlake.position import Position
-from binlake.source.ahead import look_ahead
-from binlake.source.log import Origin, opened
+from binlake.source.ahead import ahead_of, log_seen
+from binlake.source.log import Log, Origin, opened
 from binlake.source.retention import headroom_seconds
 from binlake.source.server import Source
-from binlake.state.metadata import now_us
+from binlake.state import lease
+from binlake.state.metadata import Metadata, metadata_of, now_us
+from binlake.state.record import note_log
 from binlake.state.status import read_status
+
+_FRESH_US = 5 * 60 * 1_000_000
+"""What was noted since isn't noted anew: a sensor may look each minute."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +42,21 @@ def watch(config: PipelineConfig, origin: Origin) -> Watched:
     if found.position is None:
         return Watched(None, None, None, stopped)
     position = Position.parse(found.position)
-    beyond = look_ahead(config, origin, position).bytes
-    lag = None if found.carried_us is None else max(0.0, (now_us() - found.carried_us) / 1e6)
-    return Watched(0.0 if beyond == 0 else lag, beyond, _headroom(config, origin, position), stopped)
-
-
-def _headroom(config: PipelineConfig, origin: Origin, position: Position) -> float | None:
     with opened(origin) as log:
-        return headroom_seconds(log, position) if isinstance(log, Source) else None
+        beyond = ahead_of(config, log, position).bytes
+        headroom = headroom_seconds(log, position) if isinstance(log, Source) else None
+        note_seen(metadata_of(config), log)
+    lag = None if found.carried_us is None else max(0.0, (now_us() - found.carried_us) / 1e6)
+    return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped)
+
+
+def note_seen(metadata: Metadata, log: Log) -> None:
+    """Write down how far the log goes on, for who looks at metadata alone, unless that was done minutes ago.
+
+    Before the first snapshot nothing is written, and nothing that fails here holds anything up.
+    """
+    with suppress(BinlakeError):
+        planned_to = lease.read(metadata).planned_to
+        known = metadata.read("source_log", ["at_us"])
+        if planned_to is not None and not any(row["at_us"] > now_us() - _FRESH_US for row in known):
+            note_log(metadata, log_seen(log, planned_to))

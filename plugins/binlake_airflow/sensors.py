@@ -39,8 +39,11 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:
         """True, too, where the server's log no longer has the lake's position: the sync tells what to do."""
         from binlake.position import Position
-        from binlake.source.ahead import look_ahead
+        from binlake.source.ahead import ahead_of
+        from binlake.source.log import opened
+        from binlake.state.metadata import metadata_of
         from binlake.state.status import read_status
+        from binlake.watch import note_seen
 
         with airflow_errors():
             config = load(self.config_file)
@@ -48,6 +51,8 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
             if position is None:
                 self.log.info("no table has a snapshot yet")
                 return False
-            found = look_ahead(config, BinlakeHook(config.source.connection).origin(), Position.parse(position))
+            with opened(BinlakeHook(config.source.connection).origin()) as log:
+                found = ahead_of(config, log, Position.parse(position))
+                note_seen(metadata_of(config), log)
         self.log.info("the log's end is %s, %s bytes beyond the lake", found.head, found.bytes)
         return found.bytes is None or found.bytes >= self.beyond_bytes

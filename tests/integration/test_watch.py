@@ -41,7 +41,11 @@ def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.M
     assert found.headroom_seconds == 36_000  # the file in use is kept as long as that from when it is closed
     assert not changed.poke({})
     mirror.execute("INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (2)")
+    (seen,) = mirror.metadata.read("source_log")
+    mirror.metadata.replace("source_log", "true", [{**seen, "at_us": 0}])
     found = watch(mirror.config, mirror.origin)
+    (seen,) = mirror.metadata.read("source_log")
+    assert (seen["bytes_ahead"], seen["at_us"] > 0) == (found.lag_bytes, True), "known without a sync"
     assert found.lag_bytes
     assert found.lag_bytes > 100
     assert found.headroom_seconds is not None

@@ -29,17 +29,22 @@ class Ahead:
 def look_ahead(config: PipelineConfig, origin: Origin, position: Position | None) -> Ahead:
     """Raises SourceError and ConfigurationError."""
     with opened(origin) as log:
-        file, offset, _ = log.head()
-        beyond = None
-        if position is not None and log.is_of(position.server):
-            beyond = _bytes(log.binary_logs(), position, (file, offset))
-        tables = tuple(included_tables(log, config)) if isinstance(log, Source) else ()
+        return ahead_of(config, log, position)
+
+
+def ahead_of(config: PipelineConfig, log: Log, position: Position | None) -> Ahead:
+    """As above, of a log that is open."""
+    file, offset, _ = log.head()
+    beyond = None
+    if position is not None and log.is_of(position.server):
+        beyond = _bytes(log.binary_logs(), position, (file, offset))
+    tables = tuple(included_tables(log, config)) if isinstance(log, Source) else ()
     return Ahead(f"{file}:{offset}", beyond, tables)
 
 
 @dataclass(frozen=True)
 class LogSeen:
-    """What a server says of its log when it is planned from.
+    """What a server says of its log when it is planned from, or looked at.
 
     head: its end, ``file:offset``. bytes_ahead: of log beyond what is planned. oldest_file: the first that is left of
     ``files``, ``bytes`` in all. kept_hours: for how long a file is kept, None for ever, or where nobody says.
@@ -62,7 +67,7 @@ def log_seen(log: Log, planned_to: Position) -> LogSeen:
     return LogSeen(
         log.now(),
         f"{file}:{offset}",
-        _bytes(left, planned_to, (file, offset)),
+        _bytes(left, planned_to, (file, offset)) if log.is_of(planned_to.server) else None,
         left[0][0] if left else None,
         len(left),
         sum(size for _, size in left),

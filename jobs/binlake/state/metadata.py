@@ -75,7 +75,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         at_us=_INT, who=_TEXT, why=_TEXT, action=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file=_TEXT,
         offset=_INT, created=_INT,
     ),
-    # One row: what the server said of its log when it was planned from last, see source.ahead.LogSeen.
+    # One row: what the server said of its log when it was looked at last, see source.ahead.LogSeen.
     "source_log": _schema(
         at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=pa.float64()
     ),

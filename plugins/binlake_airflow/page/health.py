@@ -52,7 +52,7 @@ class DagState:
 
 @dataclass(frozen=True)
 class LogStanding(LogSeen):
-    """What the server said of its log when it was planned from last, beside what is merged.
+    """What the server said of its log when it was looked at last, beside what is merged.
 
     bytes_ahead: of log beyond what is merged. kept_until_us: before then the log that is needed next isn't purged for
     its age; None where it is kept for ever, or nobody says for how long.
@@ -81,6 +81,7 @@ def advise(
         *_poisoned(found),
         *_tables(found),
         *_late(found, schedule, dags, now),
+        *_unseen(log, schedule, now),
         *_purged(log, now),
         *_unfinished(found),
         *_feeds(found),
@@ -143,13 +144,31 @@ def _late(found: SourceStatus, schedule: str | None, dags: Mapping[str, DagState
         return [Advice("warn", "nothing carries it forward: its sync is paused", f"unpause the DAG {dag}", button)]
     if found.carried_us is None:
         return []
-    due = croniter(schedule, datetime.fromtimestamp(found.carried_us / 1e6, UTC))
-    due.get_next(datetime)
-    missed: datetime = due.get_next(datetime)
-    if missed + _GRACE >= now:
+    if not _missed(schedule, found.carried_us, now):
         return []
     remedy = f"look at the last runs of the DAG {dag}"
     return [Advice("bad", "it is more than a run behind its schedule", remedy, Remedy("sync"))]
+
+
+def _missed(schedule: str, since_us: int, now: datetime) -> bool:
+    """Whether more than a run was due since then."""
+    due = croniter(schedule, datetime.fromtimestamp(since_us / 1e6, UTC))
+    due.get_next(datetime)
+    missed: datetime = due.get_next(datetime)
+    return missed + _GRACE < now
+
+
+def _unseen(log: LogStanding | None, schedule: str | None, now: datetime) -> list[Advice]:
+    """The server was looked at longer ago than its schedule allows: what is told of its log is old."""
+    if log is None or schedule is None or not _missed(schedule, log.at_us, now):
+        return []
+    hours = now.timestamp() / 3600 - log.at_us / 3.6e9
+    what = f"the server was looked at {hours:,.0f} hours ago: its log may have grown by more than is told here"
+    return [
+        Advice(
+            "warn", what, "sync now: any run that asks the server writes down how far its log goes on", Remedy("sync")
+        )
+    ]
 
 
 def _purged(log: LogStanding | None, now: datetime) -> list[Advice]:

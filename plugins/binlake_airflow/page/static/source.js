@@ -39,7 +39,7 @@ function changed(sum, values, minutes) {
   return el("span", { class: "trend" }, el("span", {}, number(sum)), bars(values, `${number(sum)} rows, by time`, when));
 }
 
-// What the server said of its log when a run planned from it last: the page asks it nothing.
+// What the server said of its log when a run looked at it last: the page asks it nothing.
 function logFacts({ log, now_us }) {
   if (!log) return [];
   const asked = `The server's end of the log was ${log.head}, asked ${moment(log.at_us)}`;
