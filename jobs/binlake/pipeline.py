@@ -52,6 +52,7 @@ from binlake.source.plan import next_range
 from binlake.source.server import Source
 from binlake.state import decisions, files, lease, leftovers, replayable, watermarks
 from binlake.state.decisions import Reason
+from binlake.state.failures import noted
 from binlake.state.intervals import merged_by
 from binlake.state.lease import Lease, OpenBatch
 from binlake.state.metadata import metadata_of as metadata_of
@@ -100,6 +101,7 @@ class StepOutcome:
     message: str
 
 
+@noted("snapshot")
 def bootstrap(
     config: PipelineConfig,
     origin: Origin,
@@ -155,6 +157,7 @@ def bootstrap(
     return results
 
 
+@noted("snapshot")
 def snapshot_keys(
     config: PipelineConfig,
     origin: Origin,
@@ -311,6 +314,7 @@ def record(config: PipelineConfig, batch: int | None = None, run: str | None = N
         return again or last_run(config, control.position, control.batch)
 
 
+@noted("verify")
 def verify(
     config: PipelineConfig,
     origin: Origin,
@@ -331,6 +335,7 @@ def verify(
     return compare(config, endpoint, session(), metadata_of(config), catch_up, tables=tables, report=report)
 
 
+@noted("replay")
 def replay(
     config: PipelineConfig, session: SessionFactory, report: Report, request: ReplayRequest
 ) -> list[ReplayedTable]:
@@ -340,6 +345,7 @@ def replay(
     return build_again(config, session, metadata_of(config), report, request)
 
 
+@noted("maintain")
 def maintain(
     config: PipelineConfig,
     session: SessionFactory,
@@ -359,11 +365,13 @@ def registration_due(config: PipelineConfig) -> bool:
     return due(config, metadata_of(config))
 
 
+@noted("register")
 def register(config: PipelineConfig, session: SessionFactory, report: Report) -> RegisterReport:
     """Give the YAML's catalog the names of the tables. session: of its own, with the catalog's settings."""
     return register_names(config, session, metadata_of(config), report)
 
 
+@noted("resume")
 def resume(
     config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName, reason: Reason
 ) -> str:
@@ -411,6 +419,7 @@ def resume_all(
     return told
 
 
+@noted("plan")
 def _plan(
     held: Lease, config: PipelineConfig, origin: Origin, until: datetime | None, stop_at: Position | None
 ) -> PlanOutcome:
@@ -461,6 +470,7 @@ def _begun_before(begun: OpenBatch) -> PlanOutcome:
     return PlanOutcome(begun.batch, False, str(stop), message, unfinished=True)
 
 
+@noted("stage")
 def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report) -> StepOutcome:
     from binlake.stage import remove_attempts, stage_batch
 
@@ -490,6 +500,7 @@ def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: Session
     return StepOutcome(staged.batch, manifest.mutations, message)
 
 
+@noted("merge")
 def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report: Report) -> StepOutcome:
     staged = held.control().open
     if staged is None or staged.state != "staged":
@@ -507,6 +518,7 @@ def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | N
     return None if found is None else tuple(one for one in found if config.included(one.child))
 
 
+@noted("record")
 def _record(held: Lease, config: PipelineConfig, run: str | None = None) -> RunReport:
     merged = held.control().open
     if merged is None or merged.state != "merged":

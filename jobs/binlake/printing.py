@@ -151,6 +151,9 @@ def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
         lines.append(f"held by {found.holder}, which is dead: the next run takes over at once")
     elif found.holder:
         lines.append(f"held by {found.holder}")
+    if failed := found.failed:
+        lines += [f"the last run failed in {failed.phase}, {_moment(failed.ended_us)}:"]
+        lines += [f"  {line}" for line in failed.message.splitlines()]
     if found.last_run:
         lines.append(f"last run ended {_moment(found.last_run['ended_us'])}, {found.last_run['mutations']:,} mutations")
     return lines

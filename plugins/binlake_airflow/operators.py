@@ -124,7 +124,10 @@ class BinlakePreflightOperator(SourceOperator):
 
     def execute(self, context: Context) -> None:
         from binlake.doctor import preflight
+        from binlake.state import failures
+        from binlake.state.metadata import metadata_of, now_us
 
+        began_us = now_us()
         with airflow_errors():
             config = load(self.config_file)
             origin = BinlakeHook(config.source.connection).origin()
@@ -139,7 +142,9 @@ class BinlakePreflightOperator(SourceOperator):
         failed = [check for check in checks if check.ok is False]
         if failed:
             lines = "\n".join(f"{check.name}: {check.found}\n  → {check.remedy}" for check in failed)
-            raise AirflowFailException(f"{len(failed)} of {len(checks)} checks failed\n{lines}")
+            said = f"{len(failed)} of {len(checks)} checks failed\n{lines}"
+            failures.note(metadata_of(config), "preflight", said, began_us)
+            raise AirflowFailException(said)
 
 
 class BinlakeSnapshotOperator(BinlakeSparkOperator):

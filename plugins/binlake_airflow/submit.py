@@ -163,8 +163,11 @@ class BinlakeSparkOperator(SparkSubmitOperator):
 
         short_lived: its JVM ends before optimised code would pay.
         """
+        from binlake.state import failures
+        from binlake.state.metadata import metadata_of, now_us
+
         self._short_lived = short_lived
-        config = self.pipeline_config()
+        config, began_us = self.pipeline_config(), now_us()
         self.application = script(self.job, self.jobs_folder)
         self.application_args = ["--config", self.config_file, *arguments]
         self._handover = Handover()
@@ -179,6 +182,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
                         self.log.info("%s", error["message"])
                         raise look_again() from None
                     raise _airflow_error(error["message"], retryable=error["retryable"]) from None
+                failures.note_death(metadata_of(config), self.job, began_us)
                 raise  # it died without a word: killed, out of memory, or Spark itself didn't start
             return self._handover.outcome().get("result")
         finally:

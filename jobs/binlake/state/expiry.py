@@ -19,6 +19,7 @@ from binlake.config import MaintainConfig
 from binlake.errors import LakeError
 from binlake.state import files, storage_errors, tables
 from binlake.state.attempts import OF_KEYS
+from binlake.state.failures import FAILED
 from binlake.state.files import FileFound
 from binlake.state.metadata import SCHEMAS, Metadata, literal, now_us
 
@@ -63,7 +64,8 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     old, old_quarantine = now_us() - int(promised.runs_days * _DAY), now_us() - int(promised.quarantine_days * _DAY)
     stands_still = [row for row in metadata.read("watermarks") if row["status"] not in ("following", "dropped")]
     stopped = ", ".join(literal(row["table_id"]) for row in stands_still)
-    runs = [row["ended_us"] for row in metadata.read("runs", ["kind", "ended_us"]) if row["kind"] != "maintain"]
+    told = metadata.read("runs", ["kind", "ended_us"])
+    runs = [row["ended_us"] for row in told if row["kind"] not in ("maintain", FAILED)]
     batches = [row["batch"] for row in metadata.read("batches", ["batch"])]
     needed = min([*(row["batch"] for row in stands_still), max(batches, default=0)])
     predicates = {

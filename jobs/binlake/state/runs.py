@@ -10,18 +10,21 @@ from typing import Any
 from binlake.position import Range
 from binlake.schema.table import TableName
 from binlake.serialization import loads
+from binlake.state.failures import FAILED
 from binlake.state.metadata import Metadata, Newest, literal, rows_of
 from binlake.state.record import TableRun
 
 _HEAD = (
     "run", "kind", "batch", "started_us", "ended_us", "outcome", "position", "bytes", "mutations", "message", "phases",
 )  # fmt: skip
+_FAILURES = 20
+"""Of a batch, that are told."""
 
 
 @dataclass(frozen=True)
 class RunHead:
-    """A recorded run without what it did to each table. kind: sync, bootstrap or maintain; bytes: of log, or copied;
-    phases: seconds by name."""
+    """A run without what it did to each table. kind: sync, bootstrap, maintain, or failed; bytes: of log, or copied;
+    phases: seconds by name, of one that failed the phase that did."""
 
     run: str
     kind: str
@@ -51,7 +54,7 @@ class Stoppage:
 @dataclass(frozen=True)
 class BatchTold:
     """A batch: its range, and once it is recorded, its run. state: planned, staged, merged or recorded. range is None
-    where the batch's own row expired."""
+    where the batch's own row expired. failures: attempts that failed while it was open, the newest first."""
 
     batch: int
     state: str
@@ -61,6 +64,7 @@ class BatchTold:
     run: RunHead | None
     tables: tuple[TableRun, ...]
     stops: tuple[Stoppage, ...]
+    failures: tuple[RunHead, ...]
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
     runs = metadata.read("runs", where=f"batch = {batch} AND kind = 'sync'")
     if not planned and not runs:
         return None
+    failed, newest = f"batch = {batch} AND kind = '{FAILED}'", Newest("ended_us", _FAILURES)
     plan: dict[str, Any] = planned[0] if planned else {}
     run: dict[str, Any] = runs[0] if runs else {}
     return BatchTold(
@@ -128,6 +133,7 @@ def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
         run=_head(run) if run else None,
         tables=_tables(run) if run else (),
         stops=tuple(_stops(metadata, batch)),
+        failures=tuple(_head(row) for row in metadata.read("runs", _HEAD, where=failed, newest=newest)),
     )
 
 

@@ -10,8 +10,12 @@ from typing import Any
 from binlake.config import PipelineConfig
 from binlake.state import decisions, feed_watermarks, lease, watermarks
 from binlake.state.attempts import OF_KEYS
+from binlake.state.failures import FAILED
 from binlake.state.feed_watermarks import FeedStatus
 from binlake.state.metadata import Metadata, Newest
+
+_SUCCEEDED = f"kind NOT IN ('maintain', '{FAILED}')"
+"""Runs that carried the lake."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,17 @@ class SnapshotStatus:
     chunks: int
     copied: int
     rows: int
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """An attempt that failed. run: Airflow's ``DAG/RUN``, else a number of its own. batch: that was open then."""
+
+    run: str
+    phase: str
+    batch: int | None
+    ended_us: int
+    message: str
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,8 @@ class SourceStatus:
     carried_us: int | None = None
     snapshots: tuple[SnapshotStatus, ...] = ()
     feeds: tuple[FeedStatus, ...] = ()
+    failed: FailedRun | None = None
+    """The newest attempt, if it failed."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -61,6 +78,7 @@ class SourceStatus:
             "carried_us": self.carried_us,
             "snapshots": [asdict(one) for one in self.snapshots],
             "feeds": [asdict(one) for one in self.feeds],
+            "failed": asdict(self.failed) if self.failed else None,
         }
 
 
@@ -74,7 +92,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
     metadata = metadata or Metadata(config.metadata_path("").rstrip("/"))
     control = lease.read(metadata)
     opened = control.open
-    last = next(iter(metadata.read("runs", where="kind <> 'maintain'", newest=Newest("ended_us", 1))), None)
+    last = next(iter(metadata.read("runs", where=_SUCCEEDED, newest=Newest("ended_us", 1))), None)
     return SourceStatus(
         source=config.source.name,
         batch=control.batch,
@@ -90,8 +108,22 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         carried_us=_carried(metadata, control.batch),
         snapshots=tuple(_unfinished(metadata)),
         feeds=tuple(feed_watermarks.statuses(config, metadata)),
+        failed=_failed(metadata, last, is_open=opened is not None),
         last_run={**last, "tables": json.loads(last["tables"]), "phases": json.loads(last["phases"])} if last else None,
     )
+
+
+def _failed(metadata: Metadata, last: dict[str, Any] | None, *, is_open: bool) -> FailedRun | None:
+    """A run that found nothing leaves no row, but what the server said of its log."""
+    columns = ["run", "phases", "batch", "ended_us", "message"]
+    for row in metadata.read("runs", columns, where=f"kind = '{FAILED}'", newest=Newest("ended_us", 1)):
+        since = [last["ended_us"]] if last else []
+        if not is_open:
+            since += [seen["at_us"] for seen in metadata.read("source_log", ["at_us"])]
+        if all(at_us <= row["ended_us"] for at_us in since):
+            phase = next(iter(json.loads(row["phases"])))
+            return FailedRun(row["run"], phase, row["batch"], row["ended_us"], row["message"])
+    return None
 
 
 def _carried(metadata: Metadata, batch: int) -> int | None:

@@ -79,6 +79,7 @@ def advise(
     return [
         *_beginning(found, dags),
         *_poisoned(found),
+        *_failed(found, now),
         *_tables(found),
         *_late(found, schedule, dags, now),
         *_unseen(log, schedule, now),
@@ -98,6 +99,16 @@ def _poisoned(found: SourceStatus) -> list[Advice]:
         )
         for one in found.poison
     ]
+
+
+def _failed(found: SourceStatus, now: datetime) -> list[Advice]:
+    failed = found.failed
+    if failed is None or found.poison:  # which says it better
+        return []
+    said, _, remedy = failed.message.partition("\n  → ")
+    ago = max(0, round((now.timestamp() - failed.ended_us / 1e6) / 60))
+    what = f"the last run failed in {failed.phase}, {ago:,} minutes ago: {said}"
+    return [Advice("warn", what, remedy or "look at its log; the next run tries again")]
 
 
 def _beginning(found: SourceStatus, dags: Mapping[str, DagState]) -> list[Advice]:

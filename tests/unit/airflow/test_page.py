@@ -31,7 +31,7 @@ from binlake.relay.clients import Client, LastEvent, RelayState
 from binlake.relay.queues import Discard, TableFilter
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dumps, loads
-from binlake.state import lease, newest_changes, watermarks
+from binlake.state import failures, lease, newest_changes, watermarks
 from binlake.state.feed_watermarks import RELAY, FeedStatus
 from binlake.state.lease import OpenBatch
 from binlake.state.metadata import Metadata, now_us
@@ -268,6 +268,14 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     assert [run["batch"] for run in runs] == list(range(30, 20, -1))
     older = get(user, f"sources/shop/runs?count=10&before_us={runs[-1]['ended_us']}")["runs"]
     assert [run["batch"] for run in older] == list(range(20, 10, -1))
+
+    assert source["failed"] is None
+    failures.note(past.metadata, "merge", "no space is left\n  → make some", now_us())
+    told = [one for one in get(user, "sources/shop")["advice"] if "failed" in one["what"]]
+    assert [(one["what"], one["remedy"]) for one in told] == [
+        ("the last run failed in merge, 0 minutes ago: no space is left", "make some")
+    ]  # fmt: skip
+    assert get(user, "sources/shop/runs?count=1")["runs"][0]["outcome"] == "failed"
 
     run = get(user, "sources/shop/runs/30")
     assert (run["range"]["start"], run["range"]["stop"]) == (str(past.position(29)), str(past.position(30)))

@@ -51,6 +51,12 @@ export function airflow(path, ...words) {
 
 export const toRun = (dag, run) => airflow(`dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`, run);
 
+// {dag}/{run} where Airflow ran it, else a number of the run's own.
+export function ofAirflow(run) {
+  const at = run.indexOf("/");
+  return el("span", { class: "mono" }, at < 0 ? run : toRun(run.slice(0, at), run.slice(at + 1)));
+}
+
 const several = (tables) => (tables.length === 1 ? tables[0] : tables.length ? `each of the ${number(tables.length)} tables` : null);
 
 // What was left empty isn't told.

@@ -1,6 +1,6 @@
 // One batch: its range, its phases, and what it did to each table.
 
-import { toRun } from "./actions.js";
+import { ofAirflow } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { advice, badge, counts, el, facts, reason, status, table, time, toTable, where } from "./elements.js";
 import { bytes, duration, number } from "./words.js";
@@ -16,11 +16,13 @@ function phases(found) {
   ]));
 }
 
-// {dag}/{run} where Airflow ran it, else a number of the run's own.
-function ofAirflow(run) {
-  const at = run.indexOf("/");
-  return el("span", { class: "mono" }, at < 0 ? run : toRun(run.slice(0, at), run.slice(at + 1)));
-}
+const failures = (now_us) => [
+  { name: "Phase", cell: (run) => badge("bad", Object.keys(run.phases).join(", ")) },
+  { name: "Ended", cell: (run) => time(run.ended_us, now_us) },
+  { name: "Took", number: true, cell: (run) => duration((run.ended_us - run.started_us) / 1e6) },
+  { name: "What it says", cell: (run) => el("span", { class: "why" }, run.message) },
+  { name: "Run", cell: (run) => ofAirflow(run.run) },
+];
 
 export async function oneRun(place) {
   const found = await ask(`${pathOf(place.source)}/runs/${encodeURIComponent(place.batch)}`);
@@ -58,6 +60,7 @@ export async function oneRun(place) {
       advice(stops)),
     el("h2", {}, "Phases"),
     el("div", { class: "card" }, phases(run?.phases ?? {})),
+    found.failures.length ? [el("h2", {}, "Attempts that failed"), table("Attempts that failed", failures(found.now_us), found.failures)] : null,
     el("h2", {}, "Tables"),
     table("Tables of the batch", tables, found.tables, { empty: "It changed none." }),
     el("h2", {}, "Slices"),

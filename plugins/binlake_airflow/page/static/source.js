@@ -1,6 +1,6 @@
 // All sources, and one with its tables and runs.
 
-import { remedyButton, runButton, tableButtons } from "./actions.js";
+import { ofAirflow, remedyButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { bars, phasesOf } from "./charts.js";
 import { advice, badge, el, facts, link, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
@@ -77,13 +77,19 @@ export async function overview() {
 // Tables that need somebody come first.
 const trouble = (row) => TROUBLE.indexOf(row.status);
 
+function whichRun(source, run) {
+  if (run.kind !== "failed") return run.kind === "sync" ? toBatch(source, run.batch) : run.kind;
+  const phase = Object.keys(run.phases).join(", ");
+  return [badge("bad", `${phase} failed`), " ", run.batch === null ? null : toBatch(source, run.batch)];
+}
+
 const runColumns = (source, now_us) => [
-  { name: "Run", cell: (run) => (run.kind === "sync" ? toBatch(source, run.batch) : run.kind) },
+  { name: "Run", cell: (run) => whichRun(source, run) },
   { name: "Ended", cell: (run) => time(run.ended_us, now_us) },
   { name: "Took", number: true, cell: (run) => duration((run.ended_us - run.started_us) / 1e6) },
   { name: "Mutations", number: true, cell: (run) => number(run.mutations) },
   { name: "Read", number: true, title: "Bytes of log, or of a snapshot", cell: (run) => bytes(run.bytes) },
-  { name: "What it says", cell: (run) => el("span", { class: "why" }, run.message) },
+  { name: "What it says", cell: (run) => [el("span", { class: "why" }, run.message), run.kind === "failed" ? ofAirflow(run.run) : null] },
 ];
 
 // For what stands still; the rest is picked first.
