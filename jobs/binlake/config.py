@@ -61,23 +61,31 @@ class SourceConfig(_Strict):
         return f"binlake/{self.name}"
 
 
+def _has_two_dots(pattern: str) -> str:
+    if pattern.count(".") < 2:
+        raise ValueError(f"{pattern!r} has too few dots; write database.table.column, such as shop.*.password")
+    return pattern
+
+
+ColumnPattern = Annotated[str, AfterValidator(_has_two_dots)]
+"""A pattern of database.table, a dot and the name of a column."""
+
+
+def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> frozenset[str]:
+    """Lower-case names, for the server's names of columns have no case."""
+    parts = [pattern.rpartition(".") for pattern in patterns]
+    return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
+
+
 class TablesConfig(_Strict):
     """Shell-style patterns over ``database.table``; an excluded table stays excluded.
 
-    exclude_columns: such a pattern, a dot and the name of a column that isn't to leave the server.
+    exclude_columns: those that aren't to leave the server.
     """
 
     include: Annotated[list[TablePattern], Field(min_length=1)]
     exclude: list[TablePattern] = []
-    exclude_columns: list[str] = []
-
-    @field_validator("exclude_columns")
-    @classmethod
-    def _has_two_dots(cls, patterns: list[str]) -> list[str]:
-        for pattern in patterns:
-            if pattern.count(".") < 2:
-                raise ValueError(f"{pattern!r} has too few dots; write database.table.column, such as shop.*.password")
-        return patterns
+    exclude_columns: list[ColumnPattern] = []
 
     def wanted(self, database: str, table: str) -> bool | frozenset[str]:
         """What the log's reader asks: False for a table that isn't included, else the columns to step over."""
@@ -92,9 +100,8 @@ class TablesConfig(_Strict):
         return None
 
     def excluded_columns(self, database: str, table: str) -> frozenset[str]:
-        """Lower-case names, for the server's names of columns have no case."""
-        parts = [pattern.rpartition(".") for pattern in self.exclude_columns]
-        return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
+        """Lower-case names."""
+        return columns_named(self.exclude_columns, database, table)
 
     def included(self, database: str, table: str) -> bool:
         if database.lower() in SYSTEM_DATABASES:
@@ -261,6 +268,20 @@ class CatalogConfig(_Strict):
         return f"{self.name} at {self.metastore}" if self.metastore else self.name
 
 
+class PageConfig(_Strict):
+    """What the page in Airflow shows of rows, to who may edit the source's sync DAG alone.
+
+    show_values: of the newest mutations, as long as they are staged. mask_columns: whose values it never shows.
+    """
+
+    show_values: bool = False
+    mask_columns: list[ColumnPattern] = []
+
+    def masked(self, name: TableName) -> frozenset[str]:
+        """Lower-case names."""
+        return columns_named(self.mask_columns, name.database, name.table)
+
+
 _MEMORY = r"^[1-9]\d*[kmgtKMGT]$"
 _OF_THEIR_OWN = {
     "spark.master": "master",
@@ -303,6 +324,13 @@ class SparkConfig(_Strict):
         """``conf`` as Spark writes it."""
         return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in self.conf.items()}
 
+    def history_of(self, application: str) -> str | None:
+        """The address of an application in Spark's history server; None where ``conf`` names none."""
+        server = self.settings.get("spark.yarn.historyServer.address", "").rstrip("/")
+        if not server or "$" in server:
+            return None
+        return f"{server if '://' in server else f'http://{server}'}/history/{application}/"
+
 
 class PipelineConfig(_Strict):
     """The whole of one YAML."""
@@ -317,6 +345,7 @@ class PipelineConfig(_Strict):
     maintain: MaintainConfig = MaintainConfig()
     catalog: CatalogConfig | None = None
     airflow: AirflowConfig = AirflowConfig()
+    page: PageConfig = PageConfig()
     invalid_dates: InvalidDates = "fail"
     invalid_text: InvalidTexts = "fail"
     policies: PoliciesConfig = PoliciesConfig()

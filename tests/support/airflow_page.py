@@ -20,6 +20,10 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from binlake import config
+from binlake.relay import core as relay
+from binlake.relay.clients import Client, LastEvent, RelayState
+from binlake.relay.queues import Discard, TableFilter
+from binlake.state.feed_watermarks import RELAY
 from binlake.state.metadata import now_us
 from binlake_airflow.page.answers import MINUTE
 from binlake_airflow.plugin import BinlakePlugin
@@ -64,6 +68,22 @@ def add(folder: Path, name: str = "shop") -> Past:
     file = folder / f"{name}.yaml"
     file.write_text(YAML.format(name=name, lake=folder.parent / "lake"))
     return Past(config.load(file), now_us() - 5 * MINUTE)
+
+
+def add_feeds(past: Past) -> None:
+    """One that stopped, one that did before it began, and the relay with a client."""
+    row = {"keep_bytes": 1, "keep_us": 1, "updated_us": 7}
+    stopped = {"status": "stopped", "reason": "no such topic", "remedy": "make it"}
+    newest = past.batches
+    past.metadata.append("feeds", [
+        {**row, "feed": "orders", "batch": 1, "needs": 2, "messages": 40, **stopped},
+        {**row, "feed": "early", "messages": 0, **stopped},
+        {**row, "feed": RELAY, "status": "following", "batch": newest, "needs": newest + 1, "messages": 1},
+    ])  # fmt: skip
+    client = Client(1, "till", newest, {past.names[1]: TableFilter(past.names[1], 5, 100, Discard.NONE)})
+    client.last.append(LastEvent(4, "binlog.000001", 3500, str(past.names[1]), 8, 9))
+    client.queue.served = 1
+    Path(relay.state_path(past.config)).write_text(RelayState.of(2, [client], {}).to_json())
 
 
 def add_dags(folder: Path) -> None:

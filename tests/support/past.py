@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
 from binlake.batch.steps import Life
+from binlake.binlog.border import INSERT, UPDATE
 from binlake.config import PipelineConfig
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
@@ -15,6 +21,7 @@ from binlake.state import lease, watermarks
 from binlake.state.lease import Standing
 from binlake.state.metadata import Metadata
 from binlake.state.record import TableRun
+from binlake.state.staging import write_manifest
 
 HOUR = 3_600_000_000
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -90,3 +97,22 @@ class Past:
             "range": dumps(Range(start, stop, (part,))), "attempt": "a",
             "planned_us": self.ended_us(batch) - 20_000_000, "updated_us": self.ended_us(batch), "bytes": 1000,
         }  # fmt: skip
+
+    def stage(self, batch: int, name: TableName) -> None:
+        """An insert, and an update of the same row, as the batch's staging of one table."""
+        path = self.config.staging_path(str(batch), "a")
+        Path(path, "0").mkdir(parents=True)
+        first, second = {"id": 4711, "note": "topsecret"}, {"id": 4711, "note": None}
+        image = pa.struct([("id", pa.int32()), ("note", pa.string())])
+        offset = self.position(batch).offset - 500
+        rows = pa.table({
+            "op": pa.array([INSERT, UPDATE], pa.int8()), "offset": [offset, offset + 1], "row": [0, 0],
+            "committed_us": [8, 9], "gtid": ["u:1", "u:2"], "xid": pa.array([None, None], pa.string()),
+            "before": pa.array([None, first], image), "after": pa.array([first, second], image),
+        })  # fmt: skip
+        pq.write_table(rows, f"{path}/0/0.parquet")
+        file = StagedFile(
+            f"{path}/0/0.parquet", name, SCHEMA.columns, SCHEMA.key, 0, 0, 2, 0, 0, (1, offset, 0),
+            (1, offset + 1, 0), 1, "", {},
+        )  # fmt: skip
+        write_manifest(path, Manifest(batch, "a", (StagedSlice(0, (file,), (), ()),)))

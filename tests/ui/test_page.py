@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 
-from binlake.state import watermarks
+from binlake.position import Range, Slice
+from binlake.state import lease, watermarks
+from binlake.state.lease import OpenBatch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -24,9 +26,14 @@ pytestmark = pytest.mark.timeout(240)
 @pytest.fixture(scope="module")
 def past(served: Served, folder: Path) -> Past:
     """Three of a thousand tables stand still."""
-    from airflow_page import add, add_dags
+    from airflow_page import add, add_dags, add_feeds
 
     past = replace(add(folder), tables=1000, batches=40, changed=30).write()
+    with (folder / "shop.yaml").open("a") as file:
+        file.write("feeds: [{name: orders, include: ['shop.*'], format: text, sink: 'file:///feed'}]\n")
+        file.write("page: {show_values: true, mask_columns: ['shop.*.email']}\n")
+    past.stage(40, past.names[7])
+    add_feeds(past)
     add_dags(folder)
     rows = {row["table"]: row for row in watermarks.read(past.metadata)}
     told = {"reason": "a <b>column</b> of no known type", "remedy": "mend it"}
@@ -80,6 +87,91 @@ def test_a_thousand_tables_are_sorted_and_searched(page: Page, past: Past) -> No
     page.get_by_label("State").select_option("paused")
     assert names(page) == ["table_0501"]
     expect(page.get_by_text("a <b>column</b> of no known type")).to_be_visible()
+
+
+def test_charts_have_a_bar_for_each_number(page: Page, past: Past) -> None:
+    sparks = page.locator("svg.spark")
+    assert [sparks.nth(at).locator(".bar").count() for at in range(sparks.count())] == [12, 24]
+    assert sparks.nth(0).locator(".bar:not(.empty)").count() == 1, "one run in the last hour"
+    chart = page.get_by_role("group", name="Seconds of each run by phase")
+    assert chart.get_by_role("link").count() == 20
+    assert [chart.locator(f".phase-{phase}").count() for phase in (1, 2, 3)] == [20] * 3
+    newest = chart.get_by_role("link").last
+    assert newest.get_attribute("aria-label") == "batch 40: plan 0.1 s, stage 1.5 s, merge 3.25 s"
+    heights = [float(one.get_attribute("height") or 0) for one in newest.locator("rect").all()]
+    assert heights[2] / heights[1] == pytest.approx(3.25 / 1.5)
+
+
+def test_feeds_and_the_relays_clients(page: Page) -> None:
+    feed = page.get_by_role("table", name="Feeds").get_by_role("row", name="orders")
+    for words in ("stopped", "no such topic", "make it", "batch 1", "39 batches"):
+        expect(feed).to_contain_text(words)
+    client = page.get_by_role("table", name="Clients of the relay").get_by_role("row", name="till")
+    expect(client).to_contain_text("shop.table_0001: insert, delete")
+    client.locator("summary").click()
+    expect(client.get_by_text("delete of shop.table_0001 at binlog.000001:3500")).to_be_visible()
+    expect(page.get_by_text("feed orders is stopped: no such topic")).to_be_visible()
+
+
+def test_all_is_done_by_keys_alone(page: Page) -> None:
+    button = page.get_by_role("button", name="Sync now shop")
+    button.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Until")).to_be_focused()
+    expect(dialog.get_by_text("In UTC: what was committed at or after this time")).to_be_visible()
+    reached: list[str] = []
+    for _ in range(12):  # the parts of a time are fields of their own
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.textContent"))
+    assert {"Cancel", "Sync now"} <= set(reached)
+    assert "Verify" not in reached, "what lies behind the dialog isn't reached"
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(button).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Verify shop")).to_be_focused()
+    head = page.get_by_role("button", name="Table", exact=True)
+    head.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert names(page)[0] == "table_0999"
+
+
+def test_a_table_tells_its_schema_then_and_its_newest_rows(page: Page, served: Served) -> None:
+    page.goto(f"{served.url}/binlake/?source=shop&table=shop.table_0007")
+    newest = page.get_by_role("table", name="Newest mutations").locator("tbody tr")
+    expect(newest.first).to_contain_text("note = topsecret → NULL")
+    expect(newest.last).to_contain_text("id = 4711")
+    page.get_by_label("Schema at").fill("noon")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("'noon' is not a time")).to_be_visible()
+    expect(page.get_by_role("table", name="Columns", exact=True)).to_be_visible()
+    page.get_by_label("Schema at").fill("binlog.000001:20000")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.get_by_role("table", name="Columns at binlog.000001:20000")).to_contain_text("varchar(40)")
+    expect(page.get_by_label("Schema at")).to_have_value("binlog.000001:20000")
+
+
+def test_what_loads_or_fails_is_told(served: Served, browser: Browser, past: Past) -> None:
+    page = served.open(browser, "ada", "ADMIN")
+    answers: list[Any] = []
+    page.route("**/api/sources", lambda route: answers.append(route))
+    page.goto(f"{served.url}/binlake/")
+    expect(page.get_by_text("Loading …")).to_be_visible()
+    answers.pop().fulfill(status=503, json={"detail": "the lake is away", "remedy": "bring it back"})
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("the lake is away")
+    expect(alert).to_contain_text("bring it back")
+    # What was shown stays while a refresh fails, and the page says so.
+    page.unroute("**/api/sources")
+    page.evaluate("dispatchEvent(new Event('changed'))")
+    expect(page.get_by_role("link", name="shop")).to_be_visible()
+    page.route("**/api/sources", lambda route: route.abort())
+    page.evaluate("dispatchEvent(new Event('changed'))")
+    expect(page.get_by_text("the last refresh failed")).to_be_visible()
+    expect(page.get_by_role("link", name="shop")).to_be_visible()
+    page.context.close()
 
 
 def test_a_table_is_paused_with_a_reason_and_an_error_is_told(page: Page, past: Past) -> None:
@@ -149,6 +241,44 @@ def test_a_range_of_keys_of_one_table_is_snapshotted(page: Page) -> None:
         assert run.conf == {"lock": "flush", "keys": "1000..1999", "tables": ["shop.table_0205"]}
 
 
+def press(page: Page, button: str, label: str, **fields: str) -> str:
+    """Press and confirm; gives what the page tells of it."""
+    page.get_by_role("button", name=button).first.click()
+    dialog = page.get_by_role("dialog")
+    for name, value in fields.items():
+        dialog.get_by_label(name).fill(value)
+    dialog.get_by_role("button", name=label, exact=True).click()
+    told = dialog.locator(".good.note").inner_text()
+    dialog.get_by_role("button", name="Close").click()
+    return told
+
+
+def test_each_button_does_what_it_says(page: Page, past: Past) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    for button, label, fields in (
+        ("Sync now shop", "Sync now", {"Until": "2026-03-01T12:00"}),
+        ("Verify shop", "Verify", {}),
+        ("Maintain shop", "Maintain", {}),
+        ("Carry feeds shop", "Carry feeds", {}),
+        ("Resume shop.table_0500", "Resume", {"Why": "mended"}),
+    ):
+        assert "the run is queued" in press(page, button, label, **fields)
+    told = press(page, "Snapshot at next sync shop.table_0500", "Snapshot at next sync", Why="sooner")
+    assert told.startswith("shop.table_0500")
+    expect(page.get_by_role("row", name="shop.table_0500").get_by_text("resnapshot", exact=True)).to_be_visible()
+    with create_session() as session:
+        wanted = {f"binlake_shop_{what}": what for what in ("sync", "verify", "maintain", "feeds", "resume")}
+        made = session.scalars(select(DagRun).where(DagRun.dag_id.in_(wanted)))
+        assert {wanted[run.dag_id]: (run.triggering_user_name, run.conf) for run in made} == {
+            "sync": ("ada", {"until": "2026-03-01T12:00:00+00:00"}),
+            "verify": ("ada", {}), "maintain": ("ada", {}), "feeds": ("ada", {}),
+            "resume": ("ada", {"tables": ["shop.table_0500"], "why": "mended"}),
+        }  # fmt: skip
+
+
 def test_who_may_only_look_sees_no_buttons(served: Served, browser: Browser, past: Past) -> None:
     page = served.open(browser, "eve", "VIEWER")
     page.goto(f"{served.url}/binlake/?source=shop")
@@ -183,3 +313,20 @@ def test_light_and_dark_are_read_at_any_width(
             assert beyond <= 0, f"{name} is wider than {width} pixels by {beyond}"
             page.screenshot(path=tmp_path / f"{name}-{width}-{'dark' if dark else 'light'}.png", full_page=True)
         page.context.close()
+
+
+def test_an_event_that_nobody_can_read_is_skipped(page: Page, past: Past) -> None:
+    """The last of this file: a batch is open from here on."""
+    stop = past.position(past.batches)
+    part = Slice(stop.file, stop.offset, stop.offset + 1000, stop.created, False)
+    with lease.held(past.metadata) as held:
+        held.open(OpenBatch(past.batches + 1, Range(stop, replace(stop, offset=stop.offset + 1000), (part,))))
+    place = {"file": stop.file, "offset": stop.offset + 7}
+    poison = {"batch": past.batches + 1, "reason": "an unknown event", "remedy": "skip it", "at_us": 1}
+    past.metadata.append("quarantine", [{**poison, **place}])
+    page.reload()
+    expect(page.get_by_text(f"the run is stopped at {stop.file}:{stop.offset + 7}")).to_be_visible()
+    assert press(page, "Skip the event", "Skip it", Why="it is empty")
+    decisions = [row for row in past.metadata.read("decisions") if row["action"] == "skip-event"]
+    assert [(row["who"], row["why"], row["offset"]) for row in decisions] == [("ada", "it is empty", stop.offset + 7)]
+    expect(page.get_by_text("the run is stopped at")).to_have_count(0)

@@ -1,11 +1,11 @@
 """The newest mutations of a table, as far as their batches' staging is kept (``maintain.staging_hours``, a feed).
 
-Which rows, when and where; never their values, but for the key where it is asked for.
+Which rows, when and where; their values, or the key's, where that is asked for, and never those of masked columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,19 +24,25 @@ from binlake.state.metadata import Metadata, Newest
 BATCHES = 24
 """That are looked through, the newest first."""
 _NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
+_MASK = "***"
+_MOST_LETTERS = 300
+"""Of one value."""
 _TOLD = ["op", "offset", "row", "committed_us", "gtid", "xid"]
 
 
 @dataclass(frozen=True)
 class NewestChange:
-    """One mutation. position: ``file:offset`` of its event. key: None where it wasn't asked for, or there is none."""
+    """One mutation. position: ``file:offset`` of its event. key, before, after: values as text, by column; None where
+    they weren't asked for, or there is none."""
 
     batch: int
     op: str
     committed_us: int
     position: str
     gtid: str | None
-    key: dict[str, str] | None
+    key: dict[str, str | None] | None
+    before: dict[str, str | None] | None = None
+    after: dict[str, str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,32 +54,65 @@ class NewestChanges:
 
 
 def newest_changes(
-    config: PipelineConfig, metadata: Metadata, name: TableName, count: int, *, with_key: bool
+    config: PipelineConfig,
+    metadata: Metadata,
+    name: TableName,
+    count: int,
+    *,
+    with_key: bool,
+    with_values: bool = False,
 ) -> NewestChanges:
     """Of recorded batches, the newest first. Rows of XA transactions, which wait for their outcome, aren't told."""
     found: list[NewestChange] = []
     since: int | None = None
+    shown = _Shown(with_key, with_values, config.page.masked(name))
     wanted = ["batch", "attempt", "range"]
     for row in metadata.read("batches", wanted, where="state = 'recorded'", newest=Newest("batch", BATCHES)):
         folder = config.staging_path(str(row["batch"]), row["attempt"] or "-")
         if not files.exists(f"{folder}/manifest.json"):
             break
         since = row["batch"]
-        found += _of_batch(folder, row, name, count - len(found), with_key)
+        found += _of_batch(folder, row, name, count - len(found), shown)
         if len(found) >= count:
             break
     return NewestChanges(tuple(found), since)
 
 
-def _of_batch(folder: str, row: dict[str, Any], name: TableName, count: int, with_key: bool) -> list[NewestChange]:
+@dataclass(frozen=True)
+class _Shown:
+    """Which values are told. masked: columns, in small letters, whose values aren't read at all."""
+
+    key: bool
+    values: bool
+    masked: frozenset[str]
+
+    def columns(self, file: StagedFile) -> list[str]:
+        """That are told of a file's rows."""
+        every = [column.name for column in file.columns]
+        return every if self.values else list(file.key) if self.key else []
+
+    def images(self, file: StagedFile) -> list[str]:
+        """As Parquet names what is read for that."""
+        read = [column for column in self.columns(file) if column.lower() not in self.masked]
+        return [f"{image}.{column}" for image in ("before", "after") for column in read]
+
+    def of(self, image: dict[str, Any] | None, columns: Sequence[str], *, whole: bool) -> dict[str, str | None] | None:
+        """An image's values; whole: the row has one, though nothing of it was read."""
+        if not whole:
+            return None
+        told = {column: _MASK if column.lower() in self.masked else (image or {}).get(column) for column in columns}
+        return {column: _told(value) for column, value in told.items()}
+
+
+def _of_batch(folder: str, row: dict[str, Any], name: TableName, count: int, shown: _Shown) -> list[NewestChange]:
     try:
         manifest = staging.read_manifest(folder, row["batch"], row["attempt"])
         log_files = {number: part.file for number, part in enumerate(loads(Range, row["range"]).slices)}
         staged = [file for part in manifest.slices for file in part.files if file.name == name]
         found: list[NewestChange] = []
         for file in sorted(staged, key=lambda file: file.last, reverse=True):
-            rows = _rows(file, count - len(found), with_key)
-            found += [_change(one, file, row["batch"], log_files[file.slice], with_key) for one in rows]
+            rows = _rows(file, count - len(found), shown)
+            found += [_change(one, file, row["batch"], log_files[file.slice], shown) for one in rows]
             if len(found) >= count:
                 break
     except (BinlakeError, OSError):  # it went while it was read
@@ -81,11 +120,10 @@ def _of_batch(folder: str, row: dict[str, Any], name: TableName, count: int, wit
     return found
 
 
-def _rows(file: StagedFile, count: int, with_key: bool) -> list[dict[str, Any]]:
+def _rows(file: StagedFile, count: int, shown: _Shown) -> list[dict[str, Any]]:
     """The last of a file, the newest first."""
-    images = [f"{image}.{column}" for image in ("before", "after") for column in file.key] if with_key else []
     found: list[dict[str, Any]] = []
-    for part in files.parquet_groups_backwards(file.path, [*_TOLD, *images]):
+    for part in files.parquet_groups_backwards(file.path, [*_TOLD, *shown.images(file)]):
         found += [row for row in _backwards(part) if row["xid"] is None and not _is_void(row, file)]
         if len(found) >= count:
             break
@@ -102,17 +140,24 @@ def _is_void(row: dict[str, Any], file: StagedFile) -> bool:
     return any((first, begun) <= place < (last, ended) for first, begun, last, ended in file.void)
 
 
-def _change(row: dict[str, Any], file: StagedFile, batch: int, log_file: str, with_key: bool) -> NewestChange:
-    image = (row.get("before") if row["op"] == DELETE else row.get("after")) or {}
-    key = {column: _shown(image[column]) for column in file.key if column in image} if with_key else None
+def _change(row: dict[str, Any], file: StagedFile, batch: int, log_file: str, shown: _Shown) -> NewestChange:
+    before, after = row.get("before"), row.get("after")
+    key = shown.of(before if row["op"] == DELETE else after, file.key, whole=shown.key)
+    images = [
+        shown.of(image, shown.columns(file), whole=shown.values and row["op"] != without)
+        for image, without in ((before, INSERT), (after, DELETE))
+    ]
     position = f"{log_file}:{row['offset']}"
-    return NewestChange(batch, _NAMES[row["op"]], row["committed_us"], position, row["gtid"], key or None)
+    return NewestChange(batch, _NAMES[row["op"]], row["committed_us"], position, row["gtid"], key or None, *images)
 
 
-def _shown(value: Any) -> str:
+def _told(value: Any) -> str | None:
+    if value is None:
+        return None
     if isinstance(value, bytes):
         try:
-            return value.decode()
+            value = value.decode()
         except UnicodeDecodeError:
-            return f"0x{value.hex()}"
-    return str(value)
+            value = f"0x{value.hex()}"
+    said = str(value)
+    return said if len(said) <= _MOST_LETTERS else f"{said[:_MOST_LETTERS]}…"

@@ -93,10 +93,12 @@ class TableChanges:
 
 @dataclass(frozen=True)
 class Verified:
-    """What the newest comparison of a table with the server found. batch: at which; differing: chunks that differ."""
+    """What the newest comparison of a table with the server found. batch, position: through which it is verified;
+    differing: chunks that differ."""
 
     at_us: int
     batch: int
+    position: str | None
     equal: bool
     differing: int
     source_rows: int
@@ -202,4 +204,4 @@ def all_last_verified(metadata: Metadata) -> dict[str, Verified]:
     return {f"{row['database']}.{row['table']}": Verified(**{key: row[key] for key in _VERIFIED}) for row in rows}
 
 
-_VERIFIED = ("at_us", "batch", "equal", "differing", "source_rows", "lake_rows")
+_VERIFIED = ("at_us", "batch", "position", "equal", "differing", "source_rows", "lake_rows")

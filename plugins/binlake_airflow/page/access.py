@@ -1,7 +1,8 @@
 """Who may see and do what. Airflow mounts a plugin's app without any guard, so each route has these
 (apache/airflow#72655).
 
-A source is seen by who may read its sync DAG, as Airflow's auth manager tells; values of rows aren't shown to anybody.
+A source is seen by who may read its sync DAG, as Airflow's auth manager tells; values of rows by who may edit that
+DAG, if the YAML says so.
 What starts a DAG's run is for who may trigger that DAG; what changes how a table or an event is treated, or unpauses a
 DAG, for who may edit it.
 """

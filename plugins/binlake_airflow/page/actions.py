@@ -7,7 +7,7 @@ user's name; Airflow's audit log has each request.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from airflow.api.common.trigger_dag import trigger_dag
@@ -49,7 +49,8 @@ class _Asked(BaseModel):
 
 
 class RunAsked(_Asked):
-    """unpause: the DAG, which else runs nothing while it is paused. until: the sync stops before commits since then."""
+    """unpause: the DAG, which else runs nothing while it is paused. until: the sync stops before commits since then;
+    without a zone it is UTC."""
 
     unpause: bool = False
 
@@ -98,7 +99,8 @@ router = APIRouter(prefix="/api/sources/{source}")
 @router.post("/sync", dependencies=_guarded(may_trigger("sync"), action_logging("binlake_sync")))
 def sync(found: SourceDep, reader: ReaderDep, asked: SyncAsked) -> JSONResponse:
     """The log up to its head, or up to ``until``."""
-    conf = {"until": asked.until.isoformat()} if asked.until else {}
+    until = asked.until.replace(tzinfo=asked.until.tzinfo or UTC) if asked.until else None
+    conf = {"until": until.isoformat()} if until else {}
     return _run(found[1], "sync", conf, reader, asked)
 
 

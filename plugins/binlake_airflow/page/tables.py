@@ -113,7 +113,8 @@ def table(
 ) -> dict[str, Any] | None:
     """One table by ``database.table``; None where the source has none of that name.
 
-    at: ``FILE:POS`` or a time, of which the shape is told. with_keys: the newest mutations come with their keys.
+    at: ``FILE:POS`` or a time, of which the shape is told. with_keys: the newest mutations come with their keys, and
+    with all values where the YAML's section page says so.
     Raises UsageError where nothing is known of it there.
     """
     metadata = metadata_of(config)
@@ -127,6 +128,7 @@ def table(
     mark = {name: one for name, one in _marks(metadata).items() if name == row["table"]}
     kept = ("batch", "file", "offset", "committed_us", "statement", "kind", "action", "reason")
     since = minute(now - TABLE_DAYS * DAY)
+    with_values = with_keys and config.page.show_values
     return {
         **row,
         "source": config.source.name,
@@ -143,8 +145,11 @@ def table(
         "runs_days": TABLE_DAYS,
         **_commits(config.table_path(table_name)),
         "newest": {
-            **asdict(newest_changes(config, metadata, table_name, CHANGES, with_key=with_keys)),
+            **asdict(
+                newest_changes(config, metadata, table_name, CHANGES, with_key=with_keys, with_values=with_values)
+            ),
             "with_keys": with_keys,
+            "with_values": with_values,
         },
         "now_us": now,
     }

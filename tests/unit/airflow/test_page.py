@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
@@ -21,22 +20,17 @@ from airflow.utils.session import create_session
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from fastapi.testclient import TestClient
 
-from airflow_page import add, client, get, routes, viewer
-from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
+from airflow_page import add, add_feeds, client, get, routes, viewer
 from binlake.batch.steps import Life
-from binlake.binlog.border import INSERT
 from binlake.position import Range
 from binlake.relay import core as relay
-from binlake.relay.clients import Client, LastEvent, RelayState
-from binlake.relay.queues import Discard, TableFilter
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dumps, loads
 from binlake.state import failures, lease, newest_changes, watermarks
-from binlake.state.feed_watermarks import RELAY, FeedStatus
+from binlake.state.feed_watermarks import FeedStatus
 from binlake.state.lease import OpenBatch
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.remembered import RememberedMetadata
-from binlake.state.staging import write_manifest
 from binlake.state.status import SnapshotStatus, SourceStatus
 from binlake.state.totals import Totals
 from binlake_airflow.page import answers
@@ -257,7 +251,7 @@ def test_the_numbers_are_those_of_the_metadata(server: Any, folder: Path) -> Non
     table = get(user, "sources/shop/tables/shop.table_0001")
     assert [column["type"] for column in table["schema"]["columns"]] == ["int", "varchar(40)", "decimal(9,2)"]
     assert table["verified"] == {
-        "at_us": 2, "batch": 2, "equal": False, "differing": 1, "source_rows": 9, "lake_rows": 8
+        "at_us": 2, "batch": 2, "position": None, "equal": False, "differing": 1, "source_rows": 9, "lake_rows": 8
     }  # fmt: skip
     assert [one["statement"] for one in table["history"]] == ["ALTER TABLE <b>x</b>"]
     did = [batch for batch in range(30, 0, -1) if "shop.table_0001" in {one.table for one in past.did(batch)}]
@@ -368,44 +362,36 @@ def test_the_delta_history_tells_no_values(server: Any, folder: Path) -> None:
     assert "note =" not in json.dumps(found["commits"])
 
 
-def test_keys_of_the_newest_mutations_are_for_who_may_edit(server: Any, folder: Path) -> None:
+def test_keys_and_values_of_the_newest_mutations_are_for_who_may_edit(server: Any, folder: Path) -> None:
     past = add(folder).write()
-    path = past.config.staging_path("3", "a")
-    Path(path, "0").mkdir(parents=True)
-    rows = pa.table({
-        "op": pa.array([INSERT], pa.int8()), "offset": [3500], "row": [0], "committed_us": [9], "gtid": ["u:1"],
-        "xid": pa.array([None], pa.string()), "before": pa.array([None], pa.struct([("id", pa.int32())])),
-        "after": [{"id": 4711, "note": "topsecret"}],
-    })  # fmt: skip
-    pq.write_table(rows, f"{path}/0/0.parquet")
-    file = StagedFile(
-        f"{path}/0/0.parquet", past.names[1], SCHEMA.columns, SCHEMA.key, 0, 0, 1, 0, 0, (1, 3500, 0), (1, 3500, 0),
-        1, "", {},
-    )  # fmt: skip
-    write_manifest(path, Manifest(3, "a", (StagedSlice(0, (file,), (), ()),)))
-    told = {"batch": 3, "op": "insert", "committed_us": 9, "position": "binlog.000001:3500", "gtid": "u:1"}
-    for user, key in ((viewer(server), None), (client(server, "shop", "USER"), {"id": "4711"})):
-        newest = get(user, "sources/shop/tables/shop.table_0001")["newest"]
-        assert newest == {"changes": [{**told, "key": key}], "since_batch": 3, "with_keys": key is not None}
-    assert get(user, "sources/shop/tables/shop.table_0002")["newest"]["changes"] == []
+    past.stage(3, past.names[1])
+    path = "sources/shop/tables/shop.table_0001"
+    told = {"batch": 3, "op": "insert", "committed_us": 8, "position": "binlog.000001:2504", "gtid": "u:1"}
+    editor = client(server, "shop", "USER")
+    for user, key in ((viewer(server), None), (editor, {"id": "4711"})):
+        newest = get(user, path)["newest"]
+        assert newest["changes"][1] == {**told, "key": key, "before": None, "after": None}
+        shown = {"since_batch": 3, "with_keys": key is not None, "with_values": False}
+        assert newest.items() >= shown.items()
+    assert get(editor, "sources/shop/tables/shop.table_0002")["newest"]["changes"] == []
+
+    # With values, where the YAML says so; masked ones aren't even read.
+    with (folder / "shop.yaml").open("a") as file:
+        file.write("page: {show_values: true, mask_columns: ['shop.*_0002.note', 'shop.*.ID']}\n")
+    assert "topsecret" not in json.dumps(get(viewer(server), path))
+    updated, inserted = get(editor, path)["newest"]["changes"]
+    assert (updated["before"], updated["after"]) == ({"id": "***", "note": "topsecret"}, {"id": "***", "note": None})
+    assert (inserted["before"], inserted["after"]) == (None, {"id": "***", "note": "topsecret"})
+    assert inserted["key"] == {"id": "***"}
 
 
 def test_feeds_and_the_relays_clients(server: Any, folder: Path) -> None:
     past = add(folder).write()
     user = viewer(server)
     assert get(user, "sources/shop/feeds").items() >= {"feeds": [], "relay": None}.items()
-    row = {"keep_bytes": 1, "keep_us": 1, "updated_us": 7}
-    stopped = {"status": "stopped", "reason": "no such topic", "remedy": "make it"}
-    past.metadata.append("feeds", [
-        {**row, "feed": "orders", "batch": 1, "needs": 2, "messages": 40, **stopped},
-        {**row, "feed": "early", "messages": 0, **stopped},
-        {**row, "feed": RELAY, "status": "following", "batch": 3, "needs": 4, "messages": 1},
-    ])  # fmt: skip
-    client = Client(1, "till", 3, {past.names[1]: TableFilter(past.names[1], 5, 100, Discard(0))})
-    client.last.append(LastEvent(4, "binlog.000001", 3500, "shop.table_0001", 8, 9))
-    client.queue.served = 1
-    Path(relay.state_path(past.config)).write_text(RelayState.of(2, [client], {}).to_json())
+    add_feeds(past)
     found = get(user, "sources/shop/feeds")
+    stopped = {"status": "stopped", "reason": "no such topic", "remedy": "make it"}
     place = {"batch": 1, "behind": 2, "messages": 40, "carried_us": past.batch(1)["planned_us"], "updated_us": 7}
     assert found["feeds"] == [
         {"name": "orders", **place, **stopped},

@@ -17,9 +17,16 @@ const KEYS = {
   hint: "Only these rows, both ends included, by the first column of the key: 1000..1999 or 1000.. (whole numbers and decimals)",
 };
 
+const UNTIL = {
+  name: "until",
+  label: "Until (empty: all that is in the log)",
+  type: "datetime-local",
+  hint: "In UTC: what was committed at or after this time is left for a later sync",
+};
+
 // What each DAG is triggered for: the button's words, and what it will do.
 const RUNS = {
-  sync: { label: "Sync now", says: (one) => `The log of ${one.source} is read up to its head, and merged.` },
+  sync: { label: "Sync now", says: (one) => `The log of ${one.source} is read up to its head, and merged.`, fields: [UNTIL] },
   verify: { label: "Verify", says: (one, what) => `Every value of ${what} is compared with the server, which reads these tables whole.` },
   bootstrap: {
     label: "Snapshot",
@@ -62,13 +69,13 @@ const several = (tables) => (tables.length === 1 ? tables[0] : tables.length ? `
 // What was left empty isn't told.
 const filled = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value !== ""));
 
-function field({ name, label, required, options, checkbox, hint }) {
+function field({ name, label, required, options, checkbox, hint, type = "text" }) {
   const id = `field-${name}`;
   if (checkbox) return el("label", { class: "check" }, el("input", { type: "checkbox", name, id, checked: "" }), label);
   const input = options
     ? el("select", { name, id }, Object.entries(options).map(([value, words]) => el("option", { value }, words)))
-    : el("input", { name, id, required: required ? "" : null, maxlength: "500", autocomplete: "off", title: hint ?? null });
-  return [el("label", { for: id }, label), input];
+    : el("input", { type, name, id, required: required ? "" : null, maxlength: "500", autocomplete: "off", "aria-describedby": hint ? `${id}-hint` : null });
+  return [el("label", { for: id }, label), input, hint ? el("small", { id: `${id}-hint`, class: "quiet" }, hint) : null];
 }
 
 // act(values) gives what to tell, as nodes or text; what it raises is told, too, and can be tried again.

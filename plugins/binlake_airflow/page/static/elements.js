@@ -26,6 +26,9 @@ export function time(us, now_us) {
   return el("time", { datetime: new Date(us / 1000).toISOString(), title: moment(us) }, said);
 }
 
+// The same with the moment itself beside it, where there is space.
+export const moments = (us, now_us) => (us ? [time(us, now_us), el("span", { class: "moment" }, moment(us))] : time(us, now_us));
+
 export const where = (position) => el("span", { class: "mono", title: position }, short(position));
 export const badge = (kind, words, title) => el("span", { class: `badge ${kind}`, title }, words);
 export const status = (word) => badge(STATUS_HEALTH[word] ?? "none", word);

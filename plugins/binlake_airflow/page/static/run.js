@@ -2,7 +2,7 @@
 
 import { ofAirflow } from "./actions.js";
 import { ask, pathOf } from "./api.js";
-import { advice, badge, counts, el, facts, reason, status, table, time, toTable, where } from "./elements.js";
+import { advice, badge, counts, el, facts, moments, reason, status, table, time, toTable, where } from "./elements.js";
 import { bytes, duration, number } from "./words.js";
 
 function phases(found) {
@@ -18,7 +18,7 @@ function phases(found) {
 
 const failures = (now_us) => [
   { name: "Phase", cell: (run) => badge("bad", Object.keys(run.phases).join(", ")) },
-  { name: "Ended", cell: (run) => time(run.ended_us, now_us) },
+  { name: "Ended", cell: (run) => moments(run.ended_us, now_us) },
   { name: "Took", number: true, cell: (run) => duration((run.ended_us - run.started_us) / 1e6) },
   { name: "What it says", cell: (run) => el("span", { class: "why" }, run.message) },
   { name: "Run", cell: (run) => ofAirflow(run.run) },
@@ -47,8 +47,8 @@ export async function oneRun(place) {
     el("section", { class: "card" },
       el("div", { class: "head" }, el("h2", {}, `Batch ${number(found.batch)}`), badge(found.state === "recorded" ? "good" : "warn", found.state)),
       facts(
-        ["Planned", time(found.planned_us, found.now_us)],
-        run ? ["Recorded", time(run.ended_us, found.now_us)] : null,
+        ["Planned", moments(found.planned_us, found.now_us)],
+        run ? ["Recorded", moments(run.ended_us, found.now_us)] : null,
         range ? ["From", where(range.start)] : null,
         range ? ["To", where(range.stop)] : null,
         range ? ["Log read", bytes(range.bytes)] : null,

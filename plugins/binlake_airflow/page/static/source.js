@@ -3,7 +3,7 @@
 import { ofAirflow, remedyButton, runButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { bars, phasesOf } from "./charts.js";
-import { advice, badge, el, facts, link, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
+import { advice, badge, el, facts, link, moments, reason, status, table, time, toBatch, toSource, toTable, where } from "./elements.js";
 import { feedSections } from "./feeds.js";
 import { bytes, compare, duration, moment, number } from "./words.js";
 
@@ -15,10 +15,10 @@ function sourceFacts(one) {
   const next = one.dags.sync && !one.dags.sync.is_paused ? one.dags.sync.next_run_us : null;
   const counts = Object.entries(one.table_counts).map(([word, count]) => [status(word), ` ${number(count)} `]);
   return facts(
-    ["Behind by", one.carried_us ? lag(one) : "–", "What was committed before is in the lake"],
+    ["Behind by", one.carried_us ? [lag(one), el("span", { class: "moment" }, `since ${moment(one.carried_us)}`)] : "–", "What was committed before is in the lake"],
     ["Position", where(one.position), "File and offset of the binlog up to which every table that follows is merged"],
-    ["Last run", last ? [time(last.ended_us, one.now_us), `, ${number(last.mutations)} mutations`] : "none yet"],
-    ["Next run", next ? (next < one.now_us ? "due" : time(next, one.now_us)) : one.dags.sync?.is_paused ? "paused" : one.schedule ? "–" : "by hand"],
+    ["Last run", last ? [`${number(last.mutations)} mutations, `, moments(last.ended_us, one.now_us)] : "none yet"],
+    ["Next run", next ? (next < one.now_us ? "due" : moments(next, one.now_us)) : one.dags.sync?.is_paused ? "paused" : one.schedule ? "–" : "by hand"],
     ["Rows changed in the last hour", changed(one.rows_changed.hour, one.rows_changed.by_5_minutes, 5), "Inserted, updated and deleted rows of batches recorded since, in 5 minutes each"],
     ["Rows changed in 24 hours", changed(one.rows_changed.day, one.rows_changed.by_hour, 60), "Inserted, updated and deleted rows of batches recorded since, in an hour each"],
     ...logFacts(one),
@@ -85,7 +85,7 @@ function whichRun(source, run) {
 
 const runColumns = (source, now_us) => [
   { name: "Run", cell: (run) => whichRun(source, run) },
-  { name: "Ended", cell: (run) => time(run.ended_us, now_us) },
+  { name: "Ended", cell: (run) => moments(run.ended_us, now_us) },
   { name: "Took", number: true, cell: (run) => duration((run.ended_us - run.started_us) / 1e6) },
   { name: "Mutations", number: true, cell: (run) => number(run.mutations) },
   { name: "Read", number: true, title: "Bytes of log, or of a snapshot", cell: (run) => bytes(run.bytes) },
@@ -103,9 +103,10 @@ function files(row) {
   return badge("warn", number(row.size.files), words);
 }
 
-function compared({ verified }, now_us) {
+function compared(source, { verified }, now_us) {
   if (!verified) return el("span", { class: "quiet" }, "–");
-  return verified.equal ? time(verified.at_us, now_us) : [badge("bad", "differs"), " ", time(verified.at_us, now_us)];
+  const through = verified.batch ? toBatch(source, verified.batch) : "the snapshot";
+  return [verified.equal ? null : badge("bad", "differs"), " ", time(verified.at_us, now_us), el("span", { class: "moment", title: verified.position }, "through ", through)];
 }
 
 function progress({ snapshot }) {
@@ -125,7 +126,7 @@ const tableColumns = (one, now_us) => [
   { name: "Size", key: "size", number: true, title: "Of the data files of the newest version", sort: (row) => row.size?.bytes, cell: (row) => bytes(row.size?.bytes) },
   { name: "Files", key: "files", number: true, title: "Data files of the newest version", sort: (row) => row.size?.files, cell: files },
   { name: "Last change", key: "changed", number: true, title: "The last batch that changed the table, or its snapshot", sort: (row) => row.updated_us, cell: (row) => time(row.updated_us, now_us) },
-  { name: "Verified", key: "verified", number: true, title: "When it was compared with the server last, value by value", sort: (row) => row.verified?.at_us, cell: (row) => compared(row, now_us) },
+  { name: "Verified", key: "verified", number: true, title: "When it was compared with the server last, value by value, and through which batch", sort: (row) => row.verified?.at_us, cell: (row) => compared(one.source, row, now_us) },
   { name: "Version", key: "version", number: true, title: "Delta version", sort: (row) => row.size?.delta_version ?? row.delta_version, cell: (row) => number(row.size?.delta_version ?? row.delta_version) },
 ];
 

@@ -3,7 +3,7 @@
 import { remedyButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { phasesOf } from "./charts.js";
-import { advice, badge, counts, el, facts, link, reason, status, STATUS_HEALTH, table, time, toBatch, where } from "./elements.js";
+import { advice, badge, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
 import { bytes, number } from "./words.js";
 
 const at = (one) => `${one.file}:${one.offset}`;
@@ -11,7 +11,7 @@ const at = (one) => `${one.file}:${one.offset}`;
 function statements(found) {
   const shape = (one) => link({ source: found.source, table: found.table, at: at(one) }, found.shape?.at === at(one) ? "schema shown" : "schema then");
   const said = (one) =>
-    el("li", {}, time(one.committed_us, found.now_us), ` · ${one.kind} · ${one.action} · `, toBatch(found.source, one.batch), " ",
+    el("li", {}, moments(one.committed_us, found.now_us), ` · ${one.kind} · ${one.action} · `, toBatch(found.source, one.batch), " ",
       el("span", { class: "mono quiet" }, at(one)), " · ", shape(one), el("pre", {}, el("code", {}, one.statement)), reason({ reason: one.reason }));
   if (!found.history.length) return el("p", { class: "quiet" }, "No DDL statement has concerned this table since its snapshot.");
   return el("ol", { class: "line" }, found.history.toReversed().map(said));
@@ -20,7 +20,9 @@ function statements(found) {
 function verified({ verified: last, source, now_us }) {
   if (!last) return "never, or long ago";
   const result = last.equal ? badge("good", "equal") : badge("bad", `${number(last.differing)} chunks differ`);
-  return [result, " ", time(last.at_us, now_us), ", ", last.batch ? toBatch(source, last.batch) : "the snapshot", `, ${number(last.lake_rows)} rows`];
+  const through = last.batch ? toBatch(source, last.batch) : "the snapshot";
+  const position = last.position ? [" at ", where(last.position)] : null;
+  return [result, " through ", through, position, `, ${number(last.lake_rows)} rows, `, moments(last.at_us, now_us)];
 }
 
 const columns = [
@@ -37,6 +39,19 @@ function since(column, now) {
   const today = now?.columns.find(({ name }) => name === column.name);
   if (!today) return badge("warn", "gone since");
   return today.type === column.type && today.nullable === column.nullable ? "" : badge("new", `now ${today.type}${today.nullable ? "" : " NOT NULL"}`);
+}
+
+// The schema as it was at a place of the log, or at a time.
+function then(found, place) {
+  const input = el("input", { id: "at", name: "at", value: place.at ?? "", placeholder: "binlog.000042:157 or 2026-03-01T12:00", autocomplete: "off", size: "40" });
+  const show = (event) => {
+    event.preventDefault();
+    const at = input.value.trim();
+    location.search = new URLSearchParams({ source: found.source, table: found.table, ...(at ? { at } : {}) });
+  };
+  return el("form", { class: "tools", onsubmit: show }, el("label", { for: "at" }, "Schema at"), input, el("button", { type: "submit", id: "show-schema" }, "Show"),
+    el("small", { class: "quiet" }, "FILE:POS of the log, or a time in UTC"),
+    found.shape_problem ? advice([{ health: "warn", what: found.shape_problem.message, remedy: found.shape_problem.remedy }]) : null);
 }
 
 function schemas(found) {
@@ -59,7 +74,7 @@ function commits({ commits: made, commits_problem: problem, source, now_us }) {
   if (problem) return advice([{ health: "bad", what: problem.detail, remedy: problem.remedy }]);
   const named = [
     { name: "Version", cell: (one) => number(one.version) },
-    { name: "Committed", cell: (one) => time(one.at_us, now_us) },
+    { name: "Committed", cell: (one) => moments(one.at_us, now_us) },
     { name: "Operation", cell: (one) => [one.operation, one.ours ? null : badge("none", "not by binlake")] },
     { name: "Batch", cell: (one) => (one.batch === null ? "" : toBatch(source, one.batch)) },
     { name: "Rows written", number: true, title: "Also rows that were copied with those that changed", cell: (one) => number(one.rows_written) },
@@ -69,29 +84,54 @@ function commits({ commits: made, commits_problem: problem, source, now_us }) {
   return table("Delta history", named, made, { empty: "No Delta table is there." });
 }
 
-function newest({ newest: { changes, since_batch, with_keys }, source, now_us }) {
+const NULL = () => el("span", { class: "quiet" }, "NULL");
+const value = (one) => (one === null ? NULL() : one);
+
+// Of an update what it changed, else the whole row.
+function row({ before, after }) {
+  const names = Object.keys(after ?? before ?? {}).filter((name) => !before || !after || before[name] !== after[name]);
+  const changed = (name) => (before && after ? [value(before[name]), " → ", value(after[name])] : value((after ?? before)[name]));
+  return names.length ? names.map((name) => el("div", { class: "mono" }, el("span", { class: "quiet" }, `${name} = `), changed(name))) : el("span", { class: "quiet" }, "nothing that is shown");
+}
+
+const keyOf = ({ key }) =>
+  el("span", { class: "mono" }, Object.entries(key ?? {}).map(([name, one], at) => [at ? ", " : "", `${name} = `, value(one)]).flat(), key ? null : "–");
+
+function newest({ newest: { changes, since_batch, with_keys, with_values }, source, now_us }) {
   if (since_batch === null)
     return el("p", { class: "quiet" }, "What was staged is gone once it is merged. With maintain.staging_hours in the YAML it stays, and is shown here.");
   const named = [
     { name: "Mutation", cell: (one) => one.op },
-    { name: "Committed", cell: (one) => time(one.committed_us, now_us) },
+    { name: "Committed", cell: (one) => moments(one.committed_us, now_us) },
     { name: "Position", cell: (one) => el("span", { class: "mono" }, one.position) },
     { name: "GTID", cell: (one) => el("span", { class: "mono" }, one.gtid ?? "–") },
     { name: "Batch", cell: (one) => toBatch(source, one.batch) },
-    ...(with_keys ? [{ name: "Key", cell: (one) => el("span", { class: "mono" }, Object.entries(one.key ?? {}).map(([name, value]) => `${name} = ${value}`).join(", ") || "–") }] : []),
+    ...(with_keys ? [{ name: "Key", cell: keyOf }] : []),
+    ...(with_values ? [{ name: "Values", title: "Of an update those that it changed", cell: row }] : []),
   ];
   return [
     table("Newest mutations", named, changes, { empty: `None since batch ${since_batch}.` }),
-    with_keys ? null : el("p", { class: "quiet" }, "Keys are shown to who may edit the source's sync DAG."),
+    with_values ? null : el("p", { class: "quiet" }, with_keys ? "Values are shown where the YAML says page: {show_values: true}." : "Keys are shown to who may edit the source's sync DAG."),
   ];
 }
 
+// What isn't known of its schema then hides nothing else.
+async function asked(place) {
+  const path = pathOf(place.source, place.table);
+  if (!place.at) return ask(path);
+  try {
+    return await ask(`${path}?at=${encodeURIComponent(place.at)}`);
+  } catch (error) {
+    if (error.status !== 409) throw error;
+    return { ...(await ask(path)), shape_problem: error };
+  }
+}
+
 export async function oneTable(place) {
-  const then = place.at ? `?at=${encodeURIComponent(place.at)}` : "";
-  const [found, source] = await Promise.all([ask(pathOf(place.source, place.table) + then), ask(pathOf(place.source))]);
+  const [found, source] = await Promise.all([asked(place), ask(pathOf(place.source))]);
   const runs = [
     { name: "Batch", cell: (run) => toBatch(found.source, run.batch) },
-    { name: "Ended", cell: (run) => time(run.ended_us, found.now_us) },
+    { name: "Ended", cell: (run) => moments(run.ended_us, found.now_us) },
     { name: "State", cell: (run) => [status(run.status), reason(run)] },
     ...counts,
   ];
@@ -117,6 +157,7 @@ export async function oneTable(place) {
         : null,
       found.reason ? advice([{ health: STATUS_HEALTH[found.status] ?? "warn", what: found.reason, remedy: found.remedy }]) : null),
     ...schemas(found),
+    then(found, place),
     el("h2", {}, "DDL history"),
     statements(found),
     el("h2", {}, `Runs of the last ${found.runs_days} days that tell of it`),
