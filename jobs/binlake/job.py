@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,8 @@ def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: 
         result = work(Job(parser.prog, parsed, configuration.load(parsed.config), Report()))
     except BinlakeError as error:
         print(f"binlake: {error}", file=sys.stderr)
-        _hand_back({"error": {"kind": type(error).__name__, "message": str(error), "retryable": error.retryable}})
+        told = {"kind": type(error).__name__, "message": str(error), "retryable": error.retryable}
+        _hand_back({"error": told, **_application()})
         return error.exit_code
     except Exception as error:
         # Where it happened, and no more than the first line of what: Spark's messages can quote rows.
@@ -85,8 +87,21 @@ def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: 
         print("".join(traceback.format_tb(error.__traceback__)), file=sys.stderr)
         print(f"binlake: unexpected {type(error).__name__}: {first_line}", file=sys.stderr)
         return 3
-    _hand_back({"result": _plain(result)})
+    _hand_back({"result": _plain(result), **_application()})
     return 0
+
+
+def _application() -> dict[str, Any]:
+    """Spark's, where the work started one that is alive; ui: of its own, None where it has none."""
+    if "pyspark" not in sys.modules:
+        return {}
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    with suppress(Exception):  # its JVM may be what died
+        if context is not None:
+            return {"spark": {"application": context.applicationId, "ui": context.uiWebUrl}}
+    return {}
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
-"""From a task of Airflow's to binlake's page of what it did."""
+"""From a task of Airflow's to binlake's page of what it did, and to Spark's."""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 PAGE = "plugin/binlake/binlake/"
 """Inside Airflow's UI, below its own address."""
+_PATTERN = re.compile(r"[*?\[]")
 
 
 class PageLink(BaseOperatorLink):
-    """To the batch that the task carries, else to its source."""
+    """To the batch that the task carries, or the one table that it is about, else to its source."""
 
     name = "Binlake"
 
@@ -35,4 +37,20 @@ class PageLink(BaseOperatorLink):
             plan = getattr(task, "plan", None)
             if plan and not plan["empty"]:
                 asked["batch"] = str(plan["batch"])
+            tables = getattr(task, "tables", None) or ()
+            if len(tables) == 1 and not _PATTERN.search(tables[0]):
+                asked["table"] = tables[0]
         return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/{PAGE}?{urlencode(asked)}"
+
+
+class SparkLink(BaseOperatorLink):
+    """To what Spark's history server tells of the task's application (``spark.yarn.historyServer.address`` in the
+    YAML's ``spark.conf``), else to the application's own UI; empty where the task started no Spark, or it has neither.
+    """
+
+    name = "Spark"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Asked in the task's process once it has ended."""
+        task: Any = operator
+        return task.spark_url or ""

@@ -21,7 +21,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": "binlake",
         "description": "MySQL and MariaDB tables mirrored into Delta Lake",
         "versions": [version("binlake")],
-        "extra-links": ["binlake_airflow.links.PageLink"],
+        "extra-links": ["binlake_airflow.links.PageLink", "binlake_airflow.links.SparkLink"],
         "connection-types": [] if _is_installed(STOCK) else [_MYSQL],
     }
 

@@ -29,7 +29,7 @@ from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.lake.settings import SHARE, check, is_local, launch_settings
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.links import PageLink
+from binlake_airflow.links import PageLink, SparkLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -145,7 +145,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "config_file")
     ui_color = "#e8f0fb"
-    operator_extra_links = (PageLink(),)
+    operator_extra_links = (PageLink(), SparkLink())
 
     def __init__(self, *, config_file: str, job: str, jobs_folder: str | None = None, **kwargs: Any) -> None:
         super().__init__(**{"name": f"binlake {job}", **kwargs})
@@ -154,6 +154,8 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         self.jobs_folder = jobs_folder
         self._short_lived = False
         self._handover: Handover | None = None
+        self.spark_url: str | None = None
+        """Where Spark tells of what the task did, once it did it."""
 
     def pipeline_config(self) -> PipelineConfig:
         return load(self.config_file)
@@ -186,6 +188,9 @@ class BinlakeSparkOperator(SparkSubmitOperator):
                 raise  # it died without a word: killed, out of memory, or Spark itself didn't start
             return self._handover.outcome().get("result")
         finally:
+            if spark := self._handover.outcome().get("spark"):
+                self.spark_url = config.spark.history_of(spark["application"]) or spark["ui"]
+                self.log.info("Spark's application was %s", spark["application"])
             self._handover.remove()
 
     def on_kill(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +35,16 @@ def run(outcome: Path, work: Any) -> int:
 def test_a_result_is_handed_back(outcome: Path) -> None:
     assert run(outcome, lambda _: StepOutcome(3, 9, "done")) == 0
     assert json.loads(outcome.read_text()) == {"result": {"batch": 3, "mutations": 9, "message": "done"}}
+
+
+def test_the_spark_application_is_told(outcome: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A double in the place of its context: to start one costs seconds."""
+    import pyspark
+
+    started = SimpleNamespace(applicationId="app-7", uiWebUrl=None)
+    monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", started)
+    assert run(outcome, lambda _: None) == 0
+    assert json.loads(outcome.read_text()) == {"result": None, "spark": {"application": "app-7", "ui": None}}
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ from binlake.source.log import Origin
 from binlake.state import lease
 from binlake.state.lease import Control, OpenBatch
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.links import PageLink
-from binlake_airflow.operators import BinlakeMergeOperator, BinlakeStageOperator, table_asset
+from binlake_airflow.links import PageLink, SparkLink
+from binlake_airflow.operators import BinlakeMergeOperator, BinlakeSnapshotOperator, BinlakeStageOperator, table_asset
 from binlake_airflow.submit import BinlakeSparkOperator, script
 
 SECRET = "s3cret/wörd"
@@ -341,3 +341,41 @@ def test_the_lake_s_account_goes_to_the_job_by_a_file_alone(
     assert SECRET not in " ".join(command) + json.dumps(environment, ensure_ascii=False)
     assert handed == [{"login": "key", "password": SECRET, "extra": {"endpoint_url": "https://s3.example"}}]
     assert stores.S3.at("s3a://bucket/lake/shop/_binlake").storage_options()["aws_secret_access_key"] == SECRET
+
+
+@pytest.mark.parametrize(
+    ("tables", "leads"),
+    [(["shop.orders"], "source=shop&table=shop.orders"), (["shop.*"], "source=shop"), (["a.b", "a.c"], "source=shop")],
+)
+def test_a_task_of_one_table_leads_to_it(operator: BinlakeStageOperator, tables: list[str], leads: str) -> None:
+    snapshot = BinlakeSnapshotOperator(task_id="snapshot", config_file=operator.config_file, tables=tables)
+    assert PageLink().get_link(snapshot, ti_key=None).endswith(f"/?{leads}")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("conf", "ui", "leads"),
+    [
+        ("{}", None, ""),
+        ("{}", "http://driver:4040", "http://driver:4040"),
+        ("{spark.yarn.historyServer.address: 'history:18080'}", None, "http://history:18080/history/app-7/"),
+        ("{spark.yarn.historyServer.address: '${host}:1'}", None, ""),
+    ],
+)
+def test_a_task_leads_to_its_spark_application(
+    monkeypatch: pytest.MonkeyPatch,
+    connections: dict[str, Connection],
+    operator: BinlakeStageOperator,
+    conf: str,
+    ui: str | None,
+    leads: str,
+) -> None:
+    def link() -> str:
+        return SparkLink().get_link(operator, ti_key=None)  # type: ignore[arg-type]
+
+    assert link() == ""
+    Path(operator.config_file).write_text(f"{YAML}\nspark: {{conf: {conf}}}\n")
+    outcome = {"spark": {"application": "app-7", "ui": ui}}
+    submitted(monkeypatch, answer({**outcome, "error": {"kind": "X", "message": "no", "retryable": False}}))
+    with pytest.raises(AirflowFailException):
+        operator.submit({})  # type: ignore[typeddict-item]
+    assert link() == leads
