@@ -74,9 +74,6 @@ _COMMIT_BYTES = 8 << 30
 """Of data files that one commit replaces, about: what a conflict throws away."""
 _OLD_VECTORS = 16
 """Files of deletion vectors that may be unneeded: Delta's vacuum starts Spark for them."""
-_KEPT, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
-_BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}
-"""Delta's own, in hours."""
 
 
 @dataclass(frozen=True)
@@ -416,21 +413,13 @@ def _needs(config: PipelineConfig, table: _Table, looked: float) -> _Needs:
         bytes=sum(file.bytes for file in found),
         version=int(log.version()),
         rewrites=tuple(rewrites),
-        properties=_properties(config, log.metadata().configuration),
+        properties=expiry.retention(
+            log.metadata().configuration, history_hours=promised.history_hours, log_hours=promised.log_hours
+        ),
         unneeded=leftovers.unneeded(
             table.log, looked - promised.history_hours * 3600, sum(file.deleted > 0 for file in found)
         ),
     )
-
-
-def _properties(config: PipelineConfig, current: dict[str, str]) -> dict[str, str]:
-    """Delta forgets removed files, and its log, after times of its own: those of the table that aren't as promised."""
-    wanted = {_KEPT: config.maintain.history_hours, _LOGGED: config.maintain.log_hours}
-    return {
-        key: expiry.interval(hours)
-        for key, hours in wanted.items()
-        if current.get(key, expiry.interval(_BY_DEFAULT[key])) != expiry.interval(hours)
-    }
 
 
 def _parts(chosen: tuple[Rewrite, ...]) -> list[list[Rewrite]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
@@ -27,7 +28,9 @@ _FEWEST = 8
 """Data files of a metadata table that are worth a rewrite."""
 _OTHERS_WRITE = ("feeds",)
 """Tables whose writers don't hold the lease: they have few rows, and what conflicts there is tried again next time."""
-_LOG_RETENTION = "delta.logRetentionDuration"
+_KEPT, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}
+"""Delta's own, in hours."""
 _HOUR, _DAY = 3600 * 1_000_000, 24 * 3600 * 1_000_000
 
 
@@ -46,6 +49,18 @@ class MetadataUpkeep:
 def interval(hours: float) -> str:
     """As Delta's properties have it."""
     return f"interval {round(hours * 3600)} seconds"
+
+
+def retention(current: Mapping[str, str], *, history_hours: float, log_hours: float) -> dict[str, str]:
+    """Delta forgets removed files, and its log, after times of its own: a table's properties that aren't as promised.
+
+    current: those it has.
+    """
+    return {
+        key: interval(hours)
+        for key, hours in {_KEPT: history_hours, _LOGGED: log_hours}.items()
+        if current.get(key, interval(_BY_DEFAULT[key])) != interval(hours)
+    }
 
 
 def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[MetadataUpkeep]:
@@ -135,9 +150,9 @@ def _keep(metadata: Metadata, name: str, expired: int, hours: float) -> Metadata
         if before >= _FEWEST and name not in ("lease", *_OTHERS_WRITE):
             metadata.check()
             table.optimize.compact()
-        retention = interval(hours)
-        if table.metadata().configuration.get(_LOG_RETENTION) != retention:
-            table.alter.set_table_properties({_LOG_RETENTION: retention})
+        # Else each checkpoint tells of the files that were replaced in a week.
+        if properties := retention(table.metadata().configuration, history_hours=hours, log_hours=hours):
+            table.alter.set_table_properties(properties)
         table.cleanup_metadata()
         removed = _remove_replaced(metadata.location(name), table, hours)
     except (DeltaError, OSError) as error:

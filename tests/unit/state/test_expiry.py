@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -119,3 +120,5 @@ def test_the_log_of_a_table_ends_somewhere(metadata: Metadata, tmp_path: Path) -
         keep(metadata, metadata_hours=0)
         counts.append(len(list(log.iterdir())))
     assert max(counts[1:]) <= counts[0] + 30, counts
+    checkpoint = pq.read_table(max(log.glob("*.checkpoint.parquet")), columns=["remove"])
+    assert checkpoint["remove"].null_count == checkpoint.num_rows, "files that went aren't told of for a week"
