@@ -15,3 +15,8 @@ class Check:
     found: str
     remedy: str = ""
     detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """With the remedy below it."""
+        return f"{self.name}: {self.found}" + (f"\n  → {self.remedy}" if self.remedy else "")

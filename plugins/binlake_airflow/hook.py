@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -78,11 +78,15 @@ class BinlakeHook(BaseHook):
         return connect(self.endpoint())
 
     def test_connection(self) -> tuple[bool, str]:
-        """For the Test button under Admin → Connections."""
+        """For the Test button under Admin → Connections: whether this server can be mirrored by this account, else what
+        mends it. Which tables are wanted isn't known there: the preflight of each run looks at them."""
+        from binlake.server_checks import server_checks
+
         try:
-            with self.get_conn() as connection, connection.cursor() as cursor:
-                cursor.execute("SELECT VERSION()")
-                row: tuple[Any, ...] | None = cursor.fetchone()
+            checks = server_checks(self.endpoint())
         except BinlakeError as error:
             return False, str(error)
-        return True, f"connected: {row[0]}" if row else "connected"
+        failed, warned = ([check.text for check in checks if check.ok is state] for state in (False, "warn"))
+        if failed:
+            return False, "\n".join(failed)
+        return True, "\n".join([f"{checks[0].found} can be mirrored", *(f"but {text}" for text in warned)])

@@ -136,12 +136,12 @@ class BinlakePreflightOperator(SourceOperator):
             if check.ok is True:
                 self.log.info("ok    %s: %s", check.name, check.found)
             else:
-                self.log.warning("%s  %s: %s\n  → %s", check.ok or "FAIL", check.name, check.found, check.remedy)
+                self.log.warning("%s  %s", check.ok or "FAIL", check.text)
         for problem in notices.problems(config):
             self.log.warning("nobody will be told by %s", problem)
         failed = [check for check in checks if check.ok is False]
         if failed:
-            lines = "\n".join(f"{check.name}: {check.found}\n  → {check.remedy}" for check in failed)
+            lines = "\n".join(check.text for check in failed)
             said = f"{len(failed)} of {len(checks)} checks failed\n{lines}"
             failures.note(metadata_of(config), "preflight", said, began_us)
             raise AirflowFailException(said)

@@ -41,6 +41,14 @@ def failing(checks: list[Check]) -> dict[str, str]:
     return {check.name: check.remedy for check in checks if check.ok is False}
 
 
+def pressed(server: Server, monkeypatch: pytest.MonkeyPatch, user: str = "root:") -> tuple[bool, str]:
+    """What Airflow's button for testing a connection tells."""
+    from binlake_airflow.hook import BinlakeHook
+
+    monkeypatch.setenv("AIRFLOW_CONN_TESTED", f"mysql://{user}@127.0.0.1:{server.port}/")
+    return BinlakeHook("tested").test_connection()
+
+
 @pytest.fixture
 def tables(server: Server, database: str) -> str:
     server.execute("CREATE TABLE t (id INT PRIMARY KEY)", database=database)
@@ -83,11 +91,19 @@ def changed(server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
     indirect=True,
     ids=lambda change: change[0],
 )
-def test_a_wrong_setting_is_named_with_its_sql(server: Server, tables: str, lake: Path, changed: str) -> None:
+def test_a_wrong_setting_is_named_with_its_sql(
+    server: Server, tables: str, lake: Path, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = failing(examine(server, lake, tables))
     assert list(found) == [changed]
+    assert pressed(server, monkeypatch) == (
+        False, f"{changed}: {server.variable(changed)}\n  → {found[changed]}",
+    )  # fmt: skip
     server.execute(found[changed].partition(";")[0])
     assert failing(examine(server, lake, tables)) == {}
+    ready, said = pressed(server, monkeypatch)
+    assert ready, said
+    assert "can be mirrored\nbut sync_binlog: 0" in said
 
 
 def test_a_log_kept_too_short(server: Server, tables: str, lake: Path) -> None:
@@ -99,11 +115,13 @@ def test_a_log_kept_too_short(server: Server, tables: str, lake: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
-def test_a_server_without_a_log(kind: Any, lake: Path) -> None:
+def test_a_server_without_a_log(kind: Any, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(kind, skip_log_bin=True) as server:
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
         found = failing(examine(server, lake, "d"))
+        ready, said = pressed(server, monkeypatch)
     assert "restart" in found["log_bin"]
+    assert (ready, said) == (False, f"log_bin: OFF\n  → {found['log_bin']}")
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
@@ -151,7 +169,9 @@ GRANTS = {
 }
 
 
-def test_each_missing_grant_is_named_with_its_sql(server: Server, tables: str, lake: Path) -> None:
+def test_each_missing_grant_is_named_with_its_sql(
+    server: Server, tables: str, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needed = GRANTS[server.kind]
     for missing in needed:
         given = ", ".join(grant for grant in needed if grant != missing)
@@ -160,6 +180,7 @@ def test_each_missing_grant_is_named_with_its_sql(server: Server, tables: str, l
         said = [check for check in checks if check.ok is not True and missing in f"{check.name} {check.remedy}"]
         assert said, f"{missing} isn't missed"
         assert f"GRANT {missing} ON *.* TO `some`" in said[0].remedy
+        assert said[0].remedy in pressed(server, monkeypatch, "some:s3cret")[1]
         server.execute(said[0].remedy.partition(";")[0])
         again = examine(server, lake, tables, user="some")
         assert not [check for check in again if check.ok is not True and missing in f"{check.name} {check.remedy}"]
