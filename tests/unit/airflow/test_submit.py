@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +140,53 @@ def test_a_retry_is_left_to_errors_it_can_help(
     with pytest.raises(raised) as found:
         operator.submit({})  # type: ignore[typeddict-item]
     assert type(found.value) is raised
+
+
+SUBMITTED = """#!{python}
+import os, subprocess, sys, time
+job = "import time; from binlake import submitter; submitter.end_with_submitter(); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", job], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+with open({pids!r} + ".partial", "w") as file:
+    print(os.getpid(), child.pid, os.path.dirname(os.environ["BINLAKE_CONNECTION_FILE"]), file=file)
+os.rename({pids!r} + ".partial", {pids!r})
+time.sleep(60)
+"""
+"""In the place of spark-submit: it starts the job's Python as its JVM does, and both would go on for a minute."""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def await_true(asked: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not asked():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_task_that_is_killed_takes_the_jvm_and_the_job_along_and_leaves_no_secret(
+    connections: dict[str, Connection], operator: BinlakeStageOperator, tmp_path: Path
+) -> None:
+    binary, pids = tmp_path / "spark-submit", tmp_path / "pids"
+    binary.write_text(SUBMITTED.format(python=sys.executable, pids=str(pids)))
+    binary.chmod(0o700)
+    operator._spark_binary = str(binary)
+    operator.on_kill()  # before it began
+    with ThreadPoolExecutor(1) as threads:
+        submitting = threads.submit(operator.submit, {})  # type: ignore[arg-type]
+        await_true(pids.exists)
+        jvm, job, handover = pids.read_text().split()
+        assert is_running(int(jvm))
+        assert is_running(int(job))
+        operator.on_kill()
+        with pytest.raises(AirflowException, match="Cannot execute"):
+            submitting.result(30)
+    await_true(lambda: not is_running(int(jvm)) and not is_running(int(job)))
+    assert not Path(handover).exists()
 
 
 def test_the_result_comes_back(
