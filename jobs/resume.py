@@ -9,7 +9,7 @@ from binlake.state.decisions import Reason
 
 def work(run: job.Job) -> list[str]:
     asked = run.arguments
-    tables = [TableName(*table.split(".", 1)) for table in asked.tables]
+    tables = [TableName.parse(table) for table in asked.tables]
     return pipeline.resume_all(run.config, run.origin, run.session, run.report, tables, Reason(asked.who, asked.why))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from binlake.source.engines import refused_engines
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Log
 from binlake.source.server import Source
-from binlake.state import watermarks
+from binlake.state import decisions, watermarks
 from binlake.state.lease import Lease, Standing
 from binlake.state.metadata import Metadata, now_us
 
@@ -59,12 +59,13 @@ class KeysAsked:
     keys: str
 
 
-def name_asked(config: PipelineConfig, source: Source, metadata: Metadata, asked: KeysAsked) -> TableName:
-    """Raises UsageError where it isn't one table."""
+def name_followed(config: PipelineConfig, source: Source, metadata: Metadata, asked: KeysAsked) -> TableName:
+    """Raises UsageError where it isn't one table, which follows the log."""
     found = names_to_snapshot(config, source, metadata, asked.tables) if asked.tables else []
     if len(found) != 1:
         told = f"{', '.join(asked.tables or ())} names {len(found)} tables" if found else "no table is named"
         raise UsageError(f"a range of keys is one table's, and {told}", remedy="add --tables DATABASE.TABLE")
+    decisions.following(metadata, found[0])
     return found[0]
 
 
@@ -124,12 +125,16 @@ def refused_for_gaps(source: Source, names: list[TableName]) -> dict[TableName, 
     return refused
 
 
-def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
-    """A lake follows a folder from its first file on, or from where it stands; gives what to tell."""
+def refuse_patterns_of_files(patterns: Sequence[str]) -> None:
     if patterns:
         raise UsageError(
             "files hold no table to copy", remedy="take --tables away; tables come with their CREATE TABLE statements"
         )
+
+
+def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
+    """A lake follows a folder from its first file on, or from where it stands; gives what to tell."""
+    refuse_patterns_of_files(patterns or ())
     standing = held.control().position
     if standing is not None:
         return f"the lake stands at {standing.short}; sync goes on from there"

@@ -338,18 +338,18 @@ def console_consumer(arguments: argparse.Namespace) -> None:
 
 
 def pause(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    print(decisions.pause(config, _table_name(arguments.table), Reason(arguments.who, arguments.why)))
+    print(decisions.pause(config, TableName.parse(arguments.table), Reason(arguments.who, arguments.why)))
 
 
 def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
-    name, reason = _table_name(arguments.table), Reason(arguments.who, arguments.why)
+    name, reason = TableName.parse(arguments.table), Reason(arguments.who, arguments.why)
     print(pipeline.resume(config, _origin(config), _session("resume", config), _report(arguments), name, reason))
 
 
 def resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
-    print(decisions.resnapshot(config, _table_name(arguments.table), Reason(arguments.who, arguments.why)))
+    print(decisions.resnapshot(config, TableName.parse(arguments.table), Reason(arguments.who, arguments.why)))
 
 
 def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
@@ -364,7 +364,7 @@ def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.state import history
 
     metadata = pipeline.metadata_of(config)
-    name = _table_name(arguments.table) if arguments.table else None
+    name = TableName.parse(arguments.table) if arguments.table else None
     if arguments.at:
         if name is None:
             raise UsageError("--at tells the shape of one table", remedy="add --table database.table")
@@ -385,10 +385,3 @@ def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         print(f"    {row['statement']}")
         if row["reason"]:
             print(f"    {row['reason']}")
-
-
-def _table_name(text: str) -> TableName:
-    database, dot, table = text.partition(".")
-    if not dot:
-        raise UsageError(f"{text!r} has no dot", remedy="write database.table")
-    return TableName(database, table)

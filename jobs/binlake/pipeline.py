@@ -20,7 +20,7 @@ from binlake.bootstrap import (
     KeysAsked,
     begin_lives,
     begin_with_files,
-    name_asked,
+    name_followed,
     names_asked,
     names_awaited,
     names_to_snapshot,
@@ -179,8 +179,7 @@ def snapshot_keys(
     endpoint = server_of(origin, "a range of keys")
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata, control = held.metadata, held.control()
-        name = name_asked(config, source, metadata, asked)
-        decisions.following(metadata, name)
+        name = name_followed(config, source, metadata, asked)
         task = SnapshotTask(
             config, endpoint, source, metadata, report, control.batch, standing=control.planned_to, lock=lock
         )

@@ -22,7 +22,7 @@ from binlake.batch import epochs
 from binlake.batch.manifest import Manifest
 from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, rebased
 from binlake.config import LakeConfig, PipelineConfig
-from binlake.errors import UNMATCHED_REMEDY, BinlakeError, TableError, UsageError
+from binlake.errors import UNMATCHED_REMEDY, BinlakeError, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
 from binlake.merge import SessionFactory, apply_steps, manifest_of, outset_of
 from binlake.report import Report
@@ -41,6 +41,8 @@ from binlake.state.replayable import Base
 from binlake.state.staging import check_file
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from binlake.lake.table import LakeTable
 
 _NAMED = 5
@@ -103,12 +105,29 @@ def replay(
         if control.open is not None:
             raise UsageError(f"batch {control.open.batch} is open", remedy="run binlake sync to finish it, then replay")
         tables = _ready(config, session, held.metadata, report, request)
-        if control.standing is None or tables[0].batch != control.standing.batch:
-            raise UsageError(
-                "a table in place follows the log, so it must be what the newest batch left",
-                remedy="name no other batch and no time, or leave --in-place out",
-            )
-        return [table.put_in_place(table.run(), control.standing, request.in_place) for table in tables]
+        standing = _refuse_another_batch(control.standing, tables)
+        return [table.put_in_place(table.run(), standing, request.in_place) for table in tables]
+
+
+def check(config: PipelineConfig, metadata: Metadata, request: ReplayRequest) -> None:
+    """What a replay refuses before it builds anything, without the lease and without Spark. Raises UsageError."""
+    tables = _ready(config, _no_session, metadata, Report(quiet=True), request)
+    if request.in_place:
+        _refuse_another_batch(lease.read(metadata).standing, tables)
+
+
+def _no_session() -> SparkSession:
+    raise SparkNeeded("a check builds nothing")
+
+
+def _refuse_another_batch(standing: Standing | None, tables: Sequence[_Replay]) -> Standing:
+    """Raises UsageError."""
+    if standing is None or tables[0].batch != standing.batch:
+        raise UsageError(
+            "a table in place follows the log, so it must be what the newest batch left",
+            remedy="name no other batch and no time, or leave --in-place out",
+        )
+    return standing
 
 
 def _ready(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from binlake.errors import UsageError
 from binlake.moment import parse_moment
@@ -24,6 +25,20 @@ def add_to(parser: argparse.ArgumentParser, who: str | None = None) -> None:
     parser.add_argument("--in-place", action="store_true", help="put the newest batch's rows into the table itself")
     parser.add_argument("--why", metavar="TEXT", help="for those who read it later; needed for --in-place")
     parser.add_argument("--who", default=who, metavar="NAME", help="by default the account and the machine")
+
+
+class _Refusing(argparse.ArgumentParser):
+    """Raises what the command line would end with."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, remedy="binlake replay --help tells what goes together")
+
+
+def request_of(arguments: Sequence[str]) -> ReplayRequest:
+    """Of what the script would be given. Raises UsageError, ConfigurationError."""
+    parser = _Refusing()
+    add_to(parser)
+    return request(parser.parse_args(arguments))
 
 
 def request(arguments: argparse.Namespace) -> ReplayRequest:

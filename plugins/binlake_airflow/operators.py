@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import SparkNeeded, StagingError
+from binlake.moment import parse_moment
 from binlake_airflow import lineage, notices
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink
@@ -165,9 +166,14 @@ class BinlakeSnapshotOperator(BinlakeSparkOperator):
         self.keys = keys
 
     def execute(self, context: Context) -> Any:
+        from binlake import beforehand
+
         rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []
         with airflow_errors():
+            config = self.pipeline_config()
+            origin = BinlakeHook(config.source.connection).origin()
+            beforehand.check_snapshot(config, origin, self.tables or (), self.keys, self.lock)
             return self.submit(context, "--run", run_key(context), "--lock", self.lock, *rows, *patterns)
 
 
@@ -286,8 +292,7 @@ class BinlakePlanOperator(_BatchFindingOperator):
 
     def _stop(self, context: Context) -> datetime | None:
         if self.until:
-            moment = datetime.fromisoformat(str(self.until))
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return parse_moment(str(self.until), "until")
         # A manual run has a data interval too, the last whole one: it isn't meant.
         if context["dag_run"].run_type in ("scheduled", BACKFILL):
             return context["dag_run"].data_interval_end

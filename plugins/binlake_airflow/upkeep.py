@@ -40,12 +40,17 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         self.tables = tables
 
     def execute(self, context: Context) -> Any:
+        from binlake import beforehand
+
+        config = self.pipeline_config()
+        with airflow_errors():
+            beforehand.check_tables(config, BinlakeHook(config.source.connection).origin(), self.tables or ())
         try:
             with airflow_errors():
                 patterns = ["--tables", *self.tables] if self.tables else []
                 found = self.submit(context, "--run", run_key(context), *patterns)
         except AirflowFailException as error:
-            notices.tell(self.pipeline_config(), context, "verify_failed", str(error))
+            notices.tell(config, context, "verify_failed", str(error))
             raise
         return {**found, "tables": len(found["tables"])}
 
@@ -67,8 +72,13 @@ class BinlakeResumeOperator(BinlakeSparkOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
+        from binlake import beforehand
+        from binlake.state.decisions import Reason
+
+        reason = Reason(_decider(context), str(self.why or ""))
         with airflow_errors():
-            return self.submit(context, f"--who={_decider(context)}", f"--why={self.why}", "--tables", *self.tables)
+            beforehand.check_resume(self.pipeline_config(), self.tables or (), reason)
+            return self.submit(context, f"--who={reason.who}", f"--why={reason.why}", "--tables", *self.tables)
 
 
 class BinlakeReplayOperator(BinlakeSparkOperator):
@@ -110,12 +120,16 @@ class BinlakeReplayOperator(BinlakeSparkOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
+        from binlake import beforehand, replay_arguments
+
         given = {"--batch": self.batch, "--as-of": self.as_of, "--archive": self.archive, "--why": self.why}
         arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
         wanted = {"--prove": self.prove, "--in-place": self.in_place}
         arguments += [name for name, asked in wanted.items() if asked]
+        asked = [f"--who={_decider(context)}", "--tables", *(self.tables or ()), *arguments]
         with airflow_errors():
-            return self.submit(context, f"--who={_decider(context)}", "--tables", *self.tables, *arguments)
+            beforehand.check_replay(self.pipeline_config(), replay_arguments.request_of(asked))
+            return self.submit(context, *asked)
 
 
 class BinlakeMaintainOperator(BinlakeSparkOperator):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from binlake import pipeline
+from binlake import beforehand, pipeline
 from binlake.bootstrap import KeysAsked
 from binlake.errors import LakeTableChanged, LeaseHeld, TableError, UsageError
 from binlake.faults import FaultPoint
@@ -28,6 +28,16 @@ def anew(mirror: Mirror, table: str, keys: str, **options: Any) -> SnapshotResul
     asked = KeysAsked([f"{mirror.database}.{table}"], keys)
     (result,) = pipeline.snapshot_keys(mirror.config, mirror.origin, lambda: mirror.spark, Report(), asked, **options)
     return result
+
+
+def refused(mirror: Mirror, table: str, keys: str, lock: str = "flush") -> str:
+    """By the step, and before Spark is started for it; gives what is told."""
+    with pytest.raises(UsageError) as late:
+        anew(mirror, table, keys, lock=lock)
+    with pytest.raises(UsageError) as early:
+        beforehand.check_snapshot(mirror.config, mirror.origin, [f"{mirror.database}.{table}"], keys, lock)
+    assert str(early.value) == str(late.value)
+    return str(late.value)
 
 
 def behind_the_log(mirror: Mirror, *statements: str) -> None:
@@ -167,9 +177,7 @@ def test_a_range_without_rows_empties_the_lakes(t: Mirror) -> None:
 @on_mysql
 def test_what_is_no_range_is_refused(t: Mirror, keys: str, told: str) -> None:
     before = t.version("t")
-    with pytest.raises(UsageError) as refused:
-        anew(t, "t", keys)
-    assert told in str(refused.value)
+    assert told in refused(t, "t", keys)
     assert t.version("t") == before
 
 
@@ -182,20 +190,23 @@ def test_tables_for_which_there_is_no_range(mirror: Mirror) -> None:
     mirror.snapshot()
     kind = "key begins with k"
     for table, told in (("text", kind), ("wide", kind), ("none", "has no key"), ("*", "names 3 tables")):
-        with pytest.raises(UsageError, match=told):
-            anew(mirror, table, "1..2")
+        assert told in refused(mirror, table, "1..2")
     mirror.execute("CREATE TABLE new (k INT PRIMARY KEY)")
-    with pytest.raises(UsageError, match="isn't known here"):
-        anew(mirror, "new", "1..2")
+    assert "isn't known here" in refused(mirror, "new", "1..2")
+    assert "no included table matches" in refused(mirror, "nowhere", "1..2")
+    with pytest.raises(UsageError, match="no table is named"):
+        beforehand.check_snapshot(mirror.config, mirror.origin, [], "1..2")
+    with pytest.raises(UsageError, match=r"no included table matches .*[.]nowhere"):
+        beforehand.check_snapshot(mirror.config, mirror.origin, [f"{mirror.database}.nowhere"])
+    beforehand.check_snapshot(mirror.config, mirror.origin, [f"{mirror.database}.*"])
 
 
 @on_mysql
 def test_only_a_table_that_follows_has_its_rows_read(t: Mirror) -> None:
-    with pytest.raises(UsageError, match="under a lock"):
-        anew(t, "t", "1..2", lock="none")
+    assert "under a lock" in refused(t, "t", "1..2", lock="none")
+    beforehand.check_snapshot(t.config, t.origin, [f"{t.database}.t"], "1..2")
     decisions.pause(t.config, TableName(t.database, "t"), Reason("tests", "wait"))
-    with pytest.raises(UsageError, match="is paused"):
-        anew(t, "t", "1..2")
+    assert "is paused" in refused(t, "t", "1..2")
 
 
 @on_mysql

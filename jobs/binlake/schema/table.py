@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer
 
-from binlake.errors import ConfigurationError
+from binlake.errors import ConfigurationError, UsageError
 from binlake.position import Flavour, Position
 from binlake.serialization import dump
 
@@ -174,6 +174,14 @@ class TableName:
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """``database.table``; the first dot parts them. Raises UsageError."""
+        database, _, table = text.partition(".")
+        if not database or not table:
+            raise UsageError(f"{text!r} is no table's name", remedy="write database.table")
+        return cls(database, table)
 
 
 _NAMESPACE = uuid.UUID("b1a7e1a6-0000-5000-8000-62696e6c616b")

@@ -39,7 +39,8 @@ from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.commit import SnapshotResult, result_of
 from binlake.snapshot.snapshot import SnapshotTask, refuse_retries, works_with
 from binlake.snapshot.wave import Member, TableChanged, TableRefused, run_wave
-from binlake.source.catalog import read_tables
+from binlake.source.catalog import SourceTable, read_tables
+from binlake.source.server import Source
 from binlake.state.attempts import OF_KEYS
 from binlake.state.delta_log import LakeLog
 
@@ -129,13 +130,21 @@ class CopiedRange:
     records: Records
 
 
+def asked(
+    source: Source, config: PipelineConfig, name: TableName, text: str, lock: str
+) -> tuple[SourceTable, KeysBetween]:
+    """The table on the server, and the range of ``text``. Raises UsageError, SourceError, LakeError."""
+    if lock == "none":
+        raise UsageError("a range of keys is read under a lock", remedy="use --lock flush or --lock tables")
+    found = read_tables(source, [name], config.excluding)[name]
+    keys = parse(text, name, found.schema)
+    restore.refuse_twice(name, found.schema, config.invalid)
+    return found, keys
+
+
 def copy(session: Callable[[], SparkSession], task: SnapshotTask, name: TableName, text: str) -> CopiedRange:
     """Read the range of ``text``. Raises UsageError, SourceError, LakeError; TableError where rows can't be read."""
-    if task.lock == "none":
-        raise UsageError("a range of keys is read under a lock", remedy="use --lock flush or --lock tables")
-    found = read_tables(task.source, [name], task.config.excluding)[name]
-    keys = parse(text, name, found.schema)
-    restore.refuse_twice(name, found.schema, task.config.invalid)
+    found, keys = asked(task.source, task.config, name, text, task.lock)
     refuse_retries(session())
     identity = f"{uuid.uuid4().hex[:12]}{OF_KEYS}"
     table = TableSnapshot(identity, name, found.schema, found.engine, found.rows, found.size)

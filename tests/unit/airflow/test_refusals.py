@@ -1,0 +1,94 @@
+"""What can't be is told before Spark is started: a task that is asked for it fails at once, and isn't tried again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from binlake import config
+from binlake.state.metadata import now_us
+from binlake_airflow.operators import BinlakePlanOperator, BinlakeSnapshotOperator
+from binlake_airflow.submit import BinlakeSparkOperator
+from binlake_airflow.upkeep import BinlakeReplayOperator, BinlakeResumeOperator
+from past import Past
+
+YAML = """
+source: {name: shop, connection: "file:///log"}
+tables: {include: ["shop.*"]}
+lake: {path: ./lake}
+"""
+RUN = SimpleNamespace(dag_id="d", run_id="r", run_type="manual", triggering_user_name="ann")
+CONTEXT: Any = {"dag_run": RUN}
+TABLE = "shop.table_0001"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A source with three recorded batches; Spark mustn't be started for it."""
+    path = tmp_path / "shop.yaml"
+    path.write_text(YAML)
+    Past(config.load(path), now_us()).write()
+
+    def submit(*_: Any, **__: Any) -> None:
+        raise AssertionError("Spark was asked for")
+
+    monkeypatch.setattr(BinlakeSparkOperator, "submit", submit)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"tables": [TABLE], "batch": 2, "as_of": "2026-01-31T00:00:00Z"}, "not allowed with argument"),
+        ({"tables": [TABLE], "as_of": "2026-02-30T00:00:00Z"}, "is not a time"),
+        ({"tables": [TABLE], "as_of": "2020-01-01T00:00:00Z"}, "no batch is known"),
+        ({"tables": [TABLE], "batch": "seven"}, "invalid int value"),
+        ({"tables": [TABLE], "batch": 7}, "batch 7 isn't recorded"),
+        ({"tables": [TABLE], "in_place": True}, "nobody says why"),
+        ({"tables": [TABLE], "in_place": True, "why": " "}, "nobody says why"),
+        ({"tables": [TABLE], "archive": "/archive"}, "is no folder"),
+        ({"tables": ["shop.nowhere"]}, "no table that matches shop.nowhere"),
+        ({"tables": None}, "expected at least one argument"),
+    ],
+)
+def test_a_replay(file: str, asked: dict[str, Any], told: str) -> None:
+    with pytest.raises(AirflowFailException, match=told):
+        BinlakeReplayOperator(task_id="replay", config_file=file, **asked).execute(CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("tables", "why", "told"),
+    [
+        (["shop.nowhere"], "seen", "shop.nowhere isn't known here"),
+        (["orders"], "seen", "'orders' is no table's name"),
+        ([TABLE], " ", "nobody says why"),
+        ([], "seen", "no table was named"),
+    ],
+)
+def test_a_resume(file: str, tables: list[str], why: str, told: str) -> None:
+    with pytest.raises(AirflowFailException, match=told):
+        BinlakeResumeOperator(task_id="resume", config_file=file, tables=tables, why=why).execute(CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"tables": ["shop.*"]}, "files hold no table to copy"),
+        ({"lock": "forever"}, "'forever' is no lock"),
+        ({"tables": [TABLE], "keys": "1..2"}, "a range of keys needs a server"),
+    ],
+)
+def test_a_snapshot(file: str, asked: dict[str, Any], told: str) -> None:
+    """What a server is asked is in tests/integration/test_key_range.py."""
+    with pytest.raises(AirflowFailException, match=told):
+        BinlakeSnapshotOperator(task_id="snapshot", config_file=file, **asked).execute(CONTEXT)
+
+
+def test_a_sync_until_a_day_that_never_was(file: str) -> None:
+    plan = BinlakePlanOperator(task_id="plan", config_file=file, until="2027-02-29T00:00:00Z")
+    with pytest.raises(AirflowFailException, match="is not a time"):
+        plan.execute(CONTEXT)
