@@ -15,8 +15,8 @@ from binlake.errors import UsageError
 from binlake.replay import ReplayRequest
 from binlake.replay import check as check_request
 from binlake.schema.table import TableName
-from binlake.source.locks import LockMode
 from binlake.source.folder import Folder
+from binlake.source.locks import LockMode
 from binlake.source.log import Origin, server_of
 from binlake.source.server import Source
 from binlake.state import decisions

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from croniter import croniter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from binlake import accounts, names, stores
 from binlake.errors import ConfigurationError
 from binlake.feed_config import FeedConfig, names_once
-from binlake.orchestration import AirflowConfig
+from binlake.orchestration import AirflowConfig, Schedule
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import leaving_out
@@ -179,12 +178,6 @@ class LakeConfig(_Strict):
         return self
 
 
-def _is_schedule(schedule: str) -> str:
-    if not croniter.is_valid(schedule):
-        raise ValueError(f"{schedule!r} is not a cron expression; write five fields, such as 0 * * * *")
-    return schedule
-
-
 class SnapshotConfig(_Strict):
     """connections: that copy side by side; None: as many as Spark has cores.
 
@@ -211,7 +204,7 @@ class MaintainConfig(_Strict):
     The days of runs (and batches, snapshots and verifications) and of the quarantine; ddl_history_days None: for ever.
     """
 
-    schedule: Annotated[str, AfterValidator(_is_schedule)] | None = "@daily"
+    schedule: Schedule | None = "@daily"
     history_hours: Annotated[float, Field(ge=0)] = 168
     log_hours: Annotated[float, Field(ge=0)] = 720
     file_mb: Annotated[float, Field(gt=0, le=4096)] = 128
@@ -338,7 +331,7 @@ class PipelineConfig(_Strict):
     source: SourceConfig
     tables: TablesConfig
     lake: LakeConfig
-    schedule: Annotated[str, AfterValidator(_is_schedule)] | None = None
+    schedule: Schedule | None = None
     spark: SparkConfig = SparkConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     merge: MergeConfig = MergeConfig()

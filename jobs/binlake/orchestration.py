@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from croniter import croniter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+
+def _is_schedule(schedule: str) -> str:
+    if not croniter.is_valid(schedule):
+        raise ValueError(f"{schedule!r} is not a cron expression; write five fields, such as 0 * * * *")
+    return schedule
+
+
+Schedule = Annotated[str, AfterValidator(_is_schedule)]
+"""A cron expression."""
 Occasion = Literal["lag", "retention", "stopped", "feed_stopped", "verify_failed", "failed"]
 """lag, retention: a limit was met. stopped: a table newly stopped. feed_stopped: a feed can't go on, and its task isn't
 tried again. verify_failed: the lake differs from the server. failed: a task failed, and isn't tried again."""
+
+
+_WATCHED = "*/10 * * * *"
 
 
 class NotifyConfig(BaseModel):
@@ -30,7 +43,8 @@ class AirflowConfig(BaseModel):
     further one, up to ten minutes.
 
     lag_minutes: the limit of the time by which the lake is behind; retention_hours: of the time for which the server
-    still keeps the log that is needed next. Either is looked at by each sync; None: nobody looks.
+    still keeps the log that is needed next. None: no limit. watch_schedule: when both are looked at, besides at the end
+    of each sync; None: every ten minutes where there is a limit, else never.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,9 +56,11 @@ class AirflowConfig(BaseModel):
     retry_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 30
     lag_minutes: Annotated[float, Field(ge=0)] | None = None
     retention_hours: Annotated[float, Field(gt=0)] | None = None
+    watch_schedule: Schedule | None = None
     notify: list[NotifyConfig] = []
 
     @property
-    def is_watched(self) -> bool:
-        """Whether any limit is to be looked at."""
-        return self.lag_minutes is not None or self.retention_hours is not None
+    def watched_at(self) -> str | None:
+        """When it is looked at how the source does; None where nobody asks."""
+        has_limit = self.lag_minutes is not None or self.retention_hours is not None
+        return self.watch_schedule or (_WATCHED if has_limit else None)

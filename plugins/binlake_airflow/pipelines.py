@@ -74,6 +74,12 @@ What is promised, and when this runs, stands under `maintain` in `{file}`.
 """
 
 
+_WATCH_DOC = """
+Looks how far the lake of **{source}** is behind, and for how long the server keeps what is read next, also while the
+sync is paused or hangs; who is to be told of a limit stands under `airflow` in `{file}`. It starts no Spark.
+"""
+
+
 def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, DAG]:
     """All DAGs of ``folder/*.yaml`` by id.
 
@@ -88,6 +94,7 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
             steps = Steps(str(file), config, jobs_folder)
             made = [make(steps) for make in (_bootstrap, _sync, _verify, _resume, _replay, _maintain)]
             made += [_feeds(steps)] if config.feeds else []
+            made += [_watch(steps)] if config.airflow.watched_at else []
         except ConfigurationError as error:
             problems.append(str(error))
             continue
@@ -274,4 +281,11 @@ def _maintain(steps: Steps) -> DAG:
     schedule = _timetable(steps.config.maintain.schedule, "maintain.schedule", steps.file)
     with (dag := _dag(steps, "maintain", _MAINTAIN_DOC, schedule=schedule)):
         steps.maintain()
+    return dag
+
+
+def _watch(steps: Steps) -> DAG:
+    schedule = _timetable(steps.config.airflow.watched_at, "airflow.watch_schedule", steps.file)
+    with (dag := _dag(steps, "watch", _WATCH_DOC, schedule=schedule)):
+        steps.watch()
     return dag

@@ -80,8 +80,9 @@ class Steps:
         carried >> plan
         record >> resnapshot
         self._end(resnapshot)
-        if self.config.airflow.is_watched:
-            resnapshot >> self._watch()
+        if self.config.airflow.watched_at:
+            # It looks whatever happened before it, and isn't asked whether the run was a success.
+            resnapshot >> self.watch().as_teardown()
 
     def verify(self, tables: Any = None) -> None:
         verify = BinlakeVerifyOperator(task_id="verify", tables=tables, **self._spark)
@@ -103,6 +104,9 @@ class Steps:
         for feed in self.config.feeds:
             callbacks = [*([failed] if failed else []), *([FeedStopped(self.file, feed.name)] if told else [])]
             BinlakeFeedOperator(task_id=feed.name, feed=feed.name, on_failure_callback=callbacks, **self._plain)
+
+    def watch(self) -> BaseOperator:
+        return BinlakeWatchOperator(task_id="watch", **self._plain)
 
     def maintain(self) -> None:
         BinlakeMaintainOperator(task_id="maintain", **self._spark)
@@ -142,12 +146,6 @@ class Steps:
         announce = BinlakeAnnounceOperator(task_id="announce", batches=batches, **self._plain, **self._assets)
         announce.as_teardown()
         return announce
-
-    def _watch(self) -> BaseOperator:
-        """Looks whatever happened before it, and isn't asked whether the run was a success."""
-        watch = BinlakeWatchOperator(task_id="watch", **self._plain)
-        watch.as_teardown()
-        return watch
 
     @property
     def _assets(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseNotifier
+from airflow.sdk import BaseNotifier, CronDataIntervalTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import config, watch
@@ -145,12 +145,43 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Watched,
     assert gauges.get("binlake.shop.lag_seconds") == found.lag_seconds
 
 
-def test_a_limit_has_a_task_of_its_own_that_runs_also_where_a_sync_failed(tmp_path: Path) -> None:
-    yaml(tmp_path, "lag_minutes: 60")
-    watches = dags_of(tmp_path)["binlake_shop_sync"].get_task("watch")
+@pytest.mark.parametrize(
+    ("airflow", "schedule"),
+    [
+        ("lag_minutes: 60", "*/10 * * * *"),
+        ("retention_hours: 9, watch_schedule: '5 * * * *'", "5 * * * *"),
+        ("watch_schedule: '@hourly'", "@hourly"),
+    ],
+)
+def test_a_limit_is_looked_at_where_a_sync_failed_and_where_none_runs(
+    tmp_path: Path, airflow: str, schedule: str
+) -> None:
+    yaml(tmp_path, airflow)
+    dags = dags_of(tmp_path)
+    watches = dags["binlake_shop_sync"].get_task("watch")
     assert (watches.upstream_task_ids, watches.is_teardown, watches.on_failure_fail_dagrun) == (
         {"resnapshot"}, True, False,
     )  # fmt: skip
+    alone = dags["binlake_shop_watch"]
+    assert alone.timetable == CronDataIntervalTimetable(schedule, timezone="UTC")
+    ((task, max_active_runs),) = [(task, alone.max_active_runs) for task in alone.tasks]
+    assert (type(task), task.is_teardown, max_active_runs) == (BinlakeWatchOperator, False, 1)
+    DagSerialization.to_dict(alone)
+
+
+def test_without_a_limit_nobody_looks_but_for_who_asks_for_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yaml(tmp_path, "retries: 1")
+    assert "binlake_shop_watch" not in dags_of(tmp_path)
+    file = yaml(tmp_path, "watch_schedule: '@hourly'")
+    monkeypatch.setattr(watch, "watch", lambda *_: Watched(90, 5_000_000, 3600, ()))
+    monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
+    gauges: dict[str, float] = {}
+    monkeypatch.setattr("airflow.sdk.observability.stats.gauge", lambda name, value: gauges.update({name: value}))
+    BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
+    names = ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped")
+    assert gauges == {f"binlake.shop.{name}": value for name, value in zip(names, (90, 5e6, 3600, 0), strict=True)}
 
 
 @pytest.mark.parametrize(
