@@ -35,6 +35,7 @@ class Broker:
                     "offsets.topic.num.partitions=1", "transaction.state.log.replication.factor=1",
                     "transaction.state.log.min.isr=1", "transaction.state.log.num.partitions=1",
                     "group.initial.rebalance.delay.ms=0",
+                    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
                 ]
             )
         )  # fmt: skip

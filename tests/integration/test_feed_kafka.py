@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,8 +18,12 @@ import pytest
 from binlake import cli, merge
 from binlake.errors import SinkFailed
 from binlake.faults import FaultPoint
+from binlake.feed_config import SinkConfig
 from binlake.feeds import carry as carrying
+from binlake.feeds.contract import Message
+from binlake.feeds.kafka import KafkaSink
 from binlake.state import feed_watermarks
+from binlake.state.feed_watermarks import FeedPosition
 from broker import Broker, payloads
 from feeding import carried, feed
 from mirror import Mirror, on_mariadb, on_mysql
@@ -110,6 +115,23 @@ def test_what_the_broker_refuses_is_told_and_the_feed_goes_on_later(mirror: Mirr
     config = to_kafka(mirror, broker, "refused", where="id > 1")
     assert carried(mirror, config).mutations == 1
     assert [one["after"]["id"] for one in payloads(broker.read("refused"))] == [2]
+
+
+def test_a_transaction_that_takes_longer_than_the_broker_lets_it_is_told(broker: Broker) -> None:
+    settings: dict[str, Any] = {"transaction.timeout.ms": 1000}
+    sink = KafkaSink(SinkConfig(url=f"kafka://{broker.address}", settings=settings), "tests/slow")
+    sink.begin()
+    sink.send([Message("slow", None, b"taken back")])
+    sink._producer.flush(5)
+    time.sleep(3)
+    with pytest.raises(SinkFailed, match="wasn't done within 1 s") as told:
+        sink.commit(FeedPosition(1))
+    assert "raise transaction.timeout.ms" in told.value.remedy
+    sink.close()
+    again = KafkaSink(SinkConfig(url=f"kafka://{broker.address}"), "tests/slow")
+    assert again.position() is None
+    again.close()
+    assert not broker.read("slow")
 
 
 @on_mysql

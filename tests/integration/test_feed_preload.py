@@ -15,6 +15,8 @@ from deltalake import write_deltalake
 from binlake import merge
 from binlake.batch.steps import TableOutcome
 from binlake.errors import FeedError
+from binlake.feeds import carry as carrying
+from binlake.state import data_rows, feed_watermarks
 from feeding import carried, feed, lines
 from mirror import Mirror, on_mysql
 
@@ -41,7 +43,10 @@ def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.Monkey
 
 
 @on_mysql
-def test_preload_then_follow(mirror: Mirror) -> None:
+def test_preload_then_follow(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is a portion; each is cut off."""
+    monkeypatch.setattr(data_rows, "_MOST_ROWS", 1)
+    monkeypatch.setattr(carrying, "LOAD_EVERY", 1)
     mirror.follow_from_here()
     mirror.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9), d DECIMAL(9,2), at DATETIME(6), s TIMESTAMP NULL, b BLOB)",
@@ -68,9 +73,13 @@ def test_preload_then_follow(mirror: Mirror) -> None:
         carried(mirror, config)
     mirror.execute("UPDATE t SET v = 'after' WHERE id = 1", "INSERT INTO t (id) VALUES (3)")
     mirror.sync()
+    passed: list[int] = []
     for point in ("feed sent", "sink committed", "feed committed"):
         with mirror.cut_off_at(cast("FaultPoint", point)):
             carried(mirror, config)
+        row = feed_watermarks.read(mirror.metadata, "out")
+        passed += [one.passed for one in place.loading] if (place := feed_watermarks.position_of(row)) else []
+    assert passed == [0, 0, 0, 0, 2, 0], "the file's own place is ahead of the row's where it was cut off between"
     carried(mirror, config)
     found = [json.loads(line) for line in lines(mirror.folder / "out", "rows")]
     told = [(one["op"], one["source"]["table"], one["source"]["snapshot"], one["after"]["id"]) for one in found]

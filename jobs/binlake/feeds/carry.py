@@ -44,8 +44,10 @@ from binlake.state.lease import Standing
 from binlake.state.metadata import Metadata, metadata_of, now_us
 from binlake.state.staging import read_manifest
 
-COMMIT_EVERY = 20_000
-"""Mutations after which the sink commits, at the next end of a transaction."""
+COMMIT_EVERY, COMMIT_BYTES = 20_000, 256 << 20
+"""Mutations, or bytes of them as they are staged, after which the sink commits, at the next end of a transaction."""
+LOAD_EVERY = 100_000
+"""Rows of the lake after which it does: none of them belong together."""
 _COLLECTED_EVERY = 500_000
 """Objects made after which Python looks for cycles; 700 by default."""
 
@@ -196,13 +198,10 @@ class _Run:
     def _load(self, target: Outlet, place: FeedPosition, standing: Standing) -> tuple[FeedPosition, int]:
         """The rows of the lake that are still to come. Gives the place behind them, and how many they were."""
         rows = 0
-        for changes, safe in Preload(self._config, self._metadata, self._selection, standing).rows(place):
-            if changes is not None:
-                target.load(changes)
-                rows += changes.rows.num_rows
-            else:
-                target.commit(safe)
-                place = safe
+        for changes, behind in Preload(self._config, self._metadata, self._selection, standing).rows(place):
+            target.load(changes, behind)
+            rows += changes.rows.num_rows if changes else 0
+            place = behind
         return place, rows
 
     def _kept(self, store: PositionStore) -> FeedPosition | None:
@@ -232,7 +231,7 @@ class Outlet:
         self._format, self._sink, self._committed = form, sink, committed
         self._place = place
         self._begun = False
-        self._pending = 0
+        self._pending = self._pending_bytes = 0
         self._last: FeedPlace | None = place.place
         self._transactions = SourceTransactions(form) if form.wants_transactions else None
         self._current: tuple[str | None, int] | None = None
@@ -245,7 +244,10 @@ class Outlet:
     def window(self, window: LogWindow) -> None:
         """All its rows, in order."""
         bounds = self._bounds(window)
-        if 0 in bounds[:1] and self._pending >= COMMIT_EVERY:
+        each = max(
+            1, sum(part.rows.nbytes for part in window.parts) // sum(part.rows.num_rows for part in window.parts)
+        )
+        if 0 in bounds[:1] and self._room(each) <= 0:
             self._commit_here()
         parts = self._transactions.number(window) if self._transactions else window.parts
         flat = [messages for part in parts for messages in self._formatted(part)]
@@ -254,14 +256,19 @@ class Outlet:
             rows = self._transactions.surround(rows)
         at = 0
         while at < len(rows):
-            enough = bounds[bounds >= at + max(1, COMMIT_EVERY - self._pending)]
+            enough = bounds[bounds >= at + max(1, self._room(each))]
             end = int(enough[0]) if len(enough) else len(rows)
             self.send(list(chain.from_iterable(rows[at:end])))
             self._pending += end - at
+            self._pending_bytes += (end - at) * each
             self._last = window.place(end - 1)
             if end < len(rows):
                 self._commit_here()
             at = end
+
+    def _room(self, each: int) -> int:
+        """Mutations of so many bytes that may still come before a commit."""
+        return min(COMMIT_EVERY - self._pending, (COMMIT_BYTES - self._pending_bytes) // each)
 
     def _bounds(self, window: LogWindow) -> np.ndarray[Any, Any]:
         """Rows at which a transaction begins, the first among them where it does."""
@@ -272,9 +279,14 @@ class Outlet:
         self._current = window.gtids[len(window) - 1].as_py(), int(window.committed_us[-1])
         return np.concatenate(([0], window.starts)) if begins else window.starts
 
-    def load(self, changes: FeedChanges) -> None:
-        """Rows of the lake; a table's are committed together."""
-        self.send(list(chain.from_iterable(self._formatted(changes))))
+    def load(self, changes: FeedChanges | None, behind: FeedPosition) -> None:
+        """Rows of the lake, which are committed in portions, and at a table's end, which None is."""
+        if changes is not None:
+            self.send(list(chain.from_iterable(self._formatted(changes))))
+            self._pending += changes.rows.num_rows
+            self._pending_bytes += changes.rows.nbytes
+        if changes is None or self._pending >= LOAD_EVERY or self._pending_bytes >= COMMIT_BYTES:
+            self.commit(behind)
 
     def _formatted(self, changes: FeedChanges) -> Iterator[Sequence[Message]]:
         """Of each row its messages."""
@@ -327,7 +339,7 @@ class Outlet:
         fault("feed sent")
         self._sink.commit(position)
         fault("sink committed")
-        self._begun, self._pending = False, 0
+        self._begun, self._pending, self._pending_bytes = False, 0, 0
         self._committed(position, self.messages)
 
 

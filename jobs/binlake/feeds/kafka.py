@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _PATIENCE = 60.0
 """Seconds for the broker to answer."""
 _POLL_EVERY = 500
+_TIMEOUT, _TIMEOUT_MS = "transaction.timeout.ms", 600_000
+"""After which the broker takes a transaction back; its own default allows 15 minutes."""
 _OURS = {"transactional.id", "enable.idempotence", "bootstrap.servers", "acks", "isolation.level", "enable.auto.commit"}
 
 
@@ -95,8 +97,9 @@ class KafkaSink:
         self._places = f"_binlake.{owner.replace('/', '.')}"
         self._settings = settings_of(sink)
         self._where = sink.address
+        self._allowed = float(self._settings.get(_TIMEOUT, _TIMEOUT_MS)) / 1000
         self._failed: list[str] = []
-        self._begun = False
+        self._begun: float | None = None
         self._sent = 0
         self._make_topic()
         self._producer = self._asked("open the producer", self._open)
@@ -107,7 +110,7 @@ class KafkaSink:
                 "compression.type": "lz4",
                 "linger.ms": 20,
                 "queue.buffering.max.messages": 1_000_000,
-                "transaction.timeout.ms": 600_000,
+                _TIMEOUT: _TIMEOUT_MS,
                 **self._settings,
                 "transactional.id": f"binlake-{self._owner.replace('/', '-')}",
                 "enable.idempotence": True,
@@ -131,15 +134,29 @@ class KafkaSink:
                     raise self._refused(doing, cause) from None
             time.sleep(0.2)
 
+    def _waited(self, wait: Callable[[], Any]) -> None:
+        """For the broker, by poll or flush. The client raises what is fatal before it calls back for messages, of which
+        Python makes a SystemError; the next call is told again."""
+        with suppress(SystemError):
+            self._asked("take messages", wait)
+
     def _refused(self, doing: str, cause: Any) -> FeedError:
-        if cause.code() in (self._kafka.KafkaError._FENCED, self._kafka.KafkaError.INVALID_PRODUCER_EPOCH):
+        errors = self._kafka.KafkaError
+        if cause.code() in (errors._FENCED, errors.INVALID_PRODUCER_EPOCH):
+            if self._is_late():
+                return SinkFailed(
+                    f"Kafka at {self._where} took a transaction back that wasn't done within {self._allowed:g} s",
+                    remedy=f"a transaction of the source is one of Kafka's: raise {_TIMEOUT} in sink.settings, at most"
+                    " to the broker's transaction.max.timeout.ms; then run again, nothing is lost",
+                )
             return FeedError(
                 f"another run of the feed {self._owner} took its place in Kafka", remedy="nothing: that one goes on"
             )
-        return SinkFailed(
-            f"Kafka at {self._where} didn't {doing}: {cause.str()}",
-            remedy="see whether the broker runs and lets this account in; then run again, nothing is lost",
-        )
+        if cause.code() == errors.INVALID_TRANSACTION_TIMEOUT:
+            remedy = f"lower {_TIMEOUT} in sink.settings, or raise transaction.max.timeout.ms there; then run again"
+        else:
+            remedy = "see whether the broker runs and lets this account in; then run again, nothing is lost"
+        return SinkFailed(f"Kafka at {self._where} didn't {doing}: {cause.str()}", remedy=remedy)
 
     def _make_topic(self) -> None:
         """Of the feed's places, where it isn't there. How often it is kept is the broker's default."""
@@ -195,8 +212,8 @@ class KafkaSink:
         raise SinkFailed(f"Kafka at {self._where} didn't tell the feed's place in time", remedy="run again")
 
     def begin(self) -> None:
-        self._producer.begin_transaction()
-        self._begun = True
+        self._begun = time.monotonic()
+        self._asked("begin", self._producer.begin_transaction)
 
     def send(self, messages: Sequence[Message]) -> None:
         for topic, key, value, headers in messages:
@@ -205,15 +222,22 @@ class KafkaSink:
     def _produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Any) -> None:
         self._sent += 1
         if self._sent % _POLL_EVERY == 0:
-            self._producer.poll(0)
+            self._waited(lambda: self._producer.poll(0))
         while True:
             try:
                 self._producer.produce(topic, value, key, headers=list(headers) or None, on_delivery=self._delivered)
                 return
             except BufferError:  # the queue is full: the broker is slower than we
-                self._producer.poll(0.1)
+                self._waited(lambda: self._producer.poll(0.1))
             except self._kafka.KafkaException as error:
-                raise self._message_refused(topic, error.args[0].str()) from None
+                if self._broken(cause := error.args[0]):
+                    raise self._refused("take messages", cause) from None
+                raise self._message_refused(topic, cause.str()) from None
+
+    def _broken(self, cause: Any) -> bool:
+        """It isn't about one message."""
+        errors = self._kafka.KafkaError
+        return cause.fatal() or cause.code() in (errors._FATAL, errors._FENCED, errors.INVALID_PRODUCER_EPOCH)
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None and not self._failed:
@@ -227,23 +251,27 @@ class KafkaSink:
 
     def commit(self, position: FeedPosition) -> None:
         self._produce(self._places, self._owner.encode(), formats.written(position).encode(), ())
-        self._producer.flush(_PATIENCE)
+        self._waited(lambda: self._producer.flush(_PATIENCE))
         fault("feed flushed")
         try:
             self._asked("commit", lambda: self._producer.commit_transaction(_PATIENCE))
         except FeedError:
-            if self._failed:
+            if self._failed and not self._is_late():
                 topic, _, why = self._failed[0].partition(": ")
                 raise self._message_refused(topic, why) from None
             raise
-        self._begun = False
+        self._begun = None
+
+    def _is_late(self) -> bool:
+        """The broker took the transaction back, or will."""
+        return self._begun is not None and time.monotonic() - self._begun >= self._allowed
 
     def close(self) -> None:
         """What wasn't committed is taken back."""
-        if self._begun:
-            with suppress(self._kafka.KafkaException):  # the next run's producer takes it back
+        if self._begun is not None:
+            with suppress(self._kafka.KafkaException, SystemError):  # the next run's producer takes it back
                 self._producer.abort_transaction(_PATIENCE / 4)
-            self._begun = False
+            self._begun = None
 
 
 def consumer_of(bootstrap: str, settings: Mapping[str, Any]) -> Any:

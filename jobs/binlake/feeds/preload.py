@@ -1,7 +1,8 @@
 """A feed that begins with the lake: the tables' rows at a batch, as reads, before what follows the batch.
 
-Which tables, at which Delta versions, is frozen in the feed's place; it loses one table with each commit, so that a
-kill repeats no more than one. Versions stay readable for as long as ``maintain.history_hours`` promises.
+Which tables, at which Delta versions, is frozen in the feed's place, with how many rows of the first are carried: a
+table is committed in portions, however large it is, and a kill repeats no more than one. Versions stay readable for as
+long as ``maintain.history_hours`` promises.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError
 
 from binlake.batch.steps import Life
 from binlake.binlog.border import INSERT, staged_schema
@@ -18,8 +19,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import FeedError, LakeError
 from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.feeds.selection import Selection
-from binlake.schema.lake_columns import columns_of
-from binlake.state import storage_errors, tables, watermarks
+from binlake.state import data_rows, storage_errors, tables, watermarks
 from binlake.state.feed_watermarks import FeedPosition, TableAtVersion
 from binlake.state.lease import Standing
 from binlake.state.metadata import Metadata, now_us
@@ -54,40 +54,37 @@ class Preload:
     standing: Standing
 
     def rows(self, place: FeedPosition) -> Iterator[tuple[FeedChanges | None, FeedPosition]]:
-        """Some rows at a time, with the place that holds once they are committed: the same until a table's last, which
-        comes as None. Raises FeedError where a version is gone."""
+        """Some rows at a time, with the place that holds once they are committed; None with the place behind a table.
+
+        Raises FeedError where a version is gone.
+        """
         lives = {life.id: life for life in watermarks.read_lives(self.metadata)}
         while place.loading:
             one, left = place.loading[0], place.loading[1:]
             life = lives.get(one.table_id)
-            for changes in self._of_table(life, one) if life else ():
-                yield changes, place
+            for changes, passed in self._of_table(life, one) if life else ():
+                yield changes, replace(place, loading=(replace(one, passed=passed), *left))
             place = replace(place, loading=left)
             yield None, place
 
-    def _of_table(self, life: Life, at: TableAtVersion) -> Iterator[FeedChanges]:
+    def _of_table(self, life: Life, at: TableAtVersion) -> Iterator[tuple[FeedChanges, int]]:
         columns = life.schema.mirrored
         table = FeedTable(life.name, columns, life.schema.key if life.schema.key_kind == "primary" else (), life.schema)
-        read = 0
-        for batch in self._batches(life, at.version):
-            rows = self.selection.prepare(table, self._as_staged(table, batch, read))
-            read += batch.num_rows
-            if rows.num_rows:
-                yield FeedChanges(table, rows, self.standing.position.file, snapshot=True)
+        for batch, passed in self._batches(life, at):
+            rows = self.selection.prepare(table, self._as_staged(table, batch, passed - batch.num_rows))
+            yield FeedChanges(table, rows, self.standing.position.file, snapshot=True), passed
 
-    def _batches(self, life: Life, version: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, life: Life, at: TableAtVersion) -> Iterator[tuple[pa.RecordBatch, int]]:
         location = self.config.table_path(life.name)
-        names = [column.name for column in columns_of(life.schema.mirrored, self.config.invalid)]
-        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+        image = staged_schema(life.schema.mirrored, self.config.invalid).field("after").type
         try:
-            opened = tables.opened(location, version)
-            found = QueryBuilder().register("rows", opened).execute(f"SELECT {quoted} FROM rows")
-            yield from pa.RecordBatchReader.from_stream(found)
+            yield from data_rows.read(tables.opened(location, at.version), location, list(image), at.passed)
         except LakeError:
             raise
-        except Exception as error:  # DataFusion's have no type of their own
+        except (DeltaError, OSError, pa.ArrowException, KeyError) as error:
+            why = f"no column {error}" if isinstance(error, KeyError) else storage_errors.cause_of(error)
             raise FeedError(
-                f"{life.name} can't be read at version {version}: {storage_errors.cause_of(error)}",
+                f"{life.name} can't be read at version {at.version}: {why}",
                 remedy=f"begin anew: binlake feed --config FILE --feed {self.selection.feed.name} --anew lake",
             ) from error
 
@@ -95,9 +92,7 @@ class Preload:
         schema = staged_schema(table.columns, self.config.invalid)
         image = schema.field("after").type
         count = batch.num_rows
-        after = pa.StructArray.from_arrays(
-            [_cast(batch.column(field.name), field.type) for field in image], fields=list(image)
-        )
+        after = pa.StructArray.from_arrays(batch.columns, fields=list(image))
         number, offset = self.standing.position.order
         told: dict[str, Callable[[], pa.Array]] = {
             "op": lambda: pa.array([INSERT] * count, pa.int8()),
@@ -109,8 +104,3 @@ class Preload:
         }
         columns = [told[field.name]() if field.name in told else pa.nulls(count, field.type) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The lake's column as staging has it: DataFusion gives views of text, and its own names of lists' items."""
-    return values if values.type == kind else values.cast(kind)

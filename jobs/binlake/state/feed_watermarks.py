@@ -33,10 +33,12 @@ FeedPlace = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True)
 class TableAtVersion:
-    """One life of a table, at a version of its Delta table."""
+    """One life of a table, at a version of its Delta table. passed: so many of its rows, as data_rows counts them, are
+    carried."""
 
     table_id: str
     version: int
+    passed: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _COMPARED = 5_000_000
 _EXACT_DOUBLES, _SATURATED = 2**53, 2**63 - 1
 """deltalake, with which somebody may have compacted the table, writes statistics of decimals as doubles between the
 limits of 64 signed bits."""
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
 """A column's name in the files, where column mapping gave it another one."""
 _WHOLE_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
@@ -85,7 +85,7 @@ def ranges_to_search(
 
 def bounds_of(log: DeltaTable, added: pa.Table, schema: TableSchema) -> dict[str, Spans | None]:
     """Of each key column that is a whole number, the bounds of the data files ``added``; None without statistics."""
-    stored = {field.name: str(field.metadata.get(_PHYSICAL_NAME, field.name)) for field in log.schema().fields}
+    stored = {field.name: str(field.metadata.get(PHYSICAL_NAME, field.name)) for field in log.schema().fields}
     return {column.name: _bounds(added, column, stored.get(column.name, "")) for column in _numbers(schema)}
 
 
