@@ -209,6 +209,7 @@ def _add_feeds(subparsers: Any) -> None:
         "--format", choices=("debezium", "generic", "specific", "text"), help="by default the feed's, or text"
     )
     tail.add_argument("--registry", metavar="URL", help="a schema registry, for --format specific, or debezium as Avro")
+    tail.add_argument("--registry-connection", metavar="ID", help="an Airflow connection with its credentials")
     tail.add_argument(
         "--from",
         dest="start",
@@ -242,6 +243,7 @@ def _add_console_consumer(subparsers: Any) -> None:
     consumer.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker")
     consumer.add_argument("--connection", metavar="ID", help="an Airflow connection with the credentials")
     consumer.add_argument("--registry", metavar="URL", help="a schema registry, for Avro in Confluent's form")
+    consumer.add_argument("--registry-connection", metavar="ID", help="an Airflow connection with its credentials")
     consumer.add_argument("--max", type=int, metavar="N", help="end after so many messages")
     consumer.add_argument("--follow", action="store_true", help="wait at the topic's end, until Ctrl-C")
     consumer.set_defaults(command=commands.console_consumer)

@@ -7,12 +7,13 @@ from string import Template
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from binlake.table_pattern import TablePattern
 
 Operation = Literal["insert", "update", "delete"]
 Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
+Subjects = Literal["TopicName", "RecordName", "TopicRecordName"]
 SINK_SCHEMES = ("file", "kafka", "https", "http", "binlog")
 TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
 """What a topic's name may hold, as ``${db}``."""
@@ -31,6 +32,16 @@ def _is_topic(topic: str) -> str:
     return topic
 
 
+def _without_login(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise ValueError("the registry's address holds a user or a password; name a registry_connection instead")
+    return url
+
+
+RegistryUrl = Annotated[str, Field(pattern=r"^https?://"), AfterValidator(_without_login)]
+
+
 class TextFormat(_Strict):
     """One line for people: the operation, the table, the row before and after as JSON, the position."""
 
@@ -43,8 +54,8 @@ class TextFormat(_Strict):
 class DebeziumFormat(_Strict):
     """Debezium's envelope.
 
-    encoding: JSON, or Avro by a schema registry (registry and compatibility: see SpecificFormat). schemas: each message
-    in JSON carries its schema beside the payload. tombstones: a delete is followed by its key without a value.
+    encoding: JSON, or Avro by a schema registry (registry and what belongs to it: see SpecificFormat). schemas: each
+    message in JSON carries its schema beside the payload. tombstones: a delete is followed by its key without a value.
     transactions: BEGIN and END on the topic ``{source}.transaction``, and the order inside the transaction in each
     message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is told on the table's topic, as t.
     heartbeat: a message where a run found nothing to carry. decimals, bigint_unsigned, binary: as
@@ -54,8 +65,10 @@ class DebeziumFormat(_Strict):
     type: Literal["debezium"]
     topic: str = "${source}.${db}.${table}"
     encoding: Literal["json", "avro"] = "json"
-    registry: Annotated[str, Field(pattern=r"^https?://")] | None = None
+    registry: RegistryUrl | None = None
+    registry_connection: Annotated[str, Field(min_length=1)] | None = None
     compatibility: Compatibility | None = None
+    subjects: Subjects = "TopicName"
     schemas: bool = False
     tombstones: bool = True
     transactions: bool = False
@@ -71,8 +84,8 @@ class DebeziumFormat(_Strict):
     @model_validator(mode="after")
     def _registry_for_avro(self) -> Self:
         if self.encoding == "json":
-            if self.registry or self.compatibility:
-                raise ValueError("a registry and its compatibility are Avro's; write encoding: avro")
+            if self.registry or self.registry_connection or self.compatibility or self.subjects != "TopicName":
+                raise ValueError("a registry and what belongs to it are Avro's; write encoding: avro")
             return self
         if not self.registry:
             raise ValueError("encoding: avro needs registry: http://host:port")
@@ -94,11 +107,14 @@ class SpecificFormat(_Strict):
     """Avro with a record for each table and version of its shape, in a schema registry.
 
     wire: Confluent's five bytes before the record, or mypipe's four. compatibility: set for each subject; None: as the
-    registry has it.
+    registry has it. registry_connection: an Airflow connection's id (see feeds.schema_registry). subjects: how they are
+    named: as mypipe does it (``{db}_{table}_{operation}``), or by Confluent's strategies of these names.
     """
 
     type: Literal["specific"]
-    registry: Annotated[str, Field(pattern=r"^https?://")]
+    registry: RegistryUrl
+    registry_connection: Annotated[str, Field(min_length=1)] | None = None
+    subjects: Literal["mypipe"] | Subjects = "mypipe"
     topic: str = "${db}_${table}_specific"
     wire: Literal["confluent", "mypipe"] = "confluent"
     compatibility: Compatibility | None = None

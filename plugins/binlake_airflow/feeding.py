@@ -56,14 +56,15 @@ class BinlakeFeedOperator(BaseOperator):
 
 
 def _lend_connections(feed: FeedConfig) -> None:
-    """Airflow's connections of the sink and of the place, to this process alone, where the engine looks for them.
+    """Airflow's connections of the sink, of the schema registry and of the place, to this process alone, where the
+    engine looks for them.
 
     Raises ConfigurationError.
     """
     from binlake.source.connection import variable_of
 
     of_place = feed.position.partition(":")[2].partition("/")[0] if feed.position.startswith("mysql:") else None
-    for name in filter(None, (feed.sink.connection, of_place)):
+    for name in filter(None, (feed.sink.connection, getattr(feed.format, "registry_connection", None), of_place)):
         try:
             found = BaseHook.get_connection(name)
         except AirflowNotFoundException:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -19,14 +20,16 @@ from urllib.parse import unquote
 class FakeRegistry:
     """subjects: of each its schemas' ids, oldest first. schemas: by id less one."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: str | None = None, context: ssl.SSLContext | None = None) -> None:
+        """wanted: the one Authorization that is let in, None: any. context: it speaks TLS."""
+        self.wanted, self._context = wanted, context
         self.subjects: dict[str, list[int]] = {}
         self.schemas: list[str] = []
         self.compatibility: dict[str, str] = {}
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{'https' if self._context else 'http'}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> FakeRegistry:
         registry = self
@@ -36,6 +39,8 @@ class FakeRegistry:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else {}
                 status, told = registry.asked(self.command, unquote(self.path), body)
+                if registry.wanted not in (None, self.headers.get("Authorization")):
+                    status, told = 401, {"error_code": 401, "message": "Unauthorized"}
                 data = json.dumps(told).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
@@ -49,6 +54,8 @@ class FakeRegistry:
                 """Nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if self._context:
+            self._server.socket = self._context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 

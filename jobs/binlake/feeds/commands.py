@@ -7,6 +7,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from binlake.feed_config import FeedConfig, FeedsFile
 from binlake.feeds.carry import FeedRun, carry
 from binlake.feeds.console import Tail
 from binlake.feeds.console import tail as print_tail
-from binlake.feeds.consume import Consuming, consume
+from binlake.feeds.consume import Consuming, SchemaOf, consume
 from binlake.feeds.kafka import credentials
 from binlake.feeds.registry import PARTS
 from binlake.feeds.schema_registry import SchemaRegistry
@@ -91,9 +92,20 @@ def tail(arguments: argparse.Namespace) -> None:
 
 
 def console_consumer(arguments: argparse.Namespace) -> None:
-    schema_of = SchemaRegistry(arguments.registry).schema if arguments.registry else None
+    schema_of = _schema_of(arguments)
     asked = Consuming(arguments.topic, arguments.max, arguments.follow, schema_of)
     consume(arguments.bootstrap, asked, sys.stdout, credentials(arguments.connection))
+
+
+def _schema_of(arguments: argparse.Namespace) -> SchemaOf | None:
+    """Raises UsageError for a registry's address that holds a password, ConfigurationError."""
+    if arguments.registry is None:
+        return None
+    if "@" in urlsplit(arguments.registry).netloc:
+        raise UsageError(
+            "the registry's address holds a user or a password", remedy="name a connection: --registry-connection ID"
+        )
+    return SchemaRegistry(arguments.registry, connection=arguments.registry_connection).schema
 
 
 def _tailed(arguments: argparse.Namespace) -> tuple[PipelineConfig, FeedConfig]:
@@ -101,7 +113,7 @@ def _tailed(arguments: argparse.Namespace) -> tuple[PipelineConfig, FeedConfig]:
     made: dict[str, Any] = {"name": "tail", "include": [arguments.table or "*.*"], "sink": "file:///dev/stdout"}
     form: dict[str, Any] = {"type": arguments.format or "text"}
     if arguments.registry:
-        form["registry"] = arguments.registry
+        form |= {"registry": arguments.registry, "registry_connection": arguments.registry_connection}
         if arguments.format == "debezium":
             form["encoding"] = "avro"
     try:

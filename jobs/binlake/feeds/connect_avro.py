@@ -1,6 +1,6 @@
 """Kafka Connect's values as Confluent's AvroConverter writes them, whole columns at once.
 
-    0 | id of the schema, 4 bytes, big-endian | datum          subjects {topic}-key and {topic}-value
+    0 | id of the schema, 4 bytes, big-endian | datum          subjects {topic}-key, {topic}-value
 
 A schema becomes Avro's as AvroData makes it: a struct is a record of its schema's name; what may be null a union with
 null first, or with null last where the default is a value; ``connect.version``, ``connect.parameters``,
@@ -23,13 +23,14 @@ io.debezium.schema.SchemaNameAdjuster and FieldNameUnderscoreReplacementFunction
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.errors import FeedError
+from binlake.feed_config import Subjects
 from binlake.feeds import avro
 from binlake.feeds.connect import DECIMAL, Part, Schema, joined, with_epochs
 from binlake.feeds.contract import Register
@@ -110,12 +111,20 @@ def _branches(schema: Schema) -> tuple[bytes, bytes]:
     return (b"\x02", b"\x00") if schema.get("default") is None else (b"\x00", b"\x02")
 
 
+def subject_of(strategy: Subjects, topic: str, schema: Mapping[str, Any], part: str) -> str:
+    """By Confluent's strategies. part: key or value."""
+    if strategy == "TopicName":
+        return f"{topic}-{part}"
+    name = ".".join(filter(None, (schema.get("namespace"), schema["name"])))
+    return name if strategy == "RecordName" else f"{topic}-{name}"
+
+
 class AvroWriter:
     """See above."""
 
-    def __init__(self, register: Register) -> None:
-        self._register = register
-        self._heads: dict[str, tuple[Schema, bytes]] = {}
+    def __init__(self, register: Register, subjects: Subjects = "TopicName") -> None:
+        self._register, self._subjects = register, subjects
+        self._heads: dict[tuple[str, bool], tuple[Schema, bytes]] = {}
 
     def column(self, schema: Schema, values: pa.Array) -> pa.BinaryArray:
         """A null in a field that isn't optional stays one: ``struct`` tells where it matters."""
@@ -172,11 +181,12 @@ class AvroWriter:
         return pc.if_else(there.is_valid(), made, pa.scalar(null, pa.binary()))
 
     def message(self, topic: str, schema: Schema, body: Part, *, key: bool = False) -> Part:
-        subject = f"{topic}-key" if key else f"{topic}-value"
-        known = self._heads.get(subject)
+        known = self._heads.get((topic, key))
         if known is None or known[0] is not schema:
-            head = b"\x00" + self._register(subject, avro_schema(schema)).to_bytes(4, "big")
-            known = self._heads[subject] = schema, head
+            made = avro_schema(schema)
+            subject = subject_of(self._subjects, topic, made, "key" if key else "value")
+            head = b"\x00" + self._register(subject, made).to_bytes(4, "big")
+            known = self._heads[topic, key] = schema, head
         return joined(known[1], body)
 
 

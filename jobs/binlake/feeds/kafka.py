@@ -14,7 +14,6 @@ Source: Kafka's documentation, "Transactions" and "KIP-98"; librdkafka's of ``tr
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from binlake.errors import ConfigurationError, FeedError, SinkFailed
 from binlake.faults import fault
 from binlake.feed_config import SinkConfig
 from binlake.feeds.contract import Message
-from binlake.source.connection import variable_of
+from binlake.source.connection import fields_of
 from binlake.state import formats
 from binlake.state.feed_watermarks import FeedPosition
 
@@ -63,25 +62,16 @@ def settings_of(sink: SinkConfig) -> dict[str, Any]:
 
 
 def credentials(connection: str | None) -> dict[str, Any]:
-    """Of an Airflow connection in JSON: login and password as SASL's, and the client's settings in its extra.
+    """Of an Airflow connection: login and password as SASL's, and the client's settings in its extra.
 
     Raises ConfigurationError.
     """
     if connection is None:
         return {}
-    variable = variable_of(connection)
-    try:
-        told = json.loads(os.environ[variable])
-        extra = told.get("extra") or {}
-        extra = json.loads(extra) if isinstance(extra, str) else extra
-        found = {str(key): value for key, value in extra.items()}
-    except (KeyError, ValueError, AttributeError):
-        raise ConfigurationError(
-            f"the connection {connection!r} of a sink isn't there, or isn't Airflow's JSON form",
-            remedy=f'export {variable}=\'{{"login": …, "password": …, "extra": {{"security.protocol": …}}}}\'',
-        ) from None
-    if told.get("login"):
-        found |= {"sasl.username": told["login"], "sasl.password": told.get("password") or ""}
+    told = fields_of(connection)
+    found = {str(key): value for key, value in told["extra"].items()}
+    if told["login"]:
+        found |= {"sasl.username": told["login"], "sasl.password": told["password"] or ""}
     return found
 
 

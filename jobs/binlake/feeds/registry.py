@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from binlake.errors import ConfigurationError
-from binlake.feed_config import DebeziumFormat, FeedConfig
+from binlake.feed_config import DebeziumFormat, FeedConfig, SpecificFormat
 from binlake.feeds.binlog_events import BinlogEvents
 from binlake.feeds.binlog_folder import BinlogFolder
 from binlake.feeds.carry import Parts
 from binlake.feeds.connect import Writer
 from binlake.feeds.connect_avro import AvroWriter
 from binlake.feeds.connect_json import JsonWriter
-from binlake.feeds.contract import FeedContext, Format, Sink
+from binlake.feeds.contract import FeedContext, Format, Register, Sink
 from binlake.feeds.csvlog import CsvLog
 from binlake.feeds.debezium import Debezium
 from binlake.feeds.files import FileSink
@@ -30,7 +30,12 @@ from binlake.source.connection import from_environment
 def _writer(told: DebeziumFormat) -> Writer:
     if told.registry is None:
         return JsonWriter(schemas=told.schemas)
-    return AvroWriter(SchemaRegistry(told.registry, told.compatibility).register)
+    return AvroWriter(_schemas(told), told.subjects)
+
+
+def _schemas(told: DebeziumFormat | SpecificFormat) -> Register:
+    assert told.registry is not None
+    return SchemaRegistry(told.registry, told.compatibility, told.registry_connection).register
 
 
 FORMATS: dict[str, Callable[[Any, FeedContext], Format]] = {
@@ -38,9 +43,7 @@ FORMATS: dict[str, Callable[[Any, FeedContext], Format]] = {
     "csv": CsvLog,
     "debezium": lambda told, context: Debezium(told, context, _writer(told)),
     "generic": Generic,
-    "specific": lambda told, context: Specific(
-        told, context, SchemaRegistry(told.registry, told.compatibility).register
-    ),
+    "specific": lambda told, context: Specific(told, context, _schemas(told)),
     "text": Text,
 }
 """By ``format.type``: from its settings and the feed's context."""

@@ -1,10 +1,15 @@
 """A schema registry by Confluent's HTTP API: a schema is registered under a subject, and has an id.
 
+An Airflow connection tells who asks: its login and password by Basic authentication, or ``token`` in its extra as a
+bearer's; ``ssl`` in the extra, as in a source's connection, how the registry's certificate is verified (``ca``).
+Redirects aren't followed: what proves who asks would go with them.
+
 Source: Confluent's "Schema Registry API Reference", /subjects, /config and /schemas.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.error
 import urllib.request
@@ -12,20 +17,41 @@ from typing import Any
 from urllib.parse import quote
 
 from binlake.errors import FeedError, SinkFailed
+from binlake.source.connection import endpoint, fields_of
 
 _PATIENCE = 15.0
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _INCOMPATIBLE, _INVALID = 409, 422
+_DENIED = {401, 403}
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *told: Any) -> None:
+        """A redirect is an error as any other answer."""
 
 
 class SchemaRegistry:
     """One registry, whose answers are remembered: what has an id keeps it."""
 
-    def __init__(self, url: str, compatibility: str | None = None) -> None:
-        """compatibility: to set for each subject before its first schema; None: as the registry has it."""
+    def __init__(self, url: str, compatibility: str | None = None, connection: str | None = None) -> None:
+        """compatibility: to set for each subject before its first schema; None: as the registry has it. connection: an
+        Airflow connection's id. Raises ConfigurationError for one that isn't there or can't be read."""
         self._url, self._compatibility = url.rstrip("/"), compatibility
         self._ids: dict[tuple[str, str], int] = {}
         self._schemas: dict[int, Any] = {}
+        handlers: list[Any] = [_Stay]
+        self._headers = {"Content-Type": _CONTENT}
+        if connection is not None:
+            told = fields_of(connection)
+            if token := told["extra"].get("token"):
+                self._headers["Authorization"] = f"Bearer {token}"
+            elif told["login"]:
+                both = f"{told['login']}:{told['password'] or ''}".encode()
+                self._headers["Authorization"] = f"Basic {base64.b64encode(both).decode()}"
+            encryption = endpoint(host=None, port=None, user=None, password=None, extra=told["extra"]).encryption
+            if encryption is not None:
+                handlers.append(urllib.request.HTTPSHandler(context=encryption.context()))
+        self._opener = urllib.request.build_opener(*handlers)
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """The schema's id. Raises FeedError where it is refused, SinkFailed where the registry can't be asked."""
@@ -43,11 +69,15 @@ class SchemaRegistry:
             self._schemas[number] = json.loads(self._ask("GET", f"/schemas/ids/{number}")["schema"])
         return self._schemas[number]
 
+    def subjects(self) -> list[str]:
+        found: list[str] = self._ask("GET", "/subjects")
+        return found
+
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body, ensure_ascii=False).encode()
-        request = urllib.request.Request(self._url + path, data, {"Content-Type": _CONTENT}, method=method)
+        request = urllib.request.Request(self._url + path, data, self._headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
+            with self._opener.open(request, timeout=_PATIENCE) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise self._refused(path, error) from None
@@ -66,4 +96,7 @@ class SchemaRegistry:
         if error.code in (_INCOMPATIBLE, _INVALID):
             remedy = "loosen the subject's compatibility there (NONE), or give the feed another topic; then run again"
             return FeedError(said, remedy=remedy)
+        if error.code in _DENIED:
+            remedy = "let registry_connection name a connection whose login and password, or token, it knows"
+            return SinkFailed(said, remedy=remedy)
         return SinkFailed(said, remedy="mend what it says; then run again")

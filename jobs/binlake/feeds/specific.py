@@ -3,10 +3,10 @@
     wire confluent   0 | id 4 bytes, big-endian | record          any reader of Confluent's format finds the schema
     wire mypipe      0 | 1, 2, 3 | id 2 bytes, big-endian | record
 
-The subject is ``{db}_{table}_{insert|update|delete}``, as mypipe has it; a shape that an ALTER made is the subject's
-next version. Records hold database, table, tableId, txid and the table's columns, of an update as ``old_`` and
-``new_``. Every column may be null, with null as its default: so columns can come and go under any compatibility, and a
-change of type is what a registry refuses.
+The subject is ``{db}_{table}_{insert|update|delete}``, as mypipe has it, unless ``subjects`` says another; a shape that
+an ALTER made is the subject's next version. Records hold database, table, tableId, txid and the table's columns, of an
+update as ``old_`` and ``new_``. Every column may be null, with null as its default: so columns can come and go under
+any compatibility, and a change of type is what a registry refuses.
 
 | MySQL                    | Avro |
 |--------------------------|------|
@@ -40,6 +40,7 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.errors import FeedError
 from binlake.feed_config import SpecificFormat
 from binlake.feeds import avro
+from binlake.feeds.connect_avro import subject_of
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, Register
 from binlake.feeds.generic import guids, identity, keys, number, string
 from binlake.schema.table import Column
@@ -123,8 +124,7 @@ class Specific(Format):
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
         table, rows = changes.table, changes.rows
-        told, name = self._context, table.name
-        topic = self._topic.substitute(source=told.source, feed=told.feed, db=name.database, table=name.table)
+        topic = self._topic_of(table)
         image = rows.schema.field("after").type
         types = [_type(column, image.field(column.name).type) for column in table.columns]
         old, new = (_records(table, types, rows.column(which)) for which in ("before", "after"))
@@ -139,12 +139,18 @@ class Specific(Format):
         values = avro.joined(pa.array(heads, pa.binary()).take(op), txids, data).to_pylist()
         return [[Message(topic, key, value)] for key, value in zip(keys(table, rows), values, strict=True)]
 
+    def _topic_of(self, table: FeedTable) -> str:
+        told, name = self._context, table.name
+        return self._topic.substitute(source=told.source, feed=told.feed, db=name.database, table=name.table)
+
     def _head(self, table: FeedTable, types: Sequence[_AvroType], op: int) -> bytes:
         """All before txid. Raises FeedError where the registry refuses the shape."""
         if (table, op) not in self._heads:
-            name = table.name
+            name, schema, strategy = table.name, schema_of(table, types, op), self._config.subjects
             subject = f"{name.database}_{name.table}_{_WORDS[op]}"
-            made = self._wire(op, self._register(subject, schema_of(table, types, op)))
+            if strategy != "mypipe":
+                subject = subject_of(strategy, self._topic_of(table), schema, "value")
+            made = self._wire(op, self._register(subject, schema))
             made += string(name.database.encode()) + string(name.table.encode()) + number(identity(table))
             self._heads[table, op] = made
         return self._heads[table, op]

@@ -128,20 +128,35 @@ def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
     Raises ConfigurationError without repeating the text, which holds a password.
     """
     try:
-        fields = json.loads(text) if text.lstrip().startswith("{") else _from_uri(text)
-        extra = fields.get("extra") or {}
-        extra = json.loads(extra) if isinstance(extra, str) else extra
+        told = _fields(text)
         return endpoint(
-            host=fields.get("host"),
-            port=fields.get("port"),
-            user=fields.get("login"),
-            password=fields.get("password"),
-            extra=extra,
+            host=told["host"], port=told["port"], user=told["login"], password=told["password"], extra=told["extra"]
         )
     except (ValueError, AttributeError, TypeError):
         raise ConfigurationError(
             f"the connection {name} can't be read",
             remedy="write mysql://user:password@host:3306/ (percent-encode odd characters), or Airflow's JSON form",
+        ) from None
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """host, port, login and password, None where they aren't told, and extra."""
+    fields = json.loads(text) if text.lstrip().startswith("{") else _from_uri(text)
+    extra = fields.get("extra") or {}
+    extra = json.loads(extra) if isinstance(extra, str) else extra
+    return {**{name: fields.get(name) for name in ("host", "port", "login", "password")}, "extra": dict(extra)}
+
+
+def fields_of(connection: str) -> dict[str, Any]:
+    """What the Airflow connection of any service tells, from its environment variable: host, port, login and password,
+    None where they aren't told, and extra. Raises ConfigurationError, which repeats none of it."""
+    variable = variable_of(connection)
+    try:
+        return _fields(os.environ[variable])
+    except (KeyError, ValueError, AttributeError, TypeError):
+        raise ConfigurationError(
+            f"the connection {connection!r} isn't there, or is neither a URI nor Airflow's JSON form",
+            remedy=f'export {variable}=\'{{"login": …, "password": …, "extra": {{…}}}}\'',
         ) from None
 
 
