@@ -192,7 +192,11 @@ def _add_feeds(subparsers: Any) -> None:
     help_ = "carry the YAML's feeds to the newest recorded batch"
     feed = subparsers.add_parser("feed", help=help_, description=help_, parents=[_loudness()])
     feed.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
-    feed.add_argument("--feed", metavar="NAME", help="this one alone")
+    one = feed.add_mutually_exclusive_group()
+    one.add_argument("--feed", metavar="NAME", help="this one alone")
+    one.add_argument(
+        "--forget", metavar="NAME", help="its place goes, and no staging is kept for it; nothing is carried"
+    )
     feed.add_argument(
         "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
     )

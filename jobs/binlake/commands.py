@@ -123,6 +123,10 @@ def doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     origin = _origin(config)
     asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
     checks = preflight(config, origin, session=_session("doctor", config))
+    if config.feeds:
+        from binlake.feeds.doctor import checks as of_feeds
+
+        checks += of_feeds(config)
     if asked:
         from binlake.opinion.doctor import second_opinion
 

@@ -65,12 +65,14 @@ class FakeRegistry:
         self._server.shutdown()
         self._server.server_close()
 
-    def asked(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def asked(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if method == "PUT" and (found := re.fullmatch(r"/config/(.+)", path)):
             self.compatibility[found[1]] = body["compatibility"]
             return 200, body
         if method == "POST" and (found := re.fullmatch(r"/subjects/(.+)/versions", path)):
             return self._register(found[1], body["schema"])
+        if method == "GET" and path == "/subjects":
+            return 200, list(self.subjects)
         if method == "GET" and (found := re.fullmatch(r"/schemas/ids/(\d+)", path)):
             number = int(found[1])
             if 0 < number <= len(self.schemas):

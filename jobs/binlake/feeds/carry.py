@@ -93,10 +93,10 @@ def carry(
     Raises FeedError where it can't go on: the reason stands in its row, and in ``status``.
     """
     metadata = metadata_of(config)
-    selection = Selection.of(config, feed)
     limits = FeedLimits(feed.keep_gb, feed.keep_hours)
     with feed_watermarks.held(metadata, feed.name, limits) as held:
         try:
+            selection = Selection.of(config, feed)
             sink = parts.make_sink(feed, config.source.name)
             try:
                 run = _Run(config, metadata, selection, held, sink, parts, _microseconds(until))

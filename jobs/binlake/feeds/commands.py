@@ -25,6 +25,8 @@ from binlake.feeds.kafka import credentials
 from binlake.feeds.registry import PARTS
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.report import Report
+from binlake.state import feed_watermarks
+from binlake.state.metadata import metadata_of
 
 Feeds = list[tuple[PipelineConfig, FeedConfig]]
 
@@ -69,6 +71,9 @@ def _chosen(arguments: argparse.Namespace) -> Feeds:
 def feed(arguments: argparse.Namespace, until: datetime | None) -> None:
     """Carry feeds; one that fails doesn't hold the others back, and is raised once they are done."""
     report = Report(quiet=arguments.quiet)
+    if arguments.forget:
+        _forget(arguments.config, arguments.forget, report)
+        return
     runs: list[FeedRun] = []
     failed: list[BinlakeError] = []
     for config, one in _chosen(arguments):
@@ -83,6 +88,20 @@ def feed(arguments: argparse.Namespace, until: datetime | None) -> None:
         printing.as_json([run.to_json() for run in runs])
     if failed:
         raise failed[0]
+
+
+def _forget(path: str, name: str, report: Report) -> None:
+    """Of each source that the file names. Raises UsageError where none knows the feed."""
+    feeds = feeds_of(path)
+    found = [config for config, _ in feeds] or [configuration.load(path)]
+    sources = {config.source.name: config for config in found}
+    forgotten = [source for source, config in sources.items() if feed_watermarks.forget(metadata_of(config), name)]
+    if not forgotten:
+        known = ", ".join(sources)
+        raise UsageError(f"no feed {name!r} ever ran on {known}", remedy="binlake status names those that did")
+    report.say(f"feed {name} is forgotten on {', '.join(forgotten)}; what its sink holds stays")
+    if any(one.name == name for _, one in feeds):
+        report.say(f"  it still stands in {path}, where it is a new one now")
 
 
 def tail(arguments: argparse.Namespace) -> None:

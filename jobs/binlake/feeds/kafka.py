@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _PATIENCE = 60.0
 """Seconds for the broker to answer."""
 _POLL_EVERY = 500
+_SILENT: dict[str, Any] = {"log_level": 2, "error_cb": lambda error: None}
 _TIMEOUT, _TIMEOUT_MS = "transaction.timeout.ms", 600_000
 """After which the broker takes a transaction back; its own default allows 15 minutes."""
 _OURS = {"transactional.id", "enable.idempotence", "bootstrap.servers", "acks", "isolation.level", "enable.auto.commit"}
@@ -73,6 +74,19 @@ def credentials(connection: str | None) -> dict[str, Any]:
     if told["login"]:
         found |= {"sasl.username": told["login"], "sasl.password": told["password"] or ""}
     return found
+
+
+def brokers(sink: SinkConfig) -> int:
+    """How many there are. Raises ConfigurationError, SinkFailed where none answers or a setting isn't known."""
+    kafka = _client()
+    try:
+        admin = kafka.admin.AdminClient({**settings_of(sink), **_SILENT})
+        return len(admin.list_topics(timeout=_PATIENCE / 4).brokers)
+    except kafka.KafkaException as error:
+        raise SinkFailed(
+            f"Kafka at {sink.address} didn't answer: {error.args[0].str()}",
+            remedy="see whether the broker runs and lets this account in, and the settings in the YAML and connection",
+        ) from None
 
 
 class KafkaSink:
@@ -150,8 +164,8 @@ class KafkaSink:
 
     def _make_topic(self) -> None:
         """Of the feed's places, where it isn't there. How often it is kept is the broker's default."""
-        admin = self._kafka.admin.AdminClient({**self._settings, "log_level": 2, "error_cb": lambda error: None})
         try:
+            admin = self._kafka.admin.AdminClient({**self._settings, **_SILENT})
             known = admin.list_topics(timeout=_PATIENCE / 4).topics
         except self._kafka.KafkaException as error:
             raise self._refused("answer", error.args[0]) from None

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+import pymysql
+from pymysql.constants import ER
+from pymysql.cursors import Cursor
+
 from binlake.errors import ConfigurationError, FeedError
 from binlake.names import mysql_quote
-from binlake.source.connection import connect, from_environment
+from binlake.source.connection import connect, from_environment, translate
 from binlake.state import formats
 from binlake.state.feed_watermarks import FeedLease, FeedPosition, position_of
 
@@ -31,11 +37,11 @@ def store_of(setting: str, feed: str, source: str, lease: FeedLease) -> Position
         return FilePositions(Path(where) / f"{source}.{feed}.json")
     if kind == "mysql":
         return TablePositions(where, f"{source}/{feed}")
-    made: PositionStore = _own(setting)(feed=feed, source=source)
+    made: PositionStore = own(setting)(feed=feed, source=source)
     return made
 
 
-def _own(setting: str) -> Any:
+def own(setting: str) -> Any:
     """A class of one's own, made with ``feed`` and ``source``."""
     module, _, name = setting.partition(":")
     try:
@@ -104,8 +110,28 @@ class TablePositions:
         self._table = f"{mysql_quote(database)}.{mysql_quote(table)}"
         self._feed = feed
 
+    @contextmanager
+    def _cursor(self) -> Iterator[Cursor]:
+        """Raises SourceError."""
+        try:
+            with connect(self._endpoint) as connection, connection.cursor() as cursor:
+                yield cursor
+        except pymysql.MySQLError as error:
+            raise translate(error, self._endpoint) from None
+
+    def asked(self) -> str:
+        """Whether places can be kept there, as far as reading tells. Raises SourceError."""
+        with self._cursor() as cursor:
+            try:
+                cursor.execute(f"SELECT feed, position FROM {self._table} LIMIT 0")
+            except pymysql.err.ProgrammingError as error:
+                if error.args[0] != ER.NO_SUCH_TABLE:
+                    raise
+                return f"{self._table} will be made"
+        return f"{self._table} is there"
+
     def read(self) -> FeedPosition | None:
-        with connect(self._endpoint) as connection, connection.cursor() as cursor:
+        with self._cursor() as cursor:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._table}"
                 " (feed VARCHAR(190) CHARACTER SET utf8mb4 PRIMARY KEY, position LONGTEXT NOT NULL)"
@@ -118,5 +144,5 @@ class TablePositions:
         return formats.read(FeedPosition, text)
 
     def write(self, position: FeedPosition) -> None:
-        with connect(self._endpoint) as connection, connection.cursor() as cursor:
+        with self._cursor() as cursor:
             cursor.execute(f"REPLACE INTO {self._table} VALUES (%s, %s)", (self._feed, formats.written(position)))

@@ -57,7 +57,8 @@ def _binlog(feed: FeedConfig, source: str) -> Sink:
     return BinlogFolder(Path(feed.sink.folder) / source, f"{source}/{feed.name}", feed.sink.settings)
 
 
-def _webhook(feed: FeedConfig, source: str) -> Sink:
+def webhook(feed: FeedConfig, source: str) -> Webhook:
+    """Raises ConfigurationError."""
     sink = feed.sink
     secret = from_environment(sink.connection).password.encode() if sink.connection else None
     return Webhook(sink.url, f"{source}/{feed.name}", WebhookSettings.of(sink.settings), secret or None)
@@ -66,8 +67,8 @@ def _webhook(feed: FeedConfig, source: str) -> Sink:
 SINKS: dict[str, Callable[[FeedConfig, str], Sink]] = {
     "binlog": _binlog,
     "file": _file,
-    "http": _webhook,
-    "https": _webhook,
+    "http": webhook,
+    "https": webhook,
     "kafka": lambda feed, source: KafkaSink(feed.sink, f"{source}/{feed.name}"),
 }
 """By the scheme of ``sink``: for a feed and the source's name."""

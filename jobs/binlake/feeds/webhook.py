@@ -105,6 +105,18 @@ class Webhook:
         if self._connection is not None:
             self._connection.close()
 
+    def reach(self) -> None:
+        """Whether there is somebody, without a request. Raises SinkFailed."""
+        connection = self._made()
+        try:
+            connection.connect()
+        except OSError as error:
+            raise SinkFailed(
+                f"{self._url.scheme}://{self._url.netloc} can't be reached: {error}", remedy=_REMEDY
+            ) from None
+        finally:
+            connection.close()
+
     def _post(self) -> None:
         body = b"".join(self._lines)
         told = ""

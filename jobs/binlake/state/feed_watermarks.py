@@ -169,6 +169,16 @@ def held(metadata: Metadata, feed: str, limits: FeedLimits) -> Iterator[FeedLeas
         yield taken
 
 
+def forget(metadata: Metadata, feed: str) -> bool:
+    """A feed's row goes: no staging is kept for it any more. Gives whether there was one; raises LeaseHeld."""
+    row = read(metadata, feed)
+    if row is None:
+        return False
+    with held(metadata, feed, FeedLimits(row["keep_bytes"] / _GB, row["keep_us"] / _HOUR)):
+        metadata.replace("feeds", f"feed = {literal(feed)}", [])
+    return True
+
+
 @contextmanager
 def _renewed(taken: FeedLease) -> Iterator[FeedLease]:
     done = threading.Event()
