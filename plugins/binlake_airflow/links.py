@@ -37,7 +37,7 @@ class PageLink(BaseOperatorLink):
             plan = getattr(task, "plan", None)
             if plan and not plan["empty"]:
                 asked["batch"] = str(plan["batch"])
-            tables = getattr(task, "tables", None) or ()
+            tables: list[str] = getattr(task, "tables", None) or []
             if len(tables) == 1 and not _PATTERN.search(tables[0]):
                 asked["table"] = tables[0]
         return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/{PAGE}?{urlencode(asked)}"
