@@ -30,11 +30,12 @@ lint: ## ruff, its formatter, mypy, and which folder may import which
 	.venv/bin/mypy docker/local
 	BINLAKE_TESTS_WITHOUT_SERVERS=1 $(PYTHON) -m pytest -q tests/unit/test_rooms.py
 
-bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows
+bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows, and the page
 	@$(SETUP)
 	$(PYTHON) docker/local/bench_decoder.py
 	$(PYTHON) docker/local/bench.py
 	$(PYTHON) docker/local/bench_feeds.py
+	$(PYTHON) docker/local/bench_page.py
 
 bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Debezium (wants go and mvn)
 	@$(SETUP)

@@ -25,6 +25,7 @@ import bench_logs
 import bench_peers
 import broker
 import peers
+from bench_figures import Figure, keep
 from binlake import merge, pipeline
 from binlake.binlog.border import staged_schema
 from binlake.config import PipelineConfig
@@ -44,7 +45,6 @@ from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 from binlake.source.folder import Folder
 from binlake.state.feed_watermarks import FeedPosition
-from servers import PRIVATE
 
 COLUMNS = (
     Column("id", "bigint"), Column("customer", "int"), Column("status", "varchar", length=20, charset="utf8mb4"),
@@ -54,8 +54,6 @@ COLUMNS = (
 TABLE = FeedTable(TableName("shop", "orders"), COLUMNS, ("id",))
 CONTEXT = FeedContext("bench", "shop", "server", "mysql")
 AT_ONCE = 1 << 16
-Figure = tuple[str, float, str]
-"""What, how much, unit."""
 
 
 def parts(rows: int) -> list[FeedChanges]:
@@ -156,14 +154,6 @@ def from_the_log() -> list[Figure]:
         ("Debezium's engine, log to broker", theirs, "mutations/s"),
         ("feed, log to broker : Debezium's engine", rate / theirs, "x"),
     ]
-
-
-def keep(figures: Sequence[Figure]) -> None:
-    """Beside those of bench.py, in the place of the last run's."""
-    path, names = PRIVATE / "bench.json", {name for name, _, _ in figures}
-    others = json.loads(path.read_text()) if path.exists() else []
-    made = [{"what": name, "figure": value, "unit": unit} for name, value, unit in figures]
-    path.write_text(json.dumps([one for one in others if one["what"] not in names] + made))
 
 
 def into(log: bench_logs.Log, source: str, lake: str, address: str) -> None:

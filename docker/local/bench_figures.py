@@ -1,0 +1,19 @@
+"""What benches measured, kept in .binlake/bench.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from servers import PRIVATE
+
+Figure = tuple[str, float, str]
+"""What, how much, unit."""
+
+
+def keep(figures: Sequence[Figure]) -> None:
+    """Beside those of bench.py, in the place of the last run's."""
+    path, names = PRIVATE / "bench.json", {name for name, _, _ in figures}
+    others = json.loads(path.read_text()) if path.exists() else []
+    made = [{"what": name, "figure": value, "unit": unit} for name, value, unit in figures]
+    path.write_text(json.dumps([one for one in others if one["what"] not in names] + made))
