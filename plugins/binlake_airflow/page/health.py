@@ -15,6 +15,7 @@ from binlake.state.feed_watermarks import RELAY
 from binlake.state.status import SourceStatus
 
 Health = Literal["good", "new", "warn", "bad"]
+_WORST_FIRST: tuple[Health, ...] = ("bad", "new", "warn", "good")
 _GRACE = timedelta(minutes=15)
 """That a scheduled run may take before it is said to be late."""
 
@@ -64,7 +65,7 @@ class LogStanding(LogSeen):
 def health(advice: list[Advice]) -> Health:
     """The worst of them."""
     found = {one.health for one in advice}
-    return next((one for one in ("bad", "new", "warn") if one in found), "good")
+    return next((one for one in _WORST_FIRST if one in found), "good")
 
 
 def advise(
@@ -75,8 +76,8 @@ def advise(
     now: datetime,
     log: LogStanding | None = None,
 ) -> list[Advice]:
-    """dags: those that Airflow knows, by what they do (bootstrap, sync, maintain)."""
-    return [
+    """dags: those that Airflow knows, by what they do (bootstrap, sync, maintain). The worst comes first."""
+    said = [
         *_beginning(found, dags),
         *_poisoned(found),
         *_failed(found, now),
@@ -87,6 +88,7 @@ def advise(
         *_unfinished(found),
         *_feeds(found),
     ]
+    return sorted(said, key=lambda one: _WORST_FIRST.index(one.health))
 
 
 def _poisoned(found: SourceStatus) -> list[Advice]:

@@ -50,7 +50,7 @@ function relayed({ relay, source, now_us }) {
   if (!relay) return [];
   const { clients, clients_problem: problem } = relay;
   return [
-    el("h2", {}, "Relay"),
+    el("h2", { id: "relay" }, "Relay"),
     el("p", {}, status(relay.status), " at ", relay.batch === null ? "no batch yet" : toBatch(source, relay.batch), `, ${number(relay.messages)} events served, heard of `, time(relay.updated_us, now_us), reason(relay)),
     problem ? advice([{ health: "bad", what: problem.detail, remedy: problem.remedy }]) : table("Clients of the relay", clientColumns(source, now_us), clients, { empty: "No client has registered." }),
   ];
@@ -60,6 +60,6 @@ function relayed({ relay, source, now_us }) {
 export function feedSections(one, told) {
   const sections = relayed(told);
   if (!told.feeds.length) return sections;
-  const heading = el("div", { class: "head" }, el("h2", {}, "Feeds"), el("div", { class: "buttons" }, runButton(one, "feeds")));
+  const heading = el("div", { class: "head", id: "feeds" }, el("h2", {}, "Feeds"), el("div", { class: "buttons" }, runButton(one, "feeds")));
   return [heading, table("Feeds", feedColumns(told.source, told.now_us), told.feeds), ...sections];
 }

@@ -106,7 +106,7 @@ function files(row) {
 function compared(source, { verified }, now_us) {
   if (!verified) return el("span", { class: "quiet" }, "–");
   const through = verified.batch ? toBatch(source, verified.batch) : "the snapshot";
-  return [verified.equal ? null : badge("bad", "differs"), " ", time(verified.at_us, now_us), el("span", { class: "moment", title: verified.position }, "through ", through)];
+  return [verified.equal ? null : badge("bad", "differs"), " ", time(verified.at_us, now_us), el("span", { class: "under", title: verified.position }, "through ", through)];
 }
 
 function progress({ snapshot }) {
@@ -169,6 +169,12 @@ function tableList(one, { tables, now_us, total_since_us }, asked) {
   return el("div", {}, tools, result);
 }
 
+// Past a long list of tables.
+function jumps({ feeds, relay }) {
+  const parts = [feeds.length ? ["feeds", "Feeds"] : null, relay ? ["relay", "Relay"] : null, ["runs", "Runs"]].filter(Boolean);
+  return el("nav", { class: "jumps", "aria-label": "On this page" }, parts.map(([id, words]) => el("a", { href: `#${id}` }, words)));
+}
+
 export async function oneSource(place) {
   const path = pathOf(place.source);
   const older = place.before ? `&before_us=${encodeURIComponent(place.before)}` : "";
@@ -177,7 +183,8 @@ export async function oneSource(place) {
   const next = runs.length === 20 ? link({ source: place.source, before_us: last.ended_us }, "Earlier runs") : null;
   return [
     sourceCard(found, true),
-    el("h2", {}, "Tables"),
+    el("h2", { id: "tables" }, "Tables"),
+    jumps(feeds),
     tableList(found, told, place.state),
     ...feedSections(found, feeds),
     el("h2", { id: "runs" }, place.before ? "Earlier runs" : "Last runs"),
