@@ -299,7 +299,7 @@ def test_light_and_dark_are_read_at_any_width(
         for name, query in (
             ("overview", ""),
             ("source", "?source=shop"),
-            ("table", "?source=shop&table=shop.table_0500"),
+            ("table", "?source=shop&table=shop.table_0007&at=noon"),
             ("run", "?source=shop&batch=40"),
         ):
             page.goto(f"{served.url}/binlake/{query}")

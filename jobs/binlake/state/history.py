@@ -24,11 +24,11 @@ class Moment:
     at_us: int | None
 
     @classmethod
-    def parse(cls, text: str) -> Moment:
-        """``FILE:POS`` or ISO 8601, UTC unless it names another zone. Raises UsageError."""
+    def parse(cls, text: str, option: str = "--at") -> Moment:
+        """``FILE:POS`` or ISO 8601, UTC unless it names another zone. Raises UsageError, naming the option."""
         if place := _PLACE.match(text):
             return cls((file_number(place["file"]), int(place["offset"])), None)
-        at = parse_moment(text, "--at", instead="a position such as binlog.000042:157")
+        at = parse_moment(text, option, instead="a position such as binlog.000042:157")
         return cls(None, int(at.timestamp() * 1_000_000))
 
 

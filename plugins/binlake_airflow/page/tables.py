@@ -164,7 +164,7 @@ def _commits(path: str) -> dict[str, Any]:
 
 
 def _shape(metadata: RememberedMetadata, name: TableName, at: str) -> dict[str, Any]:
-    shape = history.shape_at(metadata, name, Moment.parse(at))
+    shape = history.shape_at(metadata, name, Moment.parse(at, "at"))
     return {
         "at": at,
         "position": shape.position,
