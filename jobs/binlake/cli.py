@@ -205,7 +205,7 @@ def _add_feeds(subparsers: Any) -> None:
     feed.set_defaults(command=commands.feed)
     help_ = "print staged mutations, a message a line"
     tail = subparsers.add_parser("tail", help=help_, description=help_, parents=[_loudness()])
-    tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
+    tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
     of = tail.add_mutually_exclusive_group()
     of.add_argument("--feed", metavar="NAME", help="as this feed has it")
     of.add_argument("--table", metavar="DB.T", help="of these tables, shell-style")

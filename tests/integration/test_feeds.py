@@ -284,6 +284,8 @@ def test_a_file_of_feeds_over_several_sources(
     ]
     for source in ("tests", "second"):
         assert len(lines(tmp_path / "in", f"{database}.a", source)) == 2
+    assert cli.run(["tail", "--config", str(several), "--feed", "all"]) == 0
+    assert capsys.readouterr().out.count(" insert ") == 2
     several.write_text(json.dumps({"feeds": [{**fan_in, "sources": [], "sink": "file:///x"}]}))
     assert cli.run(["feed", "--config", str(several)]) == 2
     assert "names no sources" in capsys.readouterr().err

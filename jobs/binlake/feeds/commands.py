@@ -92,22 +92,19 @@ def feed(arguments: argparse.Namespace, until: datetime | None) -> None:
 
 def _forget(path: str, name: str, report: Report) -> None:
     """Of each source that the file names. Raises UsageError where none knows the feed."""
-    feeds = feeds_of(path)
-    found = [config for config, _ in feeds] or [configuration.load(path)]
-    sources = {config.source.name: config for config in found}
+    sources = {config.source.name: config for config in _sources(path)}
     forgotten = [source for source, config in sources.items() if feed_watermarks.forget(metadata_of(config), name)]
     if not forgotten:
         known = ", ".join(sources)
         raise UsageError(f"no feed {name!r} ever ran on {known}", remedy="binlake status names those that did")
     report.say(f"feed {name} is forgotten on {', '.join(forgotten)}; what its sink holds stays")
-    if any(one.name == name for _, one in feeds):
+    if any(one.name == name for _, one in feeds_of(path)):
         report.say(f"  it still stands in {path}, where it is a new one now")
 
 
 def tail(arguments: argparse.Namespace) -> None:
     start = None if arguments.start == "now" else 0 if arguments.start == "start" else int(arguments.start)
-    config, one = _tailed(arguments)
-    print_tail(config, one, Tail(start, arguments.follow), PARTS, sys.stdout)
+    print_tail(_tailed(arguments), Tail(start, arguments.follow), PARTS, sys.stdout)
 
 
 def console_consumer(arguments: argparse.Namespace) -> None:
@@ -127,8 +124,8 @@ def _schema_of(arguments: argparse.Namespace) -> SchemaOf | None:
     return SchemaRegistry(arguments.registry, connection=arguments.registry_connection).schema
 
 
-def _tailed(arguments: argparse.Namespace) -> tuple[PipelineConfig, FeedConfig]:
-    """The feed that was named, or one made for the table, or for all. Raises UsageError."""
+def _tailed(arguments: argparse.Namespace) -> Feeds:
+    """The feed that was named, or one made for the table, or for all, of each of its sources. Raises UsageError."""
     made: dict[str, Any] = {"name": "tail", "include": [arguments.table or "*.*"], "sink": "file:///dev/stdout"}
     form: dict[str, Any] = {"type": arguments.format or "text"}
     if arguments.registry:
@@ -143,6 +140,12 @@ def _tailed(arguments: argparse.Namespace) -> tuple[PipelineConfig, FeedConfig]:
             remedy="specific wants --registry http://host:port, debezium may have one, the others want none",
         ) from None
     if not arguments.feed:
-        return configuration.load(arguments.config), own
-    config, one = _chosen(arguments)[0]
-    return config, one.model_copy(update={} if arguments.format is None else {"format": own.format})
+        return [(config, own) for config in _sources(arguments.config)]
+    other = {} if arguments.format is None else {"format": own.format}
+    return [(config, one.model_copy(update=other)) for config, one in _chosen(arguments)]
+
+
+def _sources(path: str) -> list[PipelineConfig]:
+    """A source's YAML, or those that a file of feeds names."""
+    found = {config.source.name: config for config, _ in feeds_of(path)}
+    return list(found.values()) or [configuration.load(path)]

@@ -11,7 +11,9 @@ from binlake.config import PipelineConfig
 from binlake.errors import UsageError
 from binlake.feed_config import FeedConfig
 from binlake.feeds.carry import BatchReader, Outlet, Parts, oldest_staged
+from binlake.feeds.consume import SchemaOf, readable, readable_key
 from binlake.feeds.contract import FeedContext, Message
+from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.selection import Selection
 from binlake.state import lease
 from binlake.state.feed_watermarks import FeedPosition
@@ -26,14 +28,18 @@ class ConsoleSink:
 
     keeps_position = False
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    def __init__(self, out: TextIO, schema_of: SchemaOf | None = None) -> None:
+        """schema_of: a registry's, for Avro."""
+        self._out, self._schema_of = out, schema_of
 
     def begin(self) -> None:
         """Nothing to prepare."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        self._out.writelines(f"{readable(message)}\n" for message in messages)
+        for message in messages:
+            told = readable(message.value, self._schema_of)
+            key = "" if message.value is not None else f"{readable_key(message.key, self._schema_of)} "
+            self._out.write(f"{key}{told}\n")
 
     def commit(self, position: FeedPosition) -> None:
         self._out.flush()
@@ -45,22 +51,6 @@ class ConsoleSink:
         self._out.flush()
 
 
-def readable(message: Message) -> str:
-    """A message as text: what is no UTF-8 as hexadecimal."""
-    if message.value is None:
-        return f"{_text(message.key)} (tombstone)"
-    return _text(message.value)
-
-
-def _text(data: bytes | None) -> str:
-    if data is None:
-        return ""
-    try:
-        return data.decode().replace("\n", "\\n")
-    except UnicodeDecodeError:
-        return "0x" + data.hex()
-
-
 @dataclass(frozen=True)
 class Tail:
     """What is asked. start: the first batch; None: what comes from now on. follow: for ever, until interrupted."""
@@ -69,22 +59,40 @@ class Tail:
     follow: bool = False
 
 
-def tail(config: PipelineConfig, feed: FeedConfig, asked: Tail, parts: Parts, out: TextIO) -> None:
-    """Print what is staged. Raises UsageError where the batch asked for isn't, or isn't any more."""
-    metadata = metadata_of(config)
-    selection = Selection.of(config, feed)
-    reader = BatchReader(config, metadata, selection)
-    standing = _standing(config)
-    context = FeedContext(feed.name, config.source.name, standing.position.server, standing.position.flavour)
-    place = FeedPosition(_first(config, asked, standing) - 1)
-    outlet = Outlet(parts.make_format(feed, context), ConsoleSink(out), _nowhere, place)
+class _Tailed:
+    """One source's staging, as one feed has it."""
+
+    def __init__(self, config: PipelineConfig, feed: FeedConfig, asked: Tail, parts: Parts, out: TextIO) -> None:
+        self._config = config
+        self._reader = BatchReader(config, metadata_of(config), Selection.of(config, feed))
+        standing = _standing(config)
+        context = FeedContext(feed.name, config.source.name, standing.position.server, standing.position.flavour)
+        self._place = FeedPosition(_first(config, asked, standing) - 1)
+        sink = ConsoleSink(out, _schema_of(feed))
+        self._outlet = Outlet(parts.make_format(feed, context), sink, _nowhere, self._place)
+
+    def print(self) -> None:
+        """What was recorded since."""
+        standing = _standing(self._config)
+        while self._place.batch < standing.batch:
+            self._place = self._reader.carry(self._place, self._outlet, None).position
+
+
+def tail(feeds: Sequence[tuple[PipelineConfig, FeedConfig]], asked: Tail, parts: Parts, out: TextIO) -> None:
+    """Print what is staged, source by source. Raises UsageError where the batch asked for isn't, or isn't any more."""
+    tailed = [_Tailed(config, feed, asked, parts, out) for config, feed in feeds]
     while True:
-        while place.batch < standing.batch:
-            place = reader.carry(place, outlet, None).position
+        for one in tailed:
+            one.print()
         if not asked.follow:
             return
         time.sleep(_LOOK_AGAIN)
-        standing = _standing(config)
+
+
+def _schema_of(feed: FeedConfig) -> SchemaOf | None:
+    address = getattr(feed.format, "registry", None)
+    connection = getattr(feed.format, "registry_connection", None)
+    return SchemaRegistry(address, connection=connection).schema if address else None
 
 
 def _nowhere(position: FeedPosition, messages: int) -> Any:

@@ -18,6 +18,7 @@ _PATIENCE = 15.0
 _HEAD = 5
 """Bytes before the record in Confluent's form."""
 SchemaOf = Callable[[int], Any]
+"""An id → the schema; None where there is none."""
 _OPERATIONS = {1: "insert", 2: "update", 3: "delete"}
 
 
@@ -45,10 +46,16 @@ def consume(bootstrap: str, asked: Consuming, out: TextIO, settings: Mapping[str
             message = consumer.poll(1.0)
             if message is None:
                 continue
-            if message.error() is not None:
-                ended.add(message.partition())
+            if (error := message.error()) is not None:
+                if error.code() == error._PARTITION_EOF:
+                    ended.add(message.partition())
+                elif not error.retriable():
+                    raise SinkFailed(
+                        f"Kafka at {bootstrap} didn't tell {asked.topic}: {error.str()}",
+                        remedy="see whether the broker runs and lets this account read there",
+                    )
                 continue
-            key, told = _readable_key(message.key(), asked.schema_of), readable(message.value(), asked.schema_of)
+            key, told = readable_key(message.key(), asked.schema_of), readable(message.value(), asked.schema_of)
             out.write(f"{message.partition()}:{message.offset()} {key} {told}\n")
             printed += 1
         out.flush()
@@ -74,20 +81,24 @@ def _partitions(consumer: Any, bootstrap: str, topic: str) -> int:
 def readable(value: bytes | None, schema_of: SchemaOf | None = None) -> str:
     """Avro as its fields, Debezium's and other texts as they are, anything else as hexadecimal.
 
-    schema_of: a registry's. Raises what that raises for an id that it doesn't know.
+    schema_of: a registry's, for Confluent's form and mypipe's. Raises what that raises where it can't be asked.
     """
     if value is None:
         return "(tombstone)"
     if len(value) <= _HEAD or value[0] != generic.MAGIC:
         return _shown(value)
-    if value[1] in _OPERATIONS and value[2:4] == bytes(2):
-        return _avro(value, 4, generic.schema(value[1]), op=_OPERATIONS[value[1]])
+    op = _OPERATIONS.get(value[1])
+    if op and value[2:4] == bytes(2):
+        return _avro(value, 4, generic.schema(value[1]), op=op) or _shown(value)
+    told = None
     if schema_of is not None:
-        return _avro(value, _HEAD, schema_of(int.from_bytes(value[1:_HEAD], "big")))
-    return _shown(value)
+        told = _avro(value, _HEAD, schema_of(int.from_bytes(value[1:_HEAD], "big")))
+        if told is None and op:  # mypipe's form: two bytes for the schema
+            told = _avro(value, 4, schema_of(int.from_bytes(value[2:4], "big")), op=op)
+    return told or _shown(value)
 
 
-def _readable_key(key: bytes | None, schema_of: SchemaOf | None) -> str:
+def readable_key(key: bytes | None, schema_of: SchemaOf | None) -> str:
     return "-" if key is None else readable(key, schema_of)
 
 
@@ -101,17 +112,19 @@ def _shown(data: bytes | None) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-def _avro(value: bytes, head: int, schema: Any, **more: str) -> str:
-    """A message of another kind may begin as one of these does: then it isn't read to its end."""
+def _avro(value: bytes, head: int, schema: Any, **more: str) -> str | None:
+    """None where it isn't that: a message of another kind may begin as one of these does."""
+    if schema is None:
+        return None
     rest = io.BytesIO(value[head:])
     try:
         found = _reader(json.dumps(schema))(rest)
     except ConfigurationError:
         raise
     except Exception:  # foreign bytes make a reader of Avro fail in many ways
-        return _shown(value)
+        return None
     if rest.read(1) or not isinstance(found, dict):
-        return _shown(value)
+        return None
     told = {**more, **found}
     if "txid" in found:
         told["txid"] = (found["txid"] or b"").hex() or None

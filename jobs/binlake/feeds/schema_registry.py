@@ -22,7 +22,11 @@ from binlake.source.connection import endpoint, fields_of
 _PATIENCE = 15.0
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _INCOMPATIBLE, _INVALID = 409, 422
-_DENIED = {401, 403}
+_DENIED, _NOT_FOUND = {401, 403}, 404
+
+
+class _NotThere(SinkFailed):
+    """The registry doesn't know it."""
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -64,9 +68,12 @@ class SchemaRegistry:
         return self._ids[subject, text]
 
     def schema(self, number: int) -> Any:
-        """The schema with an id, as JSON tells it."""
+        """The schema with an id, as JSON tells it; None where the registry has none."""
         if number not in self._schemas:
-            self._schemas[number] = json.loads(self._ask("GET", f"/schemas/ids/{number}")["schema"])
+            try:
+                self._schemas[number] = json.loads(self._ask("GET", f"/schemas/ids/{number}")["schema"])
+            except _NotThere:
+                return None
         return self._schemas[number]
 
     def subjects(self) -> list[str]:
@@ -96,6 +103,8 @@ class SchemaRegistry:
         if error.code in (_INCOMPATIBLE, _INVALID):
             remedy = "loosen the subject's compatibility there (NONE), or give the feed another topic; then run again"
             return FeedError(said, remedy=remedy)
+        if error.code == _NOT_FOUND:
+            return _NotThere(said, remedy="see whether the address is a registry's, and has what was asked for")
         if error.code in _DENIED:
             remedy = "let registry_connection name a connection whose login and password, or token, it knows"
             return SinkFailed(said, remedy=remedy)

@@ -1,0 +1,72 @@
+"""What the console makes of messages, its own and foreign ones, and of a broker's errors."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import fastavro
+import pytest
+from confluent_kafka import KafkaError
+
+from binlake.errors import SinkFailed
+from binlake.feeds import consume
+from binlake.feeds.console import ConsoleSink
+from binlake.feeds.contract import Message
+from binlake.feeds.schema_registry import SchemaRegistry
+from fake_registry import FakeRegistry
+
+SCHEMA: dict[str, Any] = {
+    "type": "record", "name": "user_insert", "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": "string"}]
+}  # fmt: skip
+
+
+def record() -> bytes:
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(SCHEMA), {"id": 7, "v": "é"})
+    return data.getvalue()
+
+
+def test_specific_avro_in_both_forms_and_foreign_bytes() -> None:
+    with FakeRegistry() as registry:
+        known = SchemaRegistry(registry.url)
+        number = known.register("s", SCHEMA)
+        confluent = b"\x00" + number.to_bytes(4, "big") + record()
+        mypipe = b"\x00\x01" + number.to_bytes(2, "big") + record()
+        assert consume.readable(confluent, known.schema) == '{"id": 7, "v": "é"}'
+        assert consume.readable(mypipe, known.schema) == '{"op": "insert", "id": 7, "v": "é"}'
+        assert consume.readable(b"\x00\x01\x02\x03\xff\xff", known.schema) == "0x00010203ffff"
+        out = io.StringIO()
+        ConsoleSink(out, known.schema).send([Message("t", b"k", confluent), Message("t", confluent, None)])
+        assert out.getvalue() == '{"id": 7, "v": "é"}\n{"id": 7, "v": "é"} (tombstone)\n'
+
+
+class Consumer:
+    """Gives an error and then the end of its partition."""
+
+    def __init__(self, *codes: int) -> None:
+        self._codes = list(codes)
+
+    def list_topics(self, topic: str, patience: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None})})
+
+    def assign(self, partitions: Any) -> None:
+        """They are one."""
+
+    def poll(self, patience: float) -> Any:
+        error = KafkaError(self._codes.pop(0))
+        return SimpleNamespace(error=lambda: error, partition=lambda: 0)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_an_error_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = consume.Consuming("t")
+    refused = Consumer(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    monkeypatch.setattr(consume, "consumer_of", lambda *_: refused)
+    with pytest.raises(SinkFailed, match=r"Kafka at b:1 didn't tell t: .*[Aa]uthorization"):
+        consume.consume("b:1", asked, io.StringIO())
+    monkeypatch.setattr(consume, "consumer_of", lambda *_: Consumer(KafkaError._PARTITION_EOF))
+    consume.consume("b:1", asked, io.StringIO())
