@@ -37,9 +37,10 @@ bench: ## rows and mutations per second: the decoder alone, then the whole on a 
 	$(PYTHON) docker/local/bench_feeds.py
 	$(PYTHON) docker/local/bench_page.py
 
-bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Debezium (wants go and mvn)
+bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Debezium; all beside Flink CDC (wants go and mvn)
 	@$(SETUP)
 	$(PYTHON) docker/local/bench_decoder.py peers
+	$(PYTHON) docker/local/bench_flink.py
 
 soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, every cut of every case, strangers
 	@$(SETUP) tests

@@ -8,7 +8,6 @@ the seconds. The figures go to standard output and to .binlake/bench.json, as ba
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
 import bench_pictures as pictures
+from bench_figures import Figure, keep, show
 from bench_pictures import Bar, Chart
 from bench_snapshot import Copied, apart, copies, make_wide_table, of_processes, plain_jdbc
-from bench_sync import SMALL_TABLES, Figure, make_small_tables, mixes
+from bench_sync import SMALL_TABLES, make_small_tables, mixes
 from bench_sync import run as run_binlake
 from binlake import config as configuration
 from binlake import pipeline
@@ -269,15 +268,7 @@ def charts(figures: Sequence[Figure]) -> list[Chart]:
 
 if __name__ == "__main__":
     figures = run()
-    table = Table(title=f"binlake bench: {ROWS:,} rows")
-    table.add_column("what")
-    table.add_column("figure", justify="right")
-    table.add_column("unit")
-    for name, value, unit in figures:
-        table.add_row(name, f"{value:,.1f}", unit)
-    Console().print(table)
-    (HOME.parent / "bench.json").write_text(
-        json.dumps([{"what": name, "figure": value, "unit": unit} for name, value, unit in figures])
-    )
+    show(f"binlake bench: {ROWS:,} rows", figures)
+    keep(figures)
     for path in pictures.write(charts(figures), HOME.parent):
         Console().print(f"drawn: {path}")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from rich.console import Console
+from rich.table import Table
+
 from servers import PRIVATE
 
 Figure = tuple[str, float, str]
@@ -17,3 +20,14 @@ def keep(figures: Sequence[Figure]) -> None:
     others = json.loads(path.read_text()) if path.exists() else []
     made = [{"what": name, "figure": value, "unit": unit} for name, value, unit in figures]
     path.write_text(json.dumps([one for one in others if one["what"] not in names] + made))
+
+
+def show(title: str, figures: Sequence[Figure]) -> None:
+    """As a table on standard output."""
+    table = Table(title=title)
+    table.add_column("what")
+    table.add_column("figure", justify="right")
+    table.add_column("unit")
+    for name, value, unit in figures:
+        table.add_row(name, f"{value:,.1f}", unit)
+    Console().print(table)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench_figures import Figure
 from bench_logs import WIDE, WIDE_ROW, numbers
-from bench_sync import Cost, Figure, cost
+from bench_sync import Cost, cost
 from binlake import pipeline
 from binlake.config import PipelineConfig, SnapshotConfig
 from binlake.report import Report

@@ -18,8 +18,6 @@ from pathlib import Path
 from servers import Server
 
 SMALL_TABLES = 100
-Figure = tuple[str, float, str]
-"""What, how much, unit."""
 _BINLAKE = str(Path(sys.executable).parent / "binlake")
 _PR_SET_CHILD_SUBREAPER = 36
 _ORPHAN_SECONDS = 30
