@@ -103,7 +103,6 @@ def test_a_sync_of_plain_tables_asks_for_no_spark(followed: Mirror) -> None:
     [
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
         "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (n > 0 OR n IS NULL)",
-        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.feature.v2Checkpoint' = 'supported')",
     ],
 )
@@ -115,6 +114,40 @@ def test_what_a_table_has_beyond_plain_rows_is_left_to_spark(
     followed.sync()
     assert was_by_spark(followed)
     followed.assert_equal("t")
+
+
+@pytest.mark.usefixtures("either_way")
+def test_columns_that_were_renamed_dropped_added_and_swapped(followed: Mirror, spark: SparkSession) -> None:
+    """Data files have them under names of their own."""
+    followed.execute(
+        "INSERT INTO t VALUES (7, 'g', 7)",
+        "ALTER TABLE t RENAME COLUMN id TO number",
+        "ALTER TABLE t ADD COLUMN id INT",
+        "INSERT INTO t (number, v, n, id) VALUES (11, 'k', 1.5, -11)",
+        "ALTER TABLE t DROP COLUMN v",
+        "ALTER TABLE t ADD COLUMN v VARCHAR(9)",
+        "ALTER TABLE t RENAME COLUMN v TO id, RENAME COLUMN id TO v",
+    )
+    followed.sync()
+    followed.assert_equal("t")
+    followed.execute(
+        "INSERT INTO t (number, n, v, id) VALUES (12, 2.5, -12, 'new')",
+        "UPDATE t SET v = 0, id = 'changed' WHERE number IN (1, 11)",
+        "DELETE FROM t WHERE number = 2",
+        "UPDATE t SET number = 20 WHERE number = 3",
+    )
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.execute("UPDATE t SET n = n + 1 WHERE number IN (4, 12, 20)", "DELETE FROM t WHERE number = 11")
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.execute("INSERT INTO t (number, n, v, id) VALUES (99, 2.5, -12, 'new')")
+    sync_alone(followed)
+    assert DeltaTable(followed.path("t")).history(1)[0]["operation"] == "WRITE", "its key is above all others"
+    by_spark = spark.sql(f"SELECT number, n, v, id FROM delta.`{followed.path('t')}` ORDER BY number").collect()
+    on_server = followed.server.execute("SELECT number, n, v, id FROM t ORDER BY number", database=followed.database)
+    assert [tuple(row) for row in by_spark] == list(on_server)
+    followed.assert_each_once("t")
 
 
 @on_mysql

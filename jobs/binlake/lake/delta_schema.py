@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 from binlake.schema.lake_columns import LakeColumn
 
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
-_MODE, _MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
-_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+FIELD_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 def needs_column_mapping(names: Sequence[str]) -> bool:
@@ -27,7 +27,7 @@ def table_properties(names: Sequence[str]) -> dict[str, str]:
     """Tables start as plain as other readers need them."""
     properties = {"delta.enableDeletionVectors": "true"}
     if needs_column_mapping(names):
-        properties[_MODE] = "name"
+        properties[MAPPING_MODE] = "name"
     return properties
 
 
@@ -56,7 +56,7 @@ class DeltaSchema:
     def properties(self) -> dict[str, str]:
         """Of a table that is made with it."""
         names = [name for name, _ in self.columns]
-        most = {_MOST_ID: str(len(names))} if needs_column_mapping(names) else {}
+        most = {MOST_ID: str(len(names))} if needs_column_mapping(names) else {}
         return table_properties(names) | most
 
     def text(self, properties: Mapping[str, str]) -> str:
@@ -65,12 +65,12 @@ class DeltaSchema:
         Where column mapping came to the table, and the data files know nothing of it, names and physical names are one.
         """
         fields = [delta_field(name, kind) for name, kind in self.columns]
-        if properties.get(_MODE, "none") != "none":
+        if properties.get(MAPPING_MODE, "none") != "none":
             own = needs_column_mapping([name for name, _ in self.columns])
-            first = 1 if own else int(properties.get(_MOST_ID, "0")) + 1
+            first = 1 if own else int(properties.get(MOST_ID, "0")) + 1
             for number, field in enumerate(fields):
                 physical = self._physical_name(number) if own else field["name"]
-                field["metadata"] = {_ID: first + number, PHYSICAL_NAME: physical}
+                field["metadata"] = {FIELD_ID: first + number, PHYSICAL_NAME: physical}
         return json.dumps({"type": "struct", "fields": fields})
 
     def _physical_name(self, number: int) -> str:

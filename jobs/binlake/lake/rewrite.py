@@ -6,8 +6,9 @@ deletion vectors, so that the cost follows the change and not the table. The row
 their own. The commit takes the place behind the very version that was read, or none: who commits meanwhile makes the
 step begin again.
 
-Only what is as plain as a snapshot leaves it is done here; whatever else a table or a step may have is left to Spark,
-which knows all of Delta: column mapping, constraints, change data feeds, columns beside the server's.
+Only rows as plain as a snapshot leaves them are done here, under names that column mapping gave or not; whatever else a
+table or a step may have is left to Spark, which knows all of Delta: constraints, change data feeds, columns beside the
+server's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -31,7 +32,8 @@ from binlake import __version__
 from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
 from binlake.faults import fault
-from binlake.lake.newest import PLACE, is_rendered, newest_rows, staged_rows
+from binlake.lake.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, PHYSICAL_NAME
+from binlake.lake.newest import PLACE, newest_rows, staged_rows
 from binlake.lake.plain_files import added_file, delta_type
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.virtual import judged
@@ -48,12 +50,12 @@ SMALL = 16_000_000
 reader. Also what several tables may hold at once."""
 _UNPACKED = 8
 """Bytes in memory for each of the limit's."""
-_FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants"})
+_FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
 """Of a table's protocol, that ask nothing of who writes plain rows: that none of them is used is looked at."""
 _SETTINGS = frozenset(
     {
         "delta.enableDeletionVectors", "delta.checkpointInterval", "delta.logRetentionDuration",
-        "delta.deletedFileRetentionDuration", "delta.enableExpiredLogCleanup",
+        "delta.deletedFileRetentionDuration", "delta.enableExpiredLogCleanup", MAPPING_MODE, MOST_ID,
     }
 )  # fmt: skip
 _PLAIN_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)*")
@@ -67,11 +69,12 @@ _one_large = Lock()
 class _Look:
     """What is looked through: a table's data files that may hold a staged key, as their log has them, and the keys.
 
-    room: bytes of memory that what is read of them may take.
+    stored: the columns' fields in data files, by the lake's names. room: bytes of memory that what is read may take.
     """
 
     table: LakeLog
     columns: Sequence[LakeColumn]
+    stored: Mapping[str, pa.Field]
     key: Sequence[str]
     changed: pa.Table
     touched: Sequence[DeltaAction]
@@ -122,11 +125,12 @@ def merged(
         if staged is None:
             return False
         changed, newest = newest_rows(step.schema, columns, staged)
-        look = _Look(table, columns, step.schema.key, changed, list(touched.values()), limit * _UNPACKED)
+        stored = _stored_fields(log, columns)
+        look = _Look(table, columns, stored, step.schema.key, changed, list(touched.values()), limit * _UNPACKED)
         changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
         if changes is None:
             return False
-        _commit(table, log, changes, version, note)
+        _commit(table, log, _Changes(changes.files, _stored(changes.rows, stored)), version, note)
     return True
 
 
@@ -157,9 +161,27 @@ def _is_plain_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> bool:
     if features - _FEATURES or set(metadata.configuration) - _SETTINGS or metadata.partition_columns:
         return False
     fields = json.loads(log.schema().to_json())["fields"]
-    if any(field["metadata"] or not field["nullable"] for field in fields):
+    mapped = metadata.configuration.get(MAPPING_MODE, "none")
+    named = {"none": frozenset[str](), "name": frozenset({FIELD_ID, PHYSICAL_NAME})}.get(mapped)
+    if any(field["metadata"].keys() != named or not field["nullable"] for field in fields):
         return False
     return {field["name"]: field["type"] for field in fields} == {one.name: delta_type(one) for one in columns}
+
+
+def _stored_fields(log: DeltaTable, columns: Sequence[LakeColumn]) -> dict[str, pa.Field]:
+    """By the lake's names: column mapping gives a data file's columns names and numbers of their own."""
+    told = {field.name: field.metadata for field in log.schema().fields}
+    return {one.name: _stored_field(one, told[one.name]) for one in columns}
+
+
+def _stored_field(column: LakeColumn, told: Mapping[str, Any]) -> pa.Field:
+    number = {"PARQUET:field_id": str(told[FIELD_ID])} if FIELD_ID in told else None
+    return pa.field(told.get(PHYSICAL_NAME, column.name), column.arrow, metadata=number)
+
+
+def _stored(rows: pa.Table, fields: Mapping[str, pa.Field]) -> pa.Table:
+    """The lake's columns as a data file has them."""
+    return pa.Table.from_arrays(rows.columns, schema=pa.schema([fields[name] for name in rows.column_names]))
 
 
 def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
@@ -175,29 +197,23 @@ def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
     return dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True))
 
 
-def _meets(spans: key_ranges.Spans | None, low: int, high: int) -> NDArray[np.bool_]:
+def _meets(spans: key_ranges.Spans | None, low: Any, high: Any) -> NDArray[np.bool_]:
     assert spans is not None  # ranges are told of columns that have bounds alone
-    return (spans.low <= high) & (spans.high >= low) & spans.found
+    found: NDArray[np.bool_] = ((spans.low <= high) & (spans.high >= low)).astype(np.bool_) & spans.found
+    return found
 
 
 def _rewritten(look: _Look, newest: pa.Table) -> _Changes | None:
     """The files without the changed rows, which are put together with the newest ones."""
     rows, room = [newest], look.room - newest.nbytes
-    wanted = pa.schema([(one.name, pa.string() if is_rendered(one) else one.arrow) for one in look.columns])
     for add in look.touched:
-        found = files.parquet_rows(f"{look.table.path}/{add['path']}", room)
+        found = _read(look, add, room, [one.name for one in look.columns])
         if found is None:
-            return None
-        for field in wanted:
-            if field.name not in found.column_names:  # written before the column came
-                found = found.append_column(field, pa.nulls(found.num_rows, field.type))
-        found = found.select(wanted.names)
-        if [field.type for field in found.schema] != [field.type for field in wanted]:
             return None
         gone = _changed_places(look, found) | _marked_before(look, add)
         kept = np.ones(found.num_rows, np.bool_)
         kept[np.fromiter(gone, np.int64, len(gone))] = False
-        rows.append(found.filter(pa.array(kept)).replace_schema_metadata(None))
+        rows.append(found.filter(pa.array(kept)))
         room -= rows[-1].nbytes
     return _Changes([_removed(add) for add in look.touched], pa.concat_tables(rows))
 
@@ -208,13 +224,12 @@ def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes | None:
     if log.metadata().configuration.get(_MARKS) != "true":
         return None
     actions: list[DeltaAction] = []
-    types = {(field.name, field.type) for field in look.changed.schema}
     room = look.room
     marks: list[tuple[DeltaAction, BitMap64]] = []
     for add in look.touched:
         rows = json.loads(add.get("stats") or "{}").get("numRecords")
-        keys = files.parquet_rows(f"{look.table.path}/{add['path']}", room, look.key)
-        if keys is None or keys.num_rows != rows or {(field.name, field.type) for field in keys.schema} != types:
+        keys = _read(look, add, room, look.key)
+        if keys is None or keys.num_rows != rows:
             return None
         room -= keys.nbytes
         before = _marked_before(look, add)
@@ -232,6 +247,23 @@ def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes | None:
         told = {**add, "partitionValues": {}, "dataChange": True, "stats": json.dumps(stats), "deletionVector": vector}
         actions.append({"add": told})
     return _Changes(actions, newest)
+
+
+def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.Table | None:
+    """Some of the lake's columns of a data file. None where they take more than ``room`` or are of other types."""
+    whole = len(names) == len(look.columns)
+    wanted = [look.stored[name] for name in names]
+    path = f"{look.table.path}/{add['path']}"
+    found = files.parquet_rows(path, room, None if whole else [field.name for field in wanted])
+    if found is None:
+        return None
+    for field in wanted:
+        if field.name not in found.column_names:  # written before the column came
+            found = found.append_column(field, pa.nulls(found.num_rows, field.type))
+    found = found.select([field.name for field in wanted])
+    if found.schema.types != [field.type for field in wanted]:
+        return None
+    return pa.table(dict(zip(names, found.columns, strict=True)))
 
 
 def _changed_places(look: _Look, rows: pa.Table) -> BitMap64:
