@@ -275,3 +275,48 @@ def test_spark_goes_on_from_checkpoints_made_without_it(
     followed.sync()
     assert was_by_spark(followed)
     followed.assert_equal("t")
+
+
+KEYS = {
+    "DATE": ("'2020-01-01'", "'2020-02-01'", "'2021-01-01'"),
+    "DATETIME(6)": ("'1500-01-01 00:00:00.000001'", "'2020-02-01 10:00:00.123456'", "'2021-01-01 00:00:00.999999'"),
+    "TIMESTAMP(6)": ("'1971-01-01 00:00:00.000001'", "'2020-02-01 10:00:00.123456'", "'2021-01-01 00:00:00.999999'"),
+    "DECIMAL(12,3)": ("-99.125", "-0.001", "7.5"),
+    "VARCHAR(80) CHARACTER SET utf8mb4": (f"'{'k' * 32}'", f"'{'k' * 32}~~'", f"'{'l' * 40}\U0001f600'"),
+}
+"""Of each type keys that ascend."""
+
+
+def test_keys_of_other_types_find_their_files(mirror: Mirror) -> None:
+    """Without Spark, and at last by Spark's MERGE."""
+    mirror.options["merge"] = {"without_spark_mb": 16}
+    tables = [f"t{number}" for number in range(len(KEYS))]
+    for table, (kind, (first, second, _)) in zip(tables, KEYS.items(), strict=True):
+        mirror.execute(
+            f"CREATE TABLE {table} (v INT, id {kind} PRIMARY KEY)",
+            f"INSERT INTO {table} VALUES (1, {first}), (2, {second})",
+        )
+    mirror.snapshot()
+    kept = {table: set(DeltaTable(mirror.path(table)).file_uris()) for table in tables}
+    for table, (*_, third) in zip(tables, KEYS.values(), strict=True):
+        mirror.execute(f"INSERT INTO {table} VALUES (3, {third})")
+    sync_alone(mirror)
+    mirror.assert_equal(*tables)
+    for table, (*_, third) in zip(tables, KEYS.values(), strict=True):
+        log = DeltaTable(mirror.path(table))
+        assert log.history(1)[0]["operation"] == "WRITE", f"{table}: a key above all others is appended"
+        kept[table] = kept[table] & set(log.file_uris())
+        mirror.execute(f"UPDATE {table} SET v = 4 WHERE id = {third}")
+    sync_alone(mirror)
+    mirror.assert_equal(*tables)
+    for table, (first, second, third) in zip(tables, KEYS.values(), strict=True):
+        assert kept[table] <= set(DeltaTable(mirror.path(table)).file_uris()), f"{table}: the first rows' file stays"
+        mirror.execute(
+            f"UPDATE {table} SET v = 5 WHERE id = {second}",
+            f"DELETE FROM {table} WHERE id = {first}",
+            f"UPDATE {table} SET id = {first} WHERE id = {third}",
+        )
+    mirror.options["merge"] = {"without_spark_mb": 0}
+    mirror.sync()
+    mirror.assert_equal(*tables)
+    mirror.assert_each_once(*tables)

@@ -26,6 +26,7 @@ from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableName, TableSchema
 from binlake.state import key_ranges
+from binlake.state.key_order import spark_literal
 
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
@@ -164,7 +165,7 @@ def _apply_by_key(
     if ranges == ():
         table.append(session, newest.where("NOT __gone").drop("__gone"), version, note)
         return
-    found = _condition(ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
+    found = _condition(step.schema, ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
     with table.transaction(session, version, note):
         _merge_newest(session, table, step, newest, columns, found)
 
@@ -235,12 +236,14 @@ def _key_of(schema: TableSchema, image: str) -> str:
     return ", ".join(f"{image}.{spark_quote(name)} AS {spark_quote(name)}" for name in schema.key)
 
 
-def _condition(ranges: Sequence[Mapping[str, key_ranges.KeyRange]]) -> str:
+def _condition(schema: TableSchema, ranges: Sequence[Mapping[str, key_ranges.KeyRange]]) -> str:
     """On the target's side."""
-    boxes = (
-        " AND ".join(f"t.{spark_quote(name)} BETWEEN {low} AND {high}" for name, (low, high) in one.items())
-        for one in ranges
-    )
+
+    def between(name: str, low: Any, high: Any) -> str:
+        ends = (spark_literal(schema.column(name), end) for end in (low, high))
+        return f"t.{spark_quote(name)} BETWEEN {' AND '.join(ends)}"
+
+    boxes = (" AND ".join(between(name, *ends) for name, ends in one.items()) for one in ranges)
     return "(" + " OR ".join(f"({box})" for box in boxes) + ")"
 
 

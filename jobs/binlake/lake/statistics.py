@@ -1,15 +1,17 @@
 """Delta's statistics of a data file, gathered as its rows pass: by them readers leave out files without opening them.
 
-Bounds are told of whole numbers in any column, and of dates, moments and texts in the first columns, as Delta's own
-writer tells them; a bound that can't be told is left out, which keeps the file. (Delta's protocol, "Per-file
-Statistics".)
+Bounds are told of whole numbers in any column, and of decimals, dates, moments and texts in the first columns, as
+Delta's own writer tells them; a bound that can't be told is left out, which keeps the file. (Delta's protocol,
+"Per-file Statistics".)
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -50,14 +52,19 @@ class Statistics:
         """As JSON."""
         lowest = {name: _told(one) for name, (one, _) in self._bounds.items()}
         highest = {name: _told_highest(one) for name, (_, one) in self._bounds.items()}
-        return json.dumps(
+        return _object(
             {
-                "numRecords": self._rows,
-                "minValues": lowest,
-                "maxValues": {name: one for name, one in highest.items() if one is not None},
-                "nullCount": dict(self._nulls),
+                "numRecords": str(self._rows),
+                "minValues": _object(lowest),
+                "maxValues": _object({name: one for name, one in highest.items() if one is not None}),
+                "nullCount": json.dumps(self._nulls),
             }
         )
+
+
+def _object(members: Mapping[str, str]) -> str:
+    """Of members that are JSON: no float stands for a decimal."""
+    return "{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in members.items()) + "}"
 
 
 def _is_whole(kind: pa.DataType) -> bool:
@@ -65,22 +72,26 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def _is_bounded(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind))
+    of = pa.types
+    return bool(of.is_date(kind) or of.is_timestamp(kind) or of.is_string(kind) or of.is_decimal(kind))
 
 
-def _told(bound: Any) -> int | str:
-    """A lower bound: moments are cut to milliseconds, texts to their first characters."""
+def _told(bound: Any) -> str:
+    """A lower bound as JSON: moments are cut to milliseconds, texts to their first characters."""
     if isinstance(bound, str):
-        return bound[:_CHARACTERS]
+        return json.dumps(bound[:_CHARACTERS])
     if isinstance(bound, datetime):
-        return bound.replace(tzinfo=None).isoformat(timespec="milliseconds") + ("Z" if bound.tzinfo else "")
-    return bound.isoformat() if isinstance(bound, date) else int(bound)
+        cut = bound.replace(tzinfo=None).isoformat(timespec="milliseconds")
+        return json.dumps(cut + ("Z" if bound.tzinfo else ""))
+    if isinstance(bound, date):
+        return json.dumps(bound.isoformat())
+    return f"{bound:f}" if isinstance(bound, Decimal) else str(bound)
 
 
-def _told_highest(bound: Any) -> int | str | None:
-    """An upper bound, which isn't below what was cut off."""
+def _told_highest(bound: Any) -> str | None:
+    """An upper bound as JSON, which isn't below what was cut off."""
     if isinstance(bound, str) and len(bound) > _CHARACTERS:
-        return None if bound[_CHARACTERS] == _HIGHEST else bound[:_CHARACTERS] + _HIGHEST
+        return None if bound[_CHARACTERS] == _HIGHEST else json.dumps(bound[:_CHARACTERS] + _HIGHEST)
     if isinstance(bound, datetime) and bound.microsecond % 1000:
         return None if datetime.max - bound.replace(tzinfo=None) < _MILLISECOND else _told(bound + _MILLISECOND)
     return _told(bound)

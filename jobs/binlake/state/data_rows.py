@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from binlake.state import files
-from binlake.state.key_ranges import PHYSICAL_NAME
+from binlake.state.key_ranges import physical_names
 
 _MOST_ROWS, _MOST_BYTES = 1 << 14, 32 << 20
 """Of what is read at a time."""
@@ -27,7 +27,7 @@ def read(
     fields: the columns wanted, with their types; one that a file is older than is NULL there. Raises OSError,
     ArrowException, DeltaError, KeyError for a column that the table hasn't at its version.
     """
-    stored = {field.name: str(field.metadata.get(PHYSICAL_NAME, field.name)) for field in log.schema().fields}
+    stored = physical_names(log)
     kept = _kept(log)
     begins = 0
     for path in sorted(pa.table(log.get_add_actions())["path"].to_pylist()):

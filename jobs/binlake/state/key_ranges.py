@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,31 +21,29 @@ from binlake.batch.manifest import StagedFile
 from binlake.schema.datatypes import arrow_type
 from binlake.schema.table import Column, TableSchema
 from binlake.state import files
+from binlake.state.key_order import Order, Values, order_of
 
 MOST_RANGES = 32
 """Ranges in one condition: beyond it the nearest are taken together."""
 _COMPARED = 5_000_000
 """Staged rows whose keys are held at once."""
-_EXACT_DOUBLES, _SATURATED = 2**53, 2**63 - 1
-"""deltalake, with which somebody may have compacted the table, writes statistics of decimals as doubles between the
-limits of 64 signed bits."""
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 """A column's name in the files, where column mapping gave it another one."""
 _WHOLE_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
-KeyRange = tuple[int, int]
-_Values = NDArray[np.int64] | NDArray[np.uint64]
+KeyRange = tuple[Any, Any]
+"""Least and greatest key in it, as ``key_order`` has the column's values."""
 
 
 @dataclass(frozen=True)
 class Spans:
     """Of each data file the least and greatest of some values of a column; ``found`` where there is one."""
 
-    low: _Values
-    high: _Values
+    low: Values
+    high: Values
     found: NDArray[np.bool_]
 
-    def of(self, keys: _Values, within: Spans) -> Spans:
+    def of(self, keys: Values, within: Spans) -> Spans:
         """With the sorted ``keys`` inside the files' bounds ``within``."""
         if not keys.size:
             return self
@@ -66,8 +65,8 @@ def ranges_to_search(
 ) -> tuple[Mapping[str, KeyRange], ...] | None:
     """Ranges, by key column, outside of which no staged key is in the table: none where the keys are all new.
 
-    None where the files tell nothing: of columns that aren't whole numbers, or have no statistics. Old and new keys
-    count. Raises StagingError.
+    None where the files tell nothing: of columns that have no order here, or no statistics. Old and new keys count.
+    Raises StagingError.
     """
     added = pa.table(log.get_add_actions())
     if not added.num_rows:
@@ -77,27 +76,36 @@ def ranges_to_search(
     if not bounds:
         return None
     spans = {name: Spans(one.low, one.high, np.zeros(added.num_rows, np.bool_)) for name, one in bounds.items()}
+    orders = {column.name: order for column, order in _ordered(schema)}
     for file in staged:
         for rows in _keys(file, tuple(bounds)):
-            spans = {name: span.of(_distinct(rows, schema.column(name)), bounds[name]) for name, span in spans.items()}
+            spans = {name: span.of(_distinct(rows, name, orders[name]), bounds[name]) for name, span in spans.items()}
     return _together(spans)
 
 
 def bounds_of(log: DeltaTable, added: pa.Table, schema: TableSchema) -> dict[str, Spans | None]:
-    """Of each key column that is a whole number, the bounds of the data files ``added``; None without statistics."""
-    stored = {field.name: str(field.metadata.get(PHYSICAL_NAME, field.name)) for field in log.schema().fields}
-    return {column.name: _bounds(added, column, stored.get(column.name, "")) for column in _numbers(schema)}
+    """Of each key column that has an order here, the bounds of the data files ``added``; None without statistics."""
+    stored = physical_names(log)
+    empty = pc.fill_null(pc.equal(added["num_records"], 0), False).to_numpy()
+    return {
+        column.name: _bounds(added, order, stored.get(column.name, ""), empty) for column, order in _ordered(schema)
+    }
+
+
+def physical_names(log: DeltaTable) -> dict[str, str]:
+    """Of the lake's columns those in its data files and statistics."""
+    return {field.name: str(field.metadata.get(PHYSICAL_NAME, field.name)) for field in log.schema().fields}
 
 
 def sort_order(schema: TableSchema) -> tuple[str, ...]:
     """The key's columns, first those whose bounds tell where a key can lie."""
-    numbers = tuple(column.name for column in _numbers(schema))
-    return numbers + tuple(name for name in schema.key if name not in numbers)
+    ordered = tuple(column.name for column, _ in _ordered(schema))
+    return ordered + tuple(name for name in schema.key if name not in ordered)
 
 
 def is_of_numbers(schema: TableSchema) -> bool:
-    """Whether the bounds of its columns tell all of the key's order."""
-    return bool(schema.key) and len(_numbers(schema)) == len(schema.key)
+    """Whether the key's columns are all whole numbers."""
+    return bool(schema.key) and all(schema.column(name).type in _WHOLE_NUMBERS for name in schema.key)
 
 
 def each_once(schema: TableSchema, staged: Sequence[StagedFile]) -> bool:
@@ -129,41 +137,28 @@ def _numbers(schema: TableSchema) -> list[Column]:
     return [column for name in schema.key if (column := schema.column(name)).type in _WHOLE_NUMBERS]
 
 
-def _is_big(column: Column) -> bool:
-    """BIGINT UNSIGNED, which Delta has as DECIMAL(20,0)."""
-    return bool(pa.types.is_decimal(arrow_type(column)))
+def _ordered(schema: TableSchema) -> list[tuple[Column, Order]]:
+    """Columns of the key that have an order here."""
+    columns = map(schema.column, schema.key)
+    return [(column, order) for column in columns if (order := order_of(column)) is not None]
 
 
-def _plain(values: pa.Array, column: Column) -> _Values:
-    found: _Values = values.cast(pa.uint64() if _is_big(column) else pa.int64()).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _bounds(added: pa.Table, column: Column, stored: str) -> Spans | None:
+def _bounds(added: pa.Table, order: Order, stored: str, empty: NDArray[np.bool_]) -> Spans | None:
     """Of the data files, of which one without statistics may hold any value. None where no file has some."""
-    low, high = (_statistics(added, end, stored) for end in ("min", "max"))
+    told = (_statistics(added, "min", stored), _statistics(added, "max", stored))
+    if told[0] is None or told[1] is None:
+        return None
+    low, high = order.bounds(told[0], -1), order.bounds(told[1], 1)
     if low is None or high is None:
         return None
-    limits = np.iinfo(np.uint64 if _is_big(column) else np.int64)
-    if _is_big(column):
-        low = [None if one is None else max(one - _margin(one), 0) for one in low]
-        high = [None if one is None or one >= _SATURATED else one + _margin(one) for one in high]
-    empty = pc.fill_null(pc.equal(added["num_records"], 0), False).to_numpy()
-    lows = np.array([limits.min if one is None else one for one in low], limits.dtype)
-    highs = np.array([limits.max if one is None else one for one in high], limits.dtype)
-    return Spans(np.where(empty, limits.max, lows), np.where(empty, limits.min, highs), ~empty)
+    low[empty], high[empty] = order.highest, order.lowest
+    return Spans(low, high, ~empty)
 
 
-def _statistics(added: pa.Table, end: str, stored: str) -> list[int | None] | None:
+def _statistics(added: pa.Table, end: str, stored: str) -> pa.Array | None:
     values = added[end].combine_chunks() if end in added.column_names else pa.nulls(0)
     index = values.type.get_field_index(stored) if pa.types.is_struct(values.type) else -1
-    if index < 0:
-        return None
-    return [None if one is None else int(one) for one in pc.struct_field(values, [index]).to_pylist()]
-
-
-def _margin(bound: int) -> int:
-    return bound >> 51 if bound >= _EXACT_DOUBLES else 0
+    return pc.struct_field(values, [index]) if index >= 0 else None
 
 
 def _keys(file: StagedFile, key: Sequence[str]) -> Iterator[pa.Table]:
@@ -176,9 +171,9 @@ def image_column(rows: pa.Table, image: str, name: str) -> pa.ChunkedArray:
     return pc.struct_field(images, [images.type.get_field_index(name)])
 
 
-def _distinct(rows: pa.Table, column: Column) -> _Values:
-    images = [pc.drop_null(image_column(rows, image, column.name)).combine_chunks() for image in ("before", "after")]
-    return np.unique(np.concatenate([_plain(image, column) for image in images]))
+def _distinct(rows: pa.Table, name: str, order: Order) -> Values:
+    images = [pc.drop_null(image_column(rows, image, name)).combine_chunks() for image in ("before", "after")]
+    return order.distinct(pa.concat_arrays(images))
 
 
 def _together(spans: Mapping[str, Spans]) -> tuple[Mapping[str, KeyRange], ...]:
@@ -194,14 +189,25 @@ def _together(spans: Mapping[str, Spans]) -> tuple[Mapping[str, KeyRange], ...]:
     least = {name: np.minimum.reduceat(low[order], starts) for name, low in lows.items()}
     greatest = {name: np.maximum.reduceat(high[order], starts) for name, high in highs.items()}
     return tuple(
-        {name: (int(least[name][number]), int(greatest[name][number])) for name in spans}
-        for number in range(len(starts))
+        {name: (least[name][number], greatest[name][number]) for name in spans} for number in range(len(starts))
     )
 
 
-def _cuts(low: _Values, high: _Values) -> NDArray[np.intp]:
+def _cuts(low: Values, high: Values) -> NDArray[np.intp]:
     """Where in ascending ranges a new group begins: at the widest gaps."""
     reached = np.maximum.accumulate(high)
-    gaps = np.where(low[1:] > reached[:-1], low[1:].astype(np.float64) - reached[:-1].astype(np.float64), -1)
+    apart = (low[1:] > reached[:-1]).astype(np.bool_)
+    placed = _placed(np.concatenate([low[1:], reached[:-1]]))
+    gaps = np.where(apart, np.maximum(placed[: len(apart)] - placed[len(apart) :], 0), -1)
     widest = np.argsort(-gaps, kind="stable")[: MOST_RANGES - 1]
     return np.concatenate([[0], np.sort(widest[gaps[widest] >= 0]) + 1]).astype(np.intp)
+
+
+def _placed(values: Values) -> NDArray[np.float64]:
+    """About where on a line they lie."""
+    if not values.size or not isinstance(values[0], str):
+        return values.astype(np.float64)
+    ends = (min(values), max(values))
+    shared = next((place for place, pair in enumerate(zip(*ends, strict=False)) if pair[0] != pair[1]), len(ends[0]))
+    heads = [value[shared : shared + 8].encode()[:8].ljust(8, b"\0") for value in values]
+    return np.array([int.from_bytes(head) for head in heads], np.float64)

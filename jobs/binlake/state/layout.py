@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -27,12 +28,12 @@ FEWEST = 4
 _MARKED = 0.2
 """Share of a file's rows that are deleted."""
 
-Key = tuple[int, ...]
+Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """low, high: of its key columns that are whole numbers, in the key's order; empty where nothing is known.
+    """low, high: of its key columns of which bounds are told, in the key's order; empty where nothing is known.
 
     bytes: of the file. deleted: rows that its deletion vector hides.
     """

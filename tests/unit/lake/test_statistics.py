@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from binlake.lake.statistics import INDEXED, Statistics
+
+DIGITS = Context(prec=38)
 
 
 def told(*columns: pa.Array) -> dict[str, Any]:
@@ -27,6 +29,7 @@ def told(*columns: pa.Array) -> dict[str, Any]:
     [
         ([3, None, -7], pa.int32(), -7, 3),
         ([Decimal(18446744073709551615), Decimal(0)], pa.decimal128(20, 0), 0, 18446744073709551615),
+        ([Decimal("-0.50"), Decimal("12.30")], pa.decimal128(5, 2), -0.5, 12.3),
         ([date(5, 1, 2), date(9999, 12, 31)], pa.date32(), "0005-01-02", "9999-12-31"),
         (
             [datetime(1500, 1, 2, 3, 4, 5, 123456)],
@@ -63,6 +66,14 @@ def test_a_bound_that_cant_be_told_is_left_out(value: object, kind: pa.DataType)
     found = told(pa.array([value], kind))
     assert found["maxValues"] == {}
     assert set(found["minValues"]) == {"c"}
+
+
+def test_decimals_keep_all_their_digits() -> None:
+    least, greatest = Decimal("-12345678901234567890123456789012345678"), Decimal("1E-10")
+    statistics = Statistics()
+    statistics.add(pa.record_batch([pa.array([least.scaleb(-10, DIGITS), greatest])], names=["c"]))
+    assert '"minValues": {"c": -1234567890123456789012345678.9012345678}' in statistics.text()
+    assert '"maxValues": {"c": 0.0000000001}' in statistics.text()
 
 
 def test_texts_are_compared_by_their_bytes() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from binlake.batch.manifest import StagedFile
 from binlake.binlog.border import DELETE, INSERT, UPDATE, Mutations, staged_schema
+from binlake.lake.plain_files import added_file
 from binlake.schema.datatypes import arrow_type
 from binlake.schema.invalid import FAIL
+from binlake.schema.render import STORED
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.state import delta_actions
+from binlake.state.key_order import spark_literal
 from binlake.state.key_ranges import MOST_RANGES, each_once, ranges_to_search
 from binlake.state.staging import SliceWriter
 
@@ -131,9 +138,147 @@ def test_without_any_statistics_keys_may_be_anywhere(tmp_path: Path) -> None:
     assert ranges_to_search(DeltaTable(table.table_uri), shape(ID), [file]) is None
 
 
-def test_keys_that_arent_whole_numbers_may_be_anywhere(tmp_path: Path) -> None:
-    table = lake(tmp_path, shape(NAME), ids("a"))
-    assert ranges_to_search(table, shape(NAME), [staged(tmp_path, shape(NAME), *inserted({"id": "b"}))]) is None
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("binary", b"a"), ("varbinary", b"a"), ("bit", True), ("double", 1.0), ("float", 1.0)],
+)
+def test_keys_of_which_delta_tells_nothing_or_that_are_equal_beyond_their_bytes_may_be_anywhere(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    schema = shape(Column("id", key, length=1))
+    table = lake(tmp_path, schema, ids(value))
+    assert ranges_to_search(table, schema, [staged(tmp_path, schema, *inserted({"id": value}))]) is None
+
+
+NTZ, MOMENT, DAY = Column("id", "datetime", fraction=6), Column("id", "timestamp", fraction=6), Column("id", "date")
+MONEY, WIDE = Column("id", "decimal", precision=10, scale=2), Column("id", "decimal", precision=38, scale=10)
+WHOLE = Column("id", "decimal", precision=30, scale=0)
+
+
+def at(second: int, microsecond: int = 0) -> datetime:
+    return datetime(1999, 12, 31, 23, 59, second, microsecond)
+
+
+def d(text: str) -> Decimal:
+    return Decimal(text)
+
+
+LONG = "x" * 32
+KEYS = [
+    pytest.param(DAY, [date(1, 1, 1), date(1582, 10, 10)], [date(1582, 10, 11), date(9999, 12, 31)], id="DATE"),
+    pytest.param(NTZ, [datetime(1, 1, 1), at(5, 123999)], [at(5, 125001), datetime(9999, 12, 31)], id="DATETIME"),
+    pytest.param(NTZ, [at(5, 500), at(5, 999999)], [at(4), at(7)], id="DATETIME(6)"),
+    pytest.param(
+        MOMENT,
+        [at(5, 123999).replace(tzinfo=UTC), at(9, 1).replace(tzinfo=UTC)],
+        [at(5).replace(tzinfo=UTC), at(10).replace(tzinfo=UTC)],
+        id="TIMESTAMP(6)",
+    ),
+    pytest.param(MONEY, [d("-99999999.99"), d("-0.01")], [d("0.00"), d("99999999.99")], id="negative DECIMAL"),
+    pytest.param(MONEY, [d("0.07"), d("0.29")], [d("0.06"), d("0.30"), d("-0.07")], id="DECIMAL"),
+    pytest.param(
+        WIDE,
+        [d("-1234567.0123456789"), d("1234567890123456789.0123456789")],
+        [d("-1234567.1123456789"), d("1234567890124456789.0123456789")],
+        id="DECIMAL(38,10)",
+    ),
+    pytest.param(WHOLE, [d(-(10**29)), d(-(10**20))], [d(0), d(-(10**19))], id="negative DECIMAL(30)"),
+    pytest.param(NAME, ["", "a"], ["a ", "b", "\U0010ffff"], id="VARCHAR"),
+    pytest.param(NAME, ["Z", "\uffff"], ["Y", "\U00010000"], id="in UTF-16 these aren't ordered so"),
+    pytest.param(
+        NAME, [LONG + "b", LONG + "\U0010ffff\U0010ffffy"], ["x" * 31], id="texts that differ beyond 32 characters"
+    ),
+    pytest.param(NAME, [LONG + "\x7f\x7f", "\U0001f600" * 40], ["x", "\U0001f601"], id="long texts beyond ASCII"),
+]
+
+
+@pytest.mark.parametrize("writer", ["ours", "deltalake"])
+@pytest.mark.parametrize(("key", "inside", "outside"), KEYS)
+def test_keys_of_each_type(tmp_path: Path, writer: str, key: Column, inside: list[Any], outside: list[Any]) -> None:
+    schema = shape(key)
+    table = (our_lake if writer == "ours" else lake)(tmp_path, schema, ids(*inside))
+    for value in inside:
+        found = ranges_to_search(table, schema, [staged(tmp_path, schema, *inserted({"id": value}))])
+        assert found
+        assert found[0]["id"][0] == found[0]["id"][1]
+    not_in_files = [
+        staged(tmp_path / str(number), schema, *inserted({"id": value})) for number, value in enumerate(outside)
+    ]
+    told = ranges_to_search(table, schema, not_in_files)
+    assert told == () or (writer == "deltalake" and key in (WIDE, WHOLE)), "deltalake tells wide decimals as doubles"
+
+
+def our_lake(path: Path, schema: TableSchema, *data_files: Sequence[Row]) -> DeltaTable:
+    """With statistics of our own."""
+    table = lake(path, schema)
+    fields = pa.schema(pa.schema(table.schema()))
+    for rows in data_files:
+        told = added_file(table.table_uri, pa.Table.from_pylist([{"v": 0, **row} for row in rows], schema=fields))
+        delta_actions.commit(table, str(path / "lake"), [{"add": told}])
+    return DeltaTable(str(path / "lake"))
+
+
+@pytest.mark.parametrize(
+    ("key", "told", "value"),
+    [
+        (NTZ, "1999-12-31T23:59:05.123", at(5, 123999)),
+        (MOMENT, "1999-12-31T23:59:05.123Z", at(5, 123999).replace(tzinfo=UTC)),
+        (NAME, LONG + "\x7f", LONG + "~"),
+        (NAME, LONG + "\U0010ffff", LONG + "\x7f"),
+        (MONEY, -12.5, d("-12.50")),
+        (WIDE, 1.2345678901234568e17, d("123456789012345678.9")),
+    ],
+)
+def test_what_sparks_writer_cut_off_hides_no_row(tmp_path: Path, key: Column, told: object, value: object) -> None:
+    """Of a file with the one row. Spark tells a moment's milliseconds, of which the greatest isn't rounded up."""
+    schema = shape(key)
+    table = lake(tmp_path, schema)
+    path = str(tmp_path / "lake")
+    fields = pa.schema(pa.schema(table.schema()))
+    add = added_file(path, pa.Table.from_pylist([{"id": value, "v": 0}], schema=fields))
+    least = json.loads(add["stats"])["minValues"]["id"]
+    stats = {"numRecords": 1, "minValues": {"id": least}, "maxValues": {"id": told}, "nullCount": {"id": 0}}
+    delta_actions.commit(table, path, [{"add": {**add, "stats": json.dumps(stats)}}])
+    file = staged(tmp_path, schema, *inserted({"id": value}))
+    assert ranges_to_search(DeltaTable(path), schema, [file])
+
+
+def test_mariadbs_uuids_are_looked_for_by_their_text(tmp_path: Path) -> None:
+    first, second = (uuid.UUID(int=number << 120 | 4 << 76 | 2 << 62) for number in (1, 9))
+    schema = shape(Column("id", "uuid"))
+    table = our_lake(tmp_path, schema, ids(str(first)))
+    in_log = shape(Column("id", "binary", length=16))
+    for value, found in ((first, True), (second, False)):
+        stored = STORED["uuid"][1](str(value))
+        file = staged(tmp_path, in_log, *inserted({"id": stored}))
+        told = ranges_to_search(table, schema, [file])
+        assert told == (({"id": (str(value), str(value))},) if found else ())
+
+
+def test_the_nearest_texts_become_one_range(tmp_path: Path) -> None:
+    keys = [f"customer-{number:06}" for number in (*range(0, MOST_RANGES * 10, 10), 500_000, 500_001)]
+    table = lake(tmp_path, shape(NAME), *(ids(key) for key in keys))
+    found = ranges_to_search(table, shape(NAME), [staged(tmp_path, shape(NAME), *inserted(*ids(*keys)))])
+    assert found is not None
+    assert len(found) == MOST_RANGES
+    assert {"id": ("customer-500000", "customer-500001")} in found or {"id": (keys[-1], keys[-1])} in found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "literal"),
+    [
+        (ID, -5, "-5"),
+        (BIG, 2**64 - 1, "18446744073709551615BD"),
+        (MONEY, -1250, "-12.50BD"),
+        (WIDE, 10**37 + 1, "1000000000000000000000000000.0000000001BD"),
+        (DAY, 0, "DATE'1970-01-01'"),
+        (NTZ, 1, "TIMESTAMP_NTZ'1970-01-01 00:00:00.000001'"),
+        (MOMENT, 0, "TIMESTAMP_LTZ'1970-01-01 00:00:00+00:00'"),
+        (NAME, "a'b\\", "'a\\'b\\\\'"),
+    ],
+)
+def test_in_sparks_words(key: Column, value: Any, literal: str) -> None:
+    assert spark_literal(key, value) == literal
 
 
 def test_all_columns_of_a_key_tell_where_it_isnt(tmp_path: Path) -> None:

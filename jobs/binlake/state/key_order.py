@@ -1,0 +1,184 @@
+"""The order of a key column's values, of staged rows as of data files' statistics: what numpy sorts and compares.
+
+| in the lake                     | here                                  | its statistics |
+|---------------------------------|---------------------------------------|----------------|
+| whole numbers                   | int64                                 | exact |
+| DECIMAL(20,0) of BIGINT UNSIGNED | uint64                               | see ``_not_rounded`` |
+| DECIMAL                          | units of its last digit: int64, or int beyond 18 digits | see ``_not_rounded`` |
+| DATE                            | days since 1970, int64                | exact |
+| TIMESTAMP, TIMESTAMP_NTZ        | microseconds since 1970, int64        | cut to milliseconds |
+| STRING                          | str, whose order is that of its bytes in UTF-8 | cut, the greatest rounded up |
+
+Delta has no statistics of BINARY and BOOLEAN; floats are equal beyond their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from functools import total_ordering
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from binlake.names import spark_string
+from binlake.schema.datatypes import arrow_type
+from binlake.schema.render import RENDERERS, Renderer
+from binlake.schema.table import Column
+
+_ROUNDED, _SATURATED = 10**15, 2**63 - 1
+"""deltalake, with which somebody may have compacted the table, writes statistics of decimals as doubles, which have
+fifteen digits, between the limits of 64 signed bits."""
+_CUT = 999
+"""Microseconds that are cut off a moment, at most."""
+
+_IN_A_WORD = 18
+"""Digits that 64 bits hold."""
+
+_DIGITS = Context(prec=38)
+
+Values = NDArray[Any]
+
+
+@total_ordering
+class _Highest:
+    """Above every text."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Highest)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Order:
+    """arrow: the lake's type. lowest, highest: at or beyond each value. plain: of Arrow's values, without NULL.
+
+    bound: of what statistics tell the value that no other one of the file is beyond, downwards (-1) or upwards (1);
+    None where that may be any. render: gives the lake's text of what the log has.
+    """
+
+    arrow: pa.DataType
+    dtype: Any
+    lowest: Any
+    highest: Any
+    plain: Callable[[pa.Array], Values]
+    bound: Callable[[Any, int], Any]
+    render: Renderer | None = None
+
+    def distinct(self, staged: pa.Array) -> Values:
+        """Staged values without NULL, each once, ascending."""
+        once = staged.unique()
+        if self.render:
+            once = pa.array(map(self.render, once.to_pylist()), self.arrow)
+        return self.plain(once.take(pc.array_sort_indices(once)))
+
+    def bounds(self, told: pa.Array, towards: int) -> Values | None:
+        """Of data files' statistics the least (-1) or the greatest (1) values. None where they are of another type."""
+        if told.type != self.arrow and not (pa.types.is_integer(told.type) and pa.types.is_integer(self.arrow)):
+            return None
+        found = np.full(len(told), self.lowest if towards < 0 else self.highest, self.dtype)
+        places = np.flatnonzero(pc.is_valid(told).to_numpy(zero_copy_only=False))
+        for place, value in zip(places, self.plain(told.drop_null()).tolist(), strict=True):
+            bound = self.bound(value, towards)
+            if bound is not None:
+                found[place] = min(max(bound, self.lowest), self.highest)
+        return found
+
+
+def order_of(column: Column) -> Order | None:
+    """None of a type whose statistics tell nothing."""
+    arrow = arrow_type(column)
+    if pa.types.is_integer(arrow):
+        return _of_numbers(arrow, np.int64, _cast(pa.int64()), _exact)
+    if pa.types.is_date(arrow):
+        return _of_numbers(arrow, np.int64, _days, _exact)
+    if pa.types.is_timestamp(arrow):
+        return _of_numbers(arrow, np.int64, _cast(pa.int64()), _not_cut)
+    if pa.types.is_string(arrow):
+        return Order(arrow, object, "", _Highest(), _objects, _exact, RENDERERS.get(column.type))
+    if not pa.types.is_decimal(arrow):
+        return None
+    bound = _not_rounded(arrow.scale)
+    if column.type == "bigint":
+        return _of_numbers(arrow, np.uint64, _cast(pa.uint64()), bound)
+    if arrow.precision <= _IN_A_WORD:
+        return _of_numbers(arrow, np.int64, lambda values: _words(values)[:, 0], bound)
+    limit = 10**arrow.precision
+    return Order(arrow, object, -limit, limit, _wide, bound)
+
+
+def spark_literal(column: Column, value: Any) -> str:
+    """Of a value as it is here, in Spark SQL."""
+    arrow = arrow_type(column)
+    if pa.types.is_string(arrow):
+        return spark_string(value)
+    if pa.types.is_date(arrow):
+        return f"DATE'{_told(arrow, value)}'"
+    if pa.types.is_timestamp(arrow):
+        return f"TIMESTAMP_LTZ'{_told(arrow, value)}'" if arrow.tz else f"TIMESTAMP_NTZ'{_told(arrow, value)}'"
+    return f"{Decimal(int(value)).scaleb(-arrow.scale, _DIGITS):f}BD" if pa.types.is_decimal(arrow) else str(int(value))
+
+
+def _told(arrow: pa.DataType, value: Any) -> Any:
+    stored = pa.int32() if pa.types.is_date(arrow) else pa.int64()
+    return pa.scalar(int(value), stored).cast(arrow).as_py()
+
+
+def _of_numbers(
+    arrow: pa.DataType, dtype: Any, plain: Callable[[pa.Array], Values], bound: Callable[[Any, int], Any]
+) -> Order:
+    limits = np.iinfo(dtype)
+    return Order(arrow, dtype, int(limits.min), int(limits.max), plain, bound)
+
+
+def _cast(kind: pa.DataType) -> Callable[[pa.Array], Values]:
+    return lambda values: values.cast(kind).to_numpy(zero_copy_only=False)
+
+
+def _days(values: pa.Array) -> Values:
+    return _cast(pa.int64())(values.cast(pa.int32()))
+
+
+def _objects(values: pa.Array) -> Values:
+    found: Values = values.to_numpy(zero_copy_only=False).astype(object)
+    return found
+
+
+def _words(values: pa.Array) -> Values:
+    """Of decimals the lower and the upper 64 bits."""
+    pairs = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2) if len(values) else np.empty((0, 2), np.int64)
+    return pairs[values.offset : values.offset + len(values)]
+
+
+def _wide(values: pa.Array) -> Values:
+    words = _words(values)
+    found: Values = words[:, 1].astype(object) * 2**64 + words[:, 0].astype(np.uint64).astype(object)
+    return found
+
+
+def _exact(value: Any, _towards: int) -> Any:
+    return value
+
+
+def _not_cut(value: int, towards: int) -> int:
+    return value + towards * _CUT
+
+
+def _not_rounded(scale: int) -> Callable[[int, int], int | None]:
+    limit, bits = _SATURATED * 10**scale, 47 if scale else 51  # powers of ten above 22 are rounded, too
+
+    def bound(value: int, towards: int) -> int | None:
+        if value * towards >= limit:
+            return None
+        return value + towards * ((abs(value) >> bits) + 1 if abs(value) >= _ROUNDED else 0)
+
+    return bound
