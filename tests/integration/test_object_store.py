@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,10 @@ from py4j.protocol import Py4JJavaError
 from binlake import stores
 from binlake.doctor import preflight
 from binlake.errors import LeaseHeld, UsageError
-from binlake.lake import session, settings
+from binlake.faults import FaultPoint
+from binlake.lake import rewrite, session, settings
 from binlake.snapshot import few_rows
-from binlake.state import files, lease, tables
+from binlake.state import files, layout, lease, tables
 from binlake.state.metadata import Metadata, now_us
 from frozen import Frozen
 from mirror import Mirror
@@ -75,6 +77,8 @@ def shared(
     mirror.execute(
         "CREATE TABLE a (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), u VARCHAR(20))",
         "CREATE TABLE b (v VARCHAR(20))",
+        "CREATE TABLE plain (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20))",
+        "INSERT INTO plain (v) VALUES ('one'), ('two'), ('three'), ('four'), ('five'), ('six')",
         "INSERT INTO a (v) VALUES ('one'), ('two'), ('three')",
         "INSERT INTO b VALUES ('same'), ('same')",
     )
@@ -110,6 +114,26 @@ def work(mirror: Mirror) -> None:
     )
 
 
+def plain_work(mirror: Mirror, value: str) -> None:
+    mirror.execute(f"UPDATE plain SET v = '{value}' WHERE id % 2", f"INSERT INTO plain (v) VALUES ('{value}')")
+
+
+def test_of_spark_s_commit_and_one_without_spark_the_later_is_refused(mirror: Mirror, frozen: Frozen) -> None:
+    """The other process has written its data file, and looked at the version behind which it commits."""
+    plain_work(mirror, "raced")
+    frozen.run("data file written", "sync")
+    assert mirror.metadata.swap("lease", "token IS NOT NULL", {"expires_us": 1})
+    replace(mirror, options={"merge": {"without_spark_mb": 0}}).sync()
+    version = mirror.version("plain")
+    code, said = frozen.wake()
+    assert (code, "lost its lease" in said) == (3, True), said
+    assert mirror.version("plain") == version
+    engines = [commit["engineInfo"].partition("/")[0] for commit in DeltaTable(mirror.path("plain")).history(1)]
+    assert engines == ["Apache-Spark"]
+    mirror.assert_equal("plain")
+    mirror.assert_each_once("plain")
+
+
 def test_who_lost_the_lease_commits_nothing_and_who_was_killed_is_followed(mirror: Mirror, frozen: Frozen) -> None:
     """The second driver is a process with a JVM of its own, which has its account from the environment."""
     work(mirror)
@@ -128,6 +152,51 @@ def test_who_lost_the_lease_commits_nothing_and_who_was_killed_is_followed(mirro
     mirror.sync()
     mirror.assert_equal(*TABLES)
     mirror.assert_each_once(*TABLES)
+
+
+def test_who_merges_without_spark_is_followed_wherever_he_is_cut_off(
+    mirror: Mirror, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a table that is small, and as one that is large, whose rows are marked."""
+    without = replace(mirror, spark=None, options={"merge": {"without_spark_mb": 16}})  # type: ignore[arg-type]
+    points: tuple[tuple[int, FaultPoint], ...] = (
+        (rewrite.SMALL, "data file written"), (0, "rows marked"), (0, "data file written"), (0, "epoch committed"),
+    )  # fmt: skip
+    for number, (small, point) in enumerate(points):
+        monkeypatch.setattr(rewrite, "SMALL", small)
+        plain_work(mirror, f"cut off {number}")
+        with without.cut_off_at(point):
+            without.sync()
+        without.sync()
+        mirror.assert_equal("plain")
+    mirror.assert_each_once("plain")
+    newest = DeltaTable(mirror.path("plain")).history(len(points))
+    assert {commit["engineInfo"].partition("/")[0] for commit in newest} == {"binlake"}
+    assert list((store.folder / "lake" / "mirrors" / "tests" / mirror.database / "plain").glob("**/*.bin"))
+
+
+def test_upkeep_and_a_snapshot_that_are_cut_off_are_taken_up(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "FEWEST", 2)
+    kept = {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}
+    mirror = replace(mirror, options={"maintain": kept, "merge": {"without_spark_mb": 16}})
+    monkeypatch.setattr(rewrite, "SMALL", 0)
+    upkeep: tuple[FaultPoint, ...] = ("rows rewritten", "layout committed", "vacuumed")
+    for point in upkeep:
+        plain_work(mirror, point)
+        mirror.sync()
+        with mirror.cut_off_at(point):
+            mirror.maintain("*.plain")
+    mirror.maintain("*.plain")
+    assert len(DeltaTable(mirror.path("plain")).file_uris()) == 1
+    copying: tuple[FaultPoint, ...] = ("chunks written", "rows committed", "snapshot committed")
+    for point in copying:
+        with mirror.cut_off_at(point):
+            mirror.snapshot("*.plain")
+        plain_work(mirror, point)
+    mirror.snapshot("*.plain")
+    plain_work(mirror, "at last")
+    mirror.sync()
+    mirror.assert_equal("plain")
 
 
 def test_a_store_is_verified_and_looked_after_as_a_folder_is(mirror: Mirror, store: ObjectStore) -> None:
