@@ -1,7 +1,7 @@
 """What this environment needs beside the wheel: Spark's extra jars, an archive of the classes that every session loads,
 and the decoder's compiled kernels. All of it lands in ``share/binlake`` of the environment.
 
-    jars       from a folder, or by the Ivy that pyspark ships, so that whoever keeps a mirror configures Ivy as usual;
+    jars       from a folder, or by the Ivy that pyspark ships, which follows the account's Maven settings (maven.py);
                only files whose SHA-256 is the one of versions.py are taken, and jars of the user's own are left alone
     archive    classes of a short Spark session (the JVM's class-data sharing): a session starts in half the time
     kernels    compiled once here, so that no task pays for the compiler
@@ -20,6 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from binlake import maven
 from binlake.errors import SetupFailed, UsageError
 from binlake.lake import settings
 from binlake.report import Report
@@ -142,11 +143,12 @@ def _resolve(jars: Sequence[Jar], java: Java, folder: Path) -> None:
     )
     (ivy,) = _pyspark_jars().glob("ivy-*.jar")
     # Java asks the password file for the home folder, where Ivy keeps its cache; HOME is what was meant.
-    command = [java.program, f"-Duser.home={Path.home()}", "-cp", str(ivy), "org.apache.ivy.Main"]
+    of_java, of_ivy = maven.downloads(Path.home()).write(folder)
+    command = [java.program, *of_java, f"-Duser.home={Path.home()}", "-cp", str(ivy), "org.apache.ivy.Main", *of_ivy]
     command += ["-ivy", str(asked), "-confs", "default", "-types", "jar"]
     command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
     what = f"resolving {', '.join(f'{jar.organisation}:{jar.name}:{jar.version}' for jar in jars)}"
-    remedy = f"check the network, or give a folder that holds the jars: {COMMAND} --jars FOLDER"
+    remedy = f"check the network and ~/.m2/settings.xml, or give a folder that holds the jars: {COMMAND} --jars FOLDER"
     said = _run(command, what, remedy)
     if lacking := [jar.file for jar in jars if not (folder / jar.file).is_file()]:
         raise SetupFailed(f"{what} gave no {', '.join(lacking)}:\n{said}", remedy=remedy)
