@@ -10,12 +10,16 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from binlake.binlog.border import INSERT, staged_schema
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import base64_numbers
 from binlake.feeds.connect import type_of
 from binlake.feeds.connect_json import JsonWriter, encoded, quoted
-from binlake.feeds.contract import FeedChanges, FeedTable
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable
+from binlake.feeds.debezium import Debezium
 from binlake.feeds.decimals import unscaled
+from binlake.position import Flavour
+from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 
 BORDERS = [
@@ -65,3 +69,20 @@ def test_decimals_of_a_slice_with_nulls() -> None:
 def test_all_digits_of_a_decimal_are_kept() -> None:
     value = Decimal("-12345678901234567890123456789012345678901234567890123456789.123456")
     assert int.from_bytes(unscaled(value, 6), "big", signed=True) == -int(str(value)[1:].replace(".", ""))
+
+
+def test_the_servers_id_of_mariadb_stands_in_its_gtid() -> None:
+    columns = (Column("id", "int"),)
+    rows = [
+        {"op": INSERT, "file": 1, "offset": 4, "row": 0, "committed_us": 1, "gtid": gtid, "after": {"id": 1}}
+        for gtid in ("0-42-7", None)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, schema=staged_schema(columns, FAIL))
+    changes = FeedChanges(FeedTable(TableName("a", "t"), columns, ()), batch, "binlog.000001")
+    settings = DebeziumFormat(type="debezium")
+
+    def told(flavour: Flavour) -> list[int]:
+        form = Debezium(settings, FeedContext("f", "s", "server", flavour), JsonWriter())
+        return [json.loads(one.value or b"")["source"]["server_id"] for (one,) in form.changes(changes)]
+
+    assert (told("mariadb"), told("mysql")) == ([42, 0], [0, 0])

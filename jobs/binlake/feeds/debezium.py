@@ -7,9 +7,9 @@
 An update that changes the key is a delete of the old, its tombstone, and an insert of the new; it counts as two events
 of its transaction. What differs from a real connector, beside which a test stands (test_feed_beside_debezium.py):
 
-- ``source.version`` is ours, ``server_id`` is 0 and ``thread`` is null, which staging doesn't have; in a compressed
-  transaction ``pos`` is the offset of the whole, and ``row`` counts through its events. There are no
-  ``__debezium.context`` headers, for no task of Connect runs.
+- ``source.version`` is ours, ``thread`` is null and MySQL's ``server_id`` 0, which staging doesn't have (MariaDB's
+  stands in its GTIDs); in a compressed transaction ``pos`` is the offset of the whole, and ``row`` counts through its
+  events. There are no ``__debezium.context`` headers, for no task of Connect runs.
 - Schemas carry no columns' default values, and NULL is told as null, where the connector's JSON has the default.
 - JSON is the server's own text, with its blanks; DATE and DATETIME of the years 1 to 99 stay there, where the connector
   moves them to 1970 and on, and YEAR 0 isn't 1900; text is what the server reads in it (in swe7, and in latin1's C1, it
@@ -211,6 +211,8 @@ class Debezium(Format):
         us, gtid = rows.column("committed_us"), rows.column("gtid").cast(pa.string())
         told = self._told_source(name.database, name.table, changes.file, snapshot=changes.snapshot)
         told |= {"ts_ms": pc.divide(us, 1000), "ts_us": us, "ts_ns": pc.multiply(us, 1000), "gtid": gtid}
+        if self._context.flavour == "mariadb":
+            told["server_id"] = _server_ids(gtid)
         told |= {"pos": rows.column("offset"), "row": 0 if changes.snapshot else rows.column("row")}
         fields = self._source_schema["fields"]
         return self._writer.struct(
@@ -253,6 +255,8 @@ class Debezium(Format):
         us = statement.committed_us
         told = self._told_source(database, table, statement.file)
         told |= {"ts_ms": us // 1000, "ts_us": us, "ts_ns": us * 1000, "gtid": statement.gtid or None}
+        if self._context.flavour == "mariadb" and statement.gtid:
+            told["server_id"] = int(statement.gtid.split("-")[1])
         return told | {"pos": statement.offset, "row": 0}
 
     def _told(self, change: SchemaChange) -> Message:
@@ -318,6 +322,12 @@ class _Rows:
             one.take(pa.array(numbers)) if isinstance(one, pa.Array) else one for one in parts
         )
         return _Rows(before, after, sources, transactions, self.now_ns)
+
+
+def _server_ids(gtids: pa.StringArray) -> pa.Array:
+    """Of MariaDB's GTIDs (domain-server-sequence); 0 without one, as a row of the lake is."""
+    servers = pc.list_element(pc.split_pattern(pc.fill_null(gtids, "0-0-0"), "-"), 1)
+    return pc.cast(servers, pa.int64())
 
 
 def _moment(ns: int) -> tuple[int, int, int]:
