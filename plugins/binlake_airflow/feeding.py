@@ -27,28 +27,31 @@ class BinlakeFeedOperator(BaseOperator):
 
     :param config_file: the source's YAML (templated)
     :param feed: the feed's name there (templated)
+    :param feeds_file: the file of feeds in which it stands, where that isn't the source's YAML (templated)
     """
 
-    template_fields: Sequence[str] = ("config_file", "feed")
+    template_fields: Sequence[str] = ("config_file", "feed", "feeds_file")
     ui_color = "#fff4e0"
     operator_extra_links = (PageLink(),)
 
-    def __init__(self, *, config_file: str, feed: str, **kwargs: Any) -> None:
+    def __init__(self, *, config_file: str, feed: str, feeds_file: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config_file = config_file
         self.feed = feed
+        self.feeds_file = feeds_file
 
     def execute(self, context: Context) -> dict[str, Any]:
         from binlake.feeds.carry import carry
+        from binlake.feeds.commands import feeds_of
         from binlake.feeds.registry import PARTS
 
         with airflow_errors():
             config = load(self.config_file)
-            found = next((one for one in config.feeds if one.name == self.feed), None)
+            file = self.feeds_file or self.config_file
+            known = [one for of, one in feeds_of(file) if of.source.name == config.source.name]
+            found = next((one for one in known if one.name == self.feed), None)
             if found is None:
-                raise ConfigurationError(
-                    f"{self.config_file} has no feed {self.feed!r}", remedy="let Airflow read the DAGs anew"
-                )
+                raise ConfigurationError(f"{file} has no feed {self.feed!r}", remedy="let Airflow read the DAGs anew")
             _lend_connections(found)
             run = carry(config, found, PARTS, Report())
         self.log.info("%s", run.message)

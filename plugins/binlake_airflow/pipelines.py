@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
-from binlake.config import PipelineConfig
+from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
+from binlake_airflow.feeding import BinlakeFeedOperator
 from binlake_airflow.operators import asset_alias
-from binlake_airflow.sources import sources_of
+from binlake_airflow.sources import files_of_feeds, sources_of
 from binlake_airflow.steps import Steps, default_args
 
 _LOCKS = {
@@ -81,7 +84,7 @@ sync is paused or hangs; who is to be told of a limit stands under `airflow` in 
 
 
 def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, DAG]:
-    """All DAGs of ``folder/*.yaml`` by id.
+    """All DAGs of ``folder/*.yaml`` by id, of sources and of files of feeds.
 
     A broken file costs its own source's DAGs only. It shows among Airflow's import errors, with its keys.
     """
@@ -99,6 +102,15 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
             problems.append(str(error))
             continue
         found |= {dag.dag_id: dag for dag in made}
+    for file in files_of_feeds(Path(folder)):
+        try:
+            dag = _feeds_of(file)
+            if dag.dag_id in found:
+                raise ConfigurationError(f"{file}: there is a source {file.stem}", remedy="give it another name")
+        except ConfigurationError as error:
+            problems.append(str(error))
+            continue
+        found[dag.dag_id] = dag
     if problems:
         found["binlake_broken_pipelines"] = _broken(problems)
     return found
@@ -274,6 +286,33 @@ def _feeds(steps: Steps) -> DAG:
     alias = asset_alias(steps.config.source.name)
     with (dag := _dag(steps, "feeds", _FEEDS_DOC, schedule=[alias])):
         steps.feeds()
+    return dag
+
+
+def _feeds_of(file: Path) -> DAG:
+    """Of a file over several sources: a task for each feed and source, whenever one of the sources changed."""
+    from binlake.feeds.commands import feeds_of
+
+    feeds = feeds_of(file)
+    paths = {file.parent / source for _, feed in feeds for source in feed.sources}
+    files = {load(path).source.name: str(path) for path in sorted(paths)}
+    aliases: list[Any] = [asset_alias(name) for name in files]
+    dag = DAG(
+        f"binlake_{file.stem}_feeds",
+        start_date=_FIRST_INTERVAL,
+        catchup=False,
+        max_active_runs=1,
+        schedule=reduce(or_, aliases) if len(aliases) > 1 else aliases,
+        default_args=default_args(feeds[0][0], files[feeds[0][0].source.name]),
+        tags={"binlake", *files},
+        doc_md=f"Carries the feeds of {file.name} to the newest recorded batch of each of their sources.",
+    )
+    with dag:
+        for config, feed in feeds:
+            name = config.source.name
+            BinlakeFeedOperator(
+                task_id=f"{feed.name}.{name}", feed=feed.name, config_file=files[name], feeds_file=str(file)
+            )
     return dag
 
 

@@ -1,7 +1,8 @@
-"""The folder of YAML files: one source each. The DAG factory and the page read the same."""
+"""The folder of YAML files: one source each, or feeds over several. The DAG factory and the page read the same."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from binlake.errors import ConfigurationError
 _loaded: dict[Path, tuple[tuple[int, int], PipelineConfig | ConfigurationError]] = {}
 """By file, with its time and size: the page asks every few seconds."""
 _lock = threading.Lock()
+_SECTION = re.compile(r"^(\w+):", re.MULTILINE)
 
 
 def pipelines_folder(beside: Path | None = None) -> Path:
@@ -28,6 +30,8 @@ def sources_of(folder: Path) -> Iterator[tuple[Path, PipelineConfig | Configurat
     """Each file with its settings, or with what is wrong with it; of two with one source's name the later is wrong."""
     files: dict[str, Path] = {}
     for file in sorted(folder.glob("*.yaml")):
+        if _holds_feeds(file):
+            continue
         config = _load(file)
         if isinstance(config, PipelineConfig):
             name = config.source.name
@@ -39,6 +43,21 @@ def sources_of(folder: Path) -> Iterator[tuple[Path, PipelineConfig | Configurat
             else:
                 files[name] = file
         yield file, config
+
+
+def files_of_feeds(folder: Path) -> list[Path]:
+    """Those over several sources, which are no source's."""
+    return [file for file in sorted(folder.glob("*.yaml")) if _holds_feeds(file)]
+
+
+def _holds_feeds(file: Path) -> bool:
+    """By its first words, as this is asked every few seconds: a source's YAML has its section ``source``."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False  # whoever loads it says so
+    sections = set(_SECTION.findall(text))
+    return "feeds" in sections and "source" not in sections
 
 
 def _load(file: Path) -> PipelineConfig | ConfigurationError:

@@ -31,17 +31,22 @@ from binlake.state.metadata import metadata_of
 Feeds = list[tuple[PipelineConfig, FeedConfig]]
 
 
+def is_file_of_feeds(path: str | Path) -> bool:
+    """Whether it holds feeds and no source. Raises ConfigurationError where it can't be read."""
+    document = _document(Path(path))
+    return isinstance(document, dict) and "source" not in document and "feeds" in document
+
+
 def feeds_of(path: str | Path) -> Feeds:
     """Each feed of a source's YAML, or of a file of feeds over several sources, with each of its sources.
 
     Raises ConfigurationError.
     """
-    document = _document(Path(path))
-    if not isinstance(document, dict) or "source" in document or "feeds" not in document:
+    if not is_file_of_feeds(path):
         config = configuration.load(path)
         return [(config, feed) for feed in config.feeds]
     try:
-        found = FeedsFile.model_validate(document)
+        found = FeedsFile.model_validate(_document(Path(path)))
     except ValidationError as error:
         raise configuration.refused(path, error) from None
     folder = Path(path).resolve().parent

@@ -18,6 +18,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import config
 from binlake.config import MaintainConfig, MergeConfig, PipelineConfig
+from binlake.errors import ConfigurationError
 from binlake_airflow import sources
 from binlake_airflow.groups import binlake_bootstrap, binlake_sync
 from binlake_airflow.pipelines import dags_of
@@ -84,6 +85,20 @@ def test_feeds_have_a_dag_of_their_own_that_the_sync_neither_waits_for_nor_fails
     assert feeds.max_active_runs == 1
     assert [type(one).__name__ for one in feeds.timetable.asset_condition.objects] == ["AssetAlias"]
     assert not {"first", "second"} & set(found.dags["binlake_shop_sync"].task_ids)
+
+
+def test_a_file_of_feeds_over_several_sources_has_a_dag_and_is_no_broken_source(folder: Path) -> None:
+    for name in ("shop", "bank"):
+        write(folder, name)
+    told = "{name: all, sources: [shop.yaml, bank.yaml], format: text, sink: 'file:///in'}"
+    (folder / "together.yaml").write_text(f"feeds: [{told}]\n")
+    (folder / "wrong.yaml").write_text("feeds: [{name: x}]\n")
+    found = dags_of(folder)
+    dag = found["binlake_together_feeds"]
+    assert sorted(dag.task_ids) == ["all.bank", "all.shop"]
+    assert len(dag.timetable.asset_condition.objects) == 2
+    with pytest.raises(ConfigurationError, match=r"wrong\.yaml"):
+        found["binlake_broken_pipelines"].validate()
 
 
 def test_each_source_has_a_dag_for_each_thing_to_do(folder: Path) -> None:

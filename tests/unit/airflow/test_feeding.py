@@ -1,0 +1,85 @@
+"""The operator of feeds: which feed it carries, with which connections, and what it says of others."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+
+from binlake.feeds import carry as carrying
+from binlake_airflow.feeding import BinlakeFeedOperator
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow.sdk import Context
+
+FEED = {
+    "name": "out", "sink": {"url": "kafka://b:9092", "connection": "kafka_shop"}, "position": "mysql:places/a.places",
+    "format": {"type": "specific", "registry": "http://r", "registry_connection": "registry"},
+}  # fmt: skip
+
+
+class Run:
+    message = "carried"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"feed": "out"}
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+
+    def carry(config: Any, feed: Any, parts: Any, report: Any) -> Run:
+        found.append((config.source.name, feed.name))
+        return Run()
+
+    monkeypatch.setattr(carrying, "carry", carry)
+    for name in ("KAFKA_SHOP", "PLACES", "REGISTRY"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", "")
+    return found
+
+
+def source(folder: Path, *feeds: Any) -> str:
+    told = {"source": {"name": "shop", "connection": folder.as_uri()}, "lake": {"path": str(folder / "lake")}}
+    path = folder / "shop.yaml"
+    path.write_text(json.dumps({**told, "tables": {"include": ["a.*"]}, "feeds": feeds}))
+    return str(path)
+
+
+def execute(**told: Any) -> Any:
+    return BinlakeFeedOperator(task_id="t", feed="out", **told).execute(cast("Context", {}))
+
+
+def test_connections_are_lent_and_the_feed_is_carried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: list[tuple[str, str]]
+) -> None:
+    asked = Connection(conn_id="x", conn_type="generic", login="ann", password="p", extra='{"token": "t"}')
+    monkeypatch.setattr(BaseHook, "get_connection", lambda name: asked)
+    assert execute(config_file=source(tmp_path, FEED)) == {"feed": "out"}
+    for name in ("KAFKA_SHOP", "PLACES", "REGISTRY"):
+        lent = json.loads(os.environ[f"AIRFLOW_CONN_{name}"])
+        assert (lent["login"], lent["password"], lent["extra"]) == ("ann", "p", {"token": "t"})
+    several = tmp_path / "several.yaml"
+    several.write_text(json.dumps({"feeds": [{**FEED, "sources": ["shop.yaml"]}]}))
+    execute(config_file=source(tmp_path), feeds_file=str(several))
+    assert carried == [("shop", "out")] * 2
+
+
+def test_a_feed_or_a_connection_that_isnt_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: list[tuple[str, str]]
+) -> None:
+    def get_connection(name: str) -> None:
+        raise AirflowNotFoundException(name)
+
+    monkeypatch.setattr(BaseHook, "get_connection", get_connection)
+    with pytest.raises(AirflowException, match="has no feed 'out'"):
+        execute(config_file=source(tmp_path))
+    with pytest.raises(AirflowException, match="'kafka_shop' isn't defined in Airflow"):
+        execute(config_file=source(tmp_path, FEED))
+    assert not carried
