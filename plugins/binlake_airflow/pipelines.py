@@ -8,7 +8,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param
+from airflow.sdk import DAG, AssetOrTimeSchedule, CronDataIntervalTimetable, Param
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from binlake.config import PipelineConfig, load
@@ -283,8 +283,13 @@ def _replay(steps: Steps) -> DAG:
 
 
 def _feeds(steps: Steps) -> DAG:
+    """By the sync's schedule, too, where a feed has heartbeats: they are told when nothing changed."""
     alias = asset_alias(steps.config.source.name)
-    with (dag := _dag(steps, "feeds", _FEEDS_DOC, schedule=[alias])):
+    schedule: Any = [alias]
+    beats = any(getattr(feed.format, "heartbeat", False) for feed in steps.config.feeds)
+    if beats and (timetable := _timetable(steps.config.schedule, "schedule", steps.file)):
+        schedule = AssetOrTimeSchedule(timetable=timetable, assets=alias)
+    with (dag := _dag(steps, "feeds", _FEEDS_DOC, schedule=schedule)):
         steps.feeds()
     return dag
 

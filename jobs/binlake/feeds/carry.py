@@ -128,9 +128,15 @@ def _microseconds(until: datetime | None) -> int | None:
 
 def begin(config: PipelineConfig, metadata: Metadata, selection: Selection, standing: Standing) -> FeedPosition:
     """Where a feed without a place begins. Raises FeedError."""
-    if selection.feed.begin == "lake":
+    feed = selection.feed
+    if feed.begin == "lake":
+        if feed.format.type == "binlog":  # asked for by --anew
+            raise FeedError(
+                f"feed {feed.name} writes a binlog, which has no CREATE TABLE of rows from the lake",
+                remedy="copy the tables to where the log is applied, then begin with --anew now",
+            )
         return begin_with_lake(metadata, selection, standing)
-    if selection.feed.begin == "now":
+    if feed.begin == "now":
         return FeedPosition(standing.batch, None, standing.prepared)
     first = oldest_staged(config, standing.batch)
     return FeedPosition(first - 1, None, tuple(one for one in standing.prepared if one.batch < first))

@@ -87,6 +87,17 @@ def test_feeds_have_a_dag_of_their_own_that_the_sync_neither_waits_for_nor_fails
     assert not {"first", "second"} & set(found.dags["binlake_shop_sync"].task_ids)
 
 
+def test_feeds_with_heartbeats_run_by_the_schedule_too(folder: Path) -> None:
+    told = "{name: all, format: FORMAT, sink: 'file:///feeds'}"
+    write(folder, "shop", schedule="0 * * * *", extra=f"feeds: [{told.replace('FORMAT', 'debezium')}]\n")
+    write(folder, "bank", schedule="0 * * * *", extra=f"feeds: [{told.replace('FORMAT', 'text')}]\n")
+    found = bag_of(folder)
+    assert not found.import_errors
+    timetables = [found.dags[f"binlake_{name}_feeds"].timetable for name in ("shop", "bank")]
+    assert [type(one).__name__ for one in timetables] == ["AssetOrTimeSchedule", "AssetTriggeredTimetable"]
+    assert timetables[0].timetable == CronDataIntervalTimetable("0 * * * *", timezone="UTC")
+
+
 def test_a_file_of_feeds_over_several_sources_has_a_dag_and_is_no_broken_source(folder: Path) -> None:
     for name in ("shop", "bank"):
         write(folder, name)
