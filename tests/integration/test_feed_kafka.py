@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,21 +11,28 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import fastavro
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
-from binlake import cli, merge
+from binlake import cli, faults, merge
+from binlake.batch.steps import TableOutcome
 from binlake.errors import SinkFailed
 from binlake.faults import FaultPoint
 from binlake.feed_config import SinkConfig
 from binlake.feeds import carry as carrying
 from binlake.feeds.contract import Message
 from binlake.feeds.kafka import KafkaSink
-from binlake.state import feed_watermarks
+from binlake.state import data_rows, feed_watermarks
 from binlake.state.feed_watermarks import FeedPosition
 from broker import Broker, payloads
+from fake_registry import FakeRegistry
 from feeding import carried, feed
 from mirror import Mirror, on_mariadb, on_mysql
 
@@ -168,3 +176,62 @@ def test_a_pipe_of_generic_avro_and_its_console(
     assert (printed[1]["old_strings"], printed[1]["new_strings"]) == ({"name": "ann"}, {"name": "bob"})
     assert cli.run(["console-consumer", "--bootstrap", broker.address, "no_such_topic"]) == 3
     assert "there is no topic 'no_such_topic'" in capsys.readouterr().err
+
+
+@on_mysql
+def test_avro_of_both_kinds_and_the_lakes_rows_across_a_death_of_the_broker(
+    mirror: Mirror, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row of the lake is a portion; the broker is killed while the second is sent, and comes back."""
+
+    def merged(config: Any, session: Any, batch: Any, steps: Any, report: Any) -> list[TableOutcome]:
+        lives = [replace(table.life, delta_version=0) for table in steps.tables if table.steps]
+        return [TableOutcome(life, 0, 0, 0, 0, 0.0) for life in lives]
+
+    monkeypatch.setattr(merge, "apply_steps", merged)
+    monkeypatch.setattr(merge, "changed_by_others", lambda *_: [])
+    monkeypatch.setattr(data_rows, "_MOST_ROWS", 1)
+    monkeypatch.setattr(carrying, "LOAD_EVERY", 1)
+    mirror.options["maintain"] = {"staging_hours": 1}
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, NULL)")
+    mirror.sync()
+    write_deltalake(mirror.path("t"), pa.table({"id": pa.array([1, 2, 3], pa.int32()), "v": ["a", "b", None]}))
+    sent: list[str] = []
+
+    def dies(point: FaultPoint) -> None:
+        sent.append(point)
+        if point == "feed sent" and sent.count("feed sent") == 3:
+            broker.stop()
+            broker.start()
+
+    with FakeRegistry() as registry:
+        avro = {"registry": registry.url, "topic": "rows"}
+        sink = f"kafka://{broker.address}"
+        rows = feed(mirror, name="rows", begin="lake", format={"type": "specific", **avro}, sink=sink)
+        with monkeypatch.context() as patched, suppress(SinkFailed):
+            patched.setattr(faults, "at_point", dies)
+            carried(mirror, rows)
+        assert sent.count("feed sent") >= 3
+        carried(mirror, rows)
+        mirror.execute("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2")
+        mirror.sync()
+        carried(mirror, rows)
+        found = [decoded(registry, value) for _, value, _ in broker.read("rows")]
+        told = sorted((one["id"], one["v"] or "") for one in found if "v" in one and "new_v" not in one)
+        assert told == [(1, "a"), (2, "b"), (2, "b"), (3, "")], "three rows, and the one that was deleted"
+        assert [(one["old_v"], one["new_v"]) for one in found if "new_v" in one] == [("a", "c")]
+        plain = {"schema_changes": False, "heartbeat": False, "topic": "envelopes"}
+        made = {"type": "debezium", "encoding": "avro", "registry": registry.url, **plain}
+        carried(mirror, feed(mirror, name="envelopes", format=made, sink=sink))
+        envelopes = [(decoded(registry, key), decoded(registry, value)) for key, value, _ in broker.read("envelopes")]
+    assert all(key["id"] == (value["after"] or value["before"])["id"] for key, value in envelopes if value)
+    assert sorted(value["op"] if value else "-" for _, value in envelopes) == ["-", "c", "c", "c", "d", "u"]
+
+
+def decoded(registry: FakeRegistry, data: bytes | None) -> Any:
+    """By a stock reader; a tombstone is None."""
+    if data is None:
+        return None
+    schema = fastavro.parse_schema(json.loads(registry.schemas[int.from_bytes(data[1:5], "big") - 1]))
+    return fastavro.schemaless_reader(io.BytesIO(data[5:]), schema, None)
