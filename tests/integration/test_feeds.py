@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import sys
+import threading
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -142,6 +144,47 @@ def test_killed_anywhere_and_run_again_each_message_stands_once(
             carried(mirror, config)
     carried(mirror, config)
     assert told(mirror) == wanted
+
+
+@on_mysql
+def test_a_webhook_is_told_again_what_was_cut_off_and_misses_nothing(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying, "COMMIT_EVERY", 1)
+    bodies: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *told: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        config = feed(
+            mirror,
+            format={"type": "debezium", "schema_changes": False},
+            sink=f"http://127.0.0.1:{server.server_port}/in",
+        )
+        mirror.follow_from_here()
+        mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)")
+        mirror.sync()
+        carried(mirror, config)
+        mirror.execute(*(f"INSERT INTO a VALUES ({n})" for n in range(5)))
+        mirror.sync()
+        bodies.clear()  # the heartbeat
+        for point in ("feed sent", "sink committed", "feed committed"):
+            with mirror.cut_off_at(cast("FaultPoint", point)):
+                carried(mirror, config)
+        carried(mirror, config)
+        server.shutdown()
+    posted = [json.loads(line) for body in bodies for line in body.splitlines()]
+    ids = [json.loads(one["value"])["after"]["id"] for one in posted]
+    assert list(dict.fromkeys(ids)) == list(range(5)), "in the log's order"
+    assert len(ids) > 5, "what was posted, and not noted, came again"
 
 
 @on_mariadb
