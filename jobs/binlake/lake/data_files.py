@@ -16,9 +16,10 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from binlake.lake.delta_schema import PHYSICAL_NAME, DeltaSchema
+from binlake.lake.delta_schema import DeltaSchema
 from binlake.lake.java import changed, open_transaction, to_java_list, to_scala_map
 from binlake.state.attempts import DataFile
+from binlake.state.key_ranges import PHYSICAL_NAME
 
 
 def write(

@@ -12,10 +12,11 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from binlake.schema.lake_columns import LakeColumn
+from binlake.state.key_ranges import PHYSICAL_NAME
 
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
-FIELD_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+FIELD_ID = "delta.columnMapping.id"
 
 
 def needs_column_mapping(names: Sequence[str]) -> bool:

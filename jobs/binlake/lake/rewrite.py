@@ -32,7 +32,7 @@ from binlake import __version__
 from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
 from binlake.faults import fault
-from binlake.lake.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, PHYSICAL_NAME
+from binlake.lake.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID
 from binlake.lake.newest import PLACE, newest_rows, staged_rows
 from binlake.lake.plain_files import added_file, delta_type
 from binlake.schema.lake_columns import LakeColumn
@@ -40,6 +40,7 @@ from binlake.schema.virtual import judged
 from binlake.state import deletion_vectors, delta_actions, files, key_ranges
 from binlake.state.delta_actions import DeltaAction
 from binlake.state.delta_log import LakeLog
+from binlake.state.key_ranges import PHYSICAL_NAME
 
 MOST_ROWS = 5_000_000
 """Staged rows that are held at once."""
