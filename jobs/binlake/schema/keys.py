@@ -58,6 +58,14 @@ def key_of(
     return (), "none"
 
 
+def key_index(schema: TableSchema) -> str:
+    """The name of the index that holds the table's key; empty without one."""
+    if schema.key_kind == "primary":
+        return "PRIMARY"
+    unique = (one.name for one in schema.indexes if one.unique and one.columns == schema.key and not any(one.prefixes))
+    return next(unique, "") if schema.key else ""
+
+
 def _is_long(columns: Iterable[Column]) -> bool:
     """Whether a unique index over all of these is too long for the storage engine, so that MariaDB keeps it by a hash.
 

@@ -121,7 +121,7 @@ class TableSnapshot:
 def digest(name: TableName, schema: TableSchema, invalid: InvalidValues) -> str:
     """Eight hexadecimal digits of what a chunk selects and makes of it: files of other columns don't fit."""
     columns = restore.expressions(schema, invalid)
-    text = json.dumps([dump(schema), jdbc.chunk_query(name, schema, None, None), columns], sort_keys=True)
+    text = json.dumps([dump(schema), jdbc.whole_query(name, schema), columns], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

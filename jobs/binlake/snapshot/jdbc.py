@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from binlake.lake import settings
 from binlake.names import mysql_quote
 from binlake.schema import datatypes
+from binlake.schema.keys import key_index
 from binlake.schema.table import TableName, TableSchema
 from binlake.snapshot import bounds, keystores
 from binlake.snapshot.bounds import Bound
@@ -53,10 +54,16 @@ def _sum(terms: list[str]) -> str:
 
 def chunk_query(name: TableName, schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
     """SELECT of the rows whose key is in [lower, upper) by the order of its index; None is no bound."""
-    # Whether the server takes a range of the key for cheaper than the whole table would hang on its estimates.
-    forced = " FORCE INDEX (`PRIMARY`)" if schema.key_kind == "primary" and (lower or upper) else ""
-    table = f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"
-    return f"SELECT {select_list(schema)} FROM {table}{forced}{between(schema, lower, upper)}"
+    # Whether the server takes a range of the key for cheaper than the whole table would hang on its estimates, and an
+    # index that holds all columns for cheaper than the table, whose rows then come in another order than the key's.
+    index = key_index(schema)
+    forced = f" FORCE INDEX ({mysql_quote(index)})" if index else ""
+    return f"{whole_query(name, schema)}{forced}{between(schema, lower, upper)}"
+
+
+def whole_query(name: TableName, schema: TableSchema) -> str:
+    """SELECT of all rows, in any order."""
+    return f"SELECT {select_list(schema)} FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}"
 
 
 def between(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
@@ -146,6 +153,7 @@ def session_variables(mariadb: bool) -> tuple[str, ...]:
         no_limit,
         "sql_mode=''",  # PAD_CHAR_TO_FULL_LENGTH would change values
         "optimizer_switch='derived_merge=on'",  # Spark wraps the query; it must not be materialised
+        "optimizer_switch='mrr=off'",  # rows come in the order of the key's index
     )
 
 

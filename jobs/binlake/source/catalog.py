@@ -17,7 +17,7 @@ from binlake.config import SYSTEM_DATABASES, PipelineConfig
 from binlake.errors import SchemaMismatch
 from binlake.names import mysql_quote
 from binlake.schema.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
-from binlake.schema.keys import with_key
+from binlake.schema.keys import key_index, with_key
 from binlake.schema.table import Column, Index, RowTime, TableName, TableSchema, Virtual
 from binlake.source.server import Source
 
@@ -146,8 +146,7 @@ class KeyPart:
 def key_parts(source: Source, name: TableName, schema: TableSchema) -> tuple[str, tuple[KeyPart, ...]]:
     """The index of a table's key and its leading parts, as far as they hold whole columns; no parts without such an
     index."""
-    unique = [one.name for one in schema.indexes if one.unique and one.columns == schema.key and not any(one.prefixes)]
-    index = "PRIMARY" if schema.key_kind == "primary" else next(iter(unique), "")
+    index = key_index(schema)
     described = {
         row["name"].lower(): row["collation"]
         for row in _select(source, "column_name AS name, collation_name AS collation", "columns WHERE", "d", {name})

@@ -49,7 +49,7 @@ LOST: Final = frozenset(
 """The connection is."""
 LOG_REFUSED: Final = frozenset({ER.MASTER_FATAL_ERROR_READING_BINLOG, SOURCE_HAS_PURGED_REQUIRED_GTIDS})
 """A replica asked for what the log doesn't hold, or another one has its server id."""
-SHAPE_CHANGED: Final = frozenset({ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED})
+SHAPE_CHANGED: Final = frozenset({ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED, ER.KEY_DOES_NOT_EXITS})
 UNREADABLE: Final = frozenset(
     {
         ER.FILE_NOT_FOUND,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from binlake.errors import ConfigurationError
-from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.table import Column, Index, TableName, TableSchema
 from binlake.snapshot import jdbc
 from binlake.snapshot.bounds import Edge
 from binlake.source.connection import Endpoint
@@ -18,15 +18,19 @@ HERE = Endpoint("127.0.0.1", 3306, "me", "se,cr;et'&")
 def test_names_are_quoted_and_columns_numbered() -> None:
     schema = TableSchema((Column("i d`", "int"), Column("v", "varchar", length=3)), ("i d`",), "primary")
     query = jdbc.chunk_query(TableName("a.b", "c`d"), schema, None, None)
-    assert query == "SELECT `i d``` + 0 AS c0, CAST(CONVERT(`v` USING utf8mb4) AS BINARY) AS c1 FROM `a.b`.`c``d`"
+    values = "`i d``` + 0 AS c0, CAST(CONVERT(`v` USING utf8mb4) AS BINARY) AS c1"
+    assert query == f"SELECT {values} FROM `a.b`.`c``d` FORCE INDEX (`PRIMARY`)"
 
 
 def test_bounds_are_ranges_of_the_key() -> None:
     schema = TableSchema((Column("i`d", "int"),), ("i`d",), "primary")
     query = jdbc.chunk_query(TableName("d", "t"), schema, (Edge("i`d", "-5"),), (Edge("i`d", "7"),))
     assert query == "SELECT `i``d` + 0 AS c0 FROM `d`.`t` FORCE INDEX (`PRIMARY`) WHERE `i``d` >= -5 AND `i``d` < 7"
-    alone = replace(schema, key_kind="unique")
-    assert jdbc.chunk_query(TableName("d", "t"), alone, (Edge("i`d", "-5"),), None).endswith("`t` WHERE `i``d` >= -5")
+    alone = replace(schema, key_kind="unique", indexes=(Index("u`", ("i`d",), (None,), unique=True),))
+    query = jdbc.chunk_query(TableName("d", "t"), alone, (Edge("i`d", "-5"),), None)
+    assert query.endswith("`t` FORCE INDEX (`u```) WHERE `i``d` >= -5")
+    keyless = replace(schema, key=(), key_kind="none")
+    assert jdbc.chunk_query(TableName("d", "t"), keyless, None, None).endswith("`t`")
 
 
 def test_the_password_is_an_option_alone() -> None:
