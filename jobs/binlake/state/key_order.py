@@ -59,7 +59,7 @@ class _Highest:
 
 
 @dataclass(frozen=True)
-class Order:
+class KeyOrder:
     """arrow: the lake's type. lowest, highest: at or beyond each value. plain: of Arrow's values, without NULL.
 
     bound: of what statistics tell the value that no other one of the file is beyond, downwards (-1) or upwards (1);
@@ -94,7 +94,7 @@ class Order:
         return found
 
 
-def order_of(column: Column) -> Order | None:
+def order_of(column: Column) -> KeyOrder | None:
     """None of a type whose statistics tell nothing."""
     arrow = arrow_type(column)
     if pa.types.is_integer(arrow):
@@ -104,7 +104,7 @@ def order_of(column: Column) -> Order | None:
     if pa.types.is_timestamp(arrow):
         return _of_numbers(arrow, np.int64, _cast(pa.int64()), _not_cut)
     if pa.types.is_string(arrow):
-        return Order(arrow, object, "", _Highest(), _objects, _exact, RENDERERS.get(column.type))
+        return KeyOrder(arrow, object, "", _Highest(), _objects, _exact, RENDERERS.get(column.type))
     if not pa.types.is_decimal(arrow):
         return None
     bound = _not_rounded(arrow.scale)
@@ -113,7 +113,7 @@ def order_of(column: Column) -> Order | None:
     if arrow.precision <= _IN_A_WORD:
         return _of_numbers(arrow, np.int64, lambda values: _words(values)[:, 0], bound)
     limit = 10**arrow.precision
-    return Order(arrow, object, -limit, limit, _wide, bound)
+    return KeyOrder(arrow, object, -limit, limit, _wide, bound)
 
 
 def spark_literal(column: Column, value: Any) -> str:
@@ -135,9 +135,9 @@ def _told(arrow: pa.DataType, value: Any) -> Any:
 
 def _of_numbers(
     arrow: pa.DataType, dtype: Any, plain: Callable[[pa.Array], Values], bound: Callable[[Any, int], Any]
-) -> Order:
+) -> KeyOrder:
     limits = np.iinfo(dtype)
-    return Order(arrow, dtype, int(limits.min), int(limits.max), plain, bound)
+    return KeyOrder(arrow, dtype, int(limits.min), int(limits.max), plain, bound)
 
 
 def _cast(kind: pa.DataType) -> Callable[[pa.Array], Values]:

@@ -21,7 +21,7 @@ from binlake.batch.manifest import StagedFile
 from binlake.schema.datatypes import arrow_type
 from binlake.schema.table import Column, TableSchema
 from binlake.state import files
-from binlake.state.key_order import Order, Values, order_of
+from binlake.state.key_order import KeyOrder, Values, order_of
 
 MOST_RANGES = 32
 """Ranges in one condition: beyond it the nearest are taken together."""
@@ -137,13 +137,13 @@ def _numbers(schema: TableSchema) -> list[Column]:
     return [column for name in schema.key if (column := schema.column(name)).type in _WHOLE_NUMBERS]
 
 
-def _ordered(schema: TableSchema) -> list[tuple[Column, Order]]:
+def _ordered(schema: TableSchema) -> list[tuple[Column, KeyOrder]]:
     """Columns of the key that have an order here."""
     columns = map(schema.column, schema.key)
     return [(column, order) for column in columns if (order := order_of(column)) is not None]
 
 
-def _bounds(added: pa.Table, order: Order, stored: str, empty: NDArray[np.bool_]) -> Spans | None:
+def _bounds(added: pa.Table, order: KeyOrder, stored: str, empty: NDArray[np.bool_]) -> Spans | None:
     """Of the data files, of which one without statistics may hold any value. None where no file has some."""
     told = (_statistics(added, "min", stored), _statistics(added, "max", stored))
     if told[0] is None or told[1] is None:
@@ -171,7 +171,7 @@ def image_column(rows: pa.Table, image: str, name: str) -> pa.ChunkedArray:
     return pc.struct_field(images, [images.type.get_field_index(name)])
 
 
-def _distinct(rows: pa.Table, name: str, order: Order) -> Values:
+def _distinct(rows: pa.Table, name: str, order: KeyOrder) -> Values:
     images = [pc.drop_null(image_column(rows, image, name)).combine_chunks() for image in ("before", "after")]
     return order.distinct(pa.concat_arrays(images))
 
