@@ -21,6 +21,20 @@ tables: {{include: ["{database}.*"]}}
 lake: {{path: lake}}
 """
 
+DAGS = """
+from binlake_airflow.pipelines import dags_of
+
+globals().update(dags_of({folder!r}))
+"""
+LOADED = """
+from airflow.dag_processing.dagbag import DagBag
+from binlake_airflow.submit import script
+
+found = DagBag({dags!r})
+assert not found.import_errors, found.import_errors
+print(sorted(found.dags), script("stage"))
+"""
+
 
 def run(folder: Path, *command: str | Path, **environment: str) -> str:
     """In an empty folder, with nothing of this checkout in reach."""
@@ -66,3 +80,18 @@ def test_the_wheel_alone_mirrors_a_table(mirror: Mirror, environment: Path, tmp_
     mirror.execute("UPDATE t SET v = 'zwei' WHERE id = 2", "INSERT INTO t VALUES (3, 'three')")
     run(folder, binlake, "sync", "--config", "shop.yaml", **uri)
     assert "3 rows" in run(folder, binlake, "verify", "--config", "shop.yaml", **uri)
+    dags_of_its_own(folder, environment)
+
+
+def dags_of_its_own(folder: Path, environment: Path) -> None:
+    """A DAG folder and a folder of YAML files, of which binlake knows nothing else."""
+    dags, pipelines = folder / "our dags", folder / "pipelines"
+    for made in (dags, pipelines):
+        made.mkdir()
+    shutil.copy(folder / "shop.yaml", pipelines)
+    (dags / "mirrors.py").write_text(DAGS.format(folder=str(pipelines)))
+    own = {"AIRFLOW_HOME": str(folder / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    said = run(folder, environment / "bin" / "python", "-c", LOADED.format(dags=str(dags)), **own)
+    names = {f"binlake_shop_{name}" for name in ("bootstrap", "sync", "verify", "maintain")}
+    assert all(repr(name) in said for name in names), said
+    assert str(environment / "share" / "binlake" / "jobs" / "stage.py") in said
