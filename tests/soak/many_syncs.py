@@ -91,7 +91,7 @@ def draw(stands: Sequence[Stand], folder: Path) -> None:
         "sync_cpu_seconds": ("A sync", "CPU seconds"),
         "files_on_disk": ("The table's folder", "data files"),
         "log_files": ("The table's Delta log", "files"),
-        "metadata_megabytes": ("binlake's own tables", "MB"),
+        "metadata_files": ("binlake's own tables, their logs included", "files"),
     }
     charts = [
         Chart(title, unit, [Bar(f"after {stand.syncs} syncs", getattr(stand, name)) for stand in shown])

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from mirror import Mirror
 
-BRIEF = {"history_hours": 0.01, "log_hours": 0.01, "metadata_hours": 0.01, "runs_days": 0.01}
+BRIEF = {"history_hours": 0.01, "log_hours": 0.01, "metadata_hours": 0.01, "runs_days": 0.0005}
 """Promises that are over within the run, as a week is within years: 36 s of history."""
 
 
