@@ -286,7 +286,7 @@ def _add_init(subparsers: Any) -> None:
     init.add_argument(
         "--connection", metavar="URI", help="mysql://user@host:3306/ (password in MYSQL_PWD); else asked for"
     )
-    init.add_argument("--name", help="of the source; by default the host's")
+    init.add_argument("--name", help="of the source; by default FILE's without its ending")
     init.add_argument("--tables", nargs="+", default=[], metavar="PATTERN", help="by default all that the account sees")
     init.add_argument("--lake", default="./lake", metavar="PATH", help="a folder or an object store's URL")
     init.add_argument("--schedule", default="0 * * * *", metavar="CRON")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -108,22 +109,31 @@ def maintained(found: MaintainReport) -> None:
 
 def status(found: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> None:
     """Where a source and its tables stand. all_tables: those that follow are listed however many they are."""
-    print("\n".join(status_lines(found, ahead)))
+    for line in status_lines(found, ahead):
+        _say(line)
     if not found.tables:
         return
     counts = Counter(row["status"] for row in found.tables)
-    print("tables: " + ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items())))
+    _say("tables: " + ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items())))
     listed = found.tables
     if not all_tables and len(listed) > _MOST_ROWS:
         listed = tuple(row for row in listed if row["status"] != "following")
-        print(f"only those that don't follow are listed; --state following lists the {counts['following']:,} others")
+        _say(f"only those that don't follow are listed; --state following lists the {counts['following']:,} others")
     rows = [(row["table"], row["status"], row["batch"], row["delta_version"]) for row in listed]
     if rows:
         table("", ("table", "status", "batch", "Delta version"), rows, _WIDTH)
     for row in listed:
         if row["reason"]:
-            print(f"{row['table']} is {row['status']}: {row['reason']}")
-            print(f"  → {row['remedy']}" if row["remedy"] else "", end="\n" if row["remedy"] else "")
+            _say(f"{row['table']} is {row['status']}: {row['reason']}")
+            if row["remedy"]:
+                _say(f"  → {row['remedy']}")
+
+
+def _say(text: str) -> None:
+    """Wrapped, further lines indented; what has no space stays whole, so that it can be copied."""
+    for line in text.splitlines():
+        lead = line[: len(line) - len(line.lstrip())] + "  "
+        print(textwrap.fill(line, _WIDTH, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False))
 
 
 def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:

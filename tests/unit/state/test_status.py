@@ -6,10 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from binlake import printing
 from binlake.config import PipelineConfig
 from binlake.position import Position
 from binlake.printing import status_lines
@@ -87,6 +89,27 @@ def test_of_a_holder_elsewhere_nobody_can_tell(config: PipelineConfig) -> None:
 )
 def test_how_far_behind(config: PipelineConfig, ahead: Ahead | str, said: str) -> None:
     assert status_lines(read_status(config), ahead)[0] == f"shop: batch 0, at b.000001:4, {said}"
+
+
+def test_a_thousand_tables_fit_a_terminal(config: PipelineConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that follow are counted; reasons and remedies are wrapped between words."""
+    stopped = {"status": "stopped", "reason": "it holds what nobody follows, " * 9, "remedy": "mend it and " * 12}
+    plain = {"batch": 7, "delta_version": 3, "position": None, "reason": None, "remedy": None}
+    rows = [{**plain, "table": f"shop.table_{n:04}", "status": "following"} for n in range(1000)]
+    found = replace(
+        read_status(config),
+        tables=(*rows, {**plain, **stopped, "table": "shop.odd"}),
+        holder="a-host-with-a-long-name.example.org pid 1234567 started 123456789, by an airflow task",
+    )
+    printing.status(found, "x " * 90, all_tables=False)
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    assert "table_0" not in said
+    assert "tables: 1,000 following, 1 stopped" in said
+    assert "--state following lists the 1,000" in " ".join(said.split())
+    assert " ".join(stopped["reason"].split()) in " ".join(said.split())
+    printing.status(found, "x", all_tables=True)
+    assert "table_0999" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("until", "carried"), [(None, 50), (40, 40)])
