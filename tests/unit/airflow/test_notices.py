@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier, CronDataIntervalTimetable
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
-from binlake import config, watch
+from binlake import config, pipeline, watch
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
 from binlake.state.metadata import metadata_of
+from binlake.state.record import RunReport, TableRun
 from binlake.watch import Watched
 from binlake_airflow import notices
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.notices import TaskFailed
+from binlake_airflow.operators import BinlakeRecordOperator
 from binlake_airflow.pipelines import dags_of
-from binlake_airflow.upkeep import BinlakeWatchOperator
+from binlake_airflow.upkeep import BinlakeVerifyOperator, BinlakeWatchOperator
 
 YAML = """
 source: {{name: shop, connection: "file:///log"}}
@@ -182,6 +187,43 @@ def test_without_a_limit_nobody_looks_but_for_who_asks_for_metrics(
     BinlakeWatchOperator(task_id="watch", config_file=str(file)).execute({})
     names = ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped")
     assert gauges == {f"binlake.shop.{name}": value for name, value in zip(names, (90, 5e6, 3600, 0), strict=True)}
+
+
+def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = yaml(tmp_path, f"notify: [{noted('stopped')}]")
+    new = TableRun("shop.new", "stopped", 0, 0, 0, None, "b.1:4", 0.0, "it is odd", "mend it", newly_stopped=True)
+    tables = (new, replace(new, table="shop.old", newly_stopped=False))
+    report = RunReport(7, "b.1:9", "batch 7 recorded", 5, 90, tables, (("merge", 1.5),))
+    monkeypatch.setattr(pipeline, "record", lambda *_: report)
+    counted: dict[str, Any] = {}
+    for name in ("incr", "timing"):
+        monkeypatch.setattr(f"airflow.sdk.observability.stats.{name}", lambda one, value: counted.update({one: value}))
+    run = SimpleNamespace(dag_id="binlake_shop_sync", run_id="r")
+    operator = BinlakeRecordOperator(task_id="record", config_file=str(file), plan={"batch": 7, "empty": False})
+    operator.execute({"dag_run": run})  # type: ignore[typeddict-item]
+    assert told == ["shop.new stopped: it is odd (stopped)"]
+    assert counted == {
+        "binlake.shop.mutations": 5, "binlake.shop.bytes": 90, "binlake.shop.merge": timedelta(seconds=1.5),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(AirflowFailException("3 rows differ"), ["3 rows differ (verify_failed)"]), (AirflowException("no network"), [])],
+)
+def test_a_lake_that_differs_is_told_and_a_server_that_is_down_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: list[str]
+) -> None:
+    file = yaml(tmp_path, f"notify: [{noted('verify_failed')}]")
+
+    def submit(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(BinlakeVerifyOperator, "submit", submit)
+    run = SimpleNamespace(dag_id="binlake_shop_verify", run_id="r")
+    with pytest.raises(type(error)):
+        BinlakeVerifyOperator(task_id="verify", config_file=str(file)).execute({"dag_run": run})  # type: ignore[typeddict-item]
+    assert told == expected
 
 
 @pytest.mark.parametrize(
