@@ -24,7 +24,7 @@ from binlake.state.metadata import Metadata
 
 _NO_END = (2147483647999999, 4294967295999999)
 """Microseconds of the last TIMESTAMP, before MariaDB 11.5 in 2038 and since in 2106."""
-Order = tuple[int, int, int]
+ShapeOrder = tuple[int, int, int]
 """Batch, file number, offset."""
 
 
@@ -32,7 +32,7 @@ class Shapes:
     """The recorded shapes of all tables of a source, by name and place."""
 
     def __init__(self, metadata: Metadata) -> None:
-        found: dict[TableName, list[tuple[Order, str | None]]] = defaultdict(list)
+        found: dict[TableName, list[tuple[ShapeOrder, str | None]]] = defaultdict(list)
         columns = ["database", "table", "batch", "file_number", "offset", "schema"]
         for row in metadata.read("schemas", columns, where="why = 'snapshot'"):
             order = row["batch"], row["file_number"], row["offset"]
@@ -43,7 +43,7 @@ class Shapes:
                 found[TableName(row["database"], row["table"])].append((order, row["after"]))
         self._by_name = {name: sorted(shapes, key=lambda one: one[0]) for name, shapes in found.items()}
 
-    def at(self, name: TableName, order: Order) -> TableSchema | None:
+    def at(self, name: TableName, order: ShapeOrder) -> TableSchema | None:
         """The shape a table had there; where it is known from later on alone, its first."""
         known = self._by_name.get(name, [])
         place = bisect_right(known, order, key=lambda one: one[0])
