@@ -380,9 +380,13 @@ class PipelineConfig(_Strict):
             path = str(Path(path).expanduser().resolve())
         return f"{path}/{names.folder(self.source.name)}"
 
+    @property
+    def ghosts(self) -> str:
+        """They stand beside the tables, where nobody looks for a table."""
+        return f"{self.root}/_ghosts"
+
     def table_path(self, name: TableName) -> str:
-        """Ghosts stand beside the tables, where nobody looks for a table."""
-        root = f"{self.root}/_ghosts" if self.ghost(name) else self.root
+        root = self.ghosts if self.ghost(name) else self.root
         return f"{root}/{names.folder(name.database)}/{names.folder(name.table)}"
 
     def metadata_path(self, table: str) -> str:

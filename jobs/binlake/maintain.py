@@ -26,7 +26,7 @@ A table with nothing to do costs no Spark. Why all this is safe beside a sync, a
     watermarks knew the newest versions, so no batch needs a file that was replaced by then, and files of those who
     began to write since are younger. It commits nothing, so it may run beside anybody.
 8.  Tables whose snapshot isn't finished, and those that stand still (stopped, to be snapshotted), are left alone:
-    uncommitted files may be needed there.
+    uncommitted files may be needed there. Of dropped ones, whose rows are kept as they are, replaced files go.
 9.  Our own tables are only rewritten under the lease, which all their writers hold. Files that were replaced stay for
     as long as a writer may sleep.
 10. Each act is whole by itself and finds its work anew: killed anywhere, the next run goes on.
@@ -67,7 +67,9 @@ if TYPE_CHECKING:
 PATIENCE = 900.0
 """Seconds that are waited for a sync at work."""
 _LOOK_AGAIN = 1.0
+_NO_TABLE = "it has no Delta table yet"
 _SIDE_BY_SIDE = 4
+_TOUCHED = ("following", "paused", "dropped")
 _TRIES = 3
 """Of a table whose files are replaced by others while they are rewritten."""
 _COMMIT_BYTES = 8 << 30
@@ -98,11 +100,12 @@ class TableUpkeep:
 
 @dataclass(frozen=True)
 class MaintainReport:
-    """One run."""
+    """One run. folders_removed: of tables that died before their first commit."""
 
     tables: tuple[TableUpkeep, ...]
     metadata: tuple[MetadataUpkeep, ...]
     staging_removed: tuple[str, ...]
+    folders_removed: tuple[str, ...]
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
@@ -120,6 +123,7 @@ class MaintainReport:
             f"{len(self.tables)} tables: {rewritten} data files became {written}, {removed} that nobody needs went, "
             f"{log} of Delta's logs; "
             f"{ours} files of metadata and {len(self.staging_removed)} folders of staging went"
+            + (f", {len(self.folders_removed)} of tables that nobody committed" if self.folders_removed else "")
         )
 
 
@@ -180,8 +184,10 @@ def maintain(
         ours = expiry.keep_metadata(held.metadata, config.maintain)
         fault("metadata compacted")
         removed = _remove_leftovers(config, held)
+        unborn = _remove_unborn(config, held)
         fault("leftovers removed")
-        found = MaintainReport(tuple(done), tuple(ours), tuple(removed), round(time.monotonic() - began, 2))
+        seconds = round(time.monotonic() - began, 2)
+        found = MaintainReport(tuple(done), tuple(ours), tuple(removed), tuple(unborn), seconds)
         _note(held, found, run, began_us)
     report.say(found.headline)
     for error in work.failed:
@@ -192,7 +198,7 @@ def maintain(
 def wants_spark(config: PipelineConfig, metadata: Metadata) -> bool:
     """Whether a table has anything to do, as it stands now. Needs neither server nor Spark."""
     looked = time.time()
-    lives = [life for life in watermarks.read_lives(metadata) if life.status in ("following", "paused")]
+    lives = [life for life in watermarks.read_lives(metadata) if life.status in _TOUCHED]
     logs = [(life, LakeLog.of(config, life.name, life.id)) for life in lives]
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         return any(pool.map(lambda one: one[1].exists() and _needs(config, _Table(*one), looked).spark, logs))
@@ -248,11 +254,7 @@ class _Work:
 
     def _look(self, held: Lease, patterns: list[str] | None) -> list[_Table]:
         """The tables that may be touched, whose watermarks know their newest versions from here on."""
-        lives = [
-            life
-            for life in watermarks.read_lives(held.metadata)
-            if life.status != "dropped" and _asked(life.name, patterns)
-        ]
+        lives = [life for life in watermarks.read_lives(held.metadata) if _asked(life.name, patterns)]
         if patterns and not lives:
             raise UsageError(
                 f"no table of the lake matches {', '.join(patterns)}",
@@ -260,18 +262,19 @@ class _Work:
             )
         busy = _busy(held.metadata)
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            looked = list(pool.map(lambda life: self._seen(life, busy), lives))
+            seen = pool.map(lambda life: self._seen(life, busy), lives)
+            looked = [one for one in seen if one.life.status != "dropped" or one.left != _NO_TABLE]
         self._know(held, [one for one in looked if not one.left])
         return looked
 
     def _seen(self, life: Life, busy: set[TableName]) -> _Table:
         log = LakeLog.of(self._config, life.name, life.id)
-        if life.status not in ("following", "paused"):
+        if life.status not in _TOUCHED:
             return _Table(life, log, left=f"it is {life.status}")
         if life.name in busy:
             return _Table(life, log, left="a snapshot of it isn't finished")
         if life.delta_version is None or not log.exists():
-            return _Table(life, log, left="it has no Delta table yet")
+            return _Table(life, log, left=_NO_TABLE)
         try:
             return _Table(life, log, log.refuse_others({life.id}, life.delta_version))
         except TableError as error:
@@ -406,18 +409,24 @@ def _asked(name: TableName, patterns: list[str] | None) -> bool:
 def _needs(config: PipelineConfig, table: _Table, looked: float) -> _Needs:
     promised, log, schema = config.maintain, table.log.log(), table.life.schema
     found = layout.data_files(log, schema)
-    overlap = promised.overlap if promised.sort and key_ranges.is_of_numbers(schema) else None
-    rewrites = layout.rewrites(found, target=int(promised.file_mb * (1 << 20)), overlap=overlap)
-    return _Needs(
+    needs = _Needs(
         files=len(found),
         bytes=sum(file.bytes for file in found),
         version=int(log.version()),
-        rewrites=tuple(rewrites),
-        properties=expiry.retention(
-            log.metadata().configuration, history_hours=promised.history_hours, log_hours=promised.log_hours
-        ),
+        rewrites=(),
+        properties={},
         unneeded=leftovers.unneeded(
             table.log, looked - promised.history_hours * 3600, sum(file.deleted > 0 for file in found)
+        ),
+    )
+    if table.life.status == "dropped":
+        return needs  # its rows stay where they are
+    overlap = promised.overlap if promised.sort and key_ranges.is_of_numbers(schema) else None
+    return replace(
+        needs,
+        rewrites=tuple(layout.rewrites(found, target=int(promised.file_mb * (1 << 20)), overlap=overlap)),
+        properties=expiry.retention(
+            log.metadata().configuration, history_hours=promised.history_hours, log_hours=promised.log_hours
         ),
     )
 
@@ -450,6 +459,13 @@ def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:
     standing = held.control().standing
     removed = leftovers.remove_recorded(config, standing) if standing else []
     return removed + attempts.remove_dead(config, lambda: expiry.unfinished_snapshots(held.metadata))
+
+
+def _remove_unborn(config: PipelineConfig, held: Lease) -> list[str]:
+    """But for what may be taken up again, and what should be a table."""
+    lives = {life.name for life in watermarks.read_lives(held.metadata)}
+    before = time.time() - config.maintain.history_hours * 3600
+    return leftovers.remove_unborn(config, lives | _busy(held.metadata), before)
 
 
 def _note(held: Lease, found: MaintainReport, run: str | None, began_us: int) -> None:

@@ -177,7 +177,7 @@ def test_the_command_line_tells_each_table_and_the_run_is_noted(
     monkeypatch.setattr(session, "build", lambda name, **options: spark)
     assert cli.run(["maintain", "--config", str(worn.write_yaml()), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert set(told) == {"tables", "metadata", "staging_removed", "seconds"}
+    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds"}
     assert {table["table"].rpartition(".")[2] for table in told["tables"]} == set(TABLES)
     assert set(told["tables"][0]) == {
         "table", "files_before", "files_after", "bytes_before", "bytes_after", "rewritten_files", "written_files",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -113,19 +114,66 @@ def test_a_log_grows_no_longer_than_promised_though_nobody_commits_by_spark(conf
 def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
     found = kept(config, "d.b")
     told = json.loads(json.dumps(found.to_json()))
-    assert set(told) == {"tables", "metadata", "staging_removed", "seconds"}
+    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds"}
     (row,) = metadata_of(config).read("runs")
     assert (row["kind"], json.loads(row["tables"]), row["message"]) == ("maintain", told["tables"], found.headline)
     assert rows(config, "a", 0) == [0], "it wasn't asked for"
+
+
+def test_of_a_dropped_table_replaced_files_go_and_its_rows_stay(config: PipelineConfig) -> None:
+    """And one whose folder went with it isn't spoken of."""
+    for table in "ab":
+        status(config, table, status="dropped")
+    shutil.rmtree(config.table_path(TableName("d", "b")))
+    assert not wants_spark(config, metadata_of(config))
+    assert [(table.table, table.removed_files, table.left) for table in kept(config).tables] == [("d.a", 1, "")]
+    assert (rows(config, "a"), rows(config, "a", 1)) == ([2], [1])
+    with pytest.raises(FileNotFoundError):
+        rows(config, "a", 0)
+
+
+def test_a_dropped_table_that_others_write_is_theirs(config: PipelineConfig) -> None:
+    status(config, "a", status="dropped")
+    deleted_by_others(config)
+    a, _ = kept(config).tables
+    assert ("DELETE" in a.left, a.removed_files, rows(config, "a", 0)) == (True, 0, [0])
+
+
+def test_a_folder_of_a_table_that_died_before_its_first_commit_goes(config: PipelineConfig) -> None:
+    """Not a young one, one that a snapshot may go on with, one of a life, and one that holds something else."""
+
+    def unborn(path: str, name: str = "snapshot-1/part.parquet", hours: float = 5) -> Path:
+        file = Path(path) / name
+        file.parent.mkdir(parents=True)
+        (Path(path) / "_delta_log").mkdir(exist_ok=True)  # Spark makes it before the commit
+        file.write_bytes(b"x")
+        os.utime(file, (time.time() - hours * HOUR,) * 2)
+        return Path(path)
+
+    dead = [unborn(f"{config.root}/d/dead"), unborn(f"{config.ghosts}/d/_dead_gho")]
+    half_a_snapshot(config, "half")
+    alive = [
+        unborn(f"{config.root}/d/young", hours=3),
+        unborn(f"{config.root}/d/half"),
+        unborn(f"{config.root}/d/notes", name="notes.txt"),
+        unborn(f"{config.root}/_replayed/d"),
+    ]
+    shutil.rmtree(config.table_path(TableName("d", "b")))
+    alive.append(unborn(config.table_path(TableName("d", "b"))))
+    found = kept(config)
+    assert sorted(found.folders_removed) == sorted(map(str, dead))
+    assert "2 of tables that nobody committed" in found.headline
+    assert not any(folder.exists() for folder in dead)
+    assert all(folder.exists() for folder in alive)
 
 
 def deleted_by_others(config: PipelineConfig) -> None:
     DeltaTable(config.table_path(TableName("d", "a"))).delete()
 
 
-def half_a_snapshot(config: PipelineConfig) -> None:
+def half_a_snapshot(config: PipelineConfig, table: str = "a") -> None:
     metadata_of(config).append(
-        "snapshots", [{"snapshot": "x", "database": "d", "table": "a", "state": "staged", "updated_us": 1}]
+        "snapshots", [{"snapshot": "x", "database": "d", "table": table, "state": "staged", "updated_us": 1}]
     )
 
 

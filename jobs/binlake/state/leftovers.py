@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
 from binlake.errors import LakeError
+from binlake.schema.table import TableName
 from binlake.state import feed_watermarks, files
 from binlake.state.delta_log import LakeLog
 from binlake.state.files import FileFound
@@ -21,6 +22,7 @@ from binlake.state.metadata import metadata_of
 _COMMIT = re.compile(r"\d{20}\.json")
 _OF_A_VERSION = re.compile(r"\d{20}\.")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_DATA = (".parquet", ".bin")
 _SIDE_BY_SIDE = 16
 """Files removed at once: storage behind a URL answers slowly."""
 
@@ -62,6 +64,33 @@ def _removed(config: PipelineConfig, batch: int) -> str:
     folder = config.staging_path(str(batch))
     files.remove_folder(folder)
     return folder
+
+
+def remove_unborn(config: PipelineConfig, tables: Collection[TableName], before: float) -> list[str]:
+    """Folders of data files without any commit, all written before the time (seconds since 1970), go: a first snapshot,
+    or a copy under a new name, died there. Gives those that went.
+
+    tables: whose folders stay, whatever is in them. So does a folder that holds anything but data files.
+    """
+    kept = {config.table_path(name) for name in tables}
+    folders = [
+        f"{root}/{database}/{table}"
+        for root in (config.root, config.ghosts)
+        for database in files.subfolders(root)
+        if not database.startswith("_")
+        for table in files.subfolders(f"{root}/{database}")
+    ]
+    unborn = [folder for folder in folders if folder not in kept and _is_unborn(folder, before)]
+    for folder in unborn:
+        files.remove_folder(folder)
+    return unborn
+
+
+def _is_unborn(folder: str, before: float) -> bool:
+    if files.listed(f"{folder}/_delta_log"):
+        return False
+    found = files.listed(folder)
+    return bool(found) and all(file.modified < before and file.name.endswith(_DATA) for file in found)
 
 
 @dataclass(frozen=True)
