@@ -27,6 +27,7 @@ from binlake.lake import rewrite, session, settings
 from binlake.snapshot import few_rows
 from binlake.state import files, layout, lease, tables
 from binlake.state.metadata import Metadata, now_us
+from fake_s3 import FakeS3
 from frozen import Frozen
 from mirror import Mirror
 from object_store import ObjectStore
@@ -100,6 +101,32 @@ def frozen(shared: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         process = Frozen(shared, tmp_path_factory.mktemp("frozen"))
         yield process
         process.kill()
+
+
+def test_spark_s_commit_is_written_once_another_write_of_it_is_over(spark: SparkSession, store: ObjectStore) -> None:
+    """S3 puts it off by HTTP 409. What lies there then is others', or ours, of which the answer got lost."""
+    jvm: Any = spark.sparkContext._jvm
+    with FakeS3() as fake:
+        settings = jvm.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        settings.set("fs.s3a.endpoint", fake.url)
+        settings.set("fs.s3a.impl.disable.cache", "true")
+        log_store = jvm.binlake.ConditionalLogStore(settings)
+
+        def write(version: int) -> None:
+            lines = jvm.java.util.ArrayList()
+            lines.add("ours")
+            place = jvm.org.apache.hadoop.fs.Path(f"s3a://lake/t/_delta_log/{version:020}.json")
+            fake.conflicts = 2
+            log_store.write(place, lines.iterator(), False, settings)
+
+        write(0)
+        assert (list(fake.objects.values()), fake.conflicts) == ([b"ours\n"], 0)
+        fake.before_conflict = lambda name: fake.objects.update({name: b"ours\n"})
+        write(1)
+        fake.before_conflict = lambda name: fake.objects.update({name: b"theirs\n"})
+        with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+            write(2)
+        assert list(fake.objects.values()) == [b"ours\n", b"ours\n", b"theirs\n"]
 
 
 def work(mirror: Mirror) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ _FEW_ROWS = 4096
 _ROW_GROUP = 64 << 20
 """Bytes of memory whose rows make a row group."""
 _DATA_FILE: dict[str, Any] = {"compression": "snappy", "store_decimal_as_integer": True}
+CONFLICTS, CONFLICT_SECONDS = 20, 0.1
+"""How often a write is tried again that S3 put off for another one under way, and after how long."""
 _SIDE_BY_SIDE = 16
 """Objects removed at once: a store answers slowly."""
 
@@ -198,11 +201,26 @@ def write_once(path: str, text: str) -> None:
     """A file that wasn't there, whole or not at all. Raises FileExistsError where it is; OSError."""
     store, name = _conditional(path)
     try:
-        obstore.put(store, name, text.encode(), mode="create")
-    except AlreadyExistsError as error:
-        raise FileExistsError(f"{path} is there already") from error
+        for _ in range(CONFLICTS):
+            try:
+                obstore.put(store, name, text.encode(), mode="create")
+                return
+            except AlreadyExistsError as error:
+                if _is_there(store, name):
+                    raise FileExistsError(f"{path} is there already") from error
+            time.sleep(CONFLICT_SECONDS)
     except BaseError as error:
         raise OSError(f"writing {path} failed: {error}") from error
+    raise OSError(f"writing {path} failed: the store puts it off for another write of it, again and again")
+
+
+def _is_there(store: ObjectStore, name: str) -> bool:
+    """obstore says "already exists" to HTTP 409, too: another write is under way, and may yet fail."""
+    try:
+        obstore.head(store, name)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _conditional(path: str) -> tuple[ObjectStore, str]:

@@ -207,12 +207,14 @@ class Metadata:
         except (DeltaError, OSError) as error:
             raise _unreadable(location, error) from error
         try:
-            return DeltaTable.create(
-                self._new_folder(name),
-                SCHEMAS[name],
-                mode="ignore",
-                configuration=_PROPERTIES,
-                storage_options=stores.storage_options(location),
+            return tables.created(
+                lambda: DeltaTable.create(
+                    self._new_folder(name),
+                    SCHEMAS[name],
+                    mode="ignore",
+                    configuration=_PROPERTIES,
+                    storage_options=stores.storage_options(location),
+                )
             )
         except (DeltaError, OSError) as error:
             raise _unwritable(location, error) from error
@@ -267,12 +269,14 @@ class Metadata:
         """
         tables.refuse_overwriting_store(self._path)
         try:
-            write_deltalake(
-                self._new_folder(name),
-                self._rows(name, rows),
-                mode="error",
-                configuration=_PROPERTIES,
-                storage_options=stores.storage_options(self._path),
+            tables.created(
+                lambda: write_deltalake(
+                    self._new_folder(name),
+                    self._rows(name, rows),
+                    mode="error",
+                    configuration=_PROPERTIES,
+                    storage_options=stores.storage_options(self._path),
+                )
             )
         except (DeltaError, OSError) as error:
             if not tables.is_table(self.location(name)):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Callable
+from typing import TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -11,6 +14,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from binlake import stores
 from binlake.errors import LakeError
 from binlake.state import files, storage_errors
+
+Result = TypeVar("Result")
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
@@ -24,6 +29,21 @@ def is_table(path: str) -> bool:
         return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
     except (DeltaError, OSError) as error:
         raise storage_errors.failed(f"can't look for a Delta table at {path}", error) from error
+
+
+def created(create: Callable[[], Result]) -> Result:
+    """What deltalake gives for a table's first commit, tried again where S3 asks for that by HTTP 409: another
+    conditional write of the name was under way. deltalake does so itself with all further ones; of the first it looks
+    for others' commit, and finds none.
+    """
+    for _ in range(files.CONFLICTS):
+        try:
+            return create()
+        except DeltaError as error:
+            if "Invalid table version" not in str(error):
+                raise
+            time.sleep(files.CONFLICT_SECONDS)
+    return create()
 
 
 def refuse_overwriting_store(folder: str) -> None:

@@ -1,0 +1,147 @@
+"""As much of S3 as one bucket of small objects needs, on loopback: it answers what a real server rarely does, and tells
+with which account it was asked. Signatures aren't looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+ROLE = {"AccessKeyId": "of-the-role", "SecretAccessKey": "x", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}
+_TIME = "Thu, 01 Jan 2026 00:00:00 GMT"
+
+
+class FakeS3:
+    """conflicts: how many of the next conditional PUTs get HTTP 409 and write nothing. before_conflict: called in each.
+    accounts: how many requests each key made; token: without which no role is told at ``/role``."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.conflicts = 0
+        self.before_conflict: Callable[[str], None] = lambda name: None
+        self.accounts: Counter[str] = Counter()
+        self.token = "let-me-in"
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Without an account."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def __enter__(self) -> FakeS3:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    fake: FakeS3
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path == "/role":
+            allowed = self.headers.get("Authorization") == self.fake.token
+            self._answer(200 if allowed else 403, json.dumps(ROLE).encode() if allowed else b"")
+            return
+        self._note()
+        query = parse_qs(urlsplit(self.path).query)
+        if "list-type" in query:
+            asked = (query.get(name, [""])[0] for name in ("prefix", "delimiter", "start-after"))
+            self._answer(200, self._listed(*asked))
+        elif (data := self.fake.objects.get(self._name)) is None:
+            self._answer(404, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>")
+        elif found := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
+            first, last = int(found[1]), min(int(found[2] or len(data)), len(data) - 1)
+            self._answer(206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{len(data)}"})
+        else:
+            self._answer(200, data)
+
+    def do_HEAD(self) -> None:
+        self._note()
+        data = self.fake.objects.get(self._name)
+        self._answer(404 if data is None else 200, data or b"")
+
+    def do_PUT(self) -> None:
+        self._note()
+        data = self._body()
+        if self.headers.get("If-None-Match") == "*":
+            if self.fake.conflicts:
+                self.fake.conflicts -= 1
+                self.fake.before_conflict(self._name)
+                self._answer(409, b"<Error><Code>ConditionalRequestConflict</Code><Message>again</Message></Error>")
+                return
+            if self._name in self.fake.objects:
+                self._answer(412, b"<Error><Code>PreconditionFailed</Code><Message>there</Message></Error>")
+                return
+        self.fake.objects[self._name] = data
+        self._answer(200)
+
+    def do_DELETE(self) -> None:
+        self._note()
+        self.fake.objects.pop(self._name, None)
+        self._answer(204)
+
+    @property
+    def _name(self) -> str:
+        return unquote(urlsplit(self.path).path).removeprefix("/lake/")
+
+    def _body(self) -> bytes:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if "x-amz-decoded-content-length" not in self.headers:
+            return body
+        data = b""
+        while body:  # chunks: a size in hexadecimal, perhaps with a signature, and as many bytes
+            head, _, rest = body.partition(b"\r\n")
+            size = int(head.partition(b";")[0] or b"0", 16)
+            data, body = data + rest[:size], rest[size + 2 :] if size else b""
+        return data
+
+    def _note(self) -> None:
+        if found := re.search("Credential=([^/]+)/", self.headers.get("Authorization", "")):
+            self.fake.accounts[found[1]] += 1
+
+    def _listed(self, prefix: str, delimiter: str, after: str) -> bytes:
+        contents, folders = "", set()
+        for name, data in sorted(self.fake.objects.items()):
+            if not name.startswith(prefix) or name <= after:
+                continue
+            inner, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
+            if found:
+                folders.add(f"{prefix}{inner}{delimiter}")
+            else:
+                contents += (
+                    f"<Contents><Key>{name}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+                    f"<ETag>e</ETag><Size>{len(data)}</Size></Contents>"
+                )
+        common = "".join(f"<CommonPrefixes><Prefix>{one}</Prefix></CommonPrefixes>" for one in sorted(folders))
+        said = f"<Name>lake</Name><IsTruncated>false</IsTruncated>{contents}{common}"
+        return f"<?xml version='1.0'?><ListBucketResult>{said}</ListBucketResult>".encode()
+
+    def _answer(self, status: int, body: bytes = b"", more: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        told = {"Content-Length": str(len(body)), "ETag": '"e"', "Last-Modified": _TIME, **(more or {})}
+        for name, value in told.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD" and status != 204:
+            self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Nothing."""
