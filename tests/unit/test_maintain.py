@@ -155,7 +155,7 @@ def test_a_folder_of_a_table_that_died_before_its_first_commit_goes(config: Pipe
     alive = [
         unborn(f"{config.root}/d/young", hours=3),
         unborn(f"{config.root}/d/half"),
-        unborn(f"{config.root}/d/notes", name="notes.txt"),
+        unborn(f"{config.root}/d/exports", name="part-0.parquet"),
         unborn(f"{config.root}/_replayed/d"),
     ]
     shutil.rmtree(config.table_path(TableName("d", "b")))

@@ -63,6 +63,11 @@ class Copied:
         return sum(file.bytes for file in self.files)
 
 
+def is_of_an_attempt(path: str) -> bool:
+    """Whether a file lies where an attempt writes. path: below the table's folder."""
+    return path.startswith(_PREFIX) and "/" in path
+
+
 class Attempts:
     """Those of one snapshot of a table."""
 

@@ -14,6 +14,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import LakeError
 from binlake.schema.table import TableName
 from binlake.state import feed_watermarks, files
+from binlake.state.attempts import is_of_an_attempt
 from binlake.state.delta_log import LakeLog
 from binlake.state.files import FileFound
 from binlake.state.lease import Standing
@@ -22,7 +23,6 @@ from binlake.state.metadata import metadata_of
 _COMMIT = re.compile(r"\d{20}\.json")
 _OF_A_VERSION = re.compile(r"\d{20}\.")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
-_DATA = (".parquet", ".bin")
 _SIDE_BY_SIDE = 16
 """Files removed at once: storage behind a URL answers slowly."""
 
@@ -67,10 +67,10 @@ def _removed(config: PipelineConfig, batch: int) -> str:
 
 
 def remove_unborn(config: PipelineConfig, tables: Collection[TableName], before: float) -> list[str]:
-    """Folders of data files without any commit, all written before the time (seconds since 1970), go: a first snapshot,
-    or a copy under a new name, died there. Gives those that went.
+    """Folders without any commit go where a first snapshot died: attempts alone wrote there, all of it before the time
+    (seconds since 1970). Gives those that went.
 
-    tables: whose folders stay, whatever is in them. So does a folder that holds anything but data files.
+    tables: whose folders stay, whatever is in them.
     """
     kept = {config.table_path(name) for name in tables}
     folders = [
@@ -90,7 +90,7 @@ def _is_unborn(folder: str, before: float) -> bool:
     if files.listed(f"{folder}/_delta_log"):
         return False
     found = files.listed(folder)
-    return bool(found) and all(file.modified < before and file.name.endswith(_DATA) for file in found)
+    return bool(found) and all(file.modified < before and is_of_an_attempt(file.name) for file in found)
 
 
 @dataclass(frozen=True)
