@@ -15,7 +15,7 @@ from binlake import stores
 from binlake.errors import LakeError
 from binlake.state import files, storage_errors
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
@@ -31,7 +31,7 @@ def is_table(path: str) -> bool:
         raise storage_errors.failed(f"can't look for a Delta table at {path}", error) from error
 
 
-def created(create: Callable[[], Result]) -> Result:
+def created(create: Callable[[], _Result]) -> _Result:
     """What deltalake gives for a table's first commit, tried again where S3 asks for that by HTTP 409: another
     conditional write of the name was under way. deltalake does so itself with all further ones; of the first it looks
     for others' commit, and finds none.
