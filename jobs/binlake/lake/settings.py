@@ -115,6 +115,7 @@ def jvm_options(*, short_lived: bool = False) -> str:
             f"-XX:SharedArchiveFile={SHARED_ARCHIVE}",
             "-Xshare:auto",
             "-Xlog:cds=off",
+            "-Xlog:cds+dynamic=off",
             "-Xlog:class+path=off",
         ]
     return " ".join(options)

@@ -2,7 +2,9 @@
 
 import re
 import subprocess
+from pathlib import Path
 
+import pyspark
 import pytest
 
 from binlake.config import SparkConfig
@@ -17,6 +19,17 @@ def test_room_for_compiled_code_doesnt_depend_on_the_compilers(tuned: str) -> No
     found = re.search(r"\bReservedCodeCacheSize\s*=\s*(\d+)", told)
     assert found
     assert int(found[1]) == 240 << 20
+
+
+def test_an_archive_that_doesnt_fit_is_passed_over_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result on standard output would stand behind the JVM's words."""
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    archive = tmp_path / "classes.jsa"
+    making = ["java", f"-XX:ArchiveClassesAtExit={archive}", "-cp", str(ivy), "org.apache.ivy.Main", "-version"]
+    subprocess.run(making, capture_output=True, check=True)
+    monkeypatch.setattr(settings, "SHARED_ARCHIVE", archive)
+    command = ["java", *settings.jvm_options().split(), "--version"]  # of another class path
+    assert "archive" not in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_jvm_that_ends_soon_optimises_no_code() -> None:
