@@ -11,8 +11,8 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
+from binlake.connection_text import parsed, variable_of
 from binlake.errors import ConfigurationError
 
 CONNECTION_FILE = "BINLAKE_LAKE_CONNECTION_FILE"
@@ -106,7 +106,7 @@ def from_environment(connection: str) -> ConnectionFields:
                 f"can't read the file of the connection {connection!r}: {error.strerror}",
                 remedy=f"unset {CONNECTION_FILE}, or let it name a file with Airflow's JSON form of the connection",
             ) from None
-    variable = f"AIRFLOW_CONN_{connection.upper()}"
+    variable = variable_of(connection)
     if text := os.environ.get(variable):
         return _fields(text, connection)
     raise ConfigurationError(
@@ -131,20 +131,9 @@ def hand_over(path: str, root: str) -> bool:
 
 def _fields(text: str, connection: str) -> ConnectionFields:
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else _from_uri(text)
-        return dict(found)
-    except (ValueError, TypeError):
+        return parsed(text)
+    except (ValueError, TypeError, AttributeError):
         raise _unreadable(connection) from None
-
-
-def _from_uri(text: str) -> ConnectionFields:
-    parts = urlsplit(text)
-    query = dict(parse_qsl(parts.query))
-    return {
-        "login": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "extra": query.get("__extra__") or query,
-    }
 
 
 def _unreadable(connection: str) -> ConfigurationError:

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 def init(arguments: argparse.Namespace) -> None:
     from binlake import init
+    from binlake.connection_text import variable_of
     from binlake.doctor import preflight
-    from binlake.source.connection import endpoint_of, variable_of
+    from binlake.source.connection import endpoint_of
 
     endpoint = endpoint_of(arguments.connection or _asked("Server (mysql://user@host:3306/): "))
     if not endpoint.password and sys.stdin.isatty():

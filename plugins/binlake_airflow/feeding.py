@@ -64,7 +64,7 @@ def _lend_connections(feed: FeedConfig) -> None:
 
     Raises ConfigurationError.
     """
-    from binlake.source.connection import variable_of
+    from binlake.connection_text import variable_of
 
     of_place = feed.position.partition(":")[2].partition("/")[0] if feed.position.startswith("mysql:") else None
     for name in filter(None, (feed.sink.connection, getattr(feed.format, "registry_connection", None), of_place)):

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pymysql
 from pymysql.constants import CR
 from pymysql.cursors import Cursor
 
+from binlake.connection_text import is_json, parsed, variable_of
 from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError, UsageError
 from binlake.source import error_numbers
 
@@ -140,11 +141,10 @@ def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """host, port, login and password, None where they aren't told, and extra."""
-    fields = json.loads(text) if text.lstrip().startswith("{") else _from_uri(text)
-    extra = fields.get("extra") or {}
-    extra = json.loads(extra) if isinstance(extra, str) else extra
-    return {**{name: fields.get(name) for name in ("host", "port", "login", "password")}, "extra": dict(extra)}
+    told = parsed(text)
+    if not is_json(text) and not (told["host"] and urlsplit(text).scheme):
+        raise ValueError("not a URI")
+    return told
 
 
 def fields_of(connection: str) -> dict[str, Any]:
@@ -181,25 +181,6 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
         password=password or "",
         tls=tuple(sorted((str(key), str(value)) for key, value in tls.items())),
     )
-
-
-def _from_uri(text: str) -> dict[str, Any]:
-    parts = urlsplit(text)
-    if not parts.scheme or not parts.hostname:
-        raise ValueError("not a URI")
-    query = dict(parse_qsl(parts.query))
-    return {
-        "host": unquote(parts.hostname),
-        "port": parts.port,
-        "login": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "extra": query.get("__extra__") or query,
-    }
-
-
-def variable_of(connection: str) -> str:
-    """The environment variable that Airflow reads a connection from."""
-    return f"AIRFLOW_CONN_{connection.upper()}"
 
 
 def from_environment(connection: str) -> Endpoint:
