@@ -3,7 +3,8 @@
 import sys
 from typing import TYPE_CHECKING
 
-from binlake import job, pipeline, replay_arguments
+from binlake import job, pipeline
+from binlake.commands import replay_arguments
 
 if TYPE_CHECKING:
     from binlake.replay import ReplayedTable

@@ -20,9 +20,9 @@ from typing import Any, get_args
 
 import argcomplete
 
-from binlake import commands, replay_arguments
 from binlake import config as configuration
 from binlake.batch.steps import Status
+from binlake.commands import checks, environment, replay_arguments, steps, streams, tables
 from binlake.errors import BinlakeError
 from binlake.versions import STORE_JARS
 
@@ -82,16 +82,14 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=lambda arguments: command(arguments, configuration.load(arguments.config)))
         return sub
 
-    doctor = add(
-        "doctor", commands.doctor, "check server, grants, tables, Spark and lake; change nothing", as_json=True
-    )
+    doctor = add("doctor", checks.doctor, "check server, grants, tables, Spark and lake; change nothing", as_json=True)
     doctor.add_argument(
         "--second-opinion",
         action="store_true",
         help="also read the newest of the server's log by mysql-replication, and compare every value",
     )
     doctor.add_argument("--minutes", type=_minutes, default=5.0, metavar="N", help="how new; by default 5 minutes")
-    snapshot = add("snapshot", commands.snapshot, "copy tables at one binlog position", as_json=True)
+    snapshot = add("snapshot", steps.snapshot, "copy tables at one binlog position", as_json=True)
     snapshot.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     snapshot.add_argument(
         "--keys",
@@ -104,25 +102,25 @@ def _parser() -> argparse.ArgumentParser:
         default="flush",
         help="flush: FLUSH TABLES WITH READ LOCK for a moment; tables: LOCK TABLES; none: lock-free",
     )
-    sync = add("sync", commands.sync, "bring the lake up to the server's head", as_json=True)
+    sync = add("sync", steps.sync, "bring the lake up to the server's head", as_json=True)
     sync.add_argument(
         "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
     )
-    verify = add("verify", commands.verify, "compare every value of the lake with the server", as_json=True)
+    verify = add("verify", steps.verify, "compare every value of the lake with the server", as_json=True)
     verify.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     replay = add(
         "replay",
-        commands.replay,
+        steps.replay,
         "build tables once more, as they stood after a batch, from what is staged; asks no server",
         as_json=True,
     )
     replay_arguments.add_to(replay, _me())
     maintain = add(
-        "maintain", commands.maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True
+        "maintain", steps.maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True
     )
     maintain.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
-    add("register", commands.register, "give the catalog that the YAML names the tables' names", as_json=True)
-    status = add("status", commands.status, "where each table stands, and how far behind", as_json=True)
+    add("register", steps.register, "give the catalog that the YAML names the tables' names", as_json=True)
+    status = add("status", tables.status, "where each table stands, and how far behind", as_json=True)
     status.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     status.add_argument(
         "--state",
@@ -130,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=(*get_args(Status), "new"),
         help="only tables that are so; new: without a snapshot",
     )
-    history = add("history", commands.history, "the DDL statements seen, or a table's shape at some time", as_json=True)
+    history = add("history", tables.history, "the DDL statements seen, or a table's shape at some time", as_json=True)
     history.add_argument("--table", metavar="DB.T", help="of this table alone")
     history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were there")
     _add_table(subparsers)
@@ -165,10 +163,10 @@ def _add_table(subparsers: Any) -> None:
         required=True, metavar="ACTION"
     )
     for action, command, does in (
-        ("pause", commands.pause, "leave a table as it is while the others go on"),
-        ("resume", commands.resume, "bring a paused or stopped table up to the others, from the log"),
-        ("resnapshot", commands.resnapshot, "have the next sync snapshot a table anew"),
-        ("skip-event", commands.skip_event, "step over the event that stops the run; what it did won't be in the lake"),
+        ("pause", tables.pause, "leave a table as it is while the others go on"),
+        ("resume", tables.resume, "bring a paused or stopped table up to the others, from the log"),
+        ("resnapshot", tables.resnapshot, "have the next sync snapshot a table anew"),
+        ("skip-event", tables.skip_event, "step over the event that stops the run; what it did won't be in the lake"),
     ):
         sub = actions.add_parser(action, help=does, description=does, parents=[_loudness()])
         sub.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
@@ -202,7 +200,7 @@ def _add_feeds(subparsers: Any) -> None:
     )
     feed.add_argument("--anew", choices=("oldest", "now", "lake"), help="forget the feed's place, and begin there")
     feed.add_argument("--json", action="store_true", help="print JSON for programs")
-    feed.set_defaults(command=commands.feed)
+    feed.set_defaults(command=streams.feed)
     help_ = "print staged mutations, a message a line"
     tail = subparsers.add_parser("tail", help=help_, description=help_, parents=[_loudness()])
     tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
@@ -223,7 +221,7 @@ def _add_feeds(subparsers: Any) -> None:
         help="by default the oldest staged",
     )
     tail.add_argument("--follow", action="store_true", help="go on with each batch that is recorded, until Ctrl-C")
-    tail.set_defaults(command=commands.tail)
+    tail.set_defaults(command=streams.tail)
 
 
 def _add_relay(subparsers: Any) -> None:
@@ -237,7 +235,7 @@ def _add_relay(subparsers: Any) -> None:
     relay.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="look for new batches; default 1")
     relay.add_argument("--keep-gb", type=float, default=50.0, metavar="GB", help="of staging, for the slowest client")
     relay.add_argument("--keep-hours", type=float, default=168.0, metavar="HOURS", help="the same in hours")
-    relay.set_defaults(command=commands.relay)
+    relay.set_defaults(command=streams.relay)
 
 
 def _add_console_consumer(subparsers: Any) -> None:
@@ -250,7 +248,7 @@ def _add_console_consumer(subparsers: Any) -> None:
     consumer.add_argument("--registry-connection", metavar="ID", help="an Airflow connection with its credentials")
     consumer.add_argument("--max", type=int, metavar="N", help="end after so many messages")
     consumer.add_argument("--follow", action="store_true", help="wait at the topic's end, until Ctrl-C")
-    consumer.set_defaults(command=commands.console_consumer)
+    consumer.set_defaults(command=streams.console_consumer)
 
 
 def _batch(text: str) -> str:
@@ -277,7 +275,7 @@ def _add_binlog(subparsers: Any) -> None:
     )
     binlog.add_argument("--format", choices=("text", "json", "csv", "parquet"), default="text")
     binlog.add_argument("--output", metavar="DIR", help="a file for each table instead of standard output")
-    binlog.set_defaults(command=commands.binlog)
+    binlog.set_defaults(command=streams.binlog)
 
 
 def _add_init(subparsers: Any) -> None:
@@ -291,7 +289,7 @@ def _add_init(subparsers: Any) -> None:
     init.add_argument("--lake", default="./lake", metavar="PATH", help="a folder or an object store's URL")
     init.add_argument("--schedule", default="0 * * * *", metavar="CRON")
     init.add_argument("file", type=Path, metavar="FILE", help="the YAML to write, such as dags/pipelines/shop.yaml")
-    init.set_defaults(command=commands.init)
+    init.set_defaults(command=environment.init)
 
 
 def _add_setup(subparsers: Any) -> None:
@@ -302,7 +300,7 @@ def _add_setup(subparsers: Any) -> None:
         "--stores", nargs="+", choices=sorted(STORE_JARS), default=[], help="what Spark needs for lakes there, too"
     )
     setup.add_argument("--no-archive", action="store_true", help="keep no classes: for a JVM that runs elsewhere")
-    setup.set_defaults(command=commands.setup)
+    setup.set_defaults(command=environment.setup)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class BinlakeFeedOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from binlake.feeds.carry import carry
-        from binlake.feeds.commands import feeds_of
+        from binlake.feeds.feeds_file import feeds_of
         from binlake.feeds.registry import PARTS
 
         with airflow_errors():

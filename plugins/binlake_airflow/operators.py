@@ -124,7 +124,7 @@ class BinlakePreflightOperator(SourceOperator):
         self.tables = tables
 
     def execute(self, context: Context) -> None:
-        from binlake.doctor import preflight
+        from binlake.preflight.doctor import preflight
         from binlake.state import failures
         from binlake.state.metadata import metadata_of, now_us
 
@@ -166,7 +166,7 @@ class BinlakeSnapshotOperator(BinlakeSparkOperator):
         self.keys = keys
 
     def execute(self, context: Context) -> Any:
-        from binlake import beforehand
+        from binlake.preflight import beforehand
 
         rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []

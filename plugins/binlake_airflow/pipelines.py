@@ -296,7 +296,7 @@ def _feeds(steps: Steps) -> DAG:
 
 def _feeds_of(file: Path) -> DAG:
     """Of a file over several sources: a task for each feed and source, whenever one of the sources changed."""
-    from binlake.feeds.commands import feeds_of
+    from binlake.feeds.feeds_file import feeds_of
 
     feeds = feeds_of(file)
     paths = {file.parent / source for _, feed in feeds for source in feed.sources}

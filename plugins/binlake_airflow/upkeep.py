@@ -40,7 +40,7 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         self.tables = tables
 
     def execute(self, context: Context) -> Any:
-        from binlake import beforehand
+        from binlake.preflight import beforehand
 
         config = self.pipeline_config()
         with airflow_errors():
@@ -72,7 +72,7 @@ class BinlakeResumeOperator(BinlakeSparkOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
-        from binlake import beforehand
+        from binlake.preflight import beforehand
         from binlake.state.decisions import Reason
 
         reason = Reason(_decider(context), str(self.why or ""))
@@ -120,7 +120,8 @@ class BinlakeReplayOperator(BinlakeSparkOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
-        from binlake import beforehand, replay_arguments
+        from binlake.commands import replay_arguments
+        from binlake.preflight import beforehand
 
         given = {"--batch": self.batch, "--as-of": self.as_of, "--archive": self.archive, "--why": self.why}
         arguments = [f"{name}={value}" for name, value in given.items() if value is not None]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from binlake import beforehand, pipeline
+from binlake import pipeline
 from binlake.bootstrap import KeysAsked
 from binlake.errors import LakeTableChanged, LeaseHeld, TableError, UsageError
 from binlake.faults import FaultPoint
 from binlake.lake import exchange
+from binlake.preflight import beforehand
 from binlake.replay import ReplayRequest
 from binlake.report import Report
 from binlake.schema.table import TableName

@@ -20,10 +20,10 @@ from deltalake.exceptions import CommitFailedError
 from py4j.protocol import Py4JJavaError
 
 from binlake import stores
-from binlake.doctor import preflight
 from binlake.errors import LeaseHeld, UsageError
 from binlake.faults import FaultPoint
 from binlake.lake import rewrite, session, settings
+from binlake.preflight.doctor import preflight
 from binlake.snapshot import few_rows
 from binlake.state import files, layout, lease, tables
 from binlake.state.metadata import Metadata, now_us

@@ -12,9 +12,9 @@ import pytest
 
 from binlake.check import Check
 from binlake.config import PipelineConfig
-from binlake.doctor import preflight
 from binlake.errors import ServerSettingError, TableError
 from binlake.position import FIRST_OFFSET, Slice
+from binlake.preflight.doctor import preflight
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.log import readers

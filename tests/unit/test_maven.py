@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from binlake import maven, setup
 from binlake.errors import SetupFailed
+from binlake.installation import maven, setup
 from binlake.versions import Jar
 
 PASSWORD = 'not told & "quoted"'

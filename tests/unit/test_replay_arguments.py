@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from binlake import replay_arguments
+from binlake.commands import replay_arguments
 from binlake.errors import UsageError
 from binlake.replay import ReplayRequest
 from binlake.source.folder import Folder

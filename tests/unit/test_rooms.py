@@ -104,7 +104,7 @@ def test_a_folder_needs_no_more_than_it_may(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["pipeline", "bootstrap", "catchup", "merge", "stage", "job", "cli", "doctor", "maintain"]
+    "module", ["pipeline", "bootstrap", "catchup", "merge", "stage", "job", "cli", "preflight.doctor", "maintain"]
 )
 def test_what_plans_and_tells_starts_without_spark(module: str) -> None:
     run_without(SPARK, f"import binlake.{module}")

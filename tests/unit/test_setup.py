@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from binlake import cli, setup
+from binlake import cli
 from binlake.errors import SetupFailed, UsageError
+from binlake.installation import setup
 from binlake.lake import settings
 from binlake.report import Report
 from binlake.versions import JARS, Jar

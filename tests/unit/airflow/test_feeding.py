@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-import binlake.feeds.commands  # noqa: F401 - it takes the function by its name, and not the test's
+import binlake.feeds.feeds_file  # noqa: F401 - it takes the function by its name, and not the test's
 from binlake.feeds import carry as carrying
 from binlake_airflow.feeding import BinlakeFeedOperator
 

@@ -13,7 +13,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import SetupFailed
 from binlake.lake import cluster, executors
 from binlake.lake.executors import Lack, LakeProbe
-from binlake.reach import lake_checks
+from binlake.preflight.reach import lake_checks
 
 
 class OneExecutor:

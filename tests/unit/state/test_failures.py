@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from binlake import config, pipeline, printing
+from binlake import config, pipeline
+from binlake.commands import printing
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LeaseHeld, SourceError, SparkNeeded, UsageError
 from binlake.report import Report

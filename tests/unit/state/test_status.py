@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from binlake import printing
+from binlake.commands import printing
+from binlake.commands.printing import status_lines
 from binlake.config import PipelineConfig
 from binlake.position import Position
-from binlake.printing import status_lines
 from binlake.source.ahead import Ahead
 from binlake.state import lease
 from binlake.state.lease import Standing

@@ -20,8 +20,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from binlake import maven
 from binlake.errors import SetupFailed, UsageError
+from binlake.installation import maven
 from binlake.lake import settings
 from binlake.report import Report
 from binlake.versions import JARS, JAVA, SPARK, STORE_JARS, Jar

@@ -13,19 +13,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from binlake import reach, server_checks, setup
 from binlake.check import Check
 from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, BinlakeError, ConfigurationError, SourceError, UsageError
+from binlake.installation import setup
 from binlake.lake import settings
 from binlake.names import mysql_quote, unmatched
 from binlake.position import file_number
+from binlake.preflight import reach, server_checks
+from binlake.preflight.server_checks import Examined
 from binlake.schema.cascades import CASCADE_REMEDY, cascading, untold
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.lake_columns import LakeColumn, side_columns
 from binlake.schema.table import TableName
 from binlake.schema.virtual import UNTOLD_REMEDY, judged
-from binlake.server_checks import Examined
 from binlake.source import lineage
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import MIRRORED, Listed, SourceTable, list_tables, read_tables

@@ -1,0 +1,1 @@
+"""What an environment needs beside the wheel."""
