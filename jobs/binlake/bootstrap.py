@@ -86,7 +86,7 @@ def refused_for_cascades(config: PipelineConfig, source: Source, names: list[Tab
     """Tables that can't be mirrored, because their rows change below the log and the policy has no way around it."""
     return {
         one.child: TableError(f"{one.child}: {cascading(one)}", remedy=CASCADE_REMEDY)
-        for one in unlogged_cascades(source) or ()
+        for one in unlogged_cascades(source, [name.database for name in names]) or ()
         if one.child in names
         and (config.policies.of(one.child).on_unlogged_cascade == "stop" or not config.included(one.parent))
     }

@@ -138,7 +138,7 @@ def _one_batch(
 ) -> tuple[TableSteps, TableOutcome | None]:
     with opened(origin) as log:
         check_position(log, log.transport(), plan.range.start)
-        cascades = unlogged_cascades(log) if isinstance(log, Source) else None
+        cascades = unlogged_cascades(log, [life.name.database]) if isinstance(log, Source) else None
         _refuse_cascades(cascades or (), life.name)
         transports = readers(log, config.source)
         lower_case_names = log.lower_case_names

@@ -58,8 +58,12 @@ def pattern_of(database: str, table: str) -> str:
 
 def matches(pattern: str, database: str, table: str) -> bool:
     """Shell-style match of ``database.table``; the pattern's first dot parts database and table."""
-    database_pattern, _, table_pattern = pattern.partition(".")
-    return fnmatch.fnmatchcase(database, database_pattern) and fnmatch.fnmatchcase(table, table_pattern)
+    return matches_database(pattern, database) and fnmatch.fnmatchcase(table, pattern.partition(".")[2])
+
+
+def matches_database(pattern: str, database: str) -> bool:
+    """Whether it may match a table of the database."""
+    return fnmatch.fnmatchcase(database, pattern.partition(".")[0])
 
 
 def unmatched(patterns: Iterable[str], tables: Sequence[tuple[str, str]]) -> list[str]:

@@ -44,7 +44,7 @@ from binlake.schema.cascades import Cascade
 from binlake.schema.table import TableName
 from binlake.source.ahead import log_seen
 from binlake.source.cascades import unlogged_cascades
-from binlake.source.catalog import database_charsets
+from binlake.source.catalog import database_charsets, included_databases
 from binlake.source.folder import Folder
 from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened, readers, server_of
@@ -513,7 +513,7 @@ def _merge(held: Lease, config: PipelineConfig, session: SessionFactory, report:
 
 
 def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | None:
-    found = unlogged_cascades(source)
+    found = unlogged_cascades(source, included_databases(source, config))
     return None if found is None else tuple(one for one in found if config.included(one.child))
 
 

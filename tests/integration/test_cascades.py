@@ -12,6 +12,12 @@ import pytest
 
 from binlake import cli
 from binlake.errors import TableError
+from binlake.schema.cascades import Cascade
+from binlake.schema.table import TableName
+from binlake.source.cascades import unlogged_cascades
+from binlake.source.catalog import included_databases
+from binlake.source.log import opened
+from binlake.source.server import Source
 from servers import Server
 
 if TYPE_CHECKING:
@@ -79,6 +85,24 @@ def test_where_cascades_are_not_logged_their_tables_are_refused(mirror: Mirror) 
     mirror.sync()
     assert mirror.watermark("late")["status"] == "stopped"
     assert "on_unlogged_cascade" in mirror.watermark("late")["remedy"]
+
+
+@pytest.mark.parametrize("server", ["mariadb"], indirect=True)
+def test_only_databases_that_hold_included_tables_are_asked(mirror: Mirror) -> None:
+    here, there = mirror.database, f"{mirror.database}_elsewhere"
+    mirror.execute(
+        f"CREATE DATABASE {there}",
+        f"CREATE TABLE {there}.above (id INT PRIMARY KEY)",
+        f"CREATE TABLE {there}.own (id INT PRIMARY KEY,"
+        f" FOREIGN KEY (id) REFERENCES {there}.above (id) ON DELETE CASCADE)",
+        f"CREATE TABLE below (a INT, b INT PRIMARY KEY, KEY (b, a), CONSTRAINT far FOREIGN KEY (b)"
+        f" REFERENCES {there}.above (id) ON UPDATE CASCADE)",
+    )
+    with opened(mirror.origin) as source:
+        assert isinstance(source, Source)
+        found = unlogged_cascades(source, included_databases(source, mirror.config))
+    far = Cascade(TableName(here, "below"), TableName(there, "above"), "far", ("b",), ("id",), "RESTRICT", "CASCADE")
+    assert found == (far,)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,9 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from binlake.config import SYSTEM_DATABASES, PipelineConfig, SourceConfig, load
+from binlake.config import PipelineConfig, SourceConfig, load
 from binlake.errors import SourceError, UsageError
+from binlake.source.catalog import user_databases
 from binlake.source.connection import Endpoint
 from binlake.source.replicas import replicas
 from binlake.source.server import Source
@@ -29,12 +30,6 @@ _IDS = range(10_000, 4_000_000_000)
 """Beyond those that people give to servers."""
 
 
-def databases(source: Source) -> list[str]:
-    """Those of users that the account sees."""
-    found = (str(row["Database"]) for row in source.query("SHOW DATABASES"))
-    return sorted(name for name in found if name.lower() not in SYSTEM_DATABASES)
-
-
 def write_yaml(
     path: Path, endpoint: Endpoint, *, name: str, include: Collection[str], lake: str, schedule: str
 ) -> PipelineConfig:
@@ -46,7 +41,7 @@ def write_yaml(
     if path.exists():
         raise UsageError(f"{path} is there already", remedy="choose another file, or edit that one")
     with Source.open(endpoint) as source:
-        patterns = list(include) or [f"{database}.*" for database in databases(source)]
+        patterns = list(include) or [f"{database}.*" for database in user_databases(source)]
         if not patterns:
             raise UsageError(
                 "the account sees no database", remedy="grant it SELECT on those to mirror, or give --tables"

@@ -255,7 +255,8 @@ def _side_column(table: SourceTable, side: LakeColumn, line: str) -> Iterator[Ch
 
 def _cascades(subject: _Subject) -> Iterator[Check]:
     """Changes by foreign keys that the server makes below its log."""
-    acting = [one for one in unlogged_cascades(subject.source) or () if str(one.child) in subject.tables]
+    databases = [table.name.database for table in subject.tables.values()]
+    acting = [one for one in unlogged_cascades(subject.source, databases) or () if str(one.child) in subject.tables]
     if not acting:
         yield Check("foreign keys", True, "no included table changes below the log")
     for one in acting:

@@ -13,7 +13,8 @@ CASCADE_REMEDY = (
     "the application"
 )
 Action = Literal["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT", "NO ACTION"]
-_PASSIVE = frozenset({"RESTRICT", "NO ACTION"})
+PASSIVE = frozenset({"RESTRICT", "NO ACTION"})
+"""Actions that change nothing of the child."""
 _TOLD_BY_VALUE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "binary", "uuid"})
 """Types of keys that are equal for the server exactly where their values in the lake are: no collations, no padding."""
 
@@ -35,11 +36,11 @@ class Cascade:
 
     @property
     def on_delete(self) -> bool:
-        return self.delete not in _PASSIVE
+        return self.delete not in PASSIVE
 
     @property
     def on_update(self) -> bool:
-        return self.update not in _PASSIVE
+        return self.update not in PASSIVE
 
 
 def touched(

@@ -15,7 +15,7 @@ from typing import Any
 
 from binlake.config import SYSTEM_DATABASES, PipelineConfig
 from binlake.errors import SchemaMismatch
-from binlake.names import mysql_quote
+from binlake.names import matches_database, mysql_quote
 from binlake.schema.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.schema.keys import key_index, with_key
 from binlake.schema.table import Column, Index, RowTime, TableName, TableSchema, Virtual
@@ -83,6 +83,19 @@ def list_tables(source: Source) -> list[Listed]:
 def included_tables(source: Source, config: PipelineConfig) -> list[TableName]:
     """Tables the pipeline includes and the account may see, by name; no views."""
     return [listed.name for listed in list_tables(source) if listed.kind in MIRRORED and config.included(listed.name)]
+
+
+def included_databases(source: Source, config: PipelineConfig) -> list[str]:
+    """Those that the account may see and that may hold an included table."""
+    patterns = config.tables.include
+    found = user_databases(source)
+    return [one for one in found if any(matches_database(pattern, one) for pattern in patterns)]
+
+
+def user_databases(source: Source) -> list[str]:
+    """Those that the account may see, the server's own left out, by name."""
+    rows = source.query("SELECT schema_name AS d FROM information_schema.schemata")
+    return sorted(row["d"] for row in rows if row["d"].lower() not in SYSTEM_DATABASES)
 
 
 def database_charsets(source: Source) -> dict[str, str]:
