@@ -129,7 +129,7 @@ class _Snapshotter:
                         pool.submit(self._commit, table)
                     if open_tables:
                         wave, mode, held = self._next_wave(open_tables)
-                        together = self._together(wave[0].table)
+                        together = few_rows.fits(wave[0].table)
                         with self._surviving(open_tables, wave):
                             run_wave(copying, wave, mode, until_copied=held, together=together)
                         copying.watch(0)
@@ -201,14 +201,10 @@ class _Snapshotter:
             # Without a key the log can't mend what a view has already; without views nothing but a lock helps.
             return "tables" if alone and self.task.lock == "none" else self.task.lock, not table.transactional
 
-        kind, together = needs(tables[0]), self._together(tables[0])
-        alike = [table for table in tables if (needs(table), self._together(table)) == (kind, together)]
+        kind, together = needs(tables[0]), few_rows.fits(tables[0])
+        alike = [table for table in tables if (needs(table), few_rows.fits(table)) == (kind, together)]
         members = [Member(table, chunk) for table in alike for chunk in table.pending]
         return members[: few_rows.MOST_TABLES if together else self._connections()], *kind
-
-    def _together(self, table: TableSnapshot) -> bool:
-        """Whether a connection reads it among others."""
-        return self.task.config.snapshot.reader == "jdbc" and few_rows.fits(table)
 
     @contextmanager
     def _surviving(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:
