@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-_WIDTH, _LABEL, _BAR, _ROW, _GAP = 760, 280, 340, 26, 34
+_WIDTH, _LABEL, _BAR, _ROW, _GAP = 800, 320, 340, 26, 34
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -113,7 +113,7 @@ COPIED = {
     "parted",
     "inet6",
 }
-"""Keys whose tables are copied by Spark, too, which takes its time."""
+"""Keys whose tables are copied by Spark in each run of the tests; the others in the long ones."""
 OF_KIND = {"mysql": BOTH | MYSQL, "mariadb": BOTH | MARIADB}
 
 
@@ -316,14 +316,28 @@ def changing(keys: dict[str, Key]) -> Callable[[Any, int], None]:
             cursor.execute(inserted(name, keys[name], 200 + number % 700, 203 + number % 700))
             cursor.execute(f"DELETE FROM {name} WHERE ordinal = {number * 7 % 200}")
             cursor.execute(f"UPDATE {name} SET v = {number} WHERE ordinal % 20 = {number % 20}")
+            if keys[name].columns.startswith("k "):
+                cursor.execute(
+                    f"UPDATE IGNORE {name}, {numbers(900, 999)} SET k = {keys[name].values}"
+                    f" WHERE ordinal = n - 800 AND n % 25 = {number % 25}"
+                )
 
     return work
 
 
-def test_any_key_is_copied_exactly_while_rows_are_written(mirror: Mirror) -> None:
+@pytest.mark.parametrize(
+    ("reader", "names"),
+    [
+        pytest.param("jdbc", COPIED, id="some"),
+        pytest.param("jdbc", BOTH | MYSQL | MARIADB, id="all", marks=pytest.mark.soak),
+        pytest.param("direct", BOTH | MYSQL | MARIADB, id="all-direct", marks=pytest.mark.soak),
+    ],
+)
+def test_any_key_is_copied_exactly_while_rows_are_written(mirror: Mirror, reader: str, names: Container[str]) -> None:
     from binlake.bootstrap import begin_lives
 
-    keys = {name: key for name, key in OF_KIND[mirror.server.kind].items() if name in COPIED}
+    mirror.options = {"snapshot": {"reader": reader}}
+    keys = {name: key for name, key in OF_KIND[mirror.server.kind].items() if name in names}
     created(mirror.server, mirror.database, keys, 200)
     with writing(mirror, changing(keys)), Source.open(mirror.endpoint) as source, lease.held(mirror.metadata) as held:
         batch = held.control().batch
