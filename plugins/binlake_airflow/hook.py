@@ -33,7 +33,7 @@ def lake_connection(connection_id: str) -> accounts.ConnectionFields:
 class BinlakeHook(BaseHook):
     """A stock ``mysql`` connection by its id, spoken to with pymysql: no compiled driver is needed.
 
-    TLS stands in the connection's extra, as ``{"ssl": {"ca": "/path/to/ca.pem"}}``.
+    TLS stands in the connection's extra, as ``{"ssl": {"ca": "/path/to/ca.pem"}}``, or in the form's own fields.
     """
 
     conn_name_attr = "connection_id"

@@ -5,6 +5,11 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+_MODULES = {
+    "operators": ["binlake_airflow.operators", "binlake_airflow.upkeep", "binlake_airflow.feeding"],
+    "sensors": ["binlake_airflow.sensors"],
+    "hooks": ["binlake_airflow.hook"],
+}
 STOCK = "apache-airflow-providers-mysql"
 """Airflow's own provider of the connection type mysql."""
 
@@ -21,9 +26,16 @@ def get_provider_info() -> dict[str, Any]:
         "name": "binlake",
         "description": "MySQL and MariaDB tables mirrored into Delta Lake",
         "versions": [version("binlake")],
+        **{kind: [{"integration-name": "binlake", "python-modules": modules}] for kind, modules in _MODULES.items()},
+        "integrations": [{"integration-name": "binlake", "tags": ["service"]}],
         "extra-links": ["binlake_airflow.links.PageLink", "binlake_airflow.links.SparkLink"],
         "connection-types": [] if _is_installed(STOCK) else [_MYSQL],
     }
+
+
+def _text(label: str, description: str) -> dict[str, Any]:
+    """A field of the form that may stay empty."""
+    return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
 
 
 _MYSQL = {
@@ -37,7 +49,21 @@ _MYSQL = {
             "extra": '{"ssl": {"ca": "/path/to/ca.pem"}}',
         },
     },
+    "conn-fields": {
+        "ssl_ca": _text("TLS: authority", "Path of the PEM file with the authority of the server's certificate."),
+        "ssl_cert": _text("TLS: certificate", "Path of this client's own, where the server asks for one."),
+        "ssl_key": _text("TLS: key", "Path of the certificate's private key."),
+        "ssl_verify_mode": {
+            **_text("TLS: verify", "none: encrypted, whoever the server is. Empty: as required, once TLS is set."),
+            "schema": {"type": ["string", "null"], "enum": ["required", "none", None]},
+        },
+        "ssl_check_hostname": {
+            **_text("TLS: name", "false: the certificate is verified, but not that it is made out to the host."),
+            "schema": {"type": ["string", "null"], "enum": ["true", "false", None]},
+        },
+    },
 }
+"""The fields of TLS are TLS_FIELDS of ``binlake.source.connection``, which reads them in the extra."""
 
 
 def _is_installed(package: str) -> bool:

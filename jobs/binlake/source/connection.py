@@ -36,6 +36,8 @@ CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
 """Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
 
 _TLS = {"ca", "cert", "key", "verify_mode", "check_hostname"}
+TLS_FIELDS = {f"ssl_{name}": name for name in _TLS}
+"""Each in a field of its own, as Airflow's form of a connection has them; one that is left empty says nothing."""
 
 
 _PEM = "-----BEGIN "
@@ -167,13 +169,14 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
     """
     tls = extra.get("ssl") or {}
     tls = json.loads(tls) if isinstance(tls, str) else tls
-    unknown = {key for key in extra if key.lower().startswith("ssl")} - {"ssl"}
+    unknown = {key for key in extra if key.lower().startswith("ssl")} - {"ssl", *TLS_FIELDS}
     unknown |= set(tls) - _TLS if isinstance(tls, dict) else {"ssl"}
     if unknown:
         raise ConfigurationError(
             f"the connection's extra has TLS settings that aren't known: {', '.join(sorted(map(str, unknown)))}",
             remedy='write {"ssl": {"ca": "/path/to/ca.pem"}}; there are also cert, key, verify_mode and check_hostname',
         )
+    tls = {**tls, **{name: extra[field] for field, name in TLS_FIELDS.items() if extra.get(field) not in (None, "")}}
     return Endpoint(
         host=host or "127.0.0.1",
         port=int(port or 3306),

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from binlake.source.connection import TLS_FIELDS
+
 STOCK = {
     "METADATA": "Metadata-Version: 2.1\nName: apache-airflow-providers-mysql\nVersion: 99.0\n",
     "entry_points.txt": "[apache_airflow_provider]\nprovider_info = airflow.providers.mysql:get_provider_info\n",
@@ -36,6 +38,9 @@ hooks = [manager.hooks["mysql"] for manager in (ours, of_tasks)]
 print(json.dumps({
     "classes": [hook.hook_class_name for hook in hooks],
     "form": ours.field_behaviours.get("mysql"),
+    "fields": sorted(
+        one.field_name for name, one in ours._connection_form_widgets_from_metadata.items() if "__mysql__" in name
+    ),
     "claims": [one["connection-type"] for one in ours.providers["binlake"].data["connection-types"]],
 }))
 """
@@ -57,6 +62,7 @@ def test_alone_it_brings_the_connection_type() -> None:
     found, _ = asked()
     assert found["classes"] == ["binlake_airflow.hook.BinlakeHook"] * 2
     assert found["form"]["hidden_fields"] == ["schema"]
+    assert found["fields"] == sorted(TLS_FIELDS)
 
 
 def test_beside_the_stock_provider_it_claims_nothing(tmp_path: Path) -> None:
@@ -68,5 +74,5 @@ def test_beside_the_stock_provider_it_claims_nothing(tmp_path: Path) -> None:
         (info / name).write_text(text)
     (package / "__init__.py").write_text(STOCK_CODE)
     found, said = asked(tmp_path)
-    assert found == {"classes": ["airflow.providers.mysql.MySqlHook"] * 2, "form": None, "claims": []}
+    assert found == {"classes": ["airflow.providers.mysql.MySqlHook"] * 2, "form": None, "fields": [], "claims": []}
     assert "already registered" not in said

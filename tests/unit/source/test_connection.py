@@ -22,6 +22,16 @@ def test_json_with_tls() -> None:
     assert (found.port, dict(found.tls)) == (3306, {"ca": "/ca.pem"})
 
 
+def test_tls_in_fields_of_their_own_as_airflow_s_form_has_them() -> None:
+    text = "mysql://u:p@h/?ssl_ca=/ca.pem&ssl_cert=/c.pem&ssl_key=/k.pem&ssl_verify_mode=none&ssl_check_hostname="
+    found = parse_airflow_connection(text, name="X")
+    assert dict(found.tls) == {"ca": "/ca.pem", "cert": "/c.pem", "key": "/k.pem", "verify_mode": "none"}
+    assert found.encryption is not None
+    assert not found.encryption.verified
+    with pytest.raises(ConfigurationError, match="ssl_capath"):
+        parse_airflow_connection("mysql://u:p@h/?ssl_capath=/certs", name="X")
+
+
 @pytest.mark.parametrize("text", ["not a uri with s3cret", "{s3cret", "mysql://", "mysql://u:s3cret@h:port/"])
 def test_errors_do_not_repeat_the_text(text: str) -> None:
     with pytest.raises(ConfigurationError) as found:
