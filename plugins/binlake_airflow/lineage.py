@@ -1,4 +1,4 @@
-"""Where a batch's rows came from, for OpenLineage: source table → Delta table, column by column.
+"""Where the lake's rows came from, for OpenLineage: source table → Delta table, column by column.
 
 Told where Airflow's provider openlineage is installed; without it nothing is looked up.
 """
@@ -6,7 +6,7 @@ Told where Airflow's provider openlineage is installed; without it nothing is lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from binlake_airflow.hook import BinlakeHook
 
 if TYPE_CHECKING:
     from binlake.schema.lake_columns import LakeColumn
+    from binlake.schema.table import TableName, TableSchema
     from binlake.source.log import Origin
 
 log = logging.getLogger(__name__)
@@ -41,29 +42,89 @@ def is_collected() -> bool:
 
 
 def of_batch(config_file: str, batch: int) -> tuple[TableLineage, ...]:
-    """The tables that a merged batch changed; none where that can't be told: lineage holds no merge back."""
+    """The tables that a merged batch changed, before it is recorded."""
+    return _told(config_file, lambda known: known.of_batch(batch))
+
+
+def of_tables(config_file: str, names: Iterable[str]) -> tuple[TableLineage, ...]:
+    """Tables as they stand in the lake; names as ``database.table``."""
+    return _told(config_file, lambda known: known.of_tables(set(names)))
+
+
+def of_replays(config_file: str, replayed: Sequence[Mapping[str, Any]]) -> tuple[TableLineage, ...]:
+    """Tables that were built once more, each where it stands: what a replay's result tells."""
+    return _told(config_file, lambda known: known.of_replays(replayed))
+
+
+def _told(config_file: str, asked: Callable[[_Known], Iterator[TableLineage]]) -> tuple[TableLineage, ...]:
+    """None where nobody collects it, or it can't be told: lineage holds nothing back."""
+    if not is_collected():
+        return ()
     try:
         config = load(config_file)
-        return tuple(_of_batch(config, BinlakeHook(config.source.connection).origin(), batch))
+        return tuple(asked(_Known(config, BinlakeHook(config.source.connection).origin())))
     except Exception as error:
-        log.warning("the batch's lineage isn't told: %s", type(error).__name__)
+        log.warning("lineage isn't told: %s", type(error).__name__)
         return ()
 
 
-def _of_batch(config: PipelineConfig, origin: Origin, batch: int) -> Iterator[TableLineage]:
-    from binlake import pipeline
-    from binlake.schema.lake_columns import lake_columns
-    from binlake.state import history, lease
+class _Known:
+    """What metadata know of a source's tables."""
 
-    metadata = pipeline.metadata_of(config)
-    merged = lease.read(metadata).open
-    if merged is None or merged.batch != batch:  # recorded by another run meanwhile, which tells it
-        return
-    for life in merged.outcome.lives:
-        shape = history.schema_now(metadata, life.id)
-        if shape is not None and life.changed and not config.ghost(life.name):
-            place = folder(config.table_path(life.name))
-            yield TableLineage((_server(origin), str(life.name)), place, lake_columns(shape, config.invalid))
+    def __init__(self, config: PipelineConfig, origin: Origin) -> None:
+        from binlake.state.metadata import metadata_of
+
+        self._config = config
+        self._server = _server(origin)
+        self._metadata = metadata_of(config)
+
+    def of_batch(self, batch: int) -> Iterator[TableLineage]:
+        from binlake.state import history, lease
+
+        merged = lease.read(self._metadata).open
+        if merged is None or merged.batch != batch:  # recorded by another run meanwhile, which tells it
+            return
+        changed = [one for one in merged.outcome.lives if one.changed and not self._config.ghost(one.name)]
+        shapes = history.schemas_now(self._metadata, [one.id for one in changed])
+        for life in changed:
+            if life.id in shapes:
+                yield self._table(life.name, shapes[life.id])
+
+    def of_tables(self, names: Collection[str]) -> Iterator[TableLineage]:
+        from binlake.state import history
+
+        ids = self._ids(names)
+        shapes = history.schemas_now(self._metadata, list(ids.values()))
+        for name, life in ids.items():
+            if life in shapes:
+                yield self._table(name, shapes[life])
+
+    def of_replays(self, replayed: Sequence[Mapping[str, Any]]) -> Iterator[TableLineage]:
+        from binlake.state import history
+
+        if not replayed:
+            return
+        there = {one["table"]: one["path"] for one in replayed}
+        ids = self._ids(there)
+        shapes = history.schemas_now(self._metadata, list(ids.values()), up_to=replayed[0]["batch"])
+        for name, life in ids.items():
+            if life in shapes:
+                yield self._table(name, shapes[life], there[str(name)])
+
+    def _ids(self, names: Collection[str]) -> dict[TableName, str]:
+        """Table ids of those that live."""
+        from binlake.schema.table import TableName
+        from binlake.state import watermarks
+
+        living = [row for row in watermarks.read(self._metadata) if row["low"] and row["status"] != "dropped"]
+        known = {TableName(row["database"], row["table"]): row["table_id"] for row in living}
+        return {name: life for name, life in known.items() if str(name) in names}
+
+    def _table(self, name: TableName, shape: TableSchema, path: str | None = None) -> TableLineage:
+        from binlake.schema.lake_columns import lake_columns
+
+        place = folder(path or self._config.table_path(name))
+        return TableLineage((self._server, str(name)), place, lake_columns(shape, self._config.invalid))
 
 
 def _server(origin: Origin) -> str:

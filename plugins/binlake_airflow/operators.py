@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator, DagRunState
+from airflow.sdk import BaseOperator, DagRunState
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
 from binlake.errors import SparkNeeded, StagingError
 from binlake.moment import parse_moment
-from binlake_airflow import lineage, notices
+from binlake_airflow import assets, lineage, notices, summaries
+from binlake_airflow.assets import asset_alias as asset_alias
+from binlake_airflow.assets import run_key as run_key
+from binlake_airflow.assets import table_asset as table_asset
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_again
@@ -30,46 +33,10 @@ if TYPE_CHECKING:
     from binlake.state.record import RunReport
     from binlake_airflow.lineage import TableLineage
 
+log = logging.getLogger(__name__)
 UI_COLOR = "#e8f0fb"
 BACKFILL = "backfill"
 """The run type of a backfill's DAG runs."""
-
-
-def asset_alias(source: str) -> AssetAlias:
-    """Stands for all tables of a source: which these are, only the server knows."""
-    return AssetAlias(f"binlake/{source}")
-
-
-def table_asset(source: str, table: str) -> Asset:
-    """One mirrored table; ``table`` is ``database.table``. DAGs can be scheduled on it."""
-    encoded = quote(table, safe=" ")
-    return Asset(name=f"{source}/{table}", uri=f"binlake://{source}/{encoded.replace(' ', '%20')}")
-
-
-_STANDING_STILL = ("stopped", "missing", "resnapshot")
-_CLOCKS_AGREE = timedelta(days=1)
-"""How far the clocks of Airflow's hosts may differ at most."""
-
-
-def run_key(context: Context) -> str:
-    """What metadata calls this DAG run in what it records; its retries and its cleared tasks are the same run."""
-    return f"{context['dag_run'].dag_id}/{context['dag_run'].run_id}"
-
-
-def _announce(context: Context, source: str, extras: Mapping[str, dict[str, Any]]) -> None:
-    """An asset event for each table, but for those that Airflow has already: the task was cleared after its success.
-
-    Airflow keeps events together with a task's success, so a task that died announced nothing.
-    """
-    if not extras:
-        return
-    alias = asset_alias(source)
-    since = context["dag_run"].run_after - _CLOCKS_AGREE
-    known = [(event.asset.uri, event.extra) for event in context["inlet_events"][alias].after(since.isoformat())]
-    for table, extra in extras.items():
-        asset = table_asset(source, table)
-        if (asset.uri, extra) not in known:
-            context["outlet_events"][alias].add(asset, extra=extra)
 
 
 def _open_batch(config: PipelineConfig) -> OpenBatch | None:
@@ -77,6 +44,27 @@ def _open_batch(config: PipelineConfig) -> OpenBatch | None:
     from binlake.state import lease
 
     return lease.read(pipeline.metadata_of(config)).open
+
+
+def wait_for_earlier_backfill(context: Context) -> None:
+    """Backfills run their DAG runs side by side, whatever the DAG's max_active_runs: ours go in order."""
+    if context["dag_run"].run_type != BACKFILL:
+        return
+    earlier = context["ti"].get_previous_dagrun(state=DagRunState.RUNNING)
+    if earlier is not None and earlier.run_type == BACKFILL:
+        log.info("%s comes first", earlier.run_id)
+        raise look_again()
+
+
+def stop_of(context: Context, until: Any) -> datetime | None:
+    """Before which commit times a run stops: ``until``, ISO 8601, where it is given, else the end of a scheduled or
+    backfilled run's data interval. None: at the head of the log. Raises UsageError."""
+    if until:
+        return parse_moment(str(until), "until")
+    # A manual run has a data interval too, the last whole one: it isn't meant.
+    if context["dag_run"].run_type in ("scheduled", BACKFILL):
+        return context["dag_run"].data_interval_end
+    return None
 
 
 def session_of(step: str, config: PipelineConfig) -> SessionFactory:
@@ -148,7 +136,19 @@ class BinlakePreflightOperator(SourceOperator):
             raise AirflowFailException(said)
 
 
-class BinlakeSnapshotOperator(BinlakeSparkOperator):
+class LineageOperator(BinlakeSparkOperator):
+    """One that tells the provider openlineage of each table that it changed, from the source to the lake."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._lineage: tuple[TableLineage, ...] = ()
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Asked by the provider once the task has succeeded."""
+        return lineage.facets(self._lineage)
+
+
+class BinlakeSnapshotOperator(LineageOperator):
     """Copy tables at one binlog position.
 
     :param tables: patterns of ``database.table`` (templated); without any: tables not followed yet, else all
@@ -167,6 +167,7 @@ class BinlakeSnapshotOperator(BinlakeSparkOperator):
 
     def execute(self, context: Context) -> Any:
         from binlake.preflight import beforehand
+        from binlake.state.metadata import metadata_of
 
         rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []
@@ -174,27 +175,31 @@ class BinlakeSnapshotOperator(BinlakeSparkOperator):
             config = self.pipeline_config()
             origin = BinlakeHook(config.source.connection).origin()
             beforehand.check_snapshot(config, origin, self.tables or (), self.keys, self.lock)
-            return self.submit(context, "--run", run_key(context), "--lock", self.lock, *rows, *patterns)
+            copied = self.submit(context, "--run", run_key(context), "--lock", self.lock, *rows, *patterns)
+            self._lineage = lineage.of_tables(self.config_file, (table["table"] for table in copied))
+            return summaries.of_snapshots(metadata_of(config), copied)
 
 
-class BinlakeResnapshotOperator(BinlakeSparkOperator):
+class BinlakeResnapshotOperator(LineageOperator):
     """Snapshot the tables whose rows a sync couldn't tell from the log alone; usually there are none."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="snapshot", **kwargs)
 
     def execute(self, context: Context) -> Any:
-        from binlake import pipeline
         from binlake.state import watermarks
+        from binlake.state.metadata import metadata_of
 
         with airflow_errors():
             config = self.pipeline_config()
-            asked = watermarks.asked(pipeline.metadata_of(config))
+            asked = watermarks.asked(metadata_of(config))
             if not asked or config.source.is_files:
                 self.log.info("no table asks for a new snapshot")
-                return []
+                return None
             self.log.warning("snapshotted anew: %s", ", ".join(map(str, asked)))
-            return self.submit(context, "--run", run_key(context), "--asked")
+            copied = self.submit(context, "--run", run_key(context), "--asked")
+            self._lineage = lineage.of_tables(self.config_file, (table["table"] for table in copied))
+            return summaries.of_snapshots(metadata_of(config), copied)
 
 
 class BinlakeAnnounceOperator(SourceOperator):
@@ -213,23 +218,18 @@ class BinlakeAnnounceOperator(SourceOperator):
         self.batches = batches
 
     def execute(self, context: Context) -> None:
-        from binlake import pipeline
-        from binlake.bootstrap import tables_copied
+        from binlake.state.metadata import metadata_of
         from binlake.state.record import recorded_by
 
         with airflow_errors():
             config = load(self.config_file)
-            metadata = pipeline.metadata_of(config)
-            copied = tables_copied(metadata, run_key(context))
+            metadata = metadata_of(config)
+            copied = assets.copies(metadata, run_key(context))
             recorded = recorded_by(metadata, run_key(context)) if self.batches else []
-        for table in copied:
-            self.log.info("%s was copied, Delta version %s", table["table"], table["delta_version"])
-        changed = {name: extra for report in recorded for name, extra in _changes(report).items()}
-        snapshots = {
-            table["table"]: {"delta_version": table["delta_version"], "table_id": table["table_id"], "snapshot": True}
-            for table in copied
-        }
-        _announce(context, config.source.name, {**changed, **snapshots})
+        for table, extra in copied:
+            self.log.info("%s was copied, Delta version %s", table, extra["delta_version"])
+        changed = [told for report in recorded for told in assets.changes(report)]
+        assets.announce(context, config.source.name, [*changed, *copied])
 
 
 class _BatchFindingOperator(SourceOperator):
@@ -242,7 +242,7 @@ class _BatchFindingOperator(SourceOperator):
         raise NotImplementedError
 
     def execute(self, context: Context) -> None:
-        self._wait_for_earlier_backfill(context)
+        wait_for_earlier_backfill(context)
         with airflow_errors():
             found = self.found(context, load(self.config_file))
         self.log.info("%s", found.message)
@@ -250,15 +250,6 @@ class _BatchFindingOperator(SourceOperator):
         if found.empty:
             following = [task.task_id for task in self.downstream_list if isinstance(task, BinlakeStageOperator)]
             raise DownstreamTasksSkipped(tasks=following)  # type: ignore[no-untyped-call]
-
-    def _wait_for_earlier_backfill(self, context: Context) -> None:
-        """Backfills run their DAG runs side by side, whatever the DAG's max_active_runs: ours go in order."""
-        if context["dag_run"].run_type != BACKFILL:
-            return
-        earlier = context["ti"].get_previous_dagrun(state=DagRunState.RUNNING)
-        if earlier is not None and earlier.run_type == BACKFILL:
-            self.log.info("%s comes first", earlier.run_id)
-            raise look_again()
 
 
 class BinlakeUnfinishedOperator(_BatchFindingOperator):
@@ -288,18 +279,10 @@ class BinlakePlanOperator(_BatchFindingOperator):
     def found(self, context: Context, config: PipelineConfig) -> PlanOutcome:
         from binlake import pipeline
 
-        return pipeline.plan(config, BinlakeHook(config.source.connection).origin(), self._stop(context))
-
-    def _stop(self, context: Context) -> datetime | None:
-        if self.until:
-            return parse_moment(str(self.until), "until")
-        # A manual run has a data interval too, the last whole one: it isn't meant.
-        if context["dag_run"].run_type in ("scheduled", BACKFILL):
-            return context["dag_run"].data_interval_end
-        return None
+        return pipeline.plan(config, BinlakeHook(config.source.connection).origin(), stop_of(context, self.until))
 
 
-class _BatchStepOperator(BinlakeSparkOperator):
+class _BatchStepOperator(LineageOperator):
     """A step of the batch that plan froze.
 
     :param plan: what plan gave (templated)
@@ -355,17 +338,11 @@ class BinlakeMergeOperator(_BatchStepOperator):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="merge", **kwargs)
-        self._lineage: tuple[TableLineage, ...] = ()
 
     def execute(self, context: Context) -> Any:
         merged = self._merge(context)
-        if lineage.is_collected():
-            self._lineage = lineage.of_batch(self.config_file, self.plan["batch"])
+        self._lineage = lineage.of_batch(self.config_file, self.plan["batch"])
         return merged
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """For the provider openlineage: each table that the batch changed, from the source to the lake."""
-        return lineage.facets(self._lineage)
 
     def _merge(self, context: Context) -> Any:
         from binlake import pipeline
@@ -388,6 +365,70 @@ class BinlakeMergeOperator(_BatchStepOperator):
             return asdict(merged)
 
 
+class BinlakeSyncOperator(LineageOperator):
+    """A whole sync in one task, from plan to record, with new snapshots of tables whose rows the log alone can't tell.
+
+    It is done in the task's own process until something needs Spark: a job then does the rest, and the batch that was
+    begun goes on where it is. It stops where a BinlakePlanOperator would; preflight and a catalog's names are operators
+    of their own.
+
+    :param until: stop before commits at or after this time, ISO 8601 (templated)
+
+    With ``outlets=[asset_alias(source)]`` it updates the assets of the tables that changed.
+    """
+
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "until")
+
+    def __init__(self, *, until: Any = None, **kwargs: Any) -> None:
+        # What it announced already it finds by its inlets.
+        super().__init__(job="sync", **{"inlets": kwargs.get("outlets"), **kwargs})
+        self.until = until
+
+    def execute(self, context: Context) -> Any:
+        from binlake.state.metadata import metadata_of
+        from binlake.state.record import recorded_by
+
+        wait_for_earlier_backfill(context)
+        with airflow_errors():
+            config = self.pipeline_config()
+            found = self._sync(context, config)
+            metadata = metadata_of(config)
+            recorded = recorded_by(metadata, run_key(context))
+            copied = assets.copies(metadata, run_key(context))
+        self.log.info("%s", found["message"])
+        ended_now = {found["batch"], *(run["batch"] for run in found["earlier"])}
+        now = [report for report in recorded if report.batch in ended_now]
+        for report in now:
+            tell(context, config, report)
+        told = [*(change for report in recorded for change in assets.changes(report)), *copied]
+        if asset_alias(config.source.name) in self.outlets:
+            assets.announce(context, config.source.name, told)
+        self._lineage = lineage.of_tables(self.config_file, (name for name, _ in told))
+        return summaries.of_sync(metadata, found, now)
+
+    def _sync(self, context: Context, config: PipelineConfig) -> dict[str, Any]:
+        """The run's report as JSON."""
+        from binlake import pipeline
+        from binlake.report import Report
+        from binlake.stage import is_short
+        from binlake.state.metadata import now_us
+
+        until, began_us = stop_of(context, self.until), now_us()
+        origin = BinlakeHook(config.source.connection).origin()
+        try:
+            found = pipeline.sync(config, origin, _no_session, Report(), until=until, run=run_key(context))
+        except SparkNeeded as left:
+            self.log.info("%s", left)
+            begun = _open_batch(config)
+            # Behind a batch that was begun before may come any length of log.
+            short = begun is not None and is_short(begun) and begun.planned_us >= began_us
+            asked = ["--until", until.isoformat()] if until else []
+            done: dict[str, Any] = self.submit(context, "--run", run_key(context), *asked, short_lived=short)
+            return done
+        self.log.info("no Spark was needed")
+        return found.to_json()
+
+
 class BinlakeRecordOperator(SourceOperator):
     """Record the run, say what it did to each table, and update the tables' assets.
 
@@ -408,32 +449,26 @@ class BinlakeRecordOperator(SourceOperator):
             config = load(self.config_file)
             if self.plan["empty"]:
                 self.log.info("%s", self.plan["message"])
-                return {**self.plan, "tables": []}
+                return {**self.plan, "tables": 0}
             report = pipeline.record(config, self.plan["batch"], run_key(context))
-        self.log.info("%s (%s)", report.message, report.position)
-        changes = _changes(report)
-        for table in report.tables:
-            if table.status in _STANDING_STILL:
-                self.log.warning("%s %s: %s\n  → %s", table.table, table.status, table.reason, table.remedy)
-                if table.newly_stopped:
-                    notices.tell(config, context, "stopped", f"{table.table} stopped: {table.reason}", table.remedy)
-                continue
-            self.log.info("%s: %s", table.table, changes[table.table])
-        _announce(context, config.source.name, changes)
-        _count(config.source.name, report)
-        return report.to_json()
+        tell(context, config, report)
+        assets.announce(context, config.source.name, assets.changes(report))
+        return summaries.of_run(pipeline.metadata_of(config), report)
 
 
-def _changes(report: RunReport) -> dict[str, dict[str, Any]]:
-    """What an asset's event tells of each table that a batch brought up to its position."""
-    return {
-        table.table: {
-            "inserted": table.inserted, "updated": table.updated, "deleted": table.deleted,
-            "batch": report.batch, "position": report.position, "delta_version": table.delta_version,
-        }
-        for table in report.tables
-        if table.status not in _STANDING_STILL
-    }  # fmt: skip
+def tell(context: Context, config: PipelineConfig, report: RunReport) -> None:
+    """What a batch did to each table: in the log, to whom the YAML names, and as metrics."""
+    from binlake.commands import printing
+
+    for line in printing.run_lines(report):
+        log.info("%s", line)
+    log.info("it stands at %s", report.position)
+    for table in report.tables:
+        if table.status in assets.STANDING_STILL:
+            log.warning("%s %s: %s\n  → %s", table.table, table.status, table.reason, table.remedy)
+        if table.newly_stopped:
+            notices.tell(config, context, "stopped", f"{table.table} stopped: {table.reason}", table.remedy)
+    _count(config.source.name, report)
 
 
 def _count(source: str, report: RunReport) -> None:

@@ -11,9 +11,9 @@ from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
 from binlake.orchestration import Occasion
-from binlake_airflow import notices
+from binlake_airflow import lineage, notices, summaries
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.operators import SourceOperator, run_key, session_of
+from binlake_airflow.operators import LineageOperator, SourceOperator, run_key, session_of
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
 
 if TYPE_CHECKING:
@@ -78,10 +78,11 @@ class BinlakeResumeOperator(BinlakeSparkOperator):
         reason = Reason(_decider(context), str(self.why or ""))
         with airflow_errors():
             beforehand.check_resume(self.pipeline_config(), self.tables or (), reason)
-            return self.submit(context, f"--who={reason.who}", f"--why={reason.why}", "--tables", *self.tables)
+            told = self.submit(context, f"--who={reason.who}", f"--why={reason.why}", "--tables", *self.tables)
+            return {"tables": len(told)}
 
 
-class BinlakeReplayOperator(BinlakeSparkOperator):
+class BinlakeReplayOperator(LineageOperator):
     """Build tables once more, as they stood after a batch, from what is staged: the server isn't asked.
 
     :param tables: patterns of ``database.table`` (templated)
@@ -130,7 +131,9 @@ class BinlakeReplayOperator(BinlakeSparkOperator):
         asked = [f"--who={_decider(context)}", "--tables", *(self.tables or ()), *arguments]
         with airflow_errors():
             beforehand.check_replay(self.pipeline_config(), replay_arguments.request_of(asked))
-            return self.submit(context, *asked)
+            replayed = self.submit(context, *asked)
+            self._lineage = lineage.of_replays(self.config_file, replayed)
+            return summaries.of_replays(replayed)
 
 
 class BinlakeMaintainOperator(BinlakeSparkOperator):
@@ -145,11 +148,12 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
 
         with airflow_errors():
             config = self.pipeline_config()
-            if maintain.wants_spark(config, pipeline.metadata_of(config)):
-                return self.submit(context, "--run", run_key(context))
+            metadata = pipeline.metadata_of(config)
+            if maintain.wants_spark(config, metadata):
+                return summaries.of_maintenance(metadata, self.submit(context, "--run", run_key(context)))
             found = pipeline.maintain(config, session_of("maintain", config), Report(), run=run_key(context))
             self.log.info("%s; no Spark was needed", found.headline)
-            return found.to_json()
+            return summaries.of_maintenance(metadata, found.to_json())
 
 
 class BinlakeWatchOperator(SourceOperator):
@@ -181,7 +185,7 @@ class BinlakeWatchOperator(SourceOperator):
             if hours < limits.retention_hours:
                 said = f"the log that is read next may be purged in {hours:,.1f} hours"
                 self._warn(context, config, "retention", said, "run a sync, or let the server keep its log longer")
-        return values
+        return {**values, "stopped": summaries.first(found.stopped)}
 
     def _warn(self, context: Context, config: PipelineConfig, event: Occasion, message: str, remedy: str) -> None:
         self.log.warning("%s\n  → %s", message, remedy)
@@ -199,6 +203,7 @@ class BinlakeRegisterOperator(BinlakeSparkOperator):
 
         with airflow_errors():
             if pipeline.registration_due(self.pipeline_config()):
-                return self.submit(context, short_lived=True)
+                done = self.submit(context, short_lived=True)
+                return {name: len(done[name]) for name in ("registered", "dropped")}
         self.log.info("the catalog has all names")
         return None

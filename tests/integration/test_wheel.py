@@ -71,6 +71,7 @@ def test_the_wheel_alone_mirrors_a_table(mirror: Mirror, environment: Path, tmp_
     assert where.startswith(str(environment))
     page, here = (root / "binlake_airflow/page/static" for root in (Path(where.strip()).parents[1], ROOT / "plugins"))
     assert {file.name for file in page.iterdir()} == {file.name for file in here.iterdir()} >= {"index.html", "page.js"}
+    assert (Path(where.strip()).parent / "example_dags" / "example_binlake_sync.py").is_file()
     run(folder, binlake, "setup", "--no-archive", "--jars", settings.JARS)
     assert "ready" in run(folder, binlake, "setup", "--no-archive", "--jars", folder)  # nothing is looked for again
 

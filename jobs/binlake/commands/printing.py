@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import textwrap
@@ -9,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from binlake.position import Position
 from binlake.schema.table import TableName
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from binlake.state.record import RunReport
     from binlake.state.status import SourceStatus
 
-_WIDTH = 80
+_WIDTH, _WIDE = 80, 200
 _MOST_ROWS = 40
 """Tables that follow, beyond which they are counted and not listed."""
 
@@ -31,8 +32,12 @@ def as_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int = 200) -> None:
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int = _WIDE) -> None:
     """Wrapped to the terminal; to ``width`` where standard output is none."""
+    _draw(sys.stdout, title, columns, rows, None if sys.stdout.isatty() else width)
+
+
+def _draw(where: TextIO, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -42,21 +47,37 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wid
         drawn.add_column(column, overflow="fold")
     for row in rows:
         drawn.add_row(*(escape("" if value is None else str(value)) for value in row))
-    Console(width=None if sys.stdout.isatty() else width).print(drawn)
+    Console(file=where, width=width).print(drawn)
 
 
 def run_report(run: RunReport) -> None:
     """What a batch did to each table."""
     if run.tables:
-        rows = [
-            (t.table, t.status, f"{t.inserted:,}", f"{t.updated:,}", f"{t.deleted:,}", t.delta_version, t.seconds)
-            for t in run.tables
-        ]
-        columns = ("table", "status", "inserted", "updated", "deleted", "Delta version", "seconds")
-        table(f"Batch {run.batch}", columns, rows)
-    print(run.message)
-    if run.phases:
-        print("seconds: " + ", ".join(f"{name} {seconds}" for name, seconds in run.phases))
+        table(*_tables_of(run))
+    print("\n".join(_said_of(run)))
+
+
+def run_lines(run: RunReport) -> list[str]:
+    """The same for a log, which has no terminal's width."""
+    drawn = io.StringIO()
+    if run.tables:
+        _draw(drawn, *_tables_of(run), _WIDE)
+    return [line.rstrip() for line in drawn.getvalue().splitlines()] + _said_of(run)
+
+
+def _tables_of(run: RunReport) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
+    """Title, columns and rows."""
+    rows = [
+        (t.table, t.status, f"{t.inserted:,}", f"{t.updated:,}", f"{t.deleted:,}", t.delta_version, t.seconds)
+        for t in run.tables
+    ]
+    columns = ("table", "status", "inserted", "updated", "deleted", "Delta version", "seconds")
+    return f"Batch {run.batch}", columns, rows
+
+
+def _said_of(run: RunReport) -> list[str]:
+    seconds = ", ".join(f"{name} {seconds}" for name, seconds in run.phases)
+    return [run.message, *([f"seconds: {seconds}"] if seconds else [])]
 
 
 def _mb(*sizes: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.state.metadata import Metadata, literal, rows_of
 
+_FEW = 20
+"""Lives that are asked for by their ids; of more all shapes are read."""
 _PLACE = re.compile(r"(?P<file>[^:/]+\.\d+):(?P<offset>\d+)\Z")
 
 
@@ -71,11 +74,25 @@ def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
     return sorted(found, key=lambda shape: shape.order)
 
 
+def schemas_now(metadata: Metadata, lives: Collection[str], *, up_to: int | None = None) -> dict[str, TableSchema]:
+    """The newest shape of each of these lives, by its table id; that of a dropped one is its last.
+
+    up_to: the batch after which the newest is meant.
+    """
+    asked = f"table_id IN ({', '.join(map(literal, lives))})" if 0 < len(lives) <= _FEW else None
+    newest: dict[str, dict[str, Any]] = {}
+    for row in metadata.read("schemas", ["table_id", "batch", "at_us", "schema"], where=asked):
+        if row["table_id"] not in lives or (up_to is not None and row["batch"] > up_to):
+            continue
+        known = newest.setdefault(row["table_id"], row)
+        if (known["batch"], known["at_us"]) < (row["batch"], row["at_us"]):
+            newest[row["table_id"]] = row
+    return {life: loads(TableSchema, row["schema"]) for life, row in newest.items()}
+
+
 def schema_now(metadata: Metadata, life: str) -> TableSchema | None:
     """The newest shape of one life of a table, by its table id; that of a dropped one is its last."""
-    rows = metadata.read("schemas", ["batch", "at_us", "schema"], where=f"table_id = {literal(life)}")
-    newest = max(rows, key=lambda row: (row["batch"], row["at_us"]), default=None)
-    return loads(TableSchema, newest["schema"]) if newest else None
+    return schemas_now(metadata, {life}).get(life)
 
 
 def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:

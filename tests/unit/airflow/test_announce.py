@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +14,22 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from binlake import config, pipeline
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.bootstrap import note_bootstrap
+from binlake.config import PipelineConfig
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot.commit import SnapshotResult
 from binlake.state import lease
 from binlake.state.lease import OpenBatch, Standing
-from binlake_airflow.operators import BinlakeAnnounceOperator, BinlakeRecordOperator, asset_alias, run_key
+from binlake.state.record import RunReport, TableRun
+from binlake_airflow import summaries
+from binlake_airflow.hook import BinlakeHook
+from binlake_airflow.operators import (
+    BinlakeAnnounceOperator,
+    BinlakeRecordOperator,
+    BinlakeSyncOperator,
+    asset_alias,
+    run_key,
+)
 
 YAML = """
 source: {name: shop, connection: shop_mysql, server_id: 4001}
@@ -45,16 +56,20 @@ class Run:
         self.file = str(file)
         self.run_id = run_id
         self.events = Events() if events is None else events
+        self.left: Any = None
+        """By the last task, in XCom."""
 
     @property
     def context(self) -> Any:
-        run = SimpleNamespace(dag_id="binlake_shop_sync", run_id=self.run_id, run_after=datetime.now(UTC))
+        run = SimpleNamespace(
+            dag_id="binlake_shop_sync", run_id=self.run_id, run_after=datetime.now(UTC), run_type="manual"
+        )
         inlets = {asset_alias("shop"): self.events}
         return {"dag_run": run, "outlet_events": OutletEventAccessors(), "inlet_events": inlets}
 
     def _call(self, operator: Any, *, dies: bool) -> list[str]:
         context = self.context
-        operator.execute(context)
+        self.left = operator.execute(context)
         told = context["outlet_events"][asset_alias("shop")].asset_alias_events
         if not dies:
             self.events += [SimpleNamespace(asset=event.dest_asset_key, extra=event.extra) for event in told]
@@ -62,6 +77,10 @@ class Run:
 
     def record(self, *, dies: bool = False) -> list[str]:
         return self._call(BinlakeRecordOperator(task_id="record", config_file=self.file, plan=PLAN), dies=dies)
+
+    def sync(self, *, dies: bool = False, outlets: bool = True) -> list[str]:
+        told = {"outlets": [asset_alias("shop")]} if outlets else {}
+        return self._call(BinlakeSyncOperator(task_id="sync", config_file=self.file, **told), dies=dies)
 
     def announce(self, *, dies: bool = False, **options: Any) -> list[str]:
         return self._call(BinlakeAnnounceOperator(task_id="announce", config_file=self.file, **options), dies=dies)
@@ -106,6 +125,35 @@ def test_a_record_that_is_cleared_after_its_success_announces_nothing(merged: Pa
 def test_a_batch_that_another_recorded_is_its_to_announce(merged: Path) -> None:
     pipeline.record(config.load(merged), 1, "somebody else")
     assert Run(merged).record() == []
+
+
+def test_a_sync_in_one_task_that_recorded_and_died_announces_when_tried_again(
+    merged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync(config: PipelineConfig, *_: Any, until: None, run: str) -> RunReport:
+        return pipeline.record(config, 1, run)
+
+    monkeypatch.setattr(pipeline, "sync", sync)
+    monkeypatch.setattr(BinlakeHook, "origin", lambda hook: None)
+    run = Run(merged)
+    assert run.sync(dies=True) == run.sync() == ["binlake://shop/shop.orders"]
+    assert run.sync() == []
+    assert (run.left["batch"], run.left["batches"], run.left["mutations"], run.left["tables"]) == (1, [1], 6, 1)
+    assert Run(merged, "another").sync() == []
+    BinlakeSyncOperator(task_id="alone", config_file=str(merged)).execute(Run(merged).context)  # it has no outlets
+
+
+def test_what_is_left_in_xcom_is_small_however_many_tables_there_are(merged: Path) -> None:
+    metadata = pipeline.metadata_of(config.load(merged))
+    tables = [TableRun(f"shop.table_{n}", "stopped", 1, 1, 1, None, "b.000001:4", 0.1, "r" * 99) for n in range(1000)]
+    report = RunReport(7, str(STOP), "recorded", 3000, 99, tuple(tables), (("merge", 1.5),))
+    run, synced = summaries.of_run(metadata, report), summaries.of_sync(metadata, report.to_json(), [report])
+    snapshots = summaries.of_snapshots(metadata, [copied("t", 0).to_json()] * 1000)
+    assert run["tables"] == synced["tables"] == snapshots["tables"] == 1000
+    assert snapshots["rows"] == 5000
+    assert run["standing_still"] == synced["standing_still"] == [f"shop.table_{n}" for n in range(20)]
+    assert metadata.location("runs") == run["runs"]
+    assert all(len(json.dumps(told)) < 2000 for told in (run, synced, snapshots))
 
 
 def test_a_batch_that_a_verification_recorded_is_announced_by_its_run(merged: Path) -> None:

@@ -58,6 +58,17 @@ def test_a_side_column_comes_of_its_own_column(file: Path, tmp_path: Path) -> No
     assert origins == {"id": ["id"], "paid": ["paid"], "paid__text": ["paid"]}
 
 
+def test_tables_that_were_copied_and_built_once_more(file: Path, tmp_path: Path) -> None:
+    copied: dict[str, Any] = Serde.to_dict(lineage.facets(lineage.of_tables(str(file), ["shop.items", "shop.gone"])))
+    assert [one["name"] for one in copied["inputs"]] == ["shop.items"]
+    assert [one["name"] for one in copied["outputs"]] == [f"{tmp_path}/lake/shop/shop/items"]
+    beside = {"table": "shop.orders", "path": "/replayed/orders", "batch": 0}
+    (orders,) = lineage.of_replays(str(file), [beside])
+    assert (orders.source, orders.lake) == (("file", "shop.orders"), ("file", "/replayed/orders"))
+    assert [column.name for column in orders.columns] == ["id", "paid", "paid__text"]
+    assert lineage.of_replays(str(file), []) == lineage.of_tables(str(file), []) == ()
+
+
 def test_what_can_not_be_told_holds_nothing_back(file: Path) -> None:
     assert lineage.of_batch(str(file), 2) == ()  # recorded by another run meanwhile
     file.write_text("{")

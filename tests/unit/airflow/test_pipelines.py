@@ -229,16 +229,32 @@ def test_the_yaml_tells_pools_queue_and_retries(folder: Path) -> None:
             assert task.retry_delay == timedelta(minutes=1)
 
 
-def test_the_dag_of_ones_own_that_the_readme_shows(folder: Path) -> None:
-    write(folder, "shop")
-    blocks = (ROOT / "README.md").read_text().split("```python\n")
-    (block,) = [block.partition("```")[0] for block in blocks if "binlake_sync(" in block.partition("```")[0]]
-    file = folder.parent / "nightly.py"
-    file.write_text(block.replace("/etc/binlake/pipelines", str(folder)))
-    bag = DagBag(str(file), collect_dags=False)
-    bag.collect_dags(str(file))
+def collected(place: Path) -> DagBag:
+    bag = DagBag(str(place), collect_dags=False)
+    bag.collect_dags(str(place))
     assert not bag.import_errors
-    assert bag.dags["nightly"].get_task("reports").upstream_task_ids == {"sync.resnapshot"}
+    return bag
+
+
+def test_the_dags_of_ones_own_that_the_readme_shows(folder: Path) -> None:
+    write(folder, "shop")
+    blocks = [block.partition("```")[0] for block in (ROOT / "README.md").read_text().split("```python\n")]
+    for name, block in enumerate(block for block in blocks if "with DAG(" in block):
+        (folder.parent / f"dag_{name}.py").write_text(block.replace("/etc/binlake/pipelines", str(folder)))
+    found = collected(folder.parent).dags
+    assert sorted(found) == ["hourly", "nightly"]
+    assert found["nightly"].get_task("reports").upstream_task_ids == {"sync.resnapshot"}
+    assert [one.name for one in found["hourly"].get_task("sync").outlets] == ["binlake/shop"]
+
+
+def test_the_examples_are_dags() -> None:
+    found = collected(ROOT / "plugins" / "binlake_airflow" / "example_dags").dags
+    names = ("asset", "bootstrap", "operators", "sensor", "sync")
+    assert sorted(found) == [f"example_binlake_{name}" for name in names]
+    (asset,) = found["example_binlake_asset"].timetable.asset_condition.objects
+    assert asset.uri == "binlake://example_shop/shop.orders"
+    for dag in found.values():
+        DagSerialization.to_dict(dag)
 
 
 def test_task_groups_bring_a_source_into_a_dag_of_ones_own(folder: Path) -> None:

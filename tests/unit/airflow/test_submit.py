@@ -9,7 +9,9 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,9 +32,16 @@ from binlake.source.connection import Endpoint
 from binlake.source.log import Origin
 from binlake.state import lease
 from binlake.state.lease import Control, OpenBatch
+from binlake.state.record import RunReport
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
-from binlake_airflow.operators import BinlakeMergeOperator, BinlakeSnapshotOperator, BinlakeStageOperator, table_asset
+from binlake_airflow.operators import (
+    BinlakeMergeOperator,
+    BinlakeSnapshotOperator,
+    BinlakeStageOperator,
+    BinlakeSyncOperator,
+    table_asset,
+)
 from binlake_airflow.submit import BinlakeSparkOperator, script
 
 SECRET = "s3cret/wörd"
@@ -282,7 +291,7 @@ def test_an_undefined_connection_says_what_to_do(connections: dict[str, Connecti
 
 
 def test_the_hook_reads_the_stock_fields(connections: dict[str, Connection]) -> None:
-    connections["shop_mysql"].extra = '{"ssl": {"ca": "/ca.pem"}}'
+    connections["shop_mysql"].extra = '{"ssl_ca": "/ca.pem", "ssl_cert": null, "ssl_verify_mode": ""}'  # as the form
     found = BinlakeHook("shop_mysql").endpoint()
     assert (found.host, found.port, found.user, found.password) == ("db", 3307, "binlake", SECRET)
     assert dict(found.tls) == {"ca": "/ca.pem"}
@@ -302,7 +311,7 @@ def test_any_name_makes_an_asset_of_its_own(name: str) -> None:
 
 
 def test_scripts_are_short_and_all_there() -> None:
-    for name in ("snapshot", "stage", "merge", "verify"):
+    for name in ("snapshot", "stage", "merge", "sync", "verify"):
         lines = Path(script(name)).read_text().splitlines()
         assert len(lines) <= 30, name
         assert os.path.basename(script(name)) == f"{name}.py"
@@ -358,6 +367,30 @@ def test_the_jvm_that_merges_a_short_range_optimises_no_code(
     merging.execute({})  # type: ignore[typeddict-item]
     ((command, _),) = seen
     assert ("-XX:TieredStopAtLevel=1" in " ".join(command)) == quick
+
+
+def test_a_sync_that_needs_spark_is_a_job_that_stops_where_the_run_does(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+) -> None:
+    """begun: short, but by an earlier run, behind which any length of log may come."""
+    until = datetime(2026, 1, 31, 13, tzinfo=UTC)
+    run = SimpleNamespace(dag_id="nightly", run_id="r", run_type="scheduled", data_interval_end=until)
+    monkeypatch.setattr(lease, "read", lambda metadata: Control(None, None, 0, 0, 1, begun(0), None))
+
+    def sync(config: object, origin: object, session: Callable[[], object], report: object, **asked: Any) -> None:
+        assert asked == {"until": until, "run": "nightly/r"}
+        session()
+
+    monkeypatch.setattr(pipeline, "sync", sync)
+    result = RunReport(7, "server/b.000001:4@1", "nothing new", 0, 0, (), ()).to_json()
+    seen = submitted(monkeypatch, answer({"result": result}, fails=False))
+    syncing = BinlakeSyncOperator(task_id="sync", config_file=operator.config_file)
+    left = syncing.execute({"dag_run": run})  # type: ignore[arg-type]
+    ((command, _),) = seen
+    told = ["--config", operator.config_file, "--run", "nightly/r", "--until", until.isoformat()]
+    assert command[-7:] == [script("sync"), *told]
+    assert "-XX:TieredStopAtLevel=1" not in " ".join(command)
+    assert (left["batch"], left["batches"], left["tables"]) == (7, [], 0)
 
 
 def test_a_task_leads_to_its_batch_its_source_or_the_overview(operator: BinlakeStageOperator) -> None:

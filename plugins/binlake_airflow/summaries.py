@@ -1,0 +1,65 @@
+"""What tasks leave in XCom: counts, and where the rest stands. A source may have a thousand tables, and XCom is in
+Airflow's own database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from binlake_airflow.assets import STANDING_STILL
+
+if TYPE_CHECKING:
+    from binlake.state.metadata import Metadata
+    from binlake.state.record import RunReport
+
+_NAMED = 20
+"""Names at most."""
+
+
+def first(names: Iterable[str]) -> list[str]:
+    return list(names)[:_NAMED]
+
+
+def of_run(metadata: Metadata, report: RunReport) -> dict[str, Any]:
+    """tables: how many it changed, or found standing still; standing_still: the first of these. What it did to each is
+    in the row of the batch in ``runs``."""
+    return {
+        "batch": report.batch, "position": report.position, "message": report.message,
+        "mutations": report.mutations, "bytes": report.bytes, "phases": dict(report.phases),
+        "tables": len(report.tables),
+        "standing_still": first(table.table for table in report.tables if table.status in STANDING_STILL),
+        "runs": metadata.location("runs"),
+    }  # fmt: skip
+
+
+def of_sync(metadata: Metadata, found: Mapping[str, Any], recorded: Sequence[RunReport]) -> dict[str, Any]:
+    """found: what the sync came to, recorded: its batches, each with its row in ``runs``."""
+    tables = {table.table: table for report in recorded for table in report.tables}
+    return {
+        **{name: found[name] for name in ("batch", "position", "message")},
+        "batches": [report.batch for report in recorded],
+        "mutations": sum(report.mutations for report in recorded),
+        "bytes": sum(report.bytes for report in recorded),
+        "tables": len(tables),
+        "standing_still": first(name for name, table in tables.items() if table.status in STANDING_STILL),
+        "runs": metadata.location("runs"),
+    }
+
+
+def of_snapshots(metadata: Metadata, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Each table's are in ``runs``, kind bootstrap."""
+    return {**_summed(results, "rows", "bytes"), "runs": metadata.location("runs")}
+
+
+def of_replays(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {**_summed(results, "rows"), "paths": first(table["path"] for table in results)}
+
+
+def of_maintenance(metadata: Metadata, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Each table's is in ``runs``, kind maintain."""
+    counts = _summed(found["tables"], "rewritten_files", "written_files", "removed_files", "removed_log_files")
+    return {**counts, "seconds": found["seconds"], "runs": metadata.location("runs")}
+
+
+def _summed(tables: Sequence[Mapping[str, Any]], *numbers: str) -> dict[str, Any]:
+    return {"tables": len(tables), **{number: sum(table[number] for table in tables) for number in numbers}}
