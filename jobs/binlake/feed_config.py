@@ -196,6 +196,22 @@ class SinkConfig(_Strict):
         return urlsplit(self.url).path
 
 
+class FeedErrorsConfig(_Strict):
+    """At which failures a feed stops, by mypipe's flags, which may be written as there, with hyphens (see
+    feeds.error_layers). None: as ``on_error`` says. handler: the name of an entry point, asked in the flags' place.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_by_name=True, alias_generator=lambda name: name.replace("_", "-")
+    )
+
+    quit_on_event_decode_failure: bool | None = None
+    quit_on_empty_mutation_commit_failure: bool | None = None
+    quit_on_listener_failure: bool = True
+    quit_on_event_handler_failure: bool = True
+    handler: Annotated[str, Field(min_length=1)] | None = None
+
+
 class FeedConfig(_Strict):
     """One feed: the mutations that match, in one format, to one sink, from a watermark of its own.
 
@@ -204,8 +220,8 @@ class FeedConfig(_Strict):
     lake's metadata, ``file:/path``, ``mysql:CONNECTION/database.table``, or a class of one's own as ``module:Class``.
     begin: what a feed begins with that has no place yet: the oldest batch that is staged, what comes from now on, or
     the tables' rows in the lake. on_error: of an event of the feed's tables that nobody can decode, the feed stops in
-    front of its batch, or leaves the event out and says so; what else goes wrong always stops it. keep_gb (of log),
-    keep_hours: so much staging is kept for it; a feed further behind stops.
+    front of its batch, or leaves the event out and says so; what else goes wrong stops it, unless ``errors`` says
+    otherwise. keep_gb (of log), keep_hours: so much staging is kept for it; a feed further behind stops.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
@@ -217,6 +233,7 @@ class FeedConfig(_Strict):
     format: FormatConfig
     sink: SinkConfig
     on_error: Literal["stop", "skip"] = "stop"
+    errors: FeedErrorsConfig = FeedErrorsConfig()
     position: str = "metadata"
     begin: Literal["oldest", "now", "lake"] = "oldest"
     keep_gb: Annotated[float, Field(gt=0)] = 50
@@ -238,6 +255,12 @@ class FeedConfig(_Strict):
             raise ValueError("format: binlog and a sink binlog:///folder go together")
         if self.format.type == "binlog" and self.begin == "lake":
             raise ValueError("a binlog has no CREATE TABLE of rows from the lake; begin with oldest or now")
+        return self
+
+    @model_validator(mode="after")
+    def _errors_agree(self) -> Self:
+        if self.on_error == "skip" and self.errors.quit_on_event_decode_failure:
+            raise ValueError("on_error: skip and errors: quit_on_event_decode_failure: true contradict each other")
         return self
 
     @field_validator("position")

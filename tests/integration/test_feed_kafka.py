@@ -26,7 +26,7 @@ from binlake.batch.steps import TableOutcome
 from binlake.errors import SinkFailed
 from binlake.faults import FaultPoint
 from binlake.feed_config import SinkConfig
-from binlake.feeds import carry as carrying
+from binlake.feeds import outlet as carrying
 from binlake.feeds.contract import Message
 from binlake.feeds.kafka import KafkaSink
 from binlake.state import data_rows, feed_watermarks
@@ -120,9 +120,11 @@ def test_what_the_broker_refuses_is_told_and_the_feed_goes_on_later(mirror: Mirr
     assert "message.max.bytes" in found.remedy
     mirror.execute("INSERT INTO t VALUES (2, 'y')")
     mirror.sync()
-    config = to_kafka(mirror, broker, "refused", where="id > 1")
-    assert carried(mirror, config).mutations == 1
+    config = to_kafka(mirror, broker, "refused", errors={"quit_on_listener_failure": False})
+    assert carried(mirror, config).mutations == 2
     assert [one["after"]["id"] for one in payloads(broker.read("refused"))] == [2]
+    (found,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert (found.left_out, "refused a message" in found.last_left_out) == (1, True)
 
 
 def test_a_transaction_that_takes_longer_than_the_broker_lets_it_is_told(broker: Broker) -> None:

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from binlake import merge
 from binlake.batch.steps import TableOutcome
 from binlake.errors import FeedError
-from binlake.feeds import carry as carrying
+from binlake.feeds import outlet as carrying
 from binlake.state import data_rows, feed_watermarks
 from feeding import carried, feed, lines
 from mirror import Mirror, on_mysql

@@ -15,10 +15,11 @@ import pytest
 
 from binlake import cli, merge
 from binlake.errors import FeedError
-from binlake.feeds import carry as carrying
+from binlake.feeds import outlet as carrying
 from binlake.feeds.files import FileSink
 from binlake.state import feed_watermarks
 from binlake.state.feed_watermarks import FeedPosition
+from binlake.state.metadata import metadata_of
 from feeding import carried, feed, lines, told
 from mirror import Mirror, on_mariadb, on_mysql
 
@@ -59,6 +60,8 @@ def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(mirror: M
     run = carried(mirror, feed(mirror, on_error="skip"))
     assert "left out: binlog" in run.message
     assert told(mirror)[2:] == ['insert a {"id": 3} {"id": 3, "d": null}']
+    (status,) = feed_watermarks.statuses(mirror.config, metadata_of(mirror.config))
+    assert (status.left_out, "a date that no calendar has" in status.last_left_out) == (1, True)
 
 
 def test_an_event_of_a_table_that_the_feed_does_not_want_is_nothing_to_it(mirror: Mirror) -> None:

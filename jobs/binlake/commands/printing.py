@@ -178,6 +178,8 @@ def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
         lines.append(f"feed {feed.name} is {feed.status}, {at}{behind}, {feed.messages:,} messages")
         if feed.reason:
             lines += [f"  {feed.reason}", f"  → {feed.remedy}"]
+        if feed.left_out:
+            lines.append(f"  {feed.left_out:,} events left out, the last: {feed.last_left_out}")
     if found.holder_died:
         lines.append(f"held by {found.holder}, which is dead: the next run takes over at once")
     elif found.holder:

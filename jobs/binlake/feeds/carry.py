@@ -12,42 +12,40 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from binlake.batch.manifest import Manifest, StagedFile
+from binlake.binlog.border import XaEvent
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, FeedError, StagingError, UsageError
 from binlake.faults import fault
 from binlake.feed_config import FeedConfig
 from binlake.feeds import positions
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, Sink
+from binlake.feeds.contract import FeedContext, FeedTable, Format, SchemaChange, Sink
+from binlake.feeds.error_layers import FeedErrors, FeedFailure
+from binlake.feeds.outlet import Outlet
 from binlake.feeds.positions import PositionStore
 from binlake.feeds.preload import Preload, begin_with_lake
 from binlake.feeds.selection import Selection
 from binlake.feeds.shapes import Shapes, table_of
 from binlake.feeds.staged import LogWindow, StagedBatch, StatementHere
-from binlake.feeds.transactions import SourceTransactions
 from binlake.position import Range
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.state import feed_watermarks, lease
-from binlake.state.feed_watermarks import FeedLease, FeedLimits, FeedPlace, FeedPosition
+from binlake.state.feed_watermarks import FeedLease, FeedLimits, FeedPosition
 from binlake.state.lease import Standing
-from binlake.state.metadata import Metadata, metadata_of, now_us
+from binlake.state.metadata import Metadata, metadata_of
 from binlake.state.staging import read_manifest
 
-COMMIT_EVERY, COMMIT_BYTES = 20_000, 256 << 20
-"""Mutations, or bytes of them as they are staged, after which the sink commits, at the next end of a transaction."""
-LOAD_EVERY = 100_000
-"""Rows of the lake after which it does: none of them belong together."""
 _COLLECTED_EVERY = 500_000
 """Objects made after which Python looks for cycles; 700 by default."""
 
@@ -179,24 +177,24 @@ class _Run:
         place = kept or begin(self._config, self._metadata, self._selection, standing)
         stop = standing.position
         context = FeedContext(self._feed.name, self._config.source.name, stop.server, stop.flavour)
-        target = Outlet(self._parts.make_format(self._feed, context), self._sink, self._committed(store), place)
+        errors = FeedErrors(self._feed, lambda left_out: feed_watermarks.record_omissions(self._metadata, left_out))
+        form = self._parts.make_format(self._feed, context)
+        target = Outlet(form, self._sink, self._committed(store), place, errors)
         if kept is None:
             target.commit(place)
         first, (place, mutations) = place.batch, self._load(target, place, standing)
-        reader = BatchReader(self._config, self._metadata, self._selection)
-        left_out: tuple[str, ...] = ()
+        reader = BatchReader(self._config, self._metadata, self._selection, errors)
         while place.batch < standing.batch:
             carried = reader.carry(place, target, self._until_us)
             mutations += carried.mutations
             place = carried.position
-            left_out += carried.left_out
             if carried.stopped:
                 break
         if place.batch == first and not mutations:
             target.heartbeat(place)
         sent = target.messages
         message = f"feed {self._feed.name}: {mutations:,} mutations as {sent:,} messages, up to {place}"
-        message += "".join(f"\n  left out: {one}" for one in left_out)
+        message += "".join(f"\n  left out: {one}" for one in errors.told)
         seconds = round(time.monotonic() - began, 2)
         source = self._config.source.name
         return FeedRun(self._feed.name, source, place.batch, place.batch - first, mutations, sent, seconds, message)
@@ -225,158 +223,34 @@ class _Run:
         return note
 
 
-class Outlet:
-    """A format and a sink: mutations go in, commits come at the ends of transactions.
-
-    committed: told each place that is safe, and how many messages were sent before.
-    """
-
-    def __init__(
-        self, form: Format, sink: Sink, committed: Callable[[FeedPosition, int], None], place: FeedPosition
-    ) -> None:
-        self._format, self._sink, self._committed = form, sink, committed
-        self._place = place
-        self._begun = False
-        self._pending = self._pending_bytes = 0
-        self._last: FeedPlace | None = place.place
-        self._transactions = SourceTransactions(form) if form.wants_transactions else None
-        self._current: tuple[str | None, int] | None = None
-        self.messages = 0
-
-    def enter(self, place: FeedPosition) -> None:
-        """A batch's part behind ``place`` follows."""
-        self._place, self._last = place, place.place
-
-    def window(self, window: LogWindow) -> None:
-        """All its rows, in order."""
-        bounds = self._bounds(window)
-        each = max(
-            1, sum(part.rows.nbytes for part in window.parts) // sum(part.rows.num_rows for part in window.parts)
-        )
-        if 0 in bounds[:1] and self._room(each) <= 0:
-            self._commit_here()
-        parts = self._transactions.number(window) if self._transactions else window.parts
-        flat = [messages for part in parts for messages in self._formatted(part)]
-        rows: list[Sequence[Message]] = [flat[number] for number in window.order.tolist()]
-        if self._transactions:
-            rows = self._transactions.surround(rows)
-        at = 0
-        while at < len(rows):
-            enough = bounds[bounds >= at + max(1, self._room(each))]
-            end = int(enough[0]) if len(enough) else len(rows)
-            self.send(list(chain.from_iterable(rows[at:end])))
-            self._pending += end - at
-            self._pending_bytes += (end - at) * each
-            self._last = window.place(end - 1)
-            if end < len(rows):
-                self._commit_here()
-            at = end
-
-    def _room(self, each: int) -> int:
-        """Mutations of so many bytes that may still come before a commit."""
-        return min(COMMIT_EVERY - self._pending, (COMMIT_BYTES - self._pending_bytes) // each)
-
-    def _bounds(self, window: LogWindow) -> np.ndarray[Any, Any]:
-        """Rows at which a transaction begins, the first among them where it does."""
-        first = window.gtids[0].as_py(), int(window.committed_us[0])
-        begins = self._current != first
-        if begins:
-            self._end_transaction()
-        self._current = window.gtids[len(window) - 1].as_py(), int(window.committed_us[-1])
-        return np.concatenate(([0], window.starts)) if begins else window.starts
-
-    def load(self, changes: FeedChanges | None, behind: FeedPosition) -> None:
-        """Rows of the lake, which are committed in portions, and at a table's end, which None is."""
-        if changes is not None:
-            self.send(list(chain.from_iterable(self._formatted(changes))))
-            self._pending += changes.rows.num_rows
-            self._pending_bytes += changes.rows.nbytes
-        if changes is None or self._pending >= LOAD_EVERY or self._pending_bytes >= COMMIT_BYTES:
-            self.commit(behind)
-
-    def _formatted(self, changes: FeedChanges) -> Iterator[Sequence[Message]]:
-        """Of each row its messages."""
-        return chain.from_iterable(map(self._format.changes, changes.pieces()))
-
-    def schema_change(self, change: SchemaChange, place: FeedPlace) -> None:
-        """A statement ends the transaction before it."""
-        self._end_transaction()
-        self.send(list(self._format.schema_change(change)))
-        self._last = place
-
-    def _end_transaction(self) -> None:
-        self._current = None
-        if self._transactions:
-            self.send(self._transactions.end())
-
-    def send(self, messages: Sequence[Message]) -> None:
-        if messages:
-            self._begin()
-            self._sink.send(messages)
-            self.messages += len(messages)
-
-    def _begin(self) -> None:
-        if not self._begun:
-            self._sink.begin()
-            self._begun = True
-
-    def _commit_here(self) -> None:
-        assert self._last is not None
-        self.commit(FeedPosition(self._place.batch, self._last, self._place.prepared))
-
-    def pause(self) -> FeedPosition:
-        """The batch isn't gone through, but here the feed stops for now."""
-        self._end_transaction()
-        position = FeedPosition(self._place.batch, self._last, self._place.prepared)
-        self.commit(position)
-        return position
-
-    def end_batch(self, position: FeedPosition) -> None:
-        self._end_transaction()
-        self.commit(position)
-
-    def heartbeat(self, place: FeedPosition) -> None:
-        if messages := self._format.heartbeat(now_us()):
-            self.send(list(messages))
-            self.commit(place)
-
-    def commit(self, position: FeedPosition) -> None:
-        self._begin()
-        fault("feed sent")
-        self._sink.commit(position)
-        fault("sink committed")
-        self._begun, self._pending, self._pending_bytes = False, 0, 0
-        self._committed(position, self.messages)
-
-
 @dataclass(frozen=True)
 class Carried:
-    """A batch, or a part of it. left_out: events of the batch that nobody can decode. stopped: the time to stop at was
-    met in it."""
+    """A batch, or a part of it. stopped: the time to stop at was met in it."""
 
     position: FeedPosition
     mutations: int
-    left_out: tuple[str, ...] = ()
     stopped: bool = False
 
 
 @dataclass
 class BatchReader:
-    """Reads recorded batches for a selection."""
+    """Reads recorded batches for a selection. errors: asked of what can't be read."""
 
     config: PipelineConfig
     metadata: Metadata
     selection: Selection
+    errors: FeedErrors
     _shapes: Shapes | None = field(default=None, init=False)
+    _batch: int = field(default=0, init=False)
 
     def carry(self, place: FeedPosition, outlet: Outlet, until_us: int | None) -> Carried:
         """The rest of the batch behind ``place``. Raises FeedError where its staging is gone."""
-        batch = place.batch + 1
+        batch = self._batch = place.batch + 1
         manifest, planned = self._staged(batch)
         staged = StagedBatch(
-            manifest, planned, place.prepared, lambda file: self._table(file, batch), self.selection.prepare
+            manifest, planned, place.prepared, lambda file: self._table(file, batch), self._prepared, self._unknown
         )
-        left_out = self._left_out(manifest)
+        self._leave_out(manifest, known=place.place is not None)
         outlet.enter(place)
         history = self._history(batch)
         mutations = 0
@@ -389,27 +263,42 @@ class BatchReader:
                 if (count := _before(item, until_us)) < len(item):
                     if count:
                         outlet.window(item.first(count))
-                    return Carried(outlet.pause(), mutations + count, left_out, stopped=True)
+                    return Carried(outlet.pause(), mutations + count, stopped=True)
                 outlet.window(item)
                 mutations += len(item)
         except StagingError as error:
             raise self._left_behind(batch, error) from error
         done = FeedPosition(batch, None, staged.waiting)
         outlet.end_batch(done)
-        return Carried(done, mutations, left_out)
+        return Carried(done, mutations)
 
-    def _left_out(self, manifest: Manifest) -> tuple[str, ...]:
-        """Events of the feed's tables that nobody can decode. Raises FeedError where the feed is to stop at them."""
-        feed = self.selection.feed
-        stopped = [one for part in manifest.slices for one in part.stopped if self.selection.wants(one.name)]
-        told = tuple(f"{one.file}:{one.offset}, an event of {one.name}: {one.reason}" for one in stopped)
-        if told and feed.on_error == "stop":
-            raise FeedError(
-                f"feed {feed.name} can't tell {told[0]}",
+    def _leave_out(self, manifest: Manifest, *, known: bool) -> None:
+        """Events of the feed's tables that nobody can decode. Raises FeedError where the feed is to stop at them.
+
+        known: a part of the batch is carried, so they were written down.
+        """
+        feed = self.selection.feed.name
+        for one in (one for part in manifest.slices for one in part.stopped if self.selection.wants(one.name)):
+            place = f"{one.file}:{one.offset}, an event of {one.name}"
+            error = FeedError(
+                f"feed {feed} can't tell {place}: {one.reason}",
                 remedy="once the lake has the table's rows again, begin behind it: "
-                f"binlake feed --feed {feed.name} --anew lake (or now); or leave such events out: on_error: skip",
+                f"binlake feed --feed {feed} --anew lake (or now); or leave such events out: on_error: skip",
             )
-        return told
+            self.errors.decide(FeedFailure("decode", one.name, place, 0, one.reason, one.remedy), error, known=known)
+
+    def _prepared(self, table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """See Selection.prepare; none of the rows where the feed goes on without them."""
+        found = rows.slice(0, 0)
+        place = f"batch {self._batch}, {rows.num_rows:,} rows of {table.name}"
+        with self.errors.guarded("table_map", table.name, place, rows.num_rows):
+            found = self.selection.prepare(table, rows)
+        return found
+
+    def _unknown(self, event: XaEvent, error: FeedError) -> None:
+        """Rows of an XA transaction that came before the feed."""
+        place = f"{event.file}:{event.offset}, XA COMMIT of {event.xid}"
+        self.errors.decide(FeedFailure("commit", None, place, 0, error.message, error.remedy), error)
 
     def _staged(self, batch: int) -> tuple[Manifest, Range]:
         rows = self.metadata.read("batches", where=f"batch = {batch} AND state = 'recorded'")

@@ -10,13 +10,15 @@ from typing import Any, TextIO
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
 from binlake.feed_config import FeedConfig
-from binlake.feeds.carry import BatchReader, Outlet, Parts, oldest_staged
+from binlake.feeds.carry import BatchReader, Parts, oldest_staged
 from binlake.feeds.consume import SchemaOf, readable, readable_key
 from binlake.feeds.contract import FeedContext, Message
+from binlake.feeds.error_layers import FeedErrors
+from binlake.feeds.outlet import Outlet
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.selection import Selection
 from binlake.state import lease
-from binlake.state.feed_watermarks import FeedPosition
+from binlake.state.feed_watermarks import FeedPosition, Omission
 from binlake.state.lease import Standing
 from binlake.state.metadata import metadata_of
 
@@ -64,12 +66,13 @@ class _Tailed:
 
     def __init__(self, config: PipelineConfig, feed: FeedConfig, asked: Tail, parts: Parts, out: TextIO) -> None:
         self._config = config
-        self._reader = BatchReader(config, metadata_of(config), Selection.of(config, feed))
+        errors = FeedErrors(feed, _not_written)
+        self._reader = BatchReader(config, metadata_of(config), Selection.of(config, feed), errors)
         standing = _standing(config)
         context = FeedContext(feed.name, config.source.name, standing.position.server, standing.position.flavour)
         self._place = FeedPosition(_first(config, asked, standing) - 1)
         sink = ConsoleSink(out, _schema_of(feed))
-        self._outlet = Outlet(parts.make_format(feed, context), sink, _nowhere, self._place)
+        self._outlet = Outlet(parts.make_format(feed, context), sink, _nowhere, self._place, errors)
 
     def print(self) -> None:
         """What was recorded since."""
@@ -97,6 +100,10 @@ def _schema_of(feed: FeedConfig) -> SchemaOf | None:
 
 def _nowhere(position: FeedPosition, messages: int) -> Any:
     """The place isn't kept."""
+
+
+def _not_written(omissions: list[Omission]) -> None:
+    """Nor is what is left out."""
 
 
 def _standing(config: PipelineConfig) -> Standing:

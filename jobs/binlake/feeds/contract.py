@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from binlake.binlog.border import Statement
+from binlake.errors import SinkFailed
 from binlake.position import Flavour
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.state.feed_watermarks import FeedPosition
@@ -142,6 +143,17 @@ class Format(Protocol):
         return ()
 
 
+class MessageRefused(SinkFailed):
+    """A sink takes the others, but not this message.
+
+    number: of the message, in what was sent at once; those before it were taken, those behind it are to be sent anew.
+    """
+
+    def __init__(self, message: str, *, remedy: str, number: int = 0) -> None:
+        super().__init__(message, remedy=remedy)
+        self.number = number
+
+
 class Sink(Protocol):
     """Takes messages. Whatever was sent since the last commit may be told again after a crash, unless the sink keeps
     the place itself, together with the messages: then exactly what was committed is there.
@@ -153,7 +165,9 @@ class Sink(Protocol):
         """Messages follow, which the next ``commit`` ends."""
         ...
 
-    def send(self, messages: Sequence[Message]) -> None: ...
+    def send(self, messages: Sequence[Message]) -> None:
+        """Raises MessageRefused, after which the rest may still be sent, and SinkFailed."""
+        ...
 
     def commit(self, position: FeedPosition) -> None:
         """All that was sent stands, and the feed's place with it, where the sink keeps it. Returns once it is safe."""

@@ -11,6 +11,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, SinkFailed
 from binlake.feed_config import FeedConfig, SinkConfig
 from binlake.feeds import condition, kafka, positions
+from binlake.feeds.error_layers import handler_of
 from binlake.feeds.registry import webhook
 from binlake.feeds.schema_registry import SchemaRegistry
 
@@ -34,6 +35,8 @@ def _parts(feed: FeedConfig, source: str) -> Iterator[tuple[str, Callable[[], st
     if address := getattr(feed.format, "registry", None):
         connection = getattr(feed.format, "registry_connection", None)
         yield "registry", lambda: _registry(address, connection)
+    if (handler := feed.errors.handler) is not None:
+        yield "errors", lambda: f"{handler} is {type(handler_of(feed)).__name__}"
     yield "sink", lambda: _sink(feed, feed.sink, source)
     if feed.position != "metadata":
         yield "position", lambda: _position(feed.position, feed.name, source)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from binlake.errors import ConfigurationError, FeedError, SinkFailed
 from binlake.faults import fault
 from binlake.feed_config import SinkConfig
-from binlake.feeds.contract import Message
+from binlake.feeds.contract import Message, MessageRefused
 from binlake.source.connection import fields_of
 from binlake.state import formats
 from binlake.state.feed_watermarks import FeedPosition
@@ -220,8 +220,13 @@ class KafkaSink:
         self._asked("begin", self._producer.begin_transaction)
 
     def send(self, messages: Sequence[Message]) -> None:
-        for topic, key, value, headers in messages:
-            self._produce(topic, key, value, headers)
+        before = self._sent
+        try:
+            for topic, key, value, headers in messages:
+                self._produce(topic, key, value, headers)
+        except MessageRefused as error:
+            error.number = self._sent - before - 1
+            raise
 
     def _produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Any) -> None:
         self._sent += 1
@@ -247,8 +252,8 @@ class KafkaSink:
         if error is not None and not self._failed:
             self._failed.append(f"{message.topic()}: {error.str()}")
 
-    def _message_refused(self, topic: str, why: str) -> SinkFailed:
-        return SinkFailed(
+    def _message_refused(self, topic: str, why: str) -> MessageRefused:
+        return MessageRefused(
             f"Kafka at {self._where} refused a message to {topic}: {why}",
             remedy="raise message.max.bytes there and in sink.settings, or mend what it says; then run again",
         )
@@ -262,7 +267,8 @@ class KafkaSink:
         except FeedError:
             if self._failed and not self._is_late():
                 topic, _, why = self._failed[0].partition(": ")
-                raise self._message_refused(topic, why) from None
+                refused = self._message_refused(topic, why)
+                raise SinkFailed(refused.message, remedy=refused.remedy) from None  # with the whole transaction
             raise
         self._begun = None
 

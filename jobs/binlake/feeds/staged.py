@@ -165,15 +165,22 @@ def _up_to(sequence: np.ndarray[Any, Any], bound: Sequenced) -> int:
 class StagedBatch:
     """One batch's log for one feed, from a place on.
 
-    after: what is carried already. table_of, prepare: see TableOf and Prepare.
+    after: what is carried already. table_of, prepare: see TableOf and Prepare. unknown: told of a commit of rows that
+    came before the feed; unless it raises, they are left out.
     """
 
     def __init__(
-        self, manifest: Manifest, of: Range, prepared: Sequence[PreparedXa], table_of: TableOf, prepare: Prepare
+        self,
+        manifest: Manifest,
+        of: Range,
+        prepared: Sequence[PreparedXa],
+        table_of: TableOf,
+        prepare: Prepare,
+        unknown: Callable[[XaEvent, FeedError], None] | None = None,
     ) -> None:
         self._manifest, self._range = manifest, of
         self._prepared = PreparedTransactions(manifest.batch, prepared)
-        self._table_of, self._prepare = table_of, prepare
+        self._table_of, self._prepare, self._unknown = table_of, prepare, unknown or _refuse
 
     @property
     def waiting(self) -> tuple[PreparedXa, ...]:
@@ -195,8 +202,9 @@ class StagedBatch:
             statement = part.statements[ordinal] if ordinal < len(part.statements) else None
             count = len(xa) if statement is None else sum(event.offset < statement.offset for event in xa)
             commits, unknown = self._prepared.follow(xa[:count])
-            if unknown and (after is None or after[:2] <= (part.slice, ordinal)):
-                _refuse(unknown[0])
+            if after is None or after[:2] <= (part.slice, ordinal):
+                for event in unknown:
+                    self._unknown(event, _unknown_rows(event))
             xa = xa[count:]
             if after is None or after[:2] <= (part.slice, ordinal):
                 within = after[2:] if after and after[:2] == (part.slice, ordinal) else None
@@ -220,9 +228,13 @@ class StagedBatch:
         return sources
 
 
-def _refuse(event: XaEvent) -> None:
-    """Raises FeedError: its rows were staged before anything the feed knows."""
-    raise FeedError(
+def _refuse(event: XaEvent, error: FeedError) -> None:
+    raise error
+
+
+def _unknown_rows(event: XaEvent) -> FeedError:
+    """Its rows were staged before anything the feed knows."""
+    return FeedError(
         f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, which was prepared before the feed began",
         remedy="begin the feed anew, with --anew lake or --anew now",
     )

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from binlake.batch.steps import PreparedXa
@@ -63,8 +63,28 @@ class FeedPosition:
 
 
 @dataclass(frozen=True)
+class Omission:
+    """Events that a feed left out, of one table and for one reason. place: of the first. mutations: as far as known."""
+
+    feed: str
+    layer: str
+    table: str
+    place: str
+    events: int
+    mutations: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class FeedStatus:
-    """A feed as ``status`` tells it. behind: recorded batches that it hasn't carried."""
+    """A feed as ``status`` tells it.
+
+    behind: recorded batches that it hasn't carried. left_out: events, in all its life, that it couldn't tell;
+    last_left_out: the newest of them.
+    """
 
     name: str
     status: str
@@ -74,6 +94,8 @@ class FeedStatus:
     reason: str = ""
     remedy: str = ""
     updated_us: int | None = None
+    left_out: int = 0
+    last_left_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,7 +198,14 @@ def forget(metadata: Metadata, feed: str) -> bool:
         return False
     with held(metadata, feed, FeedLimits(row["keep_bytes"] / _GB, row["keep_us"] / _HOUR)):
         metadata.replace("feeds", f"feed = {literal(feed)}", [])
+        if metadata.read("omissions", ["feed"], where=f"feed = {literal(feed)}"):
+            metadata.replace("omissions", f"feed = {literal(feed)}", [])
     return True
+
+
+def record_omissions(metadata: Metadata, omissions: Sequence[Omission]) -> None:
+    """What feeds leave out from here on."""
+    metadata.append("omissions", [{**asdict(one), "at_us": now_us()} for one in omissions])
 
 
 @contextmanager
@@ -276,7 +305,22 @@ def statuses(config: PipelineConfig, metadata: Metadata) -> list[FeedStatus]:
     newest = standing.batch if standing else 0
     staged = staged_batches(config)
     names = [*(feed.name for feed in config.feeds), *(name for name in rows)]
-    return [_status(name, rows.get(name), newest, staged) for name in dict.fromkeys(names)]
+    left_out = omitted(metadata)
+    found = [_status(name, rows.get(name), newest, staged) for name in dict.fromkeys(names)]
+    return [_with_omissions(one, *left_out.get(one.name, (0, ""))) for one in found]
+
+
+def _with_omissions(told: FeedStatus, left_out: int, last: str) -> FeedStatus:
+    return replace(told, left_out=left_out, last_left_out=last)
+
+
+def omitted(metadata: Metadata) -> dict[str, tuple[int, str]]:
+    """By feed, how many events it left out in all its life, and the newest of them."""
+    found: dict[str, tuple[int, str]] = {}
+    for row in sorted(metadata.read("omissions"), key=lambda row: row["at_us"]):
+        before, _ = found.get(row["feed"], (0, ""))
+        found[row["feed"]] = before + row["events"], f"{row['place']}: {row['reason']}"
+    return found
 
 
 def _status(name: str, row: Mapping[str, Any] | None, newest: int, staged: set[int]) -> FeedStatus:

@@ -90,6 +90,9 @@ SCHEMAS: dict[str, pa.Schema] = {
         feed=_TEXT, status=_TEXT, batch=_INT, needs=_INT, position=_TEXT, messages=_INT, reason=_TEXT, remedy=_TEXT,
         holder=_TEXT, token=_TEXT, expires_us=_INT, keep_bytes=_INT, keep_us=_INT, updated_us=_INT,
     ),
+    "omissions": _schema(
+        feed=_TEXT, at_us=_INT, layer=_TEXT, table=_TEXT, place=_TEXT, events=_INT, mutations=_INT, reason=_TEXT,
+    ),
     "verifications": _schema(
         verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
         delta_version=_INT, source_rows=_INT, lake_rows=_INT, chunks=_INT, differing=_INT, equal=pa.bool_(),

@@ -1,0 +1,178 @@
+"""What a feed's run sends: mutations through its format into its sink; commits come between source transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from binlake.errors import FeedError
+from binlake.faults import fault
+from binlake.feeds.contract import FeedChanges, Format, Message, MessageRefused, SchemaChange, Sink
+from binlake.feeds.error_layers import FeedErrors, FeedFailure
+from binlake.feeds.staged import LogWindow
+from binlake.feeds.transactions import SourceTransactions
+from binlake.state.feed_watermarks import FeedPlace, FeedPosition
+from binlake.state.metadata import now_us
+
+COMMIT_EVERY, COMMIT_BYTES = 20_000, 256 << 20
+"""Mutations, or bytes of them as they are staged, after which the sink commits, at the next end of a transaction."""
+LOAD_EVERY = 100_000
+"""Rows of the lake after which it does: none of them belong together."""
+
+
+class Outlet:
+    """A format and a sink: mutations go in, commits come at the ends of transactions.
+
+    committed: told each place that is safe, and how many messages were sent before. errors: asked of what the format
+    or the sink refuses.
+    """
+
+    def __init__(
+        self,
+        form: Format,
+        sink: Sink,
+        committed: Callable[[FeedPosition, int], None],
+        place: FeedPosition,
+        errors: FeedErrors,
+    ) -> None:
+        self._format, self._sink, self._committed, self._errors = form, sink, committed, errors
+        self._place = place
+        self._begun = False
+        self._pending = self._pending_bytes = 0
+        self._last: FeedPlace | None = place.place
+        self._transactions = SourceTransactions(form) if form.wants_transactions else None
+        self._current: tuple[str | None, int] | None = None
+        self.messages = 0
+
+    def enter(self, place: FeedPosition) -> None:
+        """A batch's part behind ``place`` follows."""
+        self._place, self._last = place, place.place
+
+    def window(self, window: LogWindow) -> None:
+        """All its rows, in order."""
+        bounds = self._bounds(window)
+        each = max(
+            1, sum(part.rows.nbytes for part in window.parts) // sum(part.rows.num_rows for part in window.parts)
+        )
+        if 0 in bounds[:1] and self._room(each) <= 0:
+            self._commit_here()
+        parts = self._transactions.number(window) if self._transactions else window.parts
+        flat = list(chain.from_iterable(map(self._formatted, parts)))
+        rows: list[Sequence[Message]] = [flat[number] for number in window.order.tolist()]
+        if self._transactions:
+            rows = self._transactions.surround(rows)
+        at = 0
+        while at < len(rows):
+            enough = bounds[bounds >= at + max(1, self._room(each))]
+            end = int(enough[0]) if len(enough) else len(rows)
+            self.send(list(chain.from_iterable(rows[at:end])))
+            self._pending += end - at
+            self._pending_bytes += (end - at) * each
+            self._last = window.place(end - 1)
+            if end < len(rows):
+                self._commit_here()
+            at = end
+
+    def _room(self, each: int) -> int:
+        """Mutations of so many bytes that may still come before a commit."""
+        return min(COMMIT_EVERY - self._pending, (COMMIT_BYTES - self._pending_bytes) // each)
+
+    def _bounds(self, window: LogWindow) -> np.ndarray[Any, Any]:
+        """Rows at which a transaction begins, the first among them where it does."""
+        first = window.gtids[0].as_py(), int(window.committed_us[0])
+        begins = self._current != first
+        if begins:
+            self._end_transaction()
+        self._current = window.gtids[len(window) - 1].as_py(), int(window.committed_us[-1])
+        return np.concatenate(([0], window.starts)) if begins else window.starts
+
+    def load(self, changes: FeedChanges | None, behind: FeedPosition) -> None:
+        """Rows of the lake, which are committed in portions, and at a table's end, which None is."""
+        if changes is not None:
+            self.send(list(chain.from_iterable(self._formatted(changes))))
+            self._pending += changes.rows.num_rows
+            self._pending_bytes += changes.rows.nbytes
+        if changes is None or self._pending >= LOAD_EVERY or self._pending_bytes >= COMMIT_BYTES:
+            self.commit(behind)
+
+    def _formatted(self, changes: FeedChanges) -> list[Sequence[Message]]:
+        """Of each row its messages: none of those that are left out."""
+        found: list[Sequence[Message]] = []
+        for piece in changes.pieces():
+            count, name = piece.rows.num_rows, piece.table.name
+            place = f"{piece.file}:{piece.rows.column('offset')[0]}, {count:,} rows of {name}" if count else ""
+            made: Sequence[Sequence[Message]] = [()] * count
+            with self._errors.guarded("mutation", name, place, count):
+                made = self._format.changes(piece)
+            found.extend(made)
+        return found
+
+    def schema_change(self, change: SchemaChange, place: FeedPlace) -> None:
+        """A statement ends the transaction before it."""
+        self._end_transaction()
+        table, where = change.tables[0][0], f"{change.statement.file}:{change.statement.offset}, {change.kind}"
+        if change.kind == "DML":
+            with self._errors.guarded("empty_commit", table, f"{where} of {table}", 0):
+                raise FeedError(
+                    "a statement was logged in the place of the rows that it changed",
+                    remedy="set binlog_format = ROW on the server; begin behind it: binlake feed --feed NAME --anew "
+                    "lake (or now); or leave such statements out: on_error: skip",
+                )
+        with self._errors.guarded("alter", table, f"{where} of {table}", 0):
+            self.send(list(self._format.schema_change(change)))
+        self._last = place
+
+    def _end_transaction(self) -> None:
+        self._current = None
+        if self._transactions:
+            self.send(self._transactions.end())
+
+    def send(self, messages: Sequence[Message]) -> None:
+        while messages:
+            self._begin()
+            refused = -1
+            try:
+                self._sink.send(messages)
+            except MessageRefused as error:
+                refused = error.number
+                place = f"batch {self._place.batch + 1}, a message to {messages[refused].topic}"
+                self._errors.decide(FeedFailure("mutation", None, place, 1, error.message, error.remedy), error)
+            self.messages += len(messages) if refused < 0 else refused
+            messages = messages[refused + 1 :] if refused >= 0 else ()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._sink.begin()
+            self._begun = True
+
+    def _commit_here(self) -> None:
+        assert self._last is not None
+        self.commit(FeedPosition(self._place.batch, self._last, self._place.prepared))
+
+    def pause(self) -> FeedPosition:
+        """The batch isn't gone through, but here the feed stops for now."""
+        self._end_transaction()
+        position = FeedPosition(self._place.batch, self._last, self._place.prepared)
+        self.commit(position)
+        return position
+
+    def end_batch(self, position: FeedPosition) -> None:
+        self._end_transaction()
+        self.commit(position)
+
+    def heartbeat(self, place: FeedPosition) -> None:
+        if messages := self._format.heartbeat(now_us()):
+            self.send(list(messages))
+            self.commit(place)
+
+    def commit(self, position: FeedPosition) -> None:
+        self._begin()
+        self._errors.record()
+        fault("feed sent")
+        self._sink.commit(position)
+        fault("sink committed")
+        self._begun, self._pending, self._pending_bytes = False, 0, 0
+        self._committed(position, self.messages)
