@@ -239,6 +239,14 @@ class FeedConfig(_Strict):
     keep_gb: Annotated[float, Field(gt=0)] = 50
     keep_hours: Annotated[float, Field(gt=0)] = 168
 
+    @property
+    def registry(self) -> tuple[str, str | None] | None:
+        """The format's schema registry: its address, and the connection that lets in; None without one."""
+        told = self.format
+        if not isinstance(told, DebeziumFormat | SpecificFormat) or told.registry is None:
+            return None
+        return told.registry, told.registry_connection
+
     @field_validator("format", mode="before")
     @classmethod
     def _by_its_name(cls, value: Any) -> Any:

@@ -67,7 +67,8 @@ def _lend_connections(feed: FeedConfig) -> None:
     from binlake.connection_text import variable_of
 
     of_place = feed.position.partition(":")[2].partition("/")[0] if feed.position.startswith("mysql:") else None
-    for name in filter(None, (feed.sink.connection, getattr(feed.format, "registry_connection", None), of_place)):
+    of_registry = feed.registry[1] if feed.registry else None
+    for name in filter(None, (feed.sink.connection, of_registry, of_place)):
         try:
             found = BaseHook.get_connection(name)
         except AirflowNotFoundException:

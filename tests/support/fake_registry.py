@@ -2,7 +2,7 @@
 
 Subjects, versions and ids are as a registry has them; of compatibility it knows BACKWARD alone, and of that two rules:
 a new field has a default, and a field keeps its type or takes more of them, in records inside records, too. What real
-registries answer beyond that it doesn't prove.
+registries answer beyond that it doesn't prove; franz_registry.py is another's.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import re
 import ssl
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 from urllib.parse import unquote
 
+from loopback import Loopback, Silent
 
-class FakeRegistry:
+
+class FakeRegistry(Loopback):
     """subjects: of each its schemas' ids, oldest first. schemas: by id less one."""
 
     def __init__(self, wanted: str | None = None, context: ssl.SSLContext | None = None) -> None:
@@ -26,44 +25,13 @@ class FakeRegistry:
         self.subjects: dict[str, list[int]] = {}
         self.schemas: list[str] = []
         self.compatibility: dict[str, str] = {}
+        super().__init__(type("Handler", (_Handler,), {"registry": self}))
+        if context:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     @property
     def url(self) -> str:
         return f"{'https' if self._context else 'http'}://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> FakeRegistry:
-        registry = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def _answer(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else {}
-                status, told = registry.asked(self.command, unquote(self.path), body)
-                if registry.wanted not in (None, self.headers.get("Authorization")):
-                    status, told = 401, {"error_code": 401, "message": "Unauthorized"}
-                data = json.dumps(told).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = do_PUT = _answer
-
-            def log_message(self, *args: Any) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if self._context:
-            self._server.socket = self._context.wrap_socket(self._server.socket, server_side=True)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     def asked(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if method == "PUT" and (found := re.fullmatch(r"/config/(.+)", path)):
@@ -92,6 +60,25 @@ class FakeRegistry:
             self.schemas.append(schema)
         versions.append(self.schemas.index(schema) + 1)
         return 200, {"id": versions[-1]}
+
+
+class _Handler(Silent):
+    registry: FakeRegistry
+
+    def _answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else {}
+        status, told = self.registry.asked(self.command, unquote(self.path), body)
+        if self.registry.wanted not in (None, self.headers.get("Authorization")):
+            status, told = 401, {"error_code": 401, "message": "Unauthorized"}
+        data = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_PUT = _answer
 
 
 def unreadable(reader: Any, writer: Any) -> str | None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections import Counter
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from loopback import Loopback, Silent
 
 ROLE = {"AccessKeyId": "of-the-role", "SecretAccessKey": "x", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}
 _TIME = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
-class FakeS3:
+class FakeS3(Loopback):
     """conflicts: how many of the next conditional PUTs get HTTP 409 and write nothing. before_conflict: called in each.
     accounts: how many requests each key made; token: without which no role is told at ``/role``."""
 
@@ -27,7 +25,7 @@ class FakeS3:
         self.before_conflict: Callable[[str], None] = lambda name: None
         self.accounts: Counter[str] = Counter()
         self.token = "let-me-in"
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
+        super().__init__(type("Handler", (_Handler,), {"fake": self}))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     @property
@@ -40,18 +38,8 @@ class FakeS3:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def __enter__(self) -> FakeS3:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Silent):
     fake: FakeS3
     protocol_version = "HTTP/1.1"
 
@@ -142,6 +130,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD" and status != 204:
             self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None:
-        """Nothing."""

@@ -93,9 +93,10 @@ def tail(feeds: Sequence[tuple[PipelineConfig, FeedConfig]], asked: Tail, parts:
 
 
 def _schema_of(feed: FeedConfig) -> SchemaOf | None:
-    address = getattr(feed.format, "registry", None)
-    connection = getattr(feed.format, "registry_connection", None)
-    return SchemaRegistry(address, connection=connection).schema if address else None
+    if feed.registry is None:
+        return None
+    address, connection = feed.registry
+    return SchemaRegistry(address, connection=connection).schema
 
 
 def _nowhere(position: FeedPosition, messages: int) -> Any:

@@ -32,9 +32,8 @@ def _check(name: str, ask: Callable[[], str]) -> Check:
 def _parts(feed: FeedConfig, source: str) -> Iterator[tuple[str, Callable[[], str]]]:
     if (where := feed.where) is not None:
         yield "where", lambda: condition.parse(where).text
-    if address := getattr(feed.format, "registry", None):
-        connection = getattr(feed.format, "registry_connection", None)
-        yield "registry", lambda: _registry(address, connection)
+    if (registry := feed.registry) is not None:
+        yield "registry", lambda: _registry(*registry)
     if (handler := feed.errors.handler) is not None:
         yield "errors", lambda: f"{handler} is {type(handler_of(feed)).__name__}"
     yield "sink", lambda: _sink(feed, feed.sink, source)
