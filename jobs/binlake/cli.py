@@ -82,7 +82,11 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=lambda arguments: command(arguments, configuration.load(arguments.config)))
         return sub
 
-    doctor = add("doctor", checks.doctor, "check server, grants, tables, Spark and lake; change nothing", as_json=True)
+    help_ = "check server, grants, tables, Spark, lake and feeds; change nothing"
+    doctor = subparsers.add_parser("doctor", help=help_, description=help_, parents=[_loudness()])
+    doctor.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
+    doctor.add_argument("--json", action="store_true", help="print JSON for programs")
+    doctor.set_defaults(command=checks.doctor)
     doctor.add_argument(
         "--second-opinion",
         action="store_true",

@@ -42,16 +42,19 @@ class BinlakeFeedOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from binlake.feeds.carry import carry
-        from binlake.feeds.feeds_file import feeds_of
+        from binlake.feeds.feeds_file import hold_staging, understood
         from binlake.feeds.registry import PARTS
 
         with airflow_errors():
             config = load(self.config_file)
             file = self.feeds_file or self.config_file
-            known = [one for of, one in feeds_of(file) if of.source.name == config.source.name]
+            feeds = understood(file)
+            known = [one for of, one in feeds if of.source.name == config.source.name]
             found = next((one for one in known if one.name == self.feed), None)
             if found is None:
                 raise ConfigurationError(f"{file} has no feed {self.feed!r}", remedy="let Airflow read the DAGs anew")
+            if self.feeds_file:
+                hold_staging(feeds)
             _lend_connections(found)
             run = carry(config, found, PARTS, Report())
         self.log.info("%s", run.message)

@@ -96,7 +96,7 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
                 raise config
             steps = Steps(str(file), config, jobs_folder)
             made = [make(steps) for make in (_bootstrap, _sync, _verify, _resume, _replay, _maintain)]
-            made += [_feeds(steps)] if config.feeds else []
+            made += _own_feeds(steps, problems)
             made += [_watch(steps)] if config.airflow.watched_at else []
         except ConfigurationError as error:
             problems.append(str(error))
@@ -114,6 +114,15 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
     if problems:
         found["binlake_broken_pipelines"] = _broken(problems)
     return found
+
+
+def _own_feeds(steps: Steps, problems: list[str]) -> list[DAG]:
+    """The DAG of the source's feeds, where there are any; what can't be understood of them costs no other DAG."""
+    try:
+        return [_feeds(steps)] if steps.config.feeds else []
+    except ConfigurationError as error:
+        problems.append(str(error))
+        return []
 
 
 def _broken(problems: list[str]) -> DAG:
@@ -283,7 +292,13 @@ def _replay(steps: Steps) -> DAG:
 
 
 def _feeds(steps: Steps) -> DAG:
-    """By the sync's schedule, too, where a feed has heartbeats: they are told when nothing changed."""
+    """By the sync's schedule, too, where a feed has heartbeats: they are told when nothing changed.
+
+    Raises ConfigurationError for a ``where`` that can't be understood.
+    """
+    from binlake.feeds.feeds_file import understand
+
+    understand(steps.file, steps.config.feeds)
     alias = asset_alias(steps.config.source.name)
     schedule: Any = [alias]
     beats = any(getattr(feed.format, "heartbeat", False) for feed in steps.config.feeds)
@@ -296,9 +311,9 @@ def _feeds(steps: Steps) -> DAG:
 
 def _feeds_of(file: Path) -> DAG:
     """Of a file over several sources: a task for each feed and source, whenever one of the sources changed."""
-    from binlake.feeds.feeds_file import feeds_of
+    from binlake.feeds.feeds_file import understood
 
-    feeds = feeds_of(file)
+    feeds = understood(file)
     paths = {file.parent / source for _, feed in feeds for source in feed.sources}
     files = {load(path).source.name: str(path) for path in sorted(paths)}
     aliases: list[Any] = [asset_alias(name) for name in files]

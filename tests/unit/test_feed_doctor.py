@@ -37,6 +37,32 @@ def said(folder: Path, **feed: Any) -> dict[str, tuple[object, str]]:
     return {check.name.removeprefix("feed out, "): (check.ok, check.found) for check in checks}
 
 
+def test_a_file_of_feeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its feeds are tried with each of their sources; the staging waits for them from the first run of any on."""
+    own = source(tmp_path)
+    (tmp_path / "shop.yaml").write_text(json.dumps({**own, "feeds": []}))
+    told = [{**own["feeds"][0], "name": name, "sources": ["shop.yaml"]} for name in ("one", "two")]
+    file = tmp_path / "feeds.yaml"
+
+    def write(**more: Any) -> None:
+        file.write_text(json.dumps({"feeds": [told[0], {**told[1], **more}]}))
+
+    write(where="op =")
+    assert cli.run(["doctor", "--config", str(file)]) == 1
+    said = capsys.readouterr().out
+    assert "FAIL  source shop: no table has a snapshot yet" in said
+    assert f"ok    feed one of shop, sink: {tmp_path}/out/shop can be written" in said
+    assert "FAIL  feed two of shop, where" in said
+    assert cli.run(["doctor", "--config", str(file), "--second-opinion"]) == 2
+    assert cli.run(["feed", "--config", str(file), "--feed", "one"]) == 2
+    assert "feeds.yaml, feed two: where: 'op ='" in capsys.readouterr().err
+    metadata = metadata_of(PipelineConfig.model_validate(own))
+    assert not metadata.read("feeds")
+    write(begin="now")
+    assert cli.run(["feed", "--config", str(file), "--feed", "two", "--quiet"]) == 2, "no table has a snapshot yet"
+    assert [row["feed"] for row in metadata.read("feeds", ["feed"], where="feed = 'one'")] == ["one"]
+
+
 def test_each_part_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "_PATIENCE", 2.0)
     assert said(tmp_path, where="op = 'insert'") == {

@@ -6,19 +6,44 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from binlake import config as configuration
 from binlake.commands import printing
 from binlake.commands.sessions import origin_of, session_of
-from binlake.config import PipelineConfig
-from binlake.errors import CheckFailed
+from binlake.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from binlake.check import Check
 
 
-def doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+def doctor(arguments: argparse.Namespace) -> None:
+    """Of a source, or of a file of feeds."""
+    from binlake.feeds.feeds_file import is_file_of_feeds
+
+    found = _of_feeds(arguments) if is_file_of_feeds(arguments.config) else _of_source(arguments)
+    if arguments.json:
+        printing.as_json([{key: value for key, value in vars(check).items() if value != {}} for check in found])
+        refuse_failed(found)
+    else:
+        tell(found)
+
+
+def _of_feeds(arguments: argparse.Namespace) -> list[Check]:
+    from binlake.feeds.doctor import checks_of_file
+    from binlake.feeds.feeds_file import feeds_of
+
+    if arguments.second_opinion:
+        raise UsageError(
+            "--second-opinion reads a server's log, and a file of feeds has none",
+            remedy="ask it of a source: binlake doctor --config SOURCE.yaml --second-opinion",
+        )
+    return checks_of_file(feeds_of(arguments.config))
+
+
+def _of_source(arguments: argparse.Namespace) -> list[Check]:
     from binlake.preflight.doctor import preflight
     from binlake.source.log import server_of
 
+    config = configuration.load(arguments.config)
     origin = origin_of(config)
     asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
     checks = preflight(config, origin, session=session_of("doctor", config))
@@ -30,11 +55,7 @@ def doctor(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         from binlake.opinion.doctor import second_opinion
 
         checks += second_opinion(config, asked, arguments.minutes)
-    if arguments.json:
-        printing.as_json([{key: value for key, value in vars(check).items() if value != {}} for check in checks])
-        refuse_failed(checks)
-    else:
-        tell(checks)
+    return checks
 
 
 def tell(checks: Sequence[Check]) -> None:

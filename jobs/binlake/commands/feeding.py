@@ -19,7 +19,7 @@ from binlake.feeds.carry import FeedRun, carry
 from binlake.feeds.console import Tail
 from binlake.feeds.console import tail as print_tail
 from binlake.feeds.consume import Consuming, SchemaOf, consume
-from binlake.feeds.feeds_file import Feeds, feeds_of
+from binlake.feeds.feeds_file import Feeds, feeds_of, hold_staging, is_file_of_feeds, understood
 from binlake.feeds.kafka import credentials
 from binlake.feeds.registry import PARTS
 from binlake.feeds.schema_registry import SchemaRegistry
@@ -30,7 +30,7 @@ from binlake.state.metadata import metadata_of
 
 def _chosen(arguments: argparse.Namespace) -> Feeds:
     """Raises UsageError where none is."""
-    known = feeds_of(arguments.config)
+    known = understood(arguments.config)
     found = [(config, feed) for config, feed in known if arguments.feed in (None, feed.name)]
     if not found:
         names = ", ".join(dict.fromkeys(feed.name for _, feed in known)) or "none"
@@ -47,7 +47,10 @@ def feed(arguments: argparse.Namespace, until: datetime | None) -> None:
         return
     runs: list[FeedRun] = []
     failed: list[BinlakeError] = []
-    for config, one in _chosen(arguments):
+    chosen = _chosen(arguments)
+    if is_file_of_feeds(arguments.config):
+        hold_staging(feeds_of(arguments.config))
+    for config, one in chosen:
         if arguments.anew:
             one = one.model_copy(update={"begin": arguments.anew})
         try:

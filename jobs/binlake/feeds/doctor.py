@@ -1,25 +1,45 @@
-"""What ``binlake doctor`` asks of a source's feeds: nothing is sent, made or changed."""
+"""What ``binlake doctor`` asks of feeds, a source's own or those of a file: nothing is sent, made or changed."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from binlake.check import Check
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, SinkFailed
+from binlake.errors import BinlakeError, SinkFailed, UsageError
 from binlake.feed_config import FeedConfig, SinkConfig
 from binlake.feeds import condition, kafka, positions
 from binlake.feeds.error_layers import handler_of
+from binlake.feeds.feeds_file import Feeds
 from binlake.feeds.registry import webhook
 from binlake.feeds.schema_registry import SchemaRegistry
+from binlake.state import lease
+from binlake.state.metadata import metadata_of
 
 
 def checks(config: PipelineConfig) -> list[Check]:
     """A line for each part of each feed that may be wrong."""
     source = config.source.name
     return [_check(f"feed {feed.name}, {part}", ask) for feed in config.feeds for part, ask in _parts(feed, source)]
+
+
+def checks_of_file(feeds: Feeds) -> list[Check]:
+    """The same of a file of feeds, and how far the lakes are that they read."""
+    sources = {config.source.name: config for config, _ in feeds}
+    found = [_check(f"source {name}", partial(_standing, config)) for name, config in sources.items()]
+    for config, feed in feeds:
+        name = f"feed {feed.name} of {config.source.name}"
+        found += [_check(f"{name}, {part}", ask) for part, ask in _parts(feed, config.source.name)]
+    return found
+
+
+def _standing(config: PipelineConfig) -> str:
+    if (standing := lease.read(metadata_of(config)).standing) is None:
+        raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+    return f"{config.root} is at batch {standing.batch}"
 
 
 def _check(name: str, ask: Callable[[], str]) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ from binlake import config as configuration
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
 from binlake.feed_config import FeedConfig, FeedsFile
+from binlake.state import feed_watermarks
+from binlake.state.feed_watermarks import FeedLimits
+from binlake.state.metadata import metadata_of
 
 Feeds = list[tuple[PipelineConfig, FeedConfig]]
+"""Each with one of its sources."""
 
 
 def is_file_of_feeds(path: str | Path) -> bool:
@@ -36,6 +41,37 @@ def feeds_of(path: str | Path) -> Feeds:
         raise configuration.refused(path, error) from None
     folder = Path(path).resolve().parent
     return [(configuration.load(folder / source), feed) for feed in found.feeds for source in feed.sources]
+
+
+def understood(path: str | Path) -> Feeds:
+    """The same, once each feed's ``where`` is parsed. The mirror, which reads the source's YAML too, doesn't ask.
+
+    Raises ConfigurationError.
+    """
+    found = feeds_of(path)
+    understand(path, [feed for _, feed in found])
+    return found
+
+
+def understand(path: str | Path, feeds: Sequence[FeedConfig]) -> None:
+    """Raises ConfigurationError for a ``where`` that can't be understood. path: where they stand."""
+    wheres = {feed.name: feed.where for feed in feeds if feed.where}
+    if wheres:
+        from binlake.feeds import condition  # with sqlglot, which Airflow's parsing of DAGs is rather without
+
+        for name, where in wheres.items():
+            try:
+                condition.parse(where)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{path}, feed {name}: {error.message}", remedy=error.remedy) from None
+
+
+def hold_staging(feeds: Feeds) -> None:
+    """Staging is kept, from now on, for those that will begin with the oldest of it: a source's sync knows the feeds of
+    its own YAML, but of a file's those alone that were seen."""
+    for config, feed in feeds:
+        if feed.begin == "oldest":
+            feed_watermarks.register(metadata_of(config), feed.name, FeedLimits(feed.keep_gb, feed.keep_hours))
 
 
 def _document(path: Path) -> Any:

@@ -171,7 +171,7 @@ def _held_by(feed: str, token: str | None) -> str:
 @contextmanager
 def held(metadata: Metadata, feed: str, limits: FeedLimits) -> Iterator[FeedLease]:
     """Carry a feed alone; its lease is renewed by a thread, and given back. Raises LeaseHeld, naming the holder."""
-    _register(metadata, feed, limits)
+    register(metadata, feed, limits)
     row = read(metadata, feed)
     assert row is not None
     alive = row["token"] and (row["expires_us"] or 0) > now_us()
@@ -231,7 +231,8 @@ def _renewed(taken: FeedLease) -> Iterator[FeedLease]:
         taken.release()
 
 
-def _register(metadata: Metadata, feed: str, limits: FeedLimits) -> None:
+def register(metadata: Metadata, feed: str, limits: FeedLimits) -> None:
+    """From now on so much staging is kept for it."""
     row = read(metadata, feed)
     told = {"keep_bytes": int(limits.keep_gb * _GB), "keep_us": int(limits.keep_hours * _HOUR)}
     if row is None:

@@ -104,11 +104,18 @@ def test_a_file_of_feeds_over_several_sources_has_a_dag_and_is_no_broken_source(
     told = "{name: all, sources: [shop.yaml, bank.yaml], format: text, sink: 'file:///in'}"
     (folder / "together.yaml").write_text(f"feeds: [{told}]\n")
     (folder / "wrong.yaml").write_text("feeds: [{name: x}]\n")
+    (folder / "odd.yaml").write_text(f"feeds: [{told.replace('all', 'some', 1)[:-1]}, where: 'sleep(1) = 2'}}]\n")
+    own = "{name: mine, format: text, sink: 'file:///in', where: 'op ='}"
+    write(folder, "own", extra=f"feeds: [{own}]\n")
     found = dags_of(folder)
+    assert {"binlake_own_feeds", "binlake_odd_feeds"}.isdisjoint(found), "a condition that nobody understands"
+    assert "binlake_own_sync" in found
     dag = found["binlake_together_feeds"]
     assert sorted(dag.task_ids) == ["all.bank", "all.shop"]
     assert len(dag.timetable.asset_condition.objects) == 2
-    with pytest.raises(ConfigurationError, match=r"wrong\.yaml"):
+    with pytest.raises(
+        ConfigurationError, match=r"own\.yaml, feed mine: (?s:.*)odd\.yaml, feed some: (?s:.*)wrong\.yaml"
+    ):
         found["binlake_broken_pipelines"].validate()
 
 
