@@ -186,7 +186,8 @@ def translated(copying: Copying, member: Member, folder: str, error: Exception) 
         return storage_errors.failed(f"copying {told} to {folder} failed", OSError(cause))
     if storage_errors.is_cause(error):
         return storage_errors.failed(f"copying {told} to {folder} failed", error)
-    return ChunkFailed(f"{told}: {java_errors.root_cause(chain)}", remedy="mend what the message names, then run again")
+    cause = java_errors.root_cause(chain)
+    return ChunkFailed(f"{told}: {cause}", remedy=storage_errors.remedy_of(cause))
 
 
 def _of_server(endpoint: Endpoint, told: str, sql: SqlError, root: str) -> SourceError:

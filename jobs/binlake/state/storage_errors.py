@@ -1,4 +1,5 @@
-"""The lake's storage when it fails: what was told by Python, Java or Rust, as one line, and what to do about it."""
+"""The lake's storage, or Spark's work on it, when it fails: what Python, Java or Rust told, as one line, and what to
+do about it."""
 
 from __future__ import annotations
 
@@ -16,6 +17,10 @@ ACCOUNT = (
     "write and delete below lake.path; then run again: nothing is lost"
 )
 REACH = "check AWS_ENDPOINT_URL, AWS_REGION and the network, then run again: nothing is lost"
+MEMORY = (
+    "give Spark more memory: spark.driver_memory in the YAML (executor_memory on a cluster), or BINLAKE_DRIVER_MEMORY; "
+    "then run again: nothing is lost"
+)
 OTHER = "mend what the message names, then run again: nothing is lost"
 
 _FULL = ("no space left", "quota exceeded", "file too large")
@@ -32,6 +37,7 @@ _UNREACHED = (
     "client error (connect)", "network_connection", "connection refused", "could not connect", "unknownhost",
     "could not resolve", "connect timed out", "connectexception", "connecttimeout",
 )  # fmt: skip
+_SPENT = ("outofmemoryerror", "java heap space", "gc overhead limit", "sparkoutofmemory")
 _EITHER = ("mkdirs failed", "cannot create")
 """Hadoop doesn't say why a folder can't be made."""
 _OF_STORAGE = re.compile(r"java\.n?io\.|org\.apache\.hadoop\.|.*IOException$")
@@ -43,10 +49,11 @@ _BACKTRACE = re.compile(r"^\s*0: ", re.MULTILINE)
 def failed(doing: str, error: BaseException) -> LakeError:
     """The error of our tree. doing: what was tried, with the path."""
     cause = cause_of(error)
-    return LakeError(f"{doing}: {cause}", remedy=_remedy(cause))
+    return LakeError(f"{doing}: {cause}", remedy=remedy_of(cause))
 
 
-def _remedy(cause: str) -> str:
+def remedy_of(cause: str) -> str:
+    """What to do about a failure that was told so."""
     told = cause.lower()
     for signs, remedy in (
         (_NO_BUCKET, BUCKET),
@@ -55,6 +62,7 @@ def _remedy(cause: str) -> str:
         (_FULL, FREE),
         (_FORBIDDEN, ALLOW),
         (_EITHER, EITHER),
+        (_SPENT, MEMORY),
     ):
         if any(sign in told for sign in signs):
             return remedy

@@ -88,6 +88,11 @@ def test_the_last_cause_is_told_without_values(kind: str, message: str | None, t
     assert str(storage_errors.failed("merging t failed", error)).startswith(f"merging t failed: {told}\n")
 
 
+def test_where_memory_is_spent_the_remedy_names_the_setting() -> None:
+    error = raised((SPARK, ABORTED + LOST + "x: y\n\tat z"), ("java.lang.OutOfMemoryError", "Java heap space"))
+    assert "spark.driver_memory" in storage_errors.failed("merging t failed", error).remedy
+
+
 def test_what_the_storage_says_comes_first() -> None:
     error = raised(
         (SPARK, "[TASK_WRITE_FAILED] Task failed"), ("java.io.IOException", "No space left on device"), (SPARK, None)
