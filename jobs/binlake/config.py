@@ -157,7 +157,7 @@ class PoliciesConfig(Policy):
 
 
 class LakeConfig(_Strict):
-    """A folder, or a URL: s3://, s3a://, abfss://, gs://, hdfs://.
+    """A folder, or a URL: s3://, s3a://, hdfs://.
 
     connection: an Airflow connection's id (type aws), with the account in the place of the AWS_* variables.
     """
@@ -167,7 +167,8 @@ class LakeConfig(_Strict):
 
     @field_validator("path")
     @classmethod
-    def _tells_no_secret(cls, path: str) -> str:
+    def _is_known_and_tells_no_secret(cls, path: str) -> str:
+        stores.refuse_unknown(path)
         stores.refuse_secrets(path)
         return path
 

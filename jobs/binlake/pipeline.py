@@ -34,6 +34,7 @@ from binlake.bootstrap import (
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, BinlogError, TableError, UsageError
 from binlake.faults import fault
+from binlake.lake import settings
 from binlake.merge import SessionFactory, merge_batch
 from binlake.position import Position
 from binlake.register import RegisterReport
@@ -126,6 +127,7 @@ def bootstrap(
         with lease.held(metadata_of(config)) as held, opened(origin) as log:
             report.say(begin_with_files(held, log, tables))
         return []
+    settings.refuse_missing_jars(config.root)
     endpoint = origin
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata = held.metadata
@@ -177,6 +179,7 @@ def snapshot_keys(
 
     began_us = now_us()
     endpoint = server_of(origin, "a range of keys")
+    settings.refuse_missing_jars(config.root)
     with lease.held(metadata_of(config)) as held, Source.open(endpoint) as source:
         metadata, control = held.metadata, held.control()
         name = name_followed(config, source, metadata, asked)
@@ -206,11 +209,20 @@ def sync(
     """Carry the lake to the server's head, to the last commit before ``until``, or to ``stop_at``; tables whose rows
     the log alone couldn't tell are snapshotted anew. What an unfinished batch did is told too, in ``earlier``.
     ``run``: see ``bootstrap``."""
+    _tell_missing_jars(config, report)
     snapshot_asked(config, origin, session, report, run)
     with lease.held(metadata_of(config)) as held:
         recorded = _carry(held, config, origin, session, report, _Bounds(until, stop_at), run)
     snapshot_asked(config, origin, session, report, run)
     return recorded
+
+
+def _tell_missing_jars(config: PipelineConfig, report: Report) -> None:
+    """Most syncs need no Spark; one that does would be refused in its middle."""
+    try:
+        settings.refuse_missing_jars(config.root)
+    except UsageError as error:
+        report.say(f"{error.message}: a sync that needs Spark ends there\n  → {error.remedy}")
 
 
 def snapshot_asked(

@@ -16,19 +16,37 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from binlake import accounts
+from binlake.container_role import ContainerRole
 from binlake.errors import ConfigurationError
 
 LOG_STORE = "binlake.ConditionalLogStore"
 """lake/ConditionalLogStore.scala"""
 _DEFAULT_REGION = "us-east-1"
 """What servers of one's own are signed for, unless they say otherwise."""
-_STORES = {"s3": "s3", "s3a": "s3", "abfs": "abfss", "abfss": "abfss", "gs": "gs"}
+_SYSTEMS_OWN = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
+)  # fmt: skip
+"""Authorities that are trusted without a word."""
+_STORES = {"s3": "s3", "s3a": "s3"}
+_FILE_SYSTEMS = ("file", "hdfs")
+"""That Spark brings itself."""
 
 
 def store_of(path: str) -> str | None:
-    """``s3``, ``abfss`` or ``gs``; None for a folder, and for file systems that Spark brings itself."""
+    """``s3``; None for a folder, and for file systems that Spark brings itself."""
     scheme, separator, _ = path.partition("://")
     return _STORES.get(scheme) if separator else None
+
+
+def refuse_unknown(path: str) -> None:
+    """Raises ValueError for a kind of store on which no mirror was ever proved, such as abfss:// and gs://."""
+    scheme, separator, _ = path.partition("://")
+    if separator and scheme not in (*_STORES, *_FILE_SYSTEMS):
+        raise ValueError(
+            f"{scheme}:// isn't supported, for two runs that race weren't proved safe there: use a folder that all "
+            "hosts share, s3:// (or s3a://, also of a server of your own that speaks S3), or hdfs://"
+        )
 
 
 def canonical(path: str) -> str:
@@ -59,17 +77,27 @@ class Account:
 @dataclass(frozen=True)
 class S3:
     """How S3 is reached. endpoint: empty for Amazon's own. region: empty where each library's chain tells it. account:
-    None where that chain finds it."""
+    None where that chain finds it. has_key: that it does by variables. role: of a container, which obstore can't ask.
+    authorities: path of a PEM file with those that are trusted in the place of the system's; empty for these."""
 
     endpoint: str
     region: str
     account: Account | None = None
+    has_key: bool = False
+    role: ContainerRole | None = None
+    authorities: str = ""
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Self:
         endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
         region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
-        return cls(endpoint.rstrip("/"), region or (_DEFAULT_REGION if endpoint else ""))
+        return cls(
+            endpoint.rstrip("/"),
+            region or (_DEFAULT_REGION if endpoint else ""),
+            has_key=bool(environment.get("AWS_ACCESS_KEY_ID")),
+            role=ContainerRole.of(environment),
+            authorities=_own_authorities(endpoint, environment),
+        )
 
     @classmethod
     def at(cls, path: str) -> Self:
@@ -126,11 +154,15 @@ class S3:
         if self.account is not None:
             account = (self.account.key, self.account.secret, self.account.token)
             told |= dict(zip(accounts.SECRETS, account, strict=True))
-        return {key: value for key, value in told.items() if value}
+        # A host's own token mustn't stand beside this account.
+        return {key: value for key, value in told.items() if value or key in accounts.SECRETS}
 
     def storage_options(self) -> dict[str, str]:
         """deltalake's; a commit is one conditional PUT."""
         told = {"aws_endpoint_url": self.endpoint, "aws_region": self.region, "aws_conditional_put": "etag"}
+        if self.account is None and not self.has_key:
+            # Of a server of one's own it asks no profile, and not every role, unless it is told to.
+            told["aws_force_credential_load"] = "true"
         if self.account is not None:
             told |= {"aws_access_key_id": self.account.key, "aws_secret_access_key": self.account.secret}
             told |= {"aws_session_token": self.account.token, "allow_http": "true" if self.is_plain else ""}
@@ -138,7 +170,8 @@ class S3:
 
     def arrow_arguments(self) -> dict[str, Any]:
         """Of pyarrow's S3FileSystem."""
-        told: dict[str, Any] = {"region": self.region}
+        # It looks for the variable itself, but once in a process.
+        told: dict[str, Any] = {"region": self.region, "tls_ca_file_path": self.authorities}
         if self.endpoint:
             told["scheme"], _, told["endpoint_override"] = self.endpoint.partition("://")
         if self.account is not None:
@@ -153,7 +186,13 @@ class S3:
             told |= {"access_key_id": self.account.key, "secret_access_key": self.account.secret}
             told |= {"session_token": self.account.token}
         config = {key: value for key, value in told.items() if value}
-        return {"config": config, "client_options": {"allow_http": self.is_plain}}
+        by_role = {"credential_provider": self.role} if self.role else {}
+        return {"config": config, "client_options": {"allow_http": self.is_plain}, **by_role}
+
+
+def _own_authorities(endpoint: str, environment: Mapping[str, str]) -> str:
+    told = environment.get("SSL_CERT_FILE", "")
+    return "" if endpoint.startswith("http://") or told in _SYSTEMS_OWN else told
 
 
 def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
@@ -182,6 +221,23 @@ def check(path: str, environment: Mapping[str, str] | None = None) -> None:
     halves = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if environment.get(name)]
     if len(halves) == 1:
         raise ConfigurationError(f"of the credentials {halves[0]} alone is set", remedy="set both, or neither")
+    _refuse_other_token(path)
+    bundle = environment.get("AWS_CA_BUNDLE")
+    if bundle and not s3.is_plain and bundle not in (*_SYSTEMS_OWN, s3.authorities):
+        raise ConfigurationError(
+            "AWS_CA_BUNDLE is set, which neither Spark nor deltalake, pyarrow and obstore read",
+            remedy=f"set SSL_CERT_FILE={bundle}, by which all of them trust its authorities; or unset AWS_CA_BUNDLE",
+        )
+
+
+def _refuse_other_token(path: str) -> None:
+    """deltalake and obstore add the environment's to an account that has none."""
+    told = accounts.told_by_connection(path) or {}
+    if "AWS_ACCESS_KEY_ID" in told and "AWS_SESSION_TOKEN" not in told and os.environ.get("AWS_SESSION_TOKEN"):
+        raise ConfigurationError(
+            "AWS_SESSION_TOKEN is set, but the account of the lake's connection has no token: deltalake would send it",
+            remedy="unset AWS_SESSION_TOKEN, or give the connection a key and its aws_session_token",
+        )
 
 
 def storage_options(path: str) -> dict[str, str] | None:

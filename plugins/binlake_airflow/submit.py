@@ -27,7 +27,7 @@ from airflow.sdk.exceptions import (
 from binlake import accounts, submitter
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
-from binlake.lake.settings import SHARE, check, is_local, launch_settings
+from binlake.lake.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
 
@@ -163,13 +163,14 @@ class BinlakeSparkOperator(SparkSubmitOperator):
     def submit(self, context: Context, *arguments: str, short_lived: bool = False) -> Any:
         """Run the job; gives its result. Raises what it raised, as Airflow's errors.
 
-        short_lived: its JVM ends before optimised code would pay.
+        short_lived: its JVM ends before optimised code would pay. Raises UsageError where Spark lacks jars.
         """
         from binlake.state import failures
         from binlake.state.metadata import metadata_of, now_us
 
         self._short_lived = short_lived
         config, began_us = self.pipeline_config(), now_us()
+        refuse_missing_jars(config.root)
         self.application = script(self.job, self.jobs_folder)
         self.application_args = ["--config", self.config_file, *arguments]
         self._handover = Handover()
@@ -201,13 +202,14 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             self._handover.remove()
 
     def _get_hook(self) -> SparkSubmitHook:
-        spark = self.pipeline_config().spark
+        config = self.pipeline_config()
+        spark = config.spark
         own = {key: str(value) for key, value in (self.conf or {}).items()}
         check(own)
         # Workers run the Python that spark-submit knows; the session's own settings come too late for it.
         self.conf = {
             "spark.pyspark.python": sys.executable,
-            **launch_settings(spark, short_lived=self._short_lived),
+            **launch_settings(spark, short_lived=self._short_lived, lake=config.root),
             **own,
         }
         if self._spark_binary is None:

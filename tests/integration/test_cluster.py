@@ -82,20 +82,18 @@ def workers(place: Path, empty: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def store(place: Path) -> Iterator[ObjectStore]:
-    with ObjectStore(place / "s3") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def run(place: Path, proxy: FaultProxy, authority: Authority, workers: Cluster, store: ObjectStore) -> Iterator[Driver]:
+def uri(proxy: FaultProxy, authority: Authority) -> str:
+    """With certificates that stand in the driver's folder."""
     authority.sign("client")
     files = {"ca": "authority.pem", "cert": "client.crt", "key": "client.key"}
     tls = json.dumps({"ssl": {name: f"{HERE}/{file}" for name, file in files.items()}})
-    uri = f"mysql://mirrors:{quote(PASSWORD)}@127.0.0.1:{proxy.port}/?__extra__={quote(tls)}"
+    return f"mysql://mirrors:{quote(PASSWORD)}@127.0.0.1:{proxy.port}/?__extra__={quote(tls)}"
+
+
+@pytest.fixture(scope="module")
+def run(place: Path, uri: str, workers: Cluster) -> Iterator[Driver]:
     (place / "tmp").mkdir()
-    account = json.dumps(store.connection)
-    with driver(place, AIRFLOW_CONN_TESTS=uri, AIRFLOW_CONN_STORE=account, TMPDIR=f"{HERE}/tmp") as started:
+    with driver(place, AIRFLOW_CONN_TESTS=uri, TMPDIR=f"{HERE}/tmp") as started:
         yield started
 
 
@@ -155,22 +153,26 @@ def test_a_mirror_whose_workers_get_all_from_the_driver(
 
 
 @pytest.mark.soak
-def test_a_lake_on_a_store_whose_account_the_executors_get_from_the_driver(
-    mirror: Mirror, run: Driver, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+def test_a_lake_on_a_store_whose_account_and_authority_the_executors_get_from_the_driver(
+    mirror: Mirror, place: Path, uri: str, empty: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No host has a variable of it, the driver neither; rows are copied, staged and merged by executors."""
-    for name, value in store.environment.items():
-        monkeypatch.setenv(name, value)  # for what compares
+    """No host has a variable of either; rows are copied, staged and merged by executors."""
     fill(mirror, 1)
-    mirror.url = "s3://lake/mirrors"
-    mirror.options |= {"merge": {"without_spark_mb": 0}, "lake": {"path": mirror.url, "connection": "store"}}
-    yaml = str(mirror.write_yaml())
-    run.run("snapshot", "--config", yaml)
-    change(mirror)
-    run.run("sync", "--config", yaml)
-    run.run("verify", "--config", yaml)
-    mirror.assert_equal("a", "b")
-    mirror.assert_each_once("a", "b")
+    trusted = {"SSL_CERT_FILE": str(authority.pem)}
+    with ObjectStore(place / "s3", authority.sign("store")) as store, cluster(place / "other", empty, empty) as others:
+        mirror.url = "s3://lake/mirrors"
+        mirror.options["spark"] |= {"master": others.url}
+        mirror.options |= {"merge": {"without_spark_mb": 0}, "lake": {"path": mirror.url, "connection": "store"}}
+        yaml, account = str(mirror.write_yaml()), json.dumps(store.connection)
+        with driver(place, AIRFLOW_CONN_TESTS=uri, AIRFLOW_CONN_STORE=account, **trusted) as run:
+            run.run("snapshot", "--config", yaml)
+            change(mirror)
+            run.run("sync", "--config", yaml)
+            run.run("verify", "--config", yaml)
+        for name, value in {**store.environment, **trusted}.items():
+            monkeypatch.setenv(name, value)  # for what compares
+        mirror.assert_equal("a", "b")
+        mirror.assert_each_once("a", "b")
 
 
 def test_a_worker_that_is_lost_while_it_copies(

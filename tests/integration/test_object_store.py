@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -19,15 +20,18 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from py4j.protocol import Py4JJavaError
 
-from binlake import stores
+from authority import Authority
+from binlake import pipeline, stores
+from binlake.config import MergeConfig
 from binlake.errors import LeaseHeld, UsageError
 from binlake.faults import FaultPoint
 from binlake.lake import rewrite, session, settings
 from binlake.preflight.doctor import preflight
+from binlake.report import Report
 from binlake.snapshot import few_rows
 from binlake.state import files, layout, lease, tables
 from binlake.state.metadata import Metadata, now_us
-from fake_s3 import FakeS3
+from fake_s3 import ROLE, FakeS3
 from frozen import Frozen
 from mirror import Mirror
 from object_store import ObjectStore
@@ -127,6 +131,19 @@ def test_spark_s_commit_is_written_once_another_write_of_it_is_over(spark: Spark
         with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
             write(2)
         assert list(fake.objects.values()) == [b"ours\n", b"ours\n", b"theirs\n"]
+
+
+def test_java_takes_a_container_s_role_as_the_others_do(spark: SparkSession, store: ObjectStore) -> None:
+    """By the names that these variables have as settings of a JVM at work."""
+    jvm: Any = spark.sparkContext._jvm
+    with FakeS3() as fake:
+        told = {"aws.containerCredentialsFullUri": f"{fake.url}/role", "aws.containerAuthorizationToken": fake.token}
+        for name, value in told.items():
+            jvm.System.setProperty(name, value)
+        found = jvm.software.amazon.awssdk.auth.credentials.ContainerCredentialsProvider.create().resolveCredentials()
+        for name in told:
+            jvm.System.clearProperty(name)
+    assert found.accessKeyId() == ROLE["AccessKeyId"]
 
 
 def work(mirror: Mirror) -> None:
@@ -385,35 +402,46 @@ def test_jars_that_are_missing_are_told_before_anything_begins(
     for jar in settings.JARS.glob("delta-*.jar"):
         (tmp_path / jar.name).symlink_to(jar)
     monkeypatch.setattr(settings, "JARS", tmp_path)
-    with pytest.raises(UsageError, match="binlake setup --stores s3"):
-        session.build("none", lake=mirror.config.root)
+    for begin in (lambda: session.build("none", lake=mirror.config.root), mirror.snapshot):
+        with pytest.raises(UsageError, match="binlake setup --stores s3"):
+            begin()
+    plain_work(mirror, "without jars")
+    said = io.StringIO()
+    config = mirror.config.model_copy(update={"merge": MergeConfig(without_spark_mb=16)})
+    pipeline.sync(config, mirror.origin, lambda: pytest.fail("Spark is asked for"), Report(said))
+    assert "binlake setup --stores s3" in said.getvalue()
+    assert "a sync that needs Spark ends there" in said.getvalue()
+    mirror.assert_equal("plain")
     remedies = [check.remedy for check in preflight(mirror.config, mirror.origin) if check.name == "Spark jars"]
     assert remedies != [""]
 
 
-def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(
-    mirror: Mirror, store: ObjectStore, tmp_path: Path
-) -> None:
-    """By the environment's account the processes work that are frozen above."""
+def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(mirror: Mirror, tmp_path: Path) -> None:
+    """By the environment's account the processes work that are frozen above. The server's authority is a private one,
+    which no library trusts by itself."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    authority = Authority.made(tmp_path, "authority")
+    store = ObjectStore(tmp_path / "s3", authority.sign("store"))
     yaml = tmp_path / "source.yaml"
     document = mirror.config.model_dump()
     yaml.write_text(json.dumps({**document, "lake": {**document["lake"], "connection": "store"}}))
     logged = {"enabled": "true", "dir": tmp_path.as_uri(), "compress": "false", "rolling.enabled": "false"}
     defaults = "".join(f"spark.eventLog.{key} {value}\n" for key, value in logged.items())
     (tmp_path / "spark-defaults.conf").write_text(defaults)
-    done = subprocess.run(
-        [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(yaml)],
-        env={
-            **environment,
-            "AIRFLOW_CONN_STORE": json.dumps(store.connection),
-            "SPARK_MASTER": "local[2]",
-            "SPARK_CONF_DIR": str(tmp_path),
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    with store:
+        done = subprocess.run(
+            [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(yaml)],
+            env={
+                **environment,
+                "AIRFLOW_CONN_STORE": json.dumps(store.connection),
+                "SSL_CERT_FILE": str(authority.pem),
+                "SPARK_MASTER": "local[2]",
+                "SPARK_CONF_DIR": str(tmp_path),
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
     for library in ("pyarrow", "deltalake", "Spark"):
         assert f"ok    lake by {library}" in done.stdout, done.stdout + done.stderr
     kept = [path for folder in (tmp_path, store.folder) for path in folder.rglob("*") if path.is_file()]

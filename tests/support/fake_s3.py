@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from loopback import Loopback, Silent
@@ -17,16 +19,21 @@ _TIME = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 class FakeS3(Loopback):
     """conflicts: how many of the next conditional PUTs get HTTP 409 and write nothing. before_conflict: called in each.
-    accounts: how many requests each key made; token: without which no role is told at ``/role``."""
+    accounts: how many requests each key made; token: without which no role is told at ``/role``. certificate: with its
+    key, of a server behind TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: tuple[Path, Path] | None = None) -> None:
         self.objects: dict[str, bytes] = {}
         self.conflicts = 0
         self.before_conflict: Callable[[str], None] = lambda name: None
         self.accounts: Counter[str] = Counter()
-        self.token = "let-me-in"
+        self.token: str | None = "let-me-in"
         super().__init__(type("Handler", (_Handler,), {"fake": self}))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if certificate:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, True, do_handshake_on_connect=False)
+        self.url = f"http{'s' * bool(certificate)}://127.0.0.1:{self._server.server_port}"
 
     @property
     def environment(self) -> dict[str, str]:

@@ -18,15 +18,17 @@ START_SECONDS = 30
 
 
 class ObjectStore:
-    """A server with one bucket, ``lake``, whose objects are files below ``folder``/lake."""
+    """A server with one bucket, ``lake``, whose objects are files below ``folder``/lake. certificate: with its key, of
+    one behind TLS."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, certificate: tuple[Path, Path] | None = None) -> None:
         self.folder = folder
         (folder / "lake").mkdir(parents=True)
         self.secret = secrets.token_hex(20)
         self.port = servers.free_port()
+        self._tls = ("--cert", certificate[0], "--key", certificate[1]) if certificate else ()
         self.environment = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ENDPOINT_URL": f"http{'s' * bool(certificate)}://127.0.0.1:{self.port}",
             "AWS_ACCESS_KEY_ID": "binlake-tests",
             "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_REGION": "us-east-1",
@@ -46,7 +48,7 @@ class ObjectStore:
             raise AssertionError(f"no {PROGRAM}: run docker/local/setup.sh tests")
         account = {"ROOT_ACCESS_KEY": self.environment["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": self.secret}
         self._process = subprocess.Popen(
-            [PROGRAM, "--port", f"127.0.0.1:{self.port}", "--quiet", "posix", self.folder],
+            [PROGRAM, "--port", f"127.0.0.1:{self.port}", "--quiet", *self._tls, "posix", self.folder],
             env={**os.environ, **account},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -65,6 +65,20 @@ def test_each_library_is_told_the_account_and_no_repr_shows_it(monkeypatch: pyte
     assert not stores.S3.at(none.root).hadoop_account()
 
 
+def test_a_token_of_the_process_is_not_sent_with_another_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """deltalake and obstore would add it by themselves."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of the process")
+    connection(monkeypatch, "one", login="key-1", password=SECRET, extra={"aws_session_token": "t"})
+    connection(monkeypatch, "two", login="key-2", password=SECRET)
+    stores.check(config_of("one", "one").root)
+    two = config_of("two", "two").root
+    with pytest.raises(ConfigurationError, match="unset AWS_SESSION_TOKEN"):
+        stores.check(two)
+    assert stores.S3.at(two).variables()["AWS_SESSION_TOKEN"] == ""  # in the place of a host's own
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    stores.check(two)
+
+
 def test_a_connection_without_a_key_tells_the_place_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of the process")
     connection(monkeypatch, "one", extra={"region_name": "eu-west-1"})

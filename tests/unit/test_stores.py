@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyarrow.fs import LocalFileSystem
 
 from binlake import stores
+from binlake.config import LakeConfig
 from binlake.errors import ConfigurationError, LakeError
-from binlake.state import tables
+from binlake.state import files, tables
 
 ACCOUNT = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "not told"}
 OWN = {**ACCOUNT, "AWS_ENDPOINT_URL": "http://127.0.0.1:7070/", "AWS_ALLOW_HTTP": "true"}
@@ -34,7 +36,11 @@ def test_all_libraries_are_told_one_server_and_no_account() -> None:
 
 def test_amazons_own_is_left_to_each_librarys_chain() -> None:
     s3 = stores.S3.of({"AWS_REGION": "eu-west-1"})
-    assert s3.storage_options() == {"aws_region": "eu-west-1", "aws_conditional_put": "etag"}
+    assert s3.storage_options() == {
+        "aws_region": "eu-west-1",
+        "aws_conditional_put": "etag",
+        "aws_force_credential_load": "true",
+    }
     assert s3.arrow_arguments() == {"region": "eu-west-1"}
     assert not s3.spark_settings()["spark.hadoop.fs.s3a.endpoint"]
     assert stores.S3.of({}).arrow_arguments() == {}
@@ -46,10 +52,11 @@ def test_amazons_own_is_left_to_each_librarys_chain() -> None:
         ({**OWN, "AWS_ALLOW_HTTP": ""}, "plain text"),
         ({"AWS_ACCESS_KEY_ID": "key-id"}, "AWS_ACCESS_KEY_ID alone"),
         ({"AWS_ENDPOINT_URL": "127.0.0.1:7070"}, "no address"),
+        ({**ACCOUNT, "AWS_CA_BUNDLE": "/own.pem"}, "AWS_CA_BUNDLE is set.*SSL_CERT_FILE=/own.pem"),
     ],
 )
 def test_variables_that_cannot_be_right_are_refused(environment: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=f"(?s){said}"):
         stores.check("s3a://lake/x", environment)
     stores.check("/folder", environment)
 
@@ -60,16 +67,25 @@ def test_an_address_is_a_place_and_nothing_else(path: str) -> None:
         stores.refuse_secrets(path)
 
 
-@pytest.mark.parametrize("path", ["/folder", "./what?", "s3://lake/x", "abfss://files@account.dfs.core.windows.net/x"])
+@pytest.mark.parametrize("path", ["/folder", "./what?", "s3://lake/x", "s3a://lake/x", "hdfs://host/x"])
 def test_places_are_taken(path: str) -> None:
     stores.refuse_secrets(path)
+    stores.refuse_unknown(path)
+
+
+@pytest.mark.parametrize("path", ["abfss://files@account.dfs.core.windows.net/x", "gs://lake/x", "oss://lake/x"])
+def test_a_store_on_which_nothing_was_proved_is_refused_by_the_yaml(path: str) -> None:
+    with pytest.raises(ValueError, match=r"isn't supported.*use a folder.*s3://"):
+        LakeConfig(path=path)
 
 
 def test_a_store_that_takes_two_commits_for_one_version_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that forgets a commit at once takes the next in its place, as one does that overwrites."""
-    monkeypatch.setattr(stores, "store_of", lambda path: "gs")
+    monkeypatch.setattr(stores, "store_of", lambda path: "s3")
+    monkeypatch.setattr(stores, "storage_options", lambda path: None)
+    monkeypatch.setattr(files, "_locate", lambda path: (LocalFileSystem(), path))
     tables.refuse_overwriting_store(str(tmp_path))
     update = DeltaTable.update
 

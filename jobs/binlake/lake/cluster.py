@@ -2,6 +2,7 @@
 
 engine     this package as it stands here, with its compiled kernels: an archive, unpacked in each executor's folder
 jars       of share/binlake/jars
+trust      the authorities of SSL_CERT_FILE, where the lake is on S3
 packages   numpy, pyarrow …: native code that belongs to a machine; what lacks is told before anything begins
 """
 
@@ -27,7 +28,7 @@ import binlake
 from binlake import stores
 from binlake.binlog import native
 from binlake.errors import SetupFailed
-from binlake.lake import executors, settings
+from binlake.lake import executors, settings, trust
 from binlake.lake.executors import LakeProbe
 from binlake.once import once
 from binlake.state import files, java_errors
@@ -55,13 +56,19 @@ _NOT_REACHED = (
 _LOG = logging.getLogger("binlake")
 
 
-def ship(context: SparkContext) -> None:
-    """Every executor gets the engine and the jars before its first task, those that come later, too."""
+def ship(context: SparkContext, lake: str = "") -> None:
+    """Every executor gets the engine, the jars and the authorities that the lake's server is known by before its first
+    task, those that come later, too."""
     # Unpacked by the package's name in the folder that stands first on the workers' path: before one installed there.
     context.addArchive(f"{_engine()}#{binlake.__name__}")
     java_context: Any = context._jsc
     for jar in sorted(settings.JARS.glob("*.jar")):
         java_context.addJar(str(jar))
+    if store := trust.store_for(lake):
+        pem = trust.authorities(lake)
+        for file in (str(store), pem):
+            context.addFile(file)
+        context.environment[trust.VARIABLE] = Path(pem).name
 
 
 @once

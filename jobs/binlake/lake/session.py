@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from binlake import stores
 from binlake.config import SparkConfig
-from binlake.errors import UsageError
 from binlake.lake import cluster, settings
 
 
@@ -36,10 +35,8 @@ def build(
     need no core of their own. more: settings beyond these. lake: its root. Raises UsageError where the jars lack,
     ConfigurationError and SetupFailed, see settings.check and cluster.ready.
     """
-    if not any(settings.JARS.glob("delta-spark*.jar")):
-        raise UsageError(f"no Spark jars in {settings.JARS}", remedy="run binlake setup")
     settings.refuse_missing_jars(lake)
-    given = settings.launch_settings(spark, short_lived=short_lived)
+    given = settings.launch_settings(spark, short_lived=short_lived, lake=lake)
     cores = os.cpu_count() or 2
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         submitted = _submitted()
@@ -63,7 +60,7 @@ def build(
     _keep_rows_out_of_logs(session)
     tell_store(session.sparkContext, lake)
     if not settings.is_local(where):
-        cluster.ship(session.sparkContext)
+        cluster.ship(session.sparkContext, lake)
         cluster.ready(session.sparkContext, lake)
     for key, value in settings.sizes(session.sparkContext.defaultParallelism).items():
         if key not in given and key not in submitted:

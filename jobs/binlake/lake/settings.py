@@ -12,7 +12,8 @@ from pathlib import Path
 from binlake import stores
 from binlake.config import SparkConfig
 from binlake.errors import ConfigurationError, UsageError
-from binlake.versions import HADOOP, STORE_JARS
+from binlake.lake import trust
+from binlake.versions import STORE_JARS
 
 SHARE = Path(sys.prefix) / "share" / "binlake"
 JARS = SHARE / "jars"
@@ -121,17 +122,21 @@ def jvm_options(*, short_lived: bool = False) -> str:
     return " ".join(options)
 
 
-def launch_settings(spark: SparkConfig | None = None, *, short_lived: bool = False) -> dict[str, str]:
+def launch_settings(spark: SparkConfig | None = None, *, short_lived: bool = False, lake: str = "") -> dict[str, str]:
     """What must be known before the JVM starts, with what the YAML gives.
 
-    short_lived: see jvm_options. Raises ConfigurationError, see check.
+    short_lived: see jvm_options. lake: its root. Raises ConfigurationError, see check.
     """
     given = spark or SparkConfig()
     check(given.settings)
+    store = trust.store_for(lake)
+    of_driver, of_executors = (
+        trust.java_options(str(place)) if store else [] for place in (store, store and store.name)
+    )
     ours = {
         "spark.driver.extraClassPath": f"{JARS}/*",
-        "spark.driver.extraJavaOptions": jvm_options(short_lived=short_lived),
-        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.driver.extraJavaOptions": " ".join([jvm_options(short_lived=short_lived), *of_driver]),
+        "spark.executor.extraJavaOptions": " ".join(["-Duser.timezone=UTC", *of_executors]),
         "spark.driver.memory": os.environ.get("BINLAKE_DRIVER_MEMORY") or given.driver_memory or "2g",
     }
     if given.executor_memory:
@@ -175,18 +180,12 @@ def log_store_jar() -> Path:
 
 
 def refuse_missing_jars(lake: str) -> None:
-    """Raises UsageError where Spark lacks what the lake's address asks for."""
-    match stores.store_of(lake):
-        case "s3":
-            there = log_store_jar().is_file() and all((JARS / jar.file).is_file() for jar in STORE_JARS["s3"])
-            remedy = "run binlake setup --stores s3"
-        case "abfss":
-            there = any(JARS.glob("hadoop-azure-*.jar"))
-            remedy = f"put hadoop-azure {HADOOP} and what its pom names into {JARS}"
-        case "gs":
-            there = any(JARS.glob("gcs-connector-*.jar")) or any(JARS.glob("hadoop-gcp-*.jar"))
-            remedy = f"put hadoop-gcp {HADOOP} (or gcs-connector) and what its pom names into {JARS}"
-        case _:
-            return
-    if not there:
-        raise UsageError(f"Spark has no file system for {lake}: its jars aren't in {JARS}", remedy=remedy)
+    """Raises UsageError where Spark lacks its jars, or what the lake's address asks for; before a JVM is started."""
+    if not any(JARS.glob("delta-spark*.jar")):
+        raise UsageError(f"no Spark jars in {JARS}", remedy="run binlake setup")
+    if stores.store_of(lake) is None:
+        return
+    if not log_store_jar().is_file() or not all((JARS / jar.file).is_file() for jar in STORE_JARS["s3"]):
+        raise UsageError(
+            f"Spark has no file system for {lake}: its jars aren't in {JARS}", remedy="run binlake setup --stores s3"
+        )

@@ -111,12 +111,7 @@ def by_spark(session: SparkSession, folder: str) -> None:
             settings.set(key, value)
         place = jvm.org.apache.hadoop.fs.Path(path)
         system = place.getFileSystem(settings)
-        if stores.store_of(folder) == "s3":
-            _write_twice(jvm, place, settings)
-        else:
-            stream = system.create(place, False)
-            stream.write(_CONTENT.encode())
-            stream.close()
+        _write_twice(jvm, place, settings)
         _compare(path, files.read_text(path).strip())
         system.delete(place, False)
     except LakeError:

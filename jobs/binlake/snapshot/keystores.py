@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from binlake.errors import ConfigurationError
+from binlake.lake import trust
 from binlake.once import once
 
 _TRUSTED, _CLIENT = "trustCertificateKeyStore", "clientCertificateKeyStore"
@@ -50,17 +51,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @once
 def _trust_store(ca: str) -> str:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
-
-    try:
-        certificates = x509.load_pem_x509_certificates(Path(ca).read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"can't read the certificates in {ca}: {error}", remedy="mend ssl.ca of the connection"
-        ) from error
-    trusted = [pkcs12.PKCS12Certificate(found, f"ca{n}".encode()) for n, found in enumerate(certificates)]
-    data = pkcs12.serialize_java_truststore(trusted, BestAvailableEncryption(_PASSWORD.encode()))
+    data = trust.pkcs12(ca, _PASSWORD, "mend ssl.ca of the connection")
     return _write("trust", data)
 
 

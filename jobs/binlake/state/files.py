@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urlsplit
 
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import LocalStore, ObjectStore, S3Store, from_url
+from obstore.store import LocalStore, ObjectStore, S3Store
 from pyarrow import fs
 
 from binlake import accounts, stores
@@ -47,9 +46,7 @@ def _locate(path: str) -> tuple[fs.FileSystem, str]:
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
-        raise LakeError(
-            f"no file system for {path}: {error}", remedy="use a folder, s3://, gs://, abfss:// or hdfs://"
-        ) from error
+        raise LakeError(f"no file system for {path}: {error}", remedy="use a folder, s3:// or hdfs://") from error
     return found
 
 
@@ -191,14 +188,13 @@ def writes_once(path: str) -> bool:
 
     Unknown are other file systems than folders and object stores, and S3 by a profile's credentials.
     """
-    store = stores.store_of(path)
-    return "://" not in path or (
-        store is not None and not (store == "s3" and stores.has_profile(accounts.environment_of(path)))
-    )
+    on_s3 = stores.store_of(path) is not None
+    return "://" not in path or (on_s3 and not stores.has_profile(accounts.environment_of(path)))
 
 
 def write_once(path: str, text: str) -> None:
-    """A file that wasn't there, whole or not at all. Raises FileExistsError where it is; OSError."""
+    """A file that wasn't there, whole or not at all, on what ``writes_once``. Raises FileExistsError where it is;
+    OSError."""
     store, name = _conditional(path)
     try:
         for _ in range(CONFLICTS):
@@ -227,22 +223,14 @@ def _conditional(path: str) -> tuple[ObjectStore, str]:
     if "://" not in path:
         folder, _, name = path.rpartition("/")
         return LocalStore(folder), name
-    if stores.store_of(path) == "s3":
-        stores.check(path)
-        bucket, _, name = stores.canonical(path).removeprefix("s3a://").partition("/")
-        return _conditional_s3(bucket, stores.S3.at(path)), name
-    parts = urlsplit(path)
-    return _conditional_store(f"{parts.scheme}://{parts.netloc}"), parts.path.lstrip("/")
+    stores.check(path)
+    bucket, _, name = stores.canonical(path).removeprefix("s3a://").partition("/")
+    return _conditional_s3(bucket, stores.S3.at(path)), name
 
 
 @cache
 def _conditional_s3(bucket: str, s3: stores.S3) -> ObjectStore:
     return S3Store(bucket, **s3.obstore_arguments())
-
-
-@cache
-def _conditional_store(container: str) -> ObjectStore:
-    return from_url(container)
 
 
 @contextmanager

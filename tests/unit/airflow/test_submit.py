@@ -26,7 +26,8 @@ from airflow.sdk.exceptions import (
 
 from binlake import pipeline, stage, stores
 from binlake.config import PipelineConfig
-from binlake.errors import ConfigurationError
+from binlake.errors import ConfigurationError, UsageError
+from binlake.lake import settings
 from binlake.position import Position, Range, Slice
 from binlake.source.connection import Endpoint
 from binlake.source.log import Origin
@@ -424,6 +425,16 @@ def test_the_lake_s_account_goes_to_the_job_by_a_file_alone(
     assert SECRET not in " ".join(command) + json.dumps(environment, ensure_ascii=False)
     assert handed == [{"login": "key", "password": SECRET, "extra": {"endpoint_url": "https://s3.example"}}]
     assert stores.S3.at("s3a://bucket/lake/shop/_binlake").storage_options()["aws_secret_access_key"] == SECRET
+
+
+def test_missing_jars_are_told_before_spark_is_started(
+    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator, tmp_path: Path
+) -> None:
+    seen = submitted(monkeypatch, lambda *_: None)
+    monkeypatch.setattr(settings, "JARS", tmp_path)
+    with pytest.raises(UsageError, match="run binlake setup"):
+        operator.submit({})  # type: ignore[typeddict-item]
+    assert not seen
 
 
 @pytest.mark.parametrize(
