@@ -4,6 +4,7 @@ engine     this package as it stands here, with its compiled kernels: an archive
 jars       of share/binlake/jars
 trust      the authorities of SSL_CERT_FILE, where the lake is on S3
 packages   numpy, pyarrow …: native code that belongs to a machine; what lacks is told before anything begins
+Spark      and Java: of each host; where they are others than the driver's, that is told
 """
 
 from __future__ import annotations
@@ -175,8 +176,11 @@ def _wait(context: SparkContext) -> None:
 def _try(context: SparkContext, tasks: int, probe: LakeProbe | None) -> None:
     """A job on all cores. Raises SetupFailed."""
     versions = {name: metadata.version(name) for name in PACKAGES}
+    jvm: Any = context._jvm
+    driver = {"Spark": context.version, "Java": jvm.System.getProperty("java.version").partition(".")[0]}
     try:
-        found = context.parallelize(range(tasks), tasks).map(lambda _: executors.lack(versions, probe)).collect()
+        asked = context.parallelize(range(tasks), tasks).map(lambda _: executors.lack(versions, probe, driver))
+        found = asked.collect()
     except Exception as error:
         raise _unable(error) from None
     lacks = {one.host: one for one in found if one is not None and one.found}
@@ -187,7 +191,9 @@ def _try(context: SparkContext, tasks: int, probe: LakeProbe | None) -> None:
             remedy=f"install on these hosts: pip install {wanted} (or 'binlake=={binlake.__version__}', which brings"
             " them), name another Python by spark.pyspark.python, or ship one by spark.archives",
         )
-    if unread := {one.host: one.lake for one in found if one is not None}:
+    for host, others in {one.host: one.others for one in found if one is not None and one.others}.items():
+        _LOG.warning("executors on %s have %s, as the driver has: give all hosts one", host, " and ".join(others))
+    if unread := {one.host: one.lake for one in found if one is not None and one.lake}:
         raise SetupFailed(
             "\n".join(f"executors on {host} can't read the lake: {why}" for host, why in unread.items()),
             remedy=_NOT_SHARED if probe and stores.store_of(probe.path) is None else _NOT_REACHED,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 _LOADED = ("pandas", "pyarrow")
 """By every function of ours that Spark runs; they are tried, too."""
@@ -25,17 +27,21 @@ class LakeProbe:
 @dataclass(frozen=True)
 class Lack:
     """python: the interpreter of the executors there. found: what is wrong with it. wanted: what pip is to install.
-    lake: why the lake isn't read there, where that alone is wrong."""
+    lake: why the lake isn't read there, where that alone is wrong. others: of Spark and Java, which are told alone."""
 
     host: str
     python: str
     found: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     lake: str = ""
+    others: tuple[str, ...] = ()
 
 
-def lack(versions: Mapping[str, str], probe: LakeProbe | None = None) -> Lack | None:
-    """What this executor's Python lacks of packages in these versions, or the lake; None: nothing."""
+def lack(
+    versions: Mapping[str, str], probe: LakeProbe | None = None, driver: Mapping[str, str] | None = None
+) -> Lack | None:
+    """What this executor's Python lacks of packages in these versions, or the lake, and where its Spark and Java are
+    others than the driver's; None: nothing."""
     found, wanted = [], []
     for name, version in versions.items():
         try:
@@ -51,9 +57,35 @@ def lack(versions: Mapping[str, str], probe: LakeProbe | None = None) -> Lack | 
         except ImportError as error:
             found.append(f"{name} can't be loaded: {error}")
     lake = _unread(probe) if probe and not found else ""
+    engines = {"Spark": _spark(), "Java": java_of(os.getppid())}
+    others = [
+        f"{name} {engines[name]}, not {of}" for name, of in (driver or {}).items() if engines[name] not in ("", of)
+    ]
     # As Spark calls the machine, where it was told.
     host = os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
-    return Lack(host, sys.executable, tuple(found), tuple(wanted), lake) if found or lake else None
+    told = Lack(host, sys.executable, tuple(found), tuple(wanted), lake, tuple(others))
+    return told if found or lake or others else None
+
+
+def _spark() -> str:
+    """Spark puts its own pyspark before an installed one."""
+    import pyspark
+
+    return str(pyspark.__version__)
+
+
+def java_of(process: int) -> str:
+    """The major version of the JVM that this process is, or was started by; empty where that isn't told."""
+    while process > 1:
+        try:
+            program = Path(os.readlink(f"/proc/{process}/exe"))
+            if program.name == "java":
+                found = re.search(r'^JAVA_VERSION="(\d+)', (program.parents[1] / "release").read_text(), re.MULTILINE)
+                return found[1] if found else ""
+            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return ""
+    return ""
 
 
 def _unread(probe: LakeProbe) -> str:

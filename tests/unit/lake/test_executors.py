@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyspark
 import pytest
 
 from binlake.check import Check
@@ -20,6 +26,10 @@ class OneExecutor:
     """A cluster whose tasks run here."""
 
     master = "spark://here"
+    _jvm = SimpleNamespace(System=SimpleNamespace(getProperty=lambda name: "17.0.1"))
+
+    def __init__(self, version: str = pyspark.__version__) -> None:
+        self.version = version
 
     def parallelize(self, items: Any, tasks: int) -> OneExecutor:
         return self
@@ -80,3 +90,30 @@ def test_a_host_that_does_not_reach_the_store_is_named(monkeypatch: pytest.Monke
     with pytest.raises(SetupFailed, match=r"10\.0\.0\.7 can't read the lake: could not connect") as told:
         cluster._try(OneExecutor(), 1, probe)  # type: ignore[arg-type]
     assert "let these hosts reach the store" in told.value.remedy
+
+
+def test_another_spark_and_another_java_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert executors.lack({}, driver={"Spark": pyspark.__version__, "Java": "17"}) is None
+    found = executors.lack({}, driver={"Spark": "0.1"})
+    assert found is not None
+    assert (found.found, found.others) == ((), (f"Spark {pyspark.__version__}, not 0.1",))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
+    cluster._try(OneExecutor("0.1"), 1, None)  # type: ignore[arg-type]
+    assert f"executors on 10.0.0.7 have Spark {pyspark.__version__}, not 0.1" in caplog.text
+
+
+def test_the_java_of_a_process_is_that_of_the_jvm_which_started_it(tmp_path: Path) -> None:
+    """As Spark's daemon of Python is, which forks the workers."""
+    (tmp_path / "bin").mkdir()
+    program = shutil.copy(shutil.which("bash") or "", tmp_path / "bin" / "java")
+    (tmp_path / "release").write_text('IMPLEMENTOR="Debian"\nJAVA_VERSION="21.0.4"\n')
+    with subprocess.Popen([program, "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as jvm:
+        assert jvm.stdout
+        child = int(jvm.stdout.readline())
+        assert executors.java_of(child) == executors.java_of(jvm.pid) == "21"
+        (tmp_path / "release").unlink()
+        assert executors.java_of(child) == ""
+        os.kill(child, signal.SIGKILL)
+    assert executors.java_of(os.getpid()) == ""
