@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _PLAIN_INTERVAL = 5.0
+_REPEATED_AFTER = 60.0
+"""Seconds, after which a line that tells nothing new is said again: it is still at work."""
 
 
 class Told(Protocol):
@@ -74,14 +76,15 @@ class Report:
 
 
 class _Lines:
-    """A line every few seconds, and one at the end."""
+    """A line every few seconds, where there is something new to tell, and one at the end."""
 
     def __init__(self, what: str, say: Callable[[str], None]) -> None:
         self._what = what
         self._say = say
-        self._last = 0.0
-        self._shown = 100
-        self._detail = ""
+        self._last = time.monotonic()
+        self._said = ""
+        self._shown = -1
+        self._detail: str | None = None
         self._lock = threading.Lock()
 
     def told(self, done: float, total: float, detail: str = "") -> None:
@@ -89,16 +92,22 @@ class _Lines:
         with self._lock:
             self._detail = detail
             if now - self._last >= _PLAIN_INTERVAL:
-                self._last = now
-                self._show(int(100 * min(1.0, done / total)) if total else 0)
+                percent = int(100 * min(1.0, done / total)) if total else 0
+                if self._line(percent) != self._said or now - self._last >= _REPEATED_AFTER:
+                    self._last = now
+                    self._show(percent)
 
     def end(self) -> None:
-        if self._shown < 100:
+        """Nothing is said of what was never told of."""
+        if self._detail is not None and self._shown < 100:
             self._show(100)
 
     def _show(self, percent: int) -> None:
-        self._shown = percent
-        self._say(f"{self._what} {percent:3}% {self._detail}".rstrip())
+        self._shown, self._said = percent, self._line(percent)
+        self._say(self._said)
+
+    def _line(self, percent: int) -> str:
+        return f"{self._what} {percent:3}% {self._detail}".rstrip()
 
 
 def _bars(stream: TextIO) -> Progress:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from binlake.batch.manifest import Manifest, StagedSlice
@@ -35,6 +36,8 @@ SHORT_RANGE = 256 << 20
 
 A merge of 190 MB (600,000 mutations) took three fifths of the CPU time that way, less of it about half.
 """
+Progress = Callable[[int], None]
+"""Told the bytes of a slice that are read by now."""
 ReadSlice = Callable[["SliceTask", Transport], StagedSlice]
 
 
@@ -53,21 +56,25 @@ class SliceTask:
     config: PipelineConfig
     skip: frozenset[int]
 
-    def run(self, transport: Transport) -> StagedSlice:
+    def run(self, transport: Transport, progress: Progress | None = None) -> StagedSlice:
         items = read(
             transport,
             self.part,
             self.config.tables.wanted,
             invalid=self.config.invalid,
+            progress=progress,
             skip=self.skip,
         )
         return stage_slice(items, self.part, self.number, self.folder, self.config.invalid)
 
 
-def _read_here(task: SliceTask, transport: Transport) -> StagedSlice:
-    """In this process. What wasn't raised on purpose is told without its message, which may hold a row's values."""
+def _read_here(told: Callable[[int, int], None], task: SliceTask, transport: Transport) -> StagedSlice:
+    """In this process. What wasn't raised on purpose is told without its message, which may hold a row's values.
+
+    told: the number of a slice, and how many of its bytes are read.
+    """
     try:
-        return task.run(transport)
+        return task.run(transport, partial(told, task.number))
     except BinlakeError:
         raise
     except Exception as error:
@@ -151,15 +158,25 @@ def _staged(
 ) -> list[StagedSlice]:
     """Slices in the order of the log; a reader takes the next when it gets free."""
     short = is_short(plan)
-    read_slice: ReadSlice = _read_here if short else _on_executors(session)
     readers = transports[: os.cpu_count() or 1] if short else transports
     with report.progress("staged") as told:
-        done = 0
+        read, began = dict.fromkeys(range(len(tasks)), 0), time.monotonic()
+
+        def reached(number: int, size: int) -> None:
+            read[number] = size
+            done = sum(read.values())
+            told(done, plan.range.size, pace(done / 1e6, plan.range.size / 1e6, time.monotonic() - began))
 
         def ended(result: StagedSlice) -> None:
-            nonlocal done
-            done += tasks[result.slice].part.size
-            told(done, plan.range.size, f"{done / 1e6:,.1f} MB of log")
+            reached(result.slice, tasks[result.slice].part.size)
             fault("slice staged")
 
+        read_slice: ReadSlice = partial(_read_here, reached) if short else _on_executors(session)
         return share_out(tasks, readers, read_slice, ended)
+
+
+def pace(done: float, total: float, seconds: float) -> str:
+    """How far a reading is, and how fast; in MB."""
+    rate = done / seconds if seconds else 0.0
+    left = f", about {(total - done) / rate:,.0f} s left" if rate and done < total else ""
+    return f"{done:,.1f} of {total:,.1f} MB of log, {rate:,.1f} MB/s{left}"

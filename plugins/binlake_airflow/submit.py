@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from binlake import accounts, submitter
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
 from binlake.lake.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
+from binlake.lake.starting import is_worth_reading
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
 
@@ -37,12 +37,6 @@ if TYPE_CHECKING:
     from binlake.source.log import Origin
 
 DEFAULT_SPARK = "spark_default"
-_STARTING = re.compile(
-    r"Using incubator modules: jdk[.]incubator[.]vector|Using Spark's default log4j profile|WARN NativeCodeLoader:"
-    r"|INFO SparkContext: (Running Spark version|OS info|Java version)|Setting (Spark|default) log level to"
-    r"|To adjust logging level use"
-)
-"""What each start of Spark says, whatever it is to do."""
 WAIT = timedelta(seconds=15)
 """How long a task waits, without a worker slot, before it looks again whether another run is done."""
 
@@ -223,7 +217,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         with _defined(DEFAULT_SPARK, default):
             hook = super()._get_hook()
         said = hook._process_spark_submit_log
-        hook._process_spark_submit_log = lambda itr: said(filter(_is_worth_reading, itr))  # type: ignore[method-assign]
+        hook._process_spark_submit_log = lambda itr: said(filter(is_worth_reading, itr))  # type: ignore[method-assign]
         if hook._connection["deploy_mode"] == "cluster":
             raise ConfigurationError(
                 f"the Spark connection {self._conn_id!r} asks for deploy mode cluster",
@@ -240,11 +234,6 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             **(self.env_vars or {}),
         }
         return hook
-
-
-def _is_worth_reading(line: str) -> bool:
-    """Not what every start of Spark says."""
-    return not _STARTING.search(line)
 
 
 @contextmanager

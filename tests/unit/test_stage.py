@@ -132,3 +132,9 @@ def test_a_run_is_short_when_it_planned_a_short_range(
 ) -> None:
     monkeypatch.setattr(lease, "read", lambda metadata: Control("me", "token", 2, 9, 1, begun, None))
     assert pipeline.is_short_run(config) == short
+
+
+def test_how_far_a_reading_is_how_fast_and_how_long_it_will_take() -> None:
+    assert stage.pace(20, 190, 4) == "20.0 of 190.0 MB of log, 5.0 MB/s, about 34 s left"
+    assert stage.pace(190, 190, 38) == "190.0 of 190.0 MB of log, 5.0 MB/s"
+    assert stage.pace(0, 190, 0) == "0.0 of 190.0 MB of log, 0.0 MB/s"

@@ -106,7 +106,7 @@ def apply_batch(
         if path.startswith(config.staging_path(str(batch)) + "/"):
             raise damage
 
-    at_work = _AtWork(len(working))
+    at_work = _AtWork(working, report)
 
     def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
         with at_work.on(tables):
@@ -116,38 +116,55 @@ def apply_batch(
         futures = [pool.submit(one_group, tables) for tables in groups(working)]
         while wait(futures, timeout=_SAID_EVERY).not_done:
             at_work.tell(told)
+        if errors := [error for future in futures if (error := future.exception())]:
+            raise errors[0]
         at_work.tell(told)
-        errors = [error for future in futures if (error := future.exception())]
-    if errors:
-        raise errors[0]
     return [outcome for future in futures for outcome in future.result()]
 
 
 class _AtWork:
-    """Which tables are being merged, and how many are done."""
+    """Which tables are being merged, and how many are done. Each is told of when it has ended, one that takes long when
+    it has begun, too."""
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, tables: Sequence[TableSteps], report: Report) -> None:
+        self._total = len(tables)
+        self._mutations = {str(table.life.name): _mutations(table) for table in tables}
+        self._report = report
         self._done = 0
-        self._now: list[str] = []
+        self._began: dict[str, float] = {}
+        self._long: set[str] = set()
         self._lock = Lock()
 
     @contextmanager
     def on(self, tables: list[TableSteps]) -> Iterator[None]:
         names = [str(table.life.name) for table in tables]
         with self._lock:
-            self._now += names
+            self._began |= dict.fromkeys(names, time.monotonic())
         yield
-        with self._lock:
-            self._done += len(names)
-            self._now = [name for name in self._now if name not in names]
+        for name in names:
+            with self._lock:
+                self._done += 1
+                seconds = time.monotonic() - self._began.pop(name)
+                left = self._total - self._done
+            behind = f"{left:,} of {self._total:,} tables left" if left else "no table left"
+            self._report.say(f"{name}: {self._mutations[name]:,} mutations merged in {seconds:,.1f} s, {behind}")
 
     def tell(self, told: Told) -> None:
         with self._lock:
-            done, now = self._done, list(self._now)
+            done, now = self._done, dict(self._began)
+        for name, began in now.items():
+            if name not in self._long and time.monotonic() - began >= _SAID_EVERY:
+                self._long.add(name)
+                self._report.say(f"{name}: merging {self._mutations[name]:,} mutations")
         more = f" and {len(now) - _NAMED} more" if len(now) > _NAMED else ""
-        named = f"; now {', '.join(now[:_NAMED])}{more}" if now else ""
+        named = f"; now {', '.join(list(now)[:_NAMED])}{more}" if now else ""
         told(done, self._total, f"{done:,} of {self._total:,} tables{named}")
+
+
+def _mutations(table: TableSteps) -> int:
+    """That are staged for it, without those of XA transactions."""
+    staged = (file for step in table.steps for file in files_of(step))
+    return sum(file.inserted + file.updated + file.deleted for file in staged)
 
 
 def _asked_once(spark: Callable[[], SparkSession]) -> Callable[[], SparkSession]:

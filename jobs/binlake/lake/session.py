@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from binlake import stores
 from binlake.config import SparkConfig
-from binlake.lake import cluster, settings
+from binlake.lake import cluster, settings, starting
 
 
 def build(
@@ -53,9 +53,14 @@ def build(
     if tasks and settings.is_local(where):
         wanted.setdefault("spark.default.parallelism", str(cores))
     builder: SparkSession.Builder = SparkSession.builder.appName(name)
-    for key, value in {**wanted, **settings.FIXED}.items():
-        if value and (key not in submitted or key in settings.FIXED):
-            builder = builder.config(key, value)
+    told = {
+        key: value
+        for key, value in {**wanted, **settings.FIXED}.items()
+        if value and (key not in submitted or key in settings.FIXED)
+    }
+    for key, value in told.items():
+        builder = builder.config(key, value)
+    starting.start({"spark.app.name": name, **told})
     session = builder.getOrCreate()
     _keep_rows_out_of_logs(session)
     tell_store(session.sparkContext, lake)

@@ -2,6 +2,9 @@
 
 import os
 
+import pytest
+
+from binlake.lake import starting
 from binlake.lake.session import _on_this_machine
 
 
@@ -10,3 +13,15 @@ def test_connections_that_wait_for_the_server_need_no_core() -> None:
     assert _on_this_machine(None) == "local[*]"
     assert _on_this_machine(cores + 3) == f"local[{cores + 3}]"
     assert _on_this_machine(1) == f"local[{cores}]"
+
+
+def test_what_each_start_of_spark_says_is_passed_over_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
+    reading, writing = os.pipe()
+    told = [
+        "WARNING: Using incubator modules: jdk.incubator.vector",
+        "26/11/25 ERROR TaskSchedulerImpl: Lost executor 1",
+    ]
+    os.write(writing, "\n".join(told).encode())
+    os.close(writing)
+    starting._relay(reading)
+    assert capfd.readouterr().err == told[1]

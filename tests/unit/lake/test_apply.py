@@ -1,0 +1,37 @@
+"""What a merge says of the tables at work."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from binlake.lake import apply
+from binlake.report import Report
+
+
+def test_each_table_is_told_of_when_it_ends_and_one_that_takes_long_when_it_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables: Any = [SimpleNamespace(life=SimpleNamespace(name=name), steps=[]) for name in ("shop.a", "shop.b")]
+    said, told = io.StringIO(), []
+    at_work = apply._AtWork(tables, Report(said))
+
+    def tell() -> None:
+        at_work.tell(lambda done, total, detail="": told.append((done, total, detail)))
+
+    with at_work.on(tables[:1]):
+        tell()
+    monkeypatch.setattr(apply, "_SAID_EVERY", 0)
+    with at_work.on(tables[1:]):
+        tell()
+        tell()
+    assert said.getvalue().splitlines() == [
+        "shop.a: 0 mutations merged in 0.0 s, 1 of 2 tables left",
+        "shop.b: merging 0 mutations",
+        "shop.b: 0 mutations merged in 0.0 s, no table left",
+    ]
+    assert told[0] == (0, 2, "0 of 2 tables; now shop.a")
+    assert told[-1] == (1, 2, "1 of 2 tables; now shop.b")
