@@ -31,7 +31,8 @@ def start(settings: Mapping[str, str]) -> None:
     relaying = threading.Thread(target=_relay, args=(reading,), name="spark's errors", daemon=True)
     relaying.start()
     try:
-        gateway = launch_gateway(SparkConf().setAll(list(settings.items())), {"stderr": writing})
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
     except BaseException:
         os.close(writing)
         relaying.join(1)  # why it didn't start
