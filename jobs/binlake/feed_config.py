@@ -261,8 +261,6 @@ class FeedConfig(_Strict):
     def _binlog_to_binlog(self) -> Self:
         if (self.format.type == "binlog") != (self.sink.scheme == "binlog"):
             raise ValueError("format: binlog and a sink binlog:///folder go together")
-        if self.format.type == "binlog" and self.begin == "lake":
-            raise ValueError("a binlog has no CREATE TABLE of rows from the lake; begin with oldest or now")
         return self
 
     @model_validator(mode="after")

@@ -7,18 +7,15 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import ValidationError
 
 from binlake import cli
 from binlake.config import PipelineConfig
-from binlake.errors import ConfigurationError, FeedError
+from binlake.errors import ConfigurationError
 from binlake.feeds import doctor, kafka
-from binlake.feeds.carry import begin, carry
+from binlake.feeds.carry import carry
 from binlake.feeds.registry import PARTS
-from binlake.feeds.selection import Selection
-from binlake.position import Position
 from binlake.report import Report
-from binlake.state import feed_watermarks, lease
+from binlake.state import feed_watermarks
 from binlake.state.metadata import metadata_of
 from fake_registry import FakeRegistry
 
@@ -87,17 +84,6 @@ def test_each_part_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("AIRFLOW_CONN_R", '{"extra": {"token": "x"}}')
         told["registry_connection"] = "r"
         assert said(tmp_path, format=told)["registry"] == (True, f"{registry.url} has 0 subjects")
-
-
-def test_a_binlog_does_not_begin_with_the_lake(tmp_path: Path) -> None:
-    told = source(tmp_path, format="binlog", sink=f"binlog://{tmp_path}/out")
-    with pytest.raises(ValidationError, match="no CREATE TABLE"):
-        PipelineConfig.model_validate({**told, "feeds": [{**told["feeds"][0], "begin": "lake"}]})
-    config = PipelineConfig.model_validate(told)
-    anew = config.feeds[0].model_copy(update={"begin": "lake"})
-    standing = lease.Standing(1, Position("server", "b.000001", 4, 1))
-    with pytest.raises(FeedError, match="no CREATE TABLE"):
-        begin(config, metadata_of(config), Selection.of(config, anew), standing)
 
 
 def test_a_bad_condition_stands_in_status_and_a_forgotten_feed_nowhere(

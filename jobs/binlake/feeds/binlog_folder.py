@@ -3,7 +3,7 @@
 ``_position.json`` says where the last file ended at the last commit, with the feed's place: what a run that died wrote
 behind it is cut off when the next one opens the folder. So the files hold each transaction once, and transactions carry
 the source's GTIDs: applied twice they change nothing. A file ends with a transaction, and with ROTATE once it is large
-enough. It tells no CREATE DATABASE: the databases are to be where it is applied.
+enough. Databases and tables are made by what binlog_events tells of them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from binlake.errors import BinlakeError, FeedError, StagingError, UsageError
 from binlake.faults import fault
 from binlake.feed_config import FeedConfig
 from binlake.feeds import positions
-from binlake.feeds.contract import FeedContext, FeedTable, Format, SchemaChange, Sink
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, SchemaChange, Sink
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
 from binlake.feeds.outlet import Outlet
 from binlake.feeds.positions import PositionStore
@@ -120,6 +120,12 @@ def _rarely_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def context_of(feed: FeedConfig, config: PipelineConfig, standing: Standing) -> FeedContext:
+    """Of a run that goes up to the newest recorded batch."""
+    stop = standing.position
+    return FeedContext(feed.name, config.source.name, stop.server, stop.flavour, stop, dict(standing.charsets or {}))
+
+
 def _microseconds(until: datetime | None) -> int | None:
     return None if until is None else int(until.timestamp() * 1_000_000)
 
@@ -128,11 +134,6 @@ def begin(config: PipelineConfig, metadata: Metadata, selection: Selection, stan
     """Where a feed without a place begins. Raises FeedError."""
     feed = selection.feed
     if feed.begin == "lake":
-        if feed.format.type == "binlog":  # asked for by --anew
-            raise FeedError(
-                f"feed {feed.name} writes a binlog, which has no CREATE TABLE of rows from the lake",
-                remedy="copy the tables to where the log is applied, then begin with --anew now",
-            )
         return begin_with_lake(metadata, selection, standing)
     if feed.begin == "now":
         return FeedPosition(standing.batch, None, standing.prepared)
@@ -175,8 +176,7 @@ class _Run:
         store = positions.store_of(self._feed.position, self._feed.name, self._config.source.name, self._held)
         kept = None if anew else self._kept(store)
         place = kept or begin(self._config, self._metadata, self._selection, standing)
-        stop = standing.position
-        context = FeedContext(self._feed.name, self._config.source.name, stop.server, stop.flavour)
+        context = context_of(self._feed, self._config, standing)
         errors = FeedErrors(self._feed, lambda left_out: feed_watermarks.record_omissions(self._metadata, left_out))
         form = self._parts.make_format(self._feed, context)
         target = Outlet(form, self._sink, self._committed(store), place, errors)
@@ -202,9 +202,9 @@ class _Run:
     def _load(self, target: Outlet, place: FeedPosition, standing: Standing) -> tuple[FeedPosition, int]:
         """The rows of the lake that are still to come. Gives the place behind them, and how many they were."""
         rows = 0
-        for changes, behind in Preload(self._config, self._metadata, self._selection, standing).rows(place):
-            target.load(changes, behind)
-            rows += changes.rows.num_rows if changes else 0
+        for loaded, behind in Preload(self._config, self._metadata, self._selection, standing).rows(place):
+            target.load(loaded, behind)
+            rows += loaded.rows.num_rows if isinstance(loaded, FeedChanges) else 0
             place = behind
         return place, rows
 

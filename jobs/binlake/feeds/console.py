@@ -10,9 +10,9 @@ from typing import Any, TextIO
 from binlake.config import PipelineConfig
 from binlake.errors import UsageError
 from binlake.feed_config import FeedConfig
-from binlake.feeds.carry import BatchReader, Parts, oldest_staged
+from binlake.feeds.carry import BatchReader, Parts, context_of, oldest_staged
 from binlake.feeds.consume import SchemaOf, readable, readable_key
-from binlake.feeds.contract import FeedContext, Message
+from binlake.feeds.contract import Message
 from binlake.feeds.error_layers import FeedErrors
 from binlake.feeds.outlet import Outlet
 from binlake.feeds.schema_registry import SchemaRegistry
@@ -69,7 +69,7 @@ class _Tailed:
         errors = FeedErrors(feed, _not_written)
         self._reader = BatchReader(config, metadata_of(config), Selection.of(config, feed), errors)
         standing = _standing(config)
-        context = FeedContext(feed.name, config.source.name, standing.position.server, standing.position.flavour)
+        context = context_of(feed, config, standing)
         self._place = FeedPosition(_first(config, asked, standing) - 1)
         sink = ConsoleSink(out, _schema_of(feed))
         self._outlet = Outlet(parts.make_format(feed, context), sink, _nowhere, self._place, errors)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from binlake.binlog.border import Statement
 from binlake.errors import SinkFailed
-from binlake.position import Flavour
+from binlake.position import Flavour, Position
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.state.feed_watermarks import FeedPosition
 
@@ -103,12 +103,15 @@ class TransactionEnd:
 
 @dataclass(frozen=True)
 class FeedContext:
-    """What a format knows of its feed. server: as positions name it."""
+    """What a format knows of its feed. server: as positions name it. standing: where the newest recorded batch ends,
+    None where nobody asks; charsets: the databases' default character sets there."""
 
     feed: str
     source: str
     server: str
     flavour: Flavour
+    standing: Position | None = None
+    charsets: Mapping[str, str] = field(default_factory=dict)
 
 
 class Format(Protocol):
@@ -128,6 +131,10 @@ class Format(Protocol):
     def events(self, changes: FeedChanges) -> Sequence[int]:
         """As how many events each row counts in its transaction."""
         return [1] * changes.rows.num_rows
+
+    def table(self, table: FeedTable) -> Sequence[Message]:
+        """Before its rows come from the lake, though there be none."""
+        return ()
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
         return ()

@@ -10,7 +10,7 @@ import numpy as np
 
 from binlake.errors import FeedError
 from binlake.faults import fault
-from binlake.feeds.contract import FeedChanges, Format, Message, MessageRefused, SchemaChange, Sink
+from binlake.feeds.contract import FeedChanges, FeedTable, Format, Message, MessageRefused, SchemaChange, Sink
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
 from binlake.feeds.staged import LogWindow
 from binlake.feeds.transactions import SourceTransactions
@@ -89,8 +89,12 @@ class Outlet:
         self._current = window.gtids[len(window) - 1].as_py(), int(window.committed_us[-1])
         return np.concatenate(([0], window.starts)) if begins else window.starts
 
-    def load(self, changes: FeedChanges | None, behind: FeedPosition) -> None:
-        """Rows of the lake, which are committed in portions, and at a table's end, which None is."""
+    def load(self, changes: FeedTable | FeedChanges | None, behind: FeedPosition) -> None:
+        """A table of the lake, then its rows, which are committed in portions, and at its end, which None is."""
+        if isinstance(changes, FeedTable):
+            with self._errors.guarded("table_map", changes.name, f"the table {changes.name}", 0):
+                self.send(list(self._format.table(changes)))
+            return
         if changes is not None:
             self.send(list(chain.from_iterable(self._formatted(changes))))
             self._pending += changes.rows.num_rows

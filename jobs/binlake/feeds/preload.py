@@ -44,6 +44,11 @@ def begin_with_lake(metadata: Metadata, selection: Selection, standing: Standing
     return FeedPosition(standing.batch, None, standing.prepared, frozen)
 
 
+def _table_of(life: Life) -> FeedTable:
+    key = life.schema.key if life.schema.key_kind == "primary" else ()
+    return FeedTable(life.name, life.schema.mirrored, key, life.schema)
+
+
 @dataclass(frozen=True)
 class Preload:
     """Loads what a place still has to. file: of the binlog, at which the batch ends."""
@@ -53,8 +58,9 @@ class Preload:
     selection: Selection
     standing: Standing
 
-    def rows(self, place: FeedPosition) -> Iterator[tuple[FeedChanges | None, FeedPosition]]:
-        """Some rows at a time, with the place that holds once they are committed; None with the place behind a table.
+    def rows(self, place: FeedPosition) -> Iterator[tuple[FeedTable | FeedChanges | None, FeedPosition]]:
+        """Each table, then some of its rows at a time, with the place that holds once they are committed; None with the
+        place behind it. A table of which rows are carried isn't told again.
 
         Raises FeedError where a version is gone.
         """
@@ -62,14 +68,15 @@ class Preload:
         while place.loading:
             one, left = place.loading[0], place.loading[1:]
             life = lives.get(one.table_id)
+            if life and not one.passed:
+                yield _table_of(life), place
             for changes, passed in self._of_table(life, one) if life else ():
                 yield changes, replace(place, loading=(replace(one, passed=passed), *left))
             place = replace(place, loading=left)
             yield None, place
 
     def _of_table(self, life: Life, at: TableAtVersion) -> Iterator[tuple[FeedChanges, int]]:
-        columns = life.schema.mirrored
-        table = FeedTable(life.name, columns, life.schema.key if life.schema.key_kind == "primary" else (), life.schema)
+        table = _table_of(life)
         for batch, passed in self._batches(life, at):
             rows = self.selection.prepare(table, self._as_staged(table, batch, passed - batch.num_rows))
             yield FeedChanges(table, rows, self.standing.position.file, snapshot=True), passed
