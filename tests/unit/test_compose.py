@@ -16,7 +16,7 @@ import yaml
 
 import servers
 import shop
-from binlake import versions
+from binlake import accounts, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
@@ -177,9 +177,7 @@ def test_a_lake_on_s3_is_known_to_drivers_and_executors() -> None:
     assert SERVICES["s3"]["profiles"] == ["s3"]
     for who in ("airflow-scheduler", "spark-worker-1"):
         told = {name for name in SERVICES[who]["environment"] if name.startswith("AWS_")}
-        assert told == {
-            "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
-        }  # fmt: skip
+        assert told == {"AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", *accounts.SECRETS}
     assert "binlake setup --stores s3" in DOCKERFILE
 
 
