@@ -139,9 +139,7 @@ class BinlakePreflightOperator(SourceOperator):
 class LineageOperator(BinlakeSparkOperator):
     """One that tells the provider openlineage of each table that it changed, from the source to the lake."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._lineage: tuple[TableLineage, ...] = ()
+    _lineage: tuple[TableLineage, ...] = ()
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Asked by the provider once the task has succeeded."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, AssetOrTimeSchedule, CronDataIntervalTimetable, Param
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from binlake.config import PipelineConfig, load
@@ -164,6 +167,14 @@ def _dag(steps: Steps, what: str, doc: str, **settings: Any) -> DAG:
     )
 
 
+@contextmanager
+def _form(dag: DAG, params: Mapping[str, Param]) -> Iterator[DAG]:
+    """The DAG, while its tasks are made. Its form comes last: Airflow copies it for each task, which asks the DAG."""
+    with dag:
+        yield dag
+    dag.params = ParamsDict(dict(params))
+
+
 def _bootstrap(steps: Steps) -> DAG:
     params = {
         "tables": _tables(steps.config, "tables that aren't followed yet, else all"),
@@ -185,7 +196,7 @@ def _bootstrap(steps: Steps) -> DAG:
             "to where they were read; the table follows on.",
         ),
     }
-    with (dag := _dag(steps, "bootstrap", _BOOTSTRAP_DOC, params=params)):
+    with _form(_dag(steps, "bootstrap", _BOOTSTRAP_DOC), params) as dag:
         steps.bootstrap(**{name: dag.param(name) for name in params})
     return dag
 
@@ -219,13 +230,13 @@ def _sync(steps: Steps) -> DAG:
         "run stops at its data interval's end.",
     )
     schedule = _timetable(steps.config.schedule, "schedule", steps.file)
-    with (dag := _dag(steps, "sync", _SYNC_DOC, schedule=schedule, params={"until": until})):
+    with _form(_dag(steps, "sync", _SYNC_DOC, schedule=schedule), {"until": until}) as dag:
         steps.sync(dag.param("until"))
     return dag
 
 
 def _verify(steps: Steps) -> DAG:
-    with (dag := _dag(steps, "verify", _VERIFY_DOC, params={"tables": _tables(steps.config, "all")})):
+    with _form(_dag(steps, "verify", _VERIFY_DOC), {"tables": _tables(steps.config, "all")}) as dag:
         steps.verify(dag.param("tables"))
     return dag
 
@@ -241,7 +252,7 @@ def _resume(steps: Steps) -> DAG:
             description="Recorded with your name.",
         ),
     }
-    with (dag := _dag(steps, "resume", _RESUME_DOC, params=params)):
+    with _form(_dag(steps, "resume", _RESUME_DOC), params) as dag:
         steps.resume(dag.param("tables"), dag.param("why"))
     return dag
 
@@ -286,7 +297,7 @@ def _replay(steps: Steps) -> DAG:
             description="Needed in place; recorded with your name.",
         ),
     }
-    with (dag := _dag(steps, "replay", _REPLAY_DOC, params=params)):
+    with _form(_dag(steps, "replay", _REPLAY_DOC), params) as dag:
         steps.replay(**{name: dag.param(name) for name in params})
     return dag
 
