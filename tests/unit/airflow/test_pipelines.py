@@ -325,7 +325,7 @@ def test_fifty_sources_are_read_once_and_make_no_task_too_many(folder: Path, mon
     assert sorted(first) == sorted(second) == sorted(f"binlake_shop{n:02}_{dag}" for n in range(50) for dag in DAGS)
     assert sorted(read) == sorted(folder.glob("*.yaml"))
     assert sum(len(dag.tasks) for dag in second.values()) == 50 * 20
-    # Beside the CPU time of as many DAGs and tasks that do nothing: 2.8 times, but 4 with the form copied for each task.
+    # Beside the CPU time of as many DAGs and tasks that do nothing: 2.8 times; 4 where each task copies the form.
     turns = [(cpu(lambda: dags_of(folder)), cpu(lambda: empty_dags(300, 20, each=6))) for _ in range(3)]
     assert min(one for one, _ in turns) < 3.6 * min(other for _, other in turns)
 
