@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,9 @@ import pytest
 
 from binlake import cli, config
 from binlake.report import Report
+from binlake.state import lease
+from binlake.state.metadata import metadata_of, now_us
+from past import Past
 
 
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -25,6 +31,29 @@ def test_who_interrupts_it_is_told_so_as_shells_do(
     raising(monkeypatch, KeyboardInterrupt())
     assert cli.run(["status", "--config", "x"]) == 130
     assert "nothing is lost" in capsys.readouterr().err
+
+
+def test_a_sync_that_waits_for_its_server_ends_at_ctrl_c(tmp_path: Path) -> None:
+    """The server takes the connection, and says nothing."""
+    yaml = tmp_path / "shop.yaml"
+    yaml.write_text(
+        "source: {name: shop, connection: shop_mysql, server_id: 4001}\n"
+        "tables: {include: ['shop.*']}\nlake: {path: ./lake}\n"
+    )
+    Past(config.load(yaml), now_us()).write()
+    command = [sys.executable, "-m", "binlake.cli", "sync", "--config", str(yaml)]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"mysql://u:p@127.0.0.1:{server.getsockname()[1]}/"
+        environment = os.environ | {"AIRFLOW_CONN_SHOP_MYSQL": uri}
+        server.settimeout(60)
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as syncing:
+            connection, _ = server.accept()
+            syncing.send_signal(signal.SIGINT)
+            _, said = syncing.communicate(timeout=15)
+            connection.close()
+    assert syncing.returncode == 130
+    assert said == "binlake: interrupted; run again to go on, nothing is lost\n"
+    assert lease.read(metadata_of(config.load(yaml))).holder is None
 
 
 @pytest.mark.parametrize(("options", "where"), [([], False), (["-v"], True)])

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache, cached_property
 from threading import Lock
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from binlake.batch.manifest import StagedFile
@@ -59,6 +60,8 @@ _READ_HERE = 256 << 20
 """Bytes of staged files that the driver checks itself: a JVM that nothing else needs takes longer to begin."""
 _LOOKS = 16
 """Small files looked at at once: storage behind a URL answers slowly."""
+_LOOK_AGAIN = 0.2
+"""Seconds, between two looks whether cancelled jobs have ended: a MERGE has several, one after the other."""
 _SAID_EVERY, _NAMED = 1.0, 3
 """Seconds; tables that are named at once."""
 _TRIES, _PAUSE = 5, 1.0
@@ -114,12 +117,26 @@ def apply_batch(
 
     with report.progress("merged") as told, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, tables) for tables in groups(working)]
-        while wait(futures, timeout=_SAID_EVERY).not_done:
-            at_work.tell(told)
+        try:
+            while wait(futures, timeout=_SAID_EVERY).not_done:
+                at_work.tell(told)
+        except KeyboardInterrupt:
+            _give_up(futures)
+            raise
         if errors := [error for future in futures if (error := future.exception())]:
             raise errors[0]
         at_work.tell(told)
     return [outcome for future in futures for outcome in future.result()]
+
+
+def _give_up(futures: Sequence[Future[Any]]) -> None:
+    """Who interrupts doesn't wait for what Spark is at: its jobs are cancelled until no table is at work. What is
+    committed stays, and the batch goes on from there."""
+    for future in futures:
+        future.cancel()
+    while wait(futures, timeout=_LOOK_AGAIN).not_done:
+        if (context := SparkContext._active_spark_context) is not None:
+            context.cancelAllJobs()
 
 
 class _AtWork:

@@ -1,8 +1,10 @@
-"""What a merge says of the tables at work."""
+"""What a merge says of the tables at work, and how it ends when it is interrupted."""
 
 from __future__ import annotations
 
 import io
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,3 +37,14 @@ def test_each_table_is_told_of_when_it_ends_and_one_that_takes_long_when_it_bega
     ]
     assert told[0] == (0, 2, "0 of 2 tables; now shop.a")
     assert told[-1] == (1, 2, "1 of 2 tables; now shop.b")
+
+
+def test_who_interrupts_a_merge_does_not_wait_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = Event()
+    context = SimpleNamespace(cancelAllJobs=cancelled.set)
+    monkeypatch.setattr(apply.SparkContext, "_active_spark_context", context)
+    with ThreadPoolExecutor(1) as pool:
+        at_work, waiting = (pool.submit(cancelled.wait, 30) for _ in range(2))
+        apply._give_up([at_work, waiting])
+    assert at_work.result() is True
+    assert waiting.cancelled()
