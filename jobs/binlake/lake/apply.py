@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from threading import Lock
 from typing import Any
@@ -135,8 +135,8 @@ def _give_up(futures: Sequence[Future[Any]]) -> None:
     for future in futures:
         future.cancel()
     while wait(futures, timeout=_LOOK_AGAIN).not_done:
-        if (context := SparkContext._active_spark_context) is not None:
-            context.cancelAllJobs()
+        with suppress(Exception):  # it may be about to begin, or its JVM may be gone
+            SparkContext._active_spark_context.cancelAllJobs()  # type: ignore[union-attr]
 
 
 class _AtWork:
