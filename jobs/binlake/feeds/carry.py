@@ -98,7 +98,7 @@ def carry(
             sink = parts.make_sink(feed, config.source.name)
             try:
                 run = _Run(config, metadata, selection, held, sink, parts, _microseconds(until))
-                with _rarely_collected():
+                with rarely_collected():
                     found = run.go(anew)
             finally:
                 sink.close()
@@ -110,7 +110,7 @@ def carry(
 
 
 @contextmanager
-def _rarely_collected() -> Iterator[None]:
+def rarely_collected() -> Iterator[None]:
     """Messages are small and many, and none is part of a cycle: to look through them took a quarter of a run."""
     before = gc.get_threshold()
     gc.set_threshold(_COLLECTED_EVERY, *before[1:])

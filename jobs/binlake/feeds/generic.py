@@ -86,17 +86,22 @@ def string(data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Which map a column stands in, and how its values are written; null stays null."""
+    """Which map a column stands in, and how its values are written, in parts that follow each other; null stays
+    null."""
 
     map: str
-    write: Callable[[pa.Array], pa.BinaryArray]
+    write: Callable[[pa.Array], Sequence[pa.BinaryArray]]
 
 
-def _flags(values: pa.Array) -> pa.BinaryArray:
-    return avro.whole(values.cast(pa.int8()))
+def _whole(values: pa.Array) -> Sequence[pa.BinaryArray]:
+    return (avro.whole(values),)
 
 
-def _printed(values: pa.Array) -> pa.BinaryArray:
+def _flags(values: pa.Array) -> Sequence[pa.BinaryArray]:
+    return _whole(values.cast(pa.int8()))
+
+
+def _printed(values: pa.Array) -> Sequence[pa.BinaryArray]:
     """As the server prints them."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us")).cast(pa.string())
@@ -104,17 +109,17 @@ def _printed(values: pa.Array) -> pa.BinaryArray:
         values = values.cast(pa.string())
     else:
         values = pa.array([None if value is None else str(plain(value)) for value in values.to_pylist()], pa.string())
-    return avro.strings(values)
+    return avro.string_parts(values)
 
 
 def _kind(column: Column, arrow: pa.DataType) -> _Kind:
     if pa.types.is_boolean(arrow):
         return _Kind("integers", _flags)
     if pa.types.is_integer(arrow):
-        return _Kind("longs" if arrow.bit_width == 64 else "integers", avro.whole)
+        return _Kind("longs" if arrow.bit_width == 64 else "integers", _whole)
     if pa.types.is_binary(arrow):
-        return _Kind("bytes", avro.strings)
-    return _Kind("strings", avro.strings if pa.types.is_string(arrow) else _printed)
+        return _Kind("bytes", avro.string_parts)
+    return _Kind("strings", avro.string_parts if pa.types.is_string(arrow) else _printed)
 
 
 # rows -----------------------------------------------------------------------------------------------------------------
@@ -131,14 +136,25 @@ class Generic(Format):
         topic = self._topic.substitute(
             source=told.source, feed=told.feed, db=table.name.database, table=table.name.table
         )
-        old, new = (_maps(table, rows.column(image)) for image in ("before", "after"))
-        op = rows.column("op")
-        head = pa.array([None, *(_head(table, one) for one in (INSERT, UPDATE, DELETE))], pa.binary()).take(op)
-        one = pc.if_else(pc.equal(op, DELETE), old, new)
-        data = pc.if_else(pc.equal(op, UPDATE), avro.joined(old, new), one)
-        txids = pa.array(guids(rows.column("gtid")), pa.binary())
-        values = avro.joined(head, txids, data).to_pylist()
+        values = _records(table, rows).to_pylist()
         return [[Message(topic, key, value)] for key, value in zip(keys(table, rows), values, strict=True)]
+
+
+def _records(table: FeedTable, rows: pa.RecordBatch) -> pa.BinaryArray:
+    """Of each row its message: the rows of an operation together, then in their order again."""
+    op = rows.column("op").to_numpy()
+    made, places = [], []
+    for one in np.unique(op).tolist():
+        there = np.flatnonzero(op == one)
+        part = rows if len(there) == len(op) else rows.take(pa.array(there))
+        images = {INSERT: ("after",), UPDATE: ("before", "after"), DELETE: ("before",)}[one]
+        maps = [piece for image in images for piece in _maps(table, part.column(image))]
+        made.append(avro.joined(_head(table, one), guids(part.column("gtid")), *maps))
+        places.append(there)
+    if len(made) == 1:
+        return made[0]
+    order = np.argsort(np.concatenate(places or [op]), kind="stable")
+    return pa.concat_arrays(made or [pa.array([], pa.binary())]).take(pa.array(order))
 
 
 def _head(table: FeedTable, op: int) -> bytes:
@@ -155,14 +171,12 @@ def identity(table: FeedTable) -> int:
     return int.from_bytes(hashlib.blake2b(shape.encode(), digest_size=6).digest(), "big")
 
 
-def guids(gtids: pa.Array) -> Iterable[bytes]:
+def guids(gtids: pa.Array) -> pa.BinaryArray:
     """txid: the union's branch, and sixteen bytes of the transaction."""
-    last: tuple[str | None, bytes] = (None, b"\x00")
-    for gtid in gtids.to_pylist():
-        if gtid != last[0]:
-            made = b"\x00" if gtid is None else b"\x02" + hashlib.blake2b(gtid.encode(), digest_size=16).digest()
-            last = gtid, made
-        yield last[1]
+    known = gtids.dictionary_encode()
+    digests = (hashlib.blake2b(gtid.encode(), digest_size=16).digest() for gtid in known.dictionary.to_pylist())
+    made = pa.array([b"\x02" + one for one in digests], pa.binary())
+    return pc.fill_null(made.take(known.indices), b"\x00")
 
 
 def keys(table: FeedTable, rows: pa.RecordBatch) -> Iterable[bytes | None]:
@@ -186,20 +200,29 @@ def _as_json(values: pa.Array) -> pa.BinaryArray:
     return pa.array(texts, pa.binary())
 
 
-def _maps(table: FeedTable, image: pa.StructArray) -> pa.BinaryArray:
-    """Of each row its four maps; nothing to tell of a row that isn't there, which nobody asks for."""
-    by_map: dict[str, list[pa.BinaryArray]] = {name: [] for name in _MAPS}
+_Parts = Sequence[bytes | pa.BinaryArray]
+"""What is written of each row, one behind the other; bytes are the same in all."""
+
+
+def _maps(table: FeedTable, image: pa.StructArray) -> _Parts:
+    """The four maps of rows that are there."""
+    by_map: dict[str, list[tuple[bytes, Sequence[pa.BinaryArray]]]] = {name: [] for name in _MAPS}
     for column in table.columns:
         values = image.field(column.name)
         kind = _kind(column, values.type)
-        by_map[kind.map].append(avro.joined(string(column.name.encode()), kind.write(values)))
-    return avro.joined(*(_map(by_map[name], len(image)) for name in _MAPS))
+        by_map[kind.map].append((string(column.name.encode()), kind.write(values)))
+    return [part for name in _MAPS for part in _map(by_map[name], len(image))]
 
 
-def _map(entries: Sequence[pa.BinaryArray], rows: int) -> pa.BinaryArray:
+def _map(entries: Sequence[tuple[bytes, Sequence[pa.BinaryArray]]], rows: int) -> _Parts:
     """One block with all entries, then the end; an empty map is its end alone, which a count of 0 is too."""
-    counts = np.zeros(rows, np.int64)
-    for one in entries:
+    always = [(name, written) for name, written in entries if not written[-1].null_count]
+    at_times = [avro.joined(name, *written) for name, written in entries if written[-1].null_count]
+    told: list[bytes | pa.BinaryArray] = [part for name, written in always for part in (name, *written)]
+    if not at_times:
+        return [number(len(entries)), *told, b"\x00" if entries else b""]
+    counts = np.full(rows, len(always), np.int64)
+    for one in at_times:
         counts += one.is_valid().to_numpy(zero_copy_only=False)
     end = pc.if_else(pa.array(counts > 0), pa.scalar(b"\x00", pa.binary()), pa.scalar(b"", pa.binary()))
-    return avro.joined(avro.numbers(counts), *(pc.fill_null(one, b"") for one in entries), end)
+    return [avro.numbers(counts), *told, *(pc.fill_null(one, b"") for one in at_times), end]

@@ -104,7 +104,6 @@ class KafkaSink:
         self._allowed = float(self._settings.get(_TIMEOUT, _TIMEOUT_MS)) / 1000
         self._failed: list[str] = []
         self._begun: float | None = None
-        self._sent = 0
         self._make_topic()
         self._producer = self._asked("open the producer", self._open)
 
@@ -220,28 +219,40 @@ class KafkaSink:
         self._asked("begin", self._producer.begin_transaction)
 
     def send(self, messages: Sequence[Message]) -> None:
-        before = self._sent
-        try:
-            for topic, key, value, headers in messages:
-                self._produce(topic, key, value, headers)
-        except MessageRefused as error:
-            error.number = self._sent - before - 1
-            raise
+        produce, delivered, refused = self._producer.produce, self._delivered, self._kafka.KafkaException
+        for number, (topic, key, value, headers) in enumerate(messages):  # a call less for each is a tenth of the time
+            if number % _POLL_EVERY == 0:
+                self._waited(lambda: self._producer.poll(0))
+            try:
+                if headers:
+                    produce(topic, value, key, headers=list(headers), on_delivery=delivered)
+                else:
+                    produce(topic, value, key, on_delivery=delivered)
+            except BufferError:
+                self._produce_slowly(topic, key, value, headers, number)
+            except refused as error:
+                raise self._not_taken(topic, error.args[0], number) from None
 
-    def _produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Any) -> None:
-        self._sent += 1
-        if self._sent % _POLL_EVERY == 0:
-            self._waited(lambda: self._producer.poll(0))
+    def _produce_slowly(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Any = (), number: int = 0
+    ) -> None:
+        """Waits while the queue is full: the broker is slower than we."""
         while True:
             try:
                 self._producer.produce(topic, value, key, headers=list(headers) or None, on_delivery=self._delivered)
                 return
-            except BufferError:  # the queue is full: the broker is slower than we
+            except BufferError:
                 self._waited(lambda: self._producer.poll(0.1))
             except self._kafka.KafkaException as error:
-                if self._broken(cause := error.args[0]):
-                    raise self._refused("take messages", cause) from None
-                raise self._message_refused(topic, cause.str()) from None
+                raise self._not_taken(topic, error.args[0], number) from None
+
+    def _not_taken(self, topic: str, cause: Any, number: int) -> FeedError:
+        """number: of the message, of those that were sent at once."""
+        if self._broken(cause):
+            return self._refused("take messages", cause)
+        refused = self._message_refused(topic, cause.str())
+        refused.number = number
+        return refused
 
     def _broken(self, cause: Any) -> bool:
         """It isn't about one message."""
@@ -259,7 +270,7 @@ class KafkaSink:
         )
 
     def commit(self, position: FeedPosition) -> None:
-        self._produce(self._places, self._owner.encode(), formats.written(position).encode(), ())
+        self._produce_slowly(self._places, self._owner.encode(), formats.written(position).encode())
         self._waited(lambda: self._producer.flush(_PATIENCE))
         fault("feed flushed")
         try:

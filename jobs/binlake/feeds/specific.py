@@ -135,8 +135,7 @@ class Specific(Format):
         data = pc.if_else(pc.equal(op, DELETE), old, new)
         if heads[UPDATE] is not None:
             data = pc.if_else(pc.equal(op, UPDATE), avro.joined(old, new), data)
-        txids = pa.array(guids(rows.column("gtid")), pa.binary())
-        values = avro.joined(pa.array(heads, pa.binary()).take(op), txids, data).to_pylist()
+        values = avro.joined(pa.array(heads, pa.binary()).take(op), guids(rows.column("gtid")), data).to_pylist()
         return [[Message(topic, key, value)] for key, value in zip(keys(table, rows), values, strict=True)]
 
     def _topic_of(self, table: FeedTable) -> str:
