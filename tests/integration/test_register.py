@@ -131,3 +131,39 @@ def test_a_sync_fills_a_metastore_that_others_read(mirror: Mirror, tmp_path: Pat
         asked = f"SELECT id FROM {mirror.database}.u ORDER BY id"
         read = subprocess.check_output([sys.executable, "-c", READ, settings, asked], cwd=tmp_path, text=True)
     assert json.loads(read) == [[1], [2], [3]]
+
+
+@on_mysql
+@pytest.mark.soak
+def test_names_in_a_metastore_follow_the_tables(mirror: Mirror, tmp_path: Path) -> None:
+    """Dropped, made anew, renamed, and two whose names differ by case alone, until one of them has another."""
+    mirror.execute("CREATE TABLE goes (id INT PRIMARY KEY)", "CREATE TABLE made_anew (id INT PRIMARY KEY)")
+    mirror.execute("CREATE TABLE moved (id INT PRIMARY KEY)", "INSERT INTO moved VALUES (1), (2)")
+    mirror.execute("CREATE TABLE Orders (id INT PRIMARY KEY)", "CREATE TABLE orders (name VARCHAR(9) PRIMARY KEY)")
+    mirror.snapshot()
+    with hive_metastore(tmp_path / "metastore") as address:
+        mirror.options = {"catalog": {"metastore": address}, "policies": {"on_drop_table": "drop"}}
+        yaml, settings = str(mirror.write_yaml()), json.dumps(session_settings(CatalogConfig(metastore=address)))
+        environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
+
+        def sync() -> tuple[int, str]:
+            command = [sys.executable, "-m", "binlake.cli", "sync", "--config", yaml]
+            done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+            return done.returncode, done.stderr
+
+        def read(asked: str) -> list[list[object]]:
+            said = subprocess.check_output([sys.executable, "-c", READ, settings, asked], cwd=tmp_path, text=True)
+            return json.loads(said)  # type: ignore[no-any-return]
+
+        code, said = sync()
+        assert code == 3
+        assert f"{mirror.database}.orders would be {mirror.database}.Orders and {mirror.database}.orders" in said
+        assert [row[1] for row in read(f"SHOW TABLES IN {mirror.database}")] == ["goes", "made_anew", "moved"]
+
+        mirror.execute("RENAME TABLE moved TO moved_on, Orders TO orders_before", "DROP TABLE goes, made_anew")
+        mirror.execute("CREATE TABLE made_anew (name VARCHAR(9) PRIMARY KEY)", "INSERT INTO made_anew VALUES ('a')")
+        assert sync()[0] == 0
+        names = sorted(str(row[1]) for row in read(f"SHOW TABLES IN {mirror.database}"))
+        assert names == ["made_anew", "moved_on", "orders", "orders_before"]
+        everything = "SELECT name FROM {0}.made_anew UNION ALL SELECT CAST(COUNT(*) AS STRING) FROM {0}.moved_on"
+        assert read(everything.format(mirror.database)) == [["a"], ["2"]]
