@@ -142,7 +142,7 @@ ROW = r"value\.(payload\.)?(before|after)"
 SOURCE = r"value\.(payload\.)?source"
 LISTED = (
     Listed(rf"{SOURCE}\.version", "whose it is"),
-    Listed(rf"{SOURCE}\.(server_id|thread)", "isn't staged"),
+    Listed(rf"{SOURCE}\.thread", "isn't staged"),
     Listed(rf"{SOURCE}\.ts_(us|ns)", "of a statement the connector has full milliseconds", full_milliseconds),
     Listed(rf"packed {SOURCE}\.(pos|row)", "a compressed transaction is one event"),
     Listed(r"value\.(payload\.)?ts_(ms|us|ns)", "when the message was made"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -71,18 +72,24 @@ def test_all_digits_of_a_decimal_are_kept() -> None:
     assert int.from_bytes(unscaled(value, 6), "big", signed=True) == -int(str(value)[1:].replace(".", ""))
 
 
-def test_the_servers_id_of_mariadb_stands_in_its_gtid() -> None:
+def test_the_servers_id_of_mariadb_stands_in_its_gtid_and_mysqls_is_that_of_its_uuid() -> None:
     columns = (Column("id", "int"),)
     rows = [
         {"op": INSERT, "file": 1, "offset": 4, "row": 0, "committed_us": 1, "gtid": gtid, "after": {"id": 1}}
         for gtid in ("0-42-7", None)
     ]
+    uuids = [f"3e11fa47-71ca-11e1-9e33-c80aa942956{number}" for number in range(3)]
     batch = pa.RecordBatch.from_pylist(rows, schema=staged_schema(columns, FAIL))
     changes = FeedChanges(FeedTable(TableName("a", "t"), columns, ()), batch, "binlog.000001")
+    gtids = pa.array([f"{uuids[0]}:7", f"{uuids[1]}:tag:9"])
+    of_mysql = batch.set_column(5, "gtid", gtids)
     settings = DebeziumFormat(type="debezium")
 
-    def told(flavour: Flavour) -> list[int]:
+    def told(flavour: Flavour, changes: FeedChanges = changes) -> list[int]:
         form = Debezium(settings, FeedContext("f", "s", "server", flavour), JsonWriter())
         return [json.loads(one.value or b"")["source"]["server_id"] for (one,) in form.changes(changes)]
 
     assert (told("mariadb"), told("mysql")) == ([42, 0], [0, 0])
+    two = dict(zip(uuids, (11, 12), strict=False))
+    for servers, wanted in (({uuids[0]: 11}, [11, 11]), (two, [11, 12]), ({uuids[0]: 11, uuids[2]: 13}, [11, 0])):
+        assert told("mysql", replace(changes, rows=of_mysql, servers=servers)) == wanted

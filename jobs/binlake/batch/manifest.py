@@ -46,7 +46,7 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class StagedSlice:
-    """What one slice held for us. gtid_set and unchecked: see border.SliceSummary."""
+    """What one slice held for us. gtid_set, unchecked and servers: see border.SliceSummary."""
 
     slice: int
     files: tuple[StagedFile, ...]
@@ -55,6 +55,7 @@ class StagedSlice:
     xa: tuple[XaEvent, ...] = ()
     gtid_set: str = ""
     unchecked: tuple[TableName, ...] = ()
+    servers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Manifest:
         """Digest of what the log told: the same however often the batch is staged, wherever its files lie."""
         staged = [dump(replace(file, path="", bytes=0, checksum="")) for file in self.files]
         slices = [dump(replace(part, files=())) for part in self.slices]
+        for part in slices:
+            del part["servers"]  # an older binlake, which may have staged the batch before, doesn't tell them
         return _digest({"files": staged, "slices": slices})
 
     def to_json(self) -> str:

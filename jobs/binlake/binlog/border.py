@@ -130,11 +130,13 @@ class SliceSummary:
     """Of a slice as a whole.
 
     gtid_set: the GTIDs of all its transactions, as the server writes a set; empty without GTID. unchecked: tables of
-    which rows were changed by sessions with foreign_key_checks = 0, so that nothing cascaded from them.
+    which rows were changed by sessions with foreign_key_checks = 0, so that nothing cascaded from them. servers: of
+    MySQL, the uuid in GTIDs and the id of the server that committed under it; without GTID "" and the newest id.
     """
 
     gtid_set: str
     unchecked: tuple[TableName, ...] = ()
+    servers: tuple[tuple[str, int], ...] = ()
 
 
 Item = Mutations | Statement | Stopped | XaEvent | RolledBack

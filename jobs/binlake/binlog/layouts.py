@@ -26,8 +26,9 @@ KNOWN = _integers("body", "size", "wanted", "unchecked")
 from a session with foreign_key_checks = 0."""
 MAPPED = _integers("table_id", "known")
 """A table id and the number of its map."""
-GTID_RUN = _integers("start", "size", "first", "last")
-"""GTIDs that count on: where the text before their number stands, its bytes, first and last number."""
+GTID_RUN = _integers("start", "size", "first", "last", "transaction")
+"""GTIDs that count on: where the text before their number stands, its bytes, first and last number, and the number of
+the transaction that has the first."""
 
 ROWS = _integers("address", "end", "op", "transaction", "offset", "ordinal", "xa")
 """The rows of one event, uncompressed: their address and end; the rest as in ROW_EVENT."""

@@ -169,11 +169,11 @@ class _Reader:
                 self._table_map(body, where)
                 return  # scan looks at it again
             if kind == EventType.GTID_TAGGED:
-                self._transactions.open(events.tagged_transaction(body, timestamp=timestamp, offset=where))
+                self._transactions.open(events.tagged_transaction(body, timestamp=timestamp, offset=where), server_id)
             elif kind == EventType.MARIADB_GTID:
                 begun = events.mariadb_transaction(body, timestamp=timestamp, server_id=server_id, offset=where)
                 self._void = where if begun.is_void else self._void
-                self._transactions.open(begun)
+                self._transactions.open(begun, server_id)
             elif kind in (EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY):
                 yield from self._query(kind, body, where, timestamp)
             elif kind == EventType.XA_PREPARE:
@@ -457,7 +457,10 @@ class _Reader:
     def executed(self) -> SliceSummary:
         """What is known of the slice as a whole."""
         unchecked = {known.name for known, of in zip(self._known, self._known_table, strict=False) if of["unchecked"]}
-        return SliceSummary(self._transactions.executed(mariadb=self._description.mariadb), tuple(sorted(unchecked)))
+        executed = self._transactions.executed(mariadb=self._description.mariadb)
+        servers = {} if self._description.mariadb else self._transactions.server_ids
+        by_uuid = {prefix.partition(":")[0]: server_id for prefix, server_id in servers.items() if server_id}
+        return SliceSummary(executed, tuple(sorted(unchecked)), tuple(sorted(by_uuid.items())))
 
     def flush(self) -> Iterator[Emitted]:
         """Everything up to here, as batches."""

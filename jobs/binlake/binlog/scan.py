@@ -31,11 +31,12 @@ class Tables(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Of each transaction the commit time (microseconds) and the end of its GTID's text (none where it doesn't move);
-    text: the texts' address."""
+    """Of each transaction the commit time (microseconds), the end of its GTID's text (none where it doesn't move), and
+    the id of the server where it was committed; text: the texts' address."""
 
     times: npt.NDArray[np.int64]
     text_ends: npt.NDArray[np.int64]
+    servers: npt.NDArray[np.int64]
     text: int
 
 
@@ -192,7 +193,7 @@ def gtid_runs(count: int, ends: Any, text: int, runs: Any) -> int:
                 previous.last = number
             else:
                 new = runs[found]
-                new.start, new.size, new.first, new.last = start, size, number, number
+                new.start, new.size, new.first, new.last, new.transaction = start, size, number, number, place
                 found += 1
         start = end
     return found
@@ -296,7 +297,7 @@ def _gtid(
 ) -> tuple[int, tuple[int, int]]:
     """A transaction begins. Gives what stops scan or DONE, and what the next wants as ``last``: the body of the GTID
     before it and its text."""
-    times, text_ends, text = committed
+    times, text_ends, servers, text = committed
     number = state.transactions
     if number >= times.shape[0]:
         return ROWS_FULL, last
@@ -316,7 +317,7 @@ def _gtid(
             to = text + used
             used = _gtid_text(to, body, last[0], last[1]) - text
             last = body, to
-    times[number], text_ends[number] = moment, used
+    times[number], text_ends[number], servers[number] = moment, used, load32(event + 5)
     state.transactions, state.text_used = number + 1, used
     state.mapped = 0
     state.xa = 0

@@ -30,13 +30,16 @@ class Transactions:
         self._state = state
         self.committed = np.zeros(MOST, np.int64)
         self.text_ends = np.zeros(MOST, np.int64)
+        self.servers = np.zeros(MOST, np.int64)
         self.text = np.zeros(MOST * _LONGEST_GTID, np.uint8)
-        self.places = scan.Committed(self.committed, self.text_ends, self.text.ctypes.data)
+        self.places = scan.Committed(self.committed, self.text_ends, self.servers, self.text.ctypes.data)
         self._xids: list[str | None] = [None]
         self._executed: dict[str, list[Interval]] = {}
+        self.server_ids: dict[str, int] = {}
+        """Of the server where transactions were committed, by what stands before the number in their GTIDs."""
 
-    def open(self, transaction: events.Transaction) -> None:
-        """Raises Malformed where there are too many."""
+    def open(self, transaction: events.Transaction, server_id: int = 0) -> None:
+        """server_id: of its event. Raises Malformed where there are too many."""
         state = self._state
         number, used = int(state.transactions), int(state.text_used)
         if number >= MOST:  # scan keeps a place free by coming back with ROWS_FULL; an XA id may take it
@@ -44,6 +47,7 @@ class Transactions:
         text = (transaction.gtid or "").encode()
         self.text[used : used + len(text)] = np.frombuffer(text, np.uint8)
         self.committed[number], self.text_ends[number] = transaction.committed_us, used + len(text)
+        self.servers[number] = server_id
         state.transactions, state.text_used = number + 1, used + len(text)
         state.mapped = 0
         state.began = transaction.offset
@@ -66,6 +70,7 @@ class Transactions:
         """All but the open one: no row refers to them any more."""
         state = self._state
         self._note_executed(int(state.transactions) - 1)
+        self.servers[0] = self.servers[int(state.transactions) - 1]
         committed, gtid = self.current()
         text = (gtid or "").encode()
         self.text[: len(text)] = np.frombuffer(text, np.uint8)
@@ -86,8 +91,11 @@ class Transactions:
     def _note_executed(self, count: int) -> None:
         runs = layouts.many(count, layouts.GTID_RUN)
         found = scan.gtid_runs(count, self.text_ends, self.text.ctypes.data, runs)
-        for start, size, first, last in runs[:found].tolist():
+        if not found and count:
+            self.server_ids[""] = int(self.servers[count - 1])
+        for start, size, first, last, transaction in runs[:found].tolist():
             prefix = self.text[start : start + size].tobytes().decode("ascii")
+            self.server_ids[prefix] = int(self.servers[transaction])
             intervals = self._executed.setdefault(prefix, [])
             if intervals and intervals[-1][1] + 1 == first:
                 intervals[-1] = intervals[-1][0], last

@@ -354,4 +354,4 @@ def _schema_change(
         (TableName(row["database"], row["table"]), loads(TableSchema, row["after"]) if row["after"] else None)
         for row in rows
     )
-    return SchemaChange(item.statement, rows[0]["statement"], rows[0]["kind"], tables)
+    return SchemaChange(item.statement, rows[0]["statement"], rows[0]["kind"], tables, item.servers)

@@ -65,6 +65,8 @@ class FeedChanges:
     transactions: Sequence[tuple[str, int, int]] = ()
     snapshot: bool = False
     """The rows are the lake's at a batch: ``op`` is an insert, and means a read."""
+    servers: Mapping[str, int] = field(default_factory=dict)
+    """See border.SliceSummary."""
 
     def pieces(self) -> Iterator[FeedChanges]:
         """Slices, in order, of 64 MB at most: formats make whole columns of text, and Arrow's hold 2 GB."""
@@ -80,12 +82,14 @@ class FeedChanges:
 @dataclass(frozen=True)
 class SchemaChange:
     """A statement between mutations. text: of one that changes rows no more than its verb, for it holds their values.
-    kind: such as ALTER TABLE. tables: the shapes of the feed's tables that it left, None for one that went."""
+    kind: such as ALTER TABLE. tables: the shapes of the feed's tables that it left, None for one that went.
+    servers: see border.SliceSummary."""
 
     statement: Statement
     text: str
     kind: str
     tables: tuple[tuple[TableName, TableSchema | None], ...]
+    servers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

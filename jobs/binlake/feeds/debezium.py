@@ -7,9 +7,9 @@
 An update that changes the key is a delete of the old, its tombstone, and an insert of the new; it counts as two events
 of its transaction. What differs from a real connector, beside which a test stands (test_feed_beside_debezium.py):
 
-- ``source.version`` is ours, ``thread`` is null and MySQL's ``server_id`` 0, which staging doesn't have (MariaDB's
-  stands in its GTIDs); in a compressed transaction ``pos`` is the offset of the whole, and ``row`` counts through its
-  events. There are no ``__debezium.context`` headers, for no task of Connect runs.
+- ``source.version`` is ours, ``thread`` null, which staging doesn't have, and MySQL's ``server_id`` that of the server
+  of the GTID's uuid, which in a slice has one; in a compressed transaction ``pos`` is the offset of the whole, and
+  ``row`` counts through its events. There are no ``__debezium.context`` headers, for no task of Connect runs.
 - Schemas carry no columns' default values, and NULL is told as null, where the connector's JSON has the default.
 - JSON is the server's own text, with its blanks; DATE and DATETIME of the years 1 to 99 stay there, where the connector
   moves them to 1970 and on, and YEAR 0 isn't 1900; text is what the server reads in it (in swe7, and in latin1's C1, it
@@ -41,7 +41,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlake.binlog.border import DELETE, UPDATE, Statement
+from binlake.binlog.border import DELETE, UPDATE
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import debezium_schemas as schemas
 from binlake.feeds.connect import ConnectType, Part, Schema, Writer, type_of
@@ -52,6 +52,7 @@ _WORDS = ("r", "c", "u", "d")
 """By the operation; 0 is a row of the lake."""
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
 _VERSION = version("binlake")
+_UUID_LETTERS = 36
 
 
 @dataclass(frozen=True)
@@ -211,8 +212,7 @@ class Debezium(Format):
         us, gtid = rows.column("committed_us"), rows.column("gtid").cast(pa.string())
         told = self._told_source(name.database, name.table, changes.file, snapshot=changes.snapshot)
         told |= {"ts_ms": pc.divide(us, 1000), "ts_us": us, "ts_ns": pc.multiply(us, 1000), "gtid": gtid}
-        if self._context.flavour == "mariadb":
-            told["server_id"] = _server_ids(gtid)
+        told["server_id"] = (_server_ids if self._context.flavour == "mariadb" else _of_uuids)(gtid, changes.servers)
         told |= {"pos": rows.column("offset"), "row": 0 if changes.snapshot else rows.column("row")}
         fields = self._source_schema["fields"]
         return self._writer.struct(
@@ -239,30 +239,34 @@ class Debezium(Format):
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
         if change.kind == "TRUNCATE TABLE":
             told = change.tables if self._config.truncates else ()
-            return [self._truncated(change.statement, name, schema) for name, schema in told if schema]
+            return [self._truncated(change, name, schema) for name, schema in told if schema]
         return [self._told(change)] if self._config.schema_changes else []
 
-    def _truncated(self, statement: Statement, name: TableName, schema: TableSchema) -> Message:
+    def _truncated(self, change: SchemaChange, name: TableName, schema: TableSchema) -> Message:
         shape = self._shape(FeedTable(name, schema.mirrored, schema.key, schema))
         ms, us, ns = _moment(time.time_ns())
         value: dict[str, Any] = {"before": None, "after": None}
-        value |= {"source": self._statement_source(statement, name.database, name.table), "transaction": None}
+        value |= {"source": self._statement_source(change, name.database, name.table), "transaction": None}
         value |= {"op": "t", "ts_ms": ms, "ts_us": us, "ts_ns": ns}
         body = self._writer.constant(shape.envelope, value)
         return Message(shape.topic, None, self._writer.message(shape.topic, shape.envelope, body).as_py())
 
-    def _statement_source(self, statement: Statement, database: str, table: str | None) -> dict[str, Any]:
+    def _statement_source(self, change: SchemaChange, database: str, table: str | None) -> dict[str, Any]:
+        statement = change.statement
         us = statement.committed_us
         told = self._told_source(database, table, statement.file)
         told |= {"ts_ms": us // 1000, "ts_us": us, "ts_ns": us * 1000, "gtid": statement.gtid or None}
         if self._context.flavour == "mariadb" and statement.gtid:
             told["server_id"] = int(statement.gtid.split("-")[1])
+        elif change.servers:
+            uuid = (statement.gtid or "")[:_UUID_LETTERS]
+            told["server_id"] = change.servers.get(uuid, 0)
         return told | {"pos": statement.offset, "row": 0}
 
     def _told(self, change: SchemaChange) -> Message:
         first = change.tables[0][0]
         value = {
-            "source": self._statement_source(change.statement, first.database, first.table),
+            "source": self._statement_source(change, first.database, first.table),
             "ts_ms": time.time_ns() // 1_000_000,
             "databaseName": first.database,
             "schemaName": None,
@@ -324,7 +328,16 @@ class _Rows:
         return _Rows(before, after, sources, transactions, self.now_ns)
 
 
-def _server_ids(gtids: pa.StringArray) -> pa.Array:
+def _of_uuids(gtids: pa.StringArray, servers: Mapping[str, int]) -> pa.Array | int:
+    """Of MySQL's GTIDs, by the servers' uuids; 0 of one that isn't known, as a row of the lake is."""
+    if len(servers) < 2:
+        return next(iter(servers.values()), 0)
+    uuids = pc.utf8_slice_codeunits(pc.fill_null(gtids, ""), 0, _UUID_LETTERS).dictionary_encode()
+    ids = pa.array([servers.get(one, 0) for one in uuids.dictionary.to_pylist()], pa.int64())
+    return ids.take(uuids.indices)
+
+
+def _server_ids(gtids: pa.StringArray, servers: Mapping[str, int]) -> pa.Array:
     """Of MariaDB's GTIDs (domain-server-sequence); 0 without one, as a row of the lake is."""
     servers = pc.list_element(pc.split_pattern(pc.fill_null(gtids, "0-0-0"), "-"), 1)
     return pc.cast(servers, pa.int64())

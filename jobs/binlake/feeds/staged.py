@@ -7,7 +7,7 @@ order there; rows that were rolled back are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -76,10 +76,11 @@ class LogWindow:
 
 @dataclass(frozen=True)
 class StatementHere:
-    """A statement between mutations, and its place."""
+    """A statement between mutations, and its place. servers: of the slice."""
 
     statement: Statement
     place: FeedPlace
+    servers: Mapping[str, int]
 
 
 @dataclass
@@ -94,6 +95,7 @@ class _Source:
     commit: XaCommit | None
     first: Sequenced
     slice_file: str
+    servers: Mapping[str, int]
     parts: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
     rows: pa.RecordBatch | None = None
     sequence: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty((0, 3), np.int64))
@@ -208,23 +210,28 @@ class StagedBatch:
             xa = xa[count:]
             if after is None or after[:2] <= (part.slice, ordinal):
                 within = after[2:] if after and after[:2] == (part.slice, ordinal) else None
-                sources = self._sources(by_epoch.get(ordinal, ()), commits, file)
+                servers = dict(part.servers)
+                sources = self._sources(by_epoch.get(ordinal, ()), commits, file, servers)
                 yield from _merged(sources, within, self._prepare, (part.slice, ordinal))
                 here = (part.slice, ordinal, _AFTER_ALL, 0, 0)
                 if statement is not None and (after is None or after < here):
-                    yield StatementHere(statement, here)
+                    yield StatementHere(statement, here, servers)
 
     def _sources(
-        self, plain: Iterable[StagedFile], commits: Iterable[tuple[StagedFile, XaCommit]], slice_file: str
+        self,
+        plain: Iterable[StagedFile],
+        commits: Iterable[tuple[StagedFile, XaCommit]],
+        slice_file: str,
+        servers: Mapping[str, int],
     ) -> list[_Source]:
         sources: list[_Source] = []
         for file in plain:
             table = self._table_of(file) if file.inserted + file.updated + file.deleted else None
             if table is not None:
-                sources.append(_Source(file, table, None, (file.first[1], 0, file.first[2]), slice_file))
+                sources.append(_Source(file, table, None, (file.first[1], 0, file.first[2]), slice_file, servers))
         for file, commit in commits:
             if (table := self._table_of(file)) is not None:
-                sources.append(_Source(file, table, commit, (commit.committed[1], 0, 0), slice_file))
+                sources.append(_Source(file, table, commit, (commit.committed[1], 0, 0), slice_file, servers))
         return sources
 
 
@@ -275,7 +282,7 @@ def _window(taken: Sequence[tuple[_Source, pa.RecordBatch, np.ndarray[Any, Any]]
     committed = np.concatenate([rows.column("committed_us").to_numpy() for _, rows, _ in taken])[order]
     places = np.column_stack((np.full(len(order), epoch[0]), np.full(len(order), epoch[1]), sequence))
     return LogWindow(
-        tuple(FeedChanges(one.table, rows, one.slice_file) for one, rows, _ in taken),
+        tuple(FeedChanges(one.table, rows, one.slice_file, servers=one.servers) for one, rows, _ in taken),
         order,
         _starts(gtids, committed),
         gtids,

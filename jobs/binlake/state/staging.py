@@ -240,4 +240,6 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: In
     assert all(file_number(statement.file) == file_number(part.file) for statement in statements)
     staged = tuple(without(file, rolled_back) for file in written)
     whole = executed[0]
-    return StagedSlice(number, staged, tuple(statements), tuple(stopped), tuple(xa), whole.gtid_set, whole.unchecked)
+    return StagedSlice(
+        number, staged, tuple(statements), tuple(stopped), tuple(xa), whole.gtid_set, whole.unchecked, whole.servers
+    )

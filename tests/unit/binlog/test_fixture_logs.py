@@ -65,6 +65,8 @@ def test_the_gtids_of_a_slice_are_those_of_its_transactions(log: logs.Log) -> No
         inside = [one.gtid for one in boundaries if start <= one.start_offset < stop and one.gtid]
         empty = GtidPosition() if log.path.name.startswith("mariadb") else GtidSet()
         assert executed.gtid_set == str(empty.adding(inside))
+        uuids = {gtid.partition(":")[0] for gtid in inside} or {""}
+        assert executed.servers == (tuple((uuid, 1) for uuid in uuids) if isinstance(empty, GtidSet) else ())
 
 
 def in_set(gtid: str, executed: str) -> bool:
