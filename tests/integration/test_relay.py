@@ -21,7 +21,7 @@ import pytest
 
 from binlake import merge
 from mirror import Mirror, on_mysql
-from relay_client import Event, RelayClient
+from relay_client import POLLV2, Event, RelayClient
 from servers import Server, die_with_parent
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_a_client_of_the_binary_protocol_gets_what_it_asked_for(mirror: Mirror) 
         events = client.poll_all()
         assert brief(events) == [
             (INSERT, "orders", {"id": ("", "1"), "v": ("", "ä")}),
-            (INSERT, "orders", {"id": ("", "2"), "v": ("", "")}),
+            (INSERT, "orders", {"id": ("", "2"), "v": ("", "NULL")}),
             (UPDATE, "items", {"id": ("7", "8")}),
             (DELETE, "orders", {"id": ("1", ""), "v": ("x", "")}),
         ]
@@ -142,15 +142,19 @@ def test_a_client_of_the_binary_protocol_gets_what_it_asked_for(mirror: Mirror) 
 
 
 def test_the_originals_own_clients_are_understood(mirror: Mirror) -> None:
-    """They speak an older version, look for token and id behind the key, and send their last answer back with POLL."""
+    """They speak an older version, look for token and id behind the key, send their last answer back with POLL, and
+    know NULL by the word; the one in Pascal may poll with numbers of names."""
     with relay(mirror) as running, RelayClient(running.port, version=0x00010004, id_first=False) as client:
         assert client.ping() == OK
         assert client.authenticate("old", SECRET) == OK
         assert client.add_filter(7, mirror.database, "orders") == OK
-        mirror.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+        mirror.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')", "UPDATE orders SET v = NULL WHERE id = 1")
         synced(mirror, running, "old")
         first, second = client.poll(), client.poll(b"\xff" * 300_000)
+        third = cast("Event", client.poll(command=POLLV2))
         assert [cast("Event", one).values["v"] for one in (first, second)] == [("", "a"), ("", "b")]
+        assert (third.schema, third.table, third.queue_size) == (mirror.database, "orders", 0)
+        assert third.values == {"id": ("1", "1"), "v": ("a", "NULL")}
 
 
 @on_mysql

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 VERSION = 0x00010020
-PING, AUTHENTICATE, ADD_FILTER, POLL = 1, 2, 3, 4
+PING, AUTHENTICATE, ADD_FILTER, POLL, POLLV2 = 1, 2, 3, 4, 5
 
 
 def fnv1a(secret: bytes) -> int:
@@ -99,10 +99,10 @@ class RelayClient:
         payload = struct.pack("<BBI", operations, discard, limit) + text(schema) + text(table)
         return self.command(ADD_FILTER, payload)[0]
 
-    def poll(self, payload: bytes = b"") -> Event | int:
-        """An event, or the result without one. payload: what old clients send along."""
-        result, data = self.command(POLL, payload)
-        return event_of(data) if result == 0 else result
+    def poll(self, payload: bytes = b"", command: int = POLL) -> Event | int:
+        """An event, or the result without one. payload: what old clients send along. command: POLLV2 by others."""
+        result, data = self.command(command, payload)
+        return event_of(data, numbered=command == POLLV2) if result == 0 else result
 
     def poll_all(self) -> list[Event]:
         found: list[Event] = []
@@ -111,9 +111,15 @@ class RelayClient:
         return found
 
 
-def event_of(data: bytes) -> Event:
+def event_of(data: bytes, *, numbered: bool = False) -> Event:
+    """numbered: a number stands before the names, and the relay's behind the queue's size."""
     kind, position, queue_size = struct.unpack_from("<BQI", data)
-    at = 13
+    at = 17 if numbered else 13
+
+    def name() -> str:
+        nonlocal at
+        at += 4 if numbered else 0
+        return string()
 
     def string() -> str:
         nonlocal at
@@ -123,9 +129,9 @@ def event_of(data: bytes) -> Event:
         assert piece.endswith(b"\0")
         return piece[:-1].decode()
 
-    schema, table = string(), string()
+    schema, table = name(), name()
     (count,) = struct.unpack_from("<I", data, at)
     at += 4
-    columns = tuple(Column(string(), string(), string()) for _ in range(count))
+    columns = tuple(Column(name(), string(), string()) for _ in range(count))
     assert at == len(data)
     return Event(kind, position, queue_size, schema, table, columns)

@@ -3,7 +3,8 @@
 A command is a header of 32 bytes and its payload, a reply one of 9 bytes and its payload; integers are little-endian,
 checksums the plain sum of the fields and of each byte of the payload, strings their size with the zero behind them, in
 four bytes, and then that. The description has a client's id and token in the first eight bytes of what AUTHENTICATE
-answers; its own clients look for token and id behind eight bytes more. Both stand there.
+answers; its own clients look for token and id behind eight bytes more. Both stand there. POLLV2, which the description
+leaves out and the original's client in Pascal may send, is POLL with numbers of names, all 0 in the original too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ MOST_PAYLOAD = 4096
 _HEADER = struct.Struct("<HHIIIIIII")
 _REPLY = struct.Struct("<BII")
 _MASK = 0xFFFFFFFF
+_INSERTED, _DELETED = 1, 4
+"""Operations that have one row."""
 
 
 class Command(IntEnum):
@@ -28,6 +31,7 @@ class Command(IntEnum):
     AUTHENTICATE = 2
     ADD_FILTER = 3
     POLL = 4
+    POLLV2 = 5
 
 
 class ReplyCode(IntEnum):
@@ -141,16 +145,31 @@ ColumnTexts = tuple[str, bytes | None, bytes | None]
 
 
 def event(
-    operation: int, position: int, remaining: int, names: tuple[str, str], columns: Sequence[ColumnTexts]
+    operation: int,
+    position: int,
+    remaining: int,
+    names: tuple[str, str],
+    columns: Sequence[ColumnTexts],
+    *,
+    numbered: bool = False,
 ) -> bytes:
-    """What POLL answers. operation: a bit as above; NULL goes as an empty string, which the protocol can't tell."""
-    data = bytearray(struct.pack("<BQI", operation, position, min(remaining, _MASK)))
+    """What POLL answers. operation: a bit as above. numbered: what POLLV2 does, with numbers of the relay and of names.
+
+    A row that isn't there is empty, NULL the word, as the original has it; the protocol can't tell that from a text.
+    """
+    inserted, deleted = operation == _INSERTED, operation == _DELETED
+    number = bytes(4) if numbered else b""
+    data = bytearray(struct.pack("<BQI", operation, position, min(remaining, _MASK)) + number)
     for name in names:
-        data += _string(name.encode())
+        data += number + _string(name.encode())
     data += struct.pack("<I", len(columns))
     for name, before, after in columns:
-        data += _string(name.encode()) + _string(before or b"") + _string(after or b"")
+        data += number + _string(name.encode()) + _value(before, inserted) + _value(after, deleted)
     return bytes(data)
+
+
+def _value(text: bytes | None, no_row: bool) -> bytes:
+    return _string(b"" if no_row else b"NULL" if text is None else text)
 
 
 def _string(data: bytes) -> bytes:

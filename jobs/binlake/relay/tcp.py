@@ -159,7 +159,7 @@ class BinaryProtocol(asyncio.Protocol):
                 return packets.failure("authenticate first: this client and token aren't known"), False
             if command is Command.ADD_FILTER:
                 return self._add_filter(client, payload), True
-            return self._poll(client), True
+            return self._poll(client, numbered=command is Command.POLLV2), True
         except BadPacket as bad:
             return packets.failure(str(bad)), False
         except BinlakeError as error:
@@ -180,16 +180,15 @@ class BinaryProtocol(asyncio.Protocol):
         self._relay.add_filter(client, TableFilter(name, told.operations, told.queue_limit, Discard(told.discard)))
         return packets.reply(ReplyCode.OK)
 
-    def _poll(self, client: Client) -> bytes:
+    def _poll(self, client: Client, *, numbered: bool) -> bytes:
         found = self._relay.poll(client)
         if not found.events:
             return packets.reply(ReplyCode.NOTHING)
         event = found.events[0]
         columns = [(column.name, column.before, column.after) for column in event.columns]
         names = event.name.database, event.name.table
-        return packets.reply(
-            ReplyCode.OK, packets.event(event.operation, event.position, found.remaining[0], names, columns)
-        )
+        told = packets.event(event.operation, event.position, found.remaining[0], names, columns, numbered=numbered)
+        return packets.reply(ReplyCode.OK, told)
 
     # the connection ---------------------------------------------------------------------------------------------------
     def _answer(self, data: bytes) -> None:

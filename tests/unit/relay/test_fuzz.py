@@ -175,4 +175,4 @@ def test_packets_are_as_described() -> None:
     told = filter_fields(b"\x03\x01\x0a\0\0\0\x02\0\0\0s\0\x02\0\0\0t\0")
     assert (told.operations, told.discard, told.queue_limit, told.database, told.table) == (3, 1, 10, "s", "t")
     made = event_of(event(2, 1 << 40, 5, ("s", "t"), [("c", b"old", None)]))
-    assert (made.type, made.position, made.queue_size, made.values) == (2, 1 << 40, 5, {"c": ("old", "")})
+    assert (made.type, made.position, made.queue_size, made.values) == (2, 1 << 40, 5, {"c": ("old", "NULL")})
