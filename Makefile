@@ -34,6 +34,7 @@ bench: ## rows and mutations per second: the decoder alone, then the whole on a 
 	@$(SETUP)
 	$(PYTHON) docker/local/bench_decoder.py
 	$(PYTHON) docker/local/bench.py
+	$(PYTHON) docker/local/bench_many_tables.py
 	$(PYTHON) docker/local/bench_feeds.py
 	$(PYTHON) docker/local/bench_page.py
 
