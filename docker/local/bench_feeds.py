@@ -144,7 +144,7 @@ def from_the_log() -> list[Figure]:
     except peers.PeerMissing as missing:
         print(f"skipped Debezium's engine: {missing}")
         return []
-    (log,) = (one for one in bench_logs.logs() if one.name == "narrow")
+    log = bench_logs.kept("narrow")
     with tempfile.TemporaryDirectory() as folder, broker.Broker(Path(folder) / "broker") as running:
         told = bench_peers.debezium(log, broker=running.address)
         theirs = told["rows"] / told["wall"]

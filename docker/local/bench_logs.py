@@ -67,10 +67,11 @@ class Log:
 
 def logs() -> list[Log]:
     """All of them; those of other sizes than asked for are made anew."""
-    return [_kept(name) for name in SIZES]
+    return [kept(name) for name in SIZES]
 
 
-def _kept(name: str) -> Log:
+def kept(name: str) -> Log:
+    """One of them."""
     folder = HOME / f"{name}-{SIZES[name]}"
     about = folder / "log.json"
     if not about.exists():

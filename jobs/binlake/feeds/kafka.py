@@ -187,6 +187,7 @@ class KafkaSink:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,  # the broker holds an answer back for half a second where there is no more
                 "log_level": 2,
             }
         )
