@@ -92,6 +92,7 @@ def draw(stands: Sequence[Stand], folder: Path) -> None:
         "files_on_disk": ("The table's folder", "data files"),
         "log_files": ("The table's Delta log", "files"),
         "metadata_files": ("binlake's own tables, their logs included", "files"),
+        "metadata_megabytes": ("The same", "MB"),
     }
     charts = [
         Chart(title, unit, [Bar(f"after {stand.syncs} syncs", getattr(stand, name)) for stand in shown])
