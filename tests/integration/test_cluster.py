@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from authority import Authority
-from cluster import Cluster, Driver, cluster, driver, environment, python_with, wait_until
+from cluster import Cluster, Driver, cluster, driver, python_with, wait_until
 from fault_proxy import FaultProxy
 from mirror import Mirror
 from object_store import ObjectStore
@@ -182,7 +181,7 @@ def test_a_worker_that_is_lost_while_it_copies(
     fill(mirror)
     before, proxy.stall_after = len(proxy.connections), 1 << 20
     run.begin("snapshot", "--config", str(mirror.write_yaml()))
-    wait_until(lambda: proxy.connections[before:].count(1 << 20) == 2, "no two chunks are copied at once")
+    wait_until(lambda: proxy.connections[before:].count(1 << 20) >= 2, "no two chunks are copied at once")
     lose_and_replace(workers, empty)
     proxy.stall_after = None
     change(mirror)
@@ -221,7 +220,7 @@ def test_a_worker_that_is_lost_while_it_merges_and_an_executor_while_it_stages(
     proxy.delay = 0.1
     before = len(proxy.connections)
     wait_until(
-        lambda: sum(sent > 200_000 for sent in proxy.connections[before:]) == 2, "no two slices are staged at once"
+        lambda: sum(sent > 200_000 for sent in proxy.connections[before:]) >= 2, "no two slices are staged at once"
     )
     (executor,) = workers.executors(2)
     os.kill(executor, signal.SIGKILL)
@@ -235,25 +234,25 @@ def test_a_worker_that_is_lost_while_it_merges_and_an_executor_while_it_stages(
     mirror.assert_each_once("a", "b")
 
 
-def snapshot_fails(mirror: Mirror, url: str, python: str) -> str:
+def snapshot_fails(mirror: Mirror, run: Driver, url: str, python: str) -> str:
     conf = {"spark.pyspark.python": python, "spark.executor.instances": 2}
     mirror.options["spark"] |= {"master": url, "conf": conf}
-    command = [sys.executable, "-m", "binlake.cli", "snapshot", "--config", str(mirror.write_yaml())]
-    own = environment(AIRFLOW_CONN_TESTS=mirror.server.uri())
-    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
-    assert done.returncode == 3, done.stderr
-    return done.stderr
+    run.begin("snapshot", "--config", str(mirror.write_yaml()))
+    code, said = run.answer(), run.said()
+    assert code == "3", said
+    return said
 
 
 def test_what_a_worker_lacks_is_told_with_its_name(mirror: Mirror, python: Path, empty: Path, tmp_path: Path) -> None:
     """Before anything is asked of the source."""
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)")
-    with cluster(tmp_path, python, empty) as started:
-        said = snapshot_fails(mirror, started.url, "python3")
+    uri = mirror.server.uri()
+    with cluster(tmp_path, python, empty) as started, driver(tmp_path, AIRFLOW_CONN_TESTS=uri) as run:
+        said = snapshot_fails(mirror, run, started.url, "python3")
         assert f"executors on 127.0.0.3 ({empty}/python3): numpy is missing, numba is missing" in said
         assert "127.0.0.2" not in said
         assert "pip install 'numpy==" in said
-        said = snapshot_fails(mirror, started.url, "/nowhere/python")
+        said = snapshot_fails(mirror, run, started.url, "/nowhere/python")
         assert "can't run /nowhere/python" in said
         assert "on 127.0.0." in said
         assert "spark.pyspark.python" in said

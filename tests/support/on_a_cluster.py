@@ -1,14 +1,16 @@
 """``python on_a_cluster.py``: run binlake's commands, a JSON list of arguments on each line of standard input, in one
-Spark session; print the exit code of each. Every range is staged by Spark's executors.
+Spark session, once one could be built; print the exit code of each. Every range is staged by Spark's executors.
 
 ``["at", POINT]``: from now on who comes to the point prints it, and goes on.
 """
 
 import json
+import os
 import sys
 from contextlib import redirect_stdout
 
 from binlake import cli, faults, stage
+from binlake.errors import BinlakeError
 from binlake.lake import session
 
 _told: set[str] = set()
@@ -32,7 +34,12 @@ if __name__ == "__main__":
 
     def once(name, **options):  # type: ignore[no-untyped-def]
         if not built:
-            built.append(build(name, **options))
+            try:
+                built.append(build(name, **options))
+            except BinlakeError:  # the next command tries anew, in the same JVM
+                session.stop_active()
+                os.environ.pop("PYSPARK_PYTHON", None)
+                raise
         elif options["lake"] not in lakes:
             session.tell_store(built[0].sparkContext, options["lake"])
         lakes.add(options["lake"])
