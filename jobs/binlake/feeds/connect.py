@@ -78,6 +78,10 @@ class Writer(Protocol):
         """Whole keys or values, in bytes, with what tells their schema. Raises FeedError where that is refused."""
         ...
 
+    def single(self, topic: str, schema: Schema, value: Any, *, key: bool = False) -> bytes:
+        """The same of one value, as ``constant`` takes it: of a transaction two, which may have one row."""
+        ...
+
 
 @dataclass(frozen=True)
 class ConnectType:

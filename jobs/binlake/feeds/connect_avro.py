@@ -181,13 +181,20 @@ class AvroWriter:
         return pc.if_else(there.is_valid(), made, pa.scalar(null, pa.binary()))
 
     def message(self, topic: str, schema: Schema, body: Part, *, key: bool = False) -> Part:
+        return joined(self._head(topic, schema, key), body)
+
+    def single(self, topic: str, schema: Schema, value: Any, *, key: bool = False) -> bytes:
+        return self._head(topic, schema, key) + self._datum(schema, value)
+
+    def _head(self, topic: str, schema: Schema, key: bool) -> bytes:
+        """What tells the schema. Raises FeedError where the registry refuses it."""
         known = self._heads.get((topic, key))
         if known is None or known[0] is not schema:
             made = avro_schema(schema)
             subject = subject_of(self._subjects, topic, made, "key" if key else "value")
             head = b"\x00" + self._register(subject, made).to_bytes(4, "big")
             known = self._heads[topic, key] = schema, head
-        return joined(known[1], body)
+        return known[1]
 
 
 def _null_ones(schema: Schema, there: pa.StructArray) -> str:

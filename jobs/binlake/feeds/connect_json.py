@@ -22,6 +22,7 @@ from binlake.feeds.connect import Part, Schema, joined, with_epochs
 from binlake.feeds.decimals import are_small, numbers_of, unscaled
 
 _quoted: Callable[[str], str] = encode_basestring
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED = r'["\\\x00-\x1f]'
 """What JSON has no other way to write."""
 
@@ -68,6 +69,10 @@ class JsonWriter:
             body = joined(f'{{"schema":{as_json(schema)},"payload":', body, "}")
         return body.cast(pa.binary())
 
+    def single(self, topic: str, schema: Schema, value: Any, *, key: bool = False) -> bytes:
+        text = as_json(value)
+        return (f'{{"schema":{as_json(schema)},"payload":{text}}}' if self._schemas else text).encode()
+
 
 def quoted(texts: pa.StringArray) -> pa.StringArray:
     """JSON's strings; null stays null."""
@@ -84,7 +89,7 @@ def encoded(data: bytes) -> str:
 
 def as_json(value: Any) -> str:
     """Without spaces, as the JSON converter writes it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def _each(values: pa.Array, write: Callable[[Any], str]) -> pa.StringArray:

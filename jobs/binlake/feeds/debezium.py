@@ -248,8 +248,7 @@ class Debezium(Format):
         value: dict[str, Any] = {"before": None, "after": None}
         value |= {"source": self._statement_source(change, name.database, name.table), "transaction": None}
         value |= {"op": "t", "ts_ms": ms, "ts_us": us, "ts_ns": ns}
-        body = self._writer.constant(shape.envelope, value)
-        return Message(shape.topic, None, self._writer.message(shape.topic, shape.envelope, body).as_py())
+        return Message(shape.topic, None, self._writer.single(shape.topic, shape.envelope, value))
 
     def _statement_source(self, change: SchemaChange, database: str, table: str | None) -> dict[str, Any]:
         statement = change.statement
@@ -305,9 +304,8 @@ class Debezium(Format):
     def _message(self, topic: str, both: tuple[Schema, Schema], key: Mapping[str, Any], value: Any) -> Message:
         topic = _NOT_IN_TOPICS.sub("_", topic)
         key_schema, schema = both
-        whole_key = self._writer.message(topic, key_schema, self._writer.constant(key_schema, key), key=True)
-        whole = self._writer.message(topic, schema, self._writer.constant(schema, value))
-        return Message(topic, whole_key.as_py(), whole.as_py())
+        whole_key = self._writer.single(topic, key_schema, key, key=True)
+        return Message(topic, whole_key, self._writer.single(topic, schema, value))
 
 
 @dataclass(frozen=True)
