@@ -18,7 +18,7 @@ from binlake.errors import FeedError
 from binlake.feeds import outlet as carrying
 from binlake.feeds.files import FileSink
 from binlake.state import feed_watermarks
-from binlake.state.feed_watermarks import FeedPosition
+from binlake.state.feed_watermarks import FeedLimits, FeedPosition
 from binlake.state.metadata import metadata_of
 from feeding import carried, feed, lines, told
 from mirror import Mirror, on_mariadb, on_mysql
@@ -62,6 +62,29 @@ def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(mirror: M
     assert told(mirror)[2:] == ['insert a {"id": 3} {"id": 3, "d": null}']
     (status,) = feed_watermarks.statuses(mirror.config, metadata_of(mirror.config))
     assert (status.left_out, "a date that no calendar has" in status.last_left_out) == (1, True)
+
+
+@on_mysql
+def test_rows_that_came_before_the_feed_or_do_not_fit_its_condition_are_left_out_where_asked(mirror: Mirror) -> None:
+    config = feed(mirror, where="v = 'y'")
+    mirror.follow_from_here()
+    mirror.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9))", "CREATE TABLE n (id INT PRIMARY KEY, v INT)",
+        "XA START 'x'", "INSERT INTO a VALUES (1, 'y')", "XA END 'x'", "XA PREPARE 'x'",
+    )  # fmt: skip
+    mirror.sync()
+    mirror.execute("INSERT INTO n VALUES (3, 4)", "XA COMMIT 'x'", "INSERT INTO a VALUES (2, 'y')")
+    mirror.sync()
+    with feed_watermarks.held(mirror.metadata, "out", FeedLimits(50, 168)) as held:
+        held.advance(FeedPosition(1), 0)  # as one that doesn't know what was prepared
+    with pytest.raises(FeedError, match="prepared before the feed began"):
+        carried(mirror, config)
+    by_the_last = feed(mirror, where="v = 'y'", errors={"quit-on-event-handler-failure": False})
+    said = carried(mirror, by_the_last).message
+    assert told(mirror) == ['insert a {"id": 2} {"id": 2, "v": "y"}']
+    assert ("XA COMMIT of" in said, "1 rows of" in said) == (True, True)
+    rows = mirror.metadata.read("omissions", ["layer", "mutations"])
+    assert sorted((row["layer"], row["mutations"]) for row in rows) == [("commit", 0), ("table_map", 1)]
 
 
 def test_an_event_of_a_table_that_the_feed_does_not_want_is_nothing_to_it(mirror: Mirror) -> None:
