@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from binlake.state.record import RunReport
     from binlake_airflow.lineage import TableLineage
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(f"airflow.task.{__name__}")
 UI_COLOR = "#e8f0fb"
 BACKFILL = "backfill"
 """The run type of a backfill's DAG runs."""
@@ -393,11 +393,12 @@ class BinlakeSyncOperator(LineageOperator):
             metadata = metadata_of(config)
             recorded = recorded_by(metadata, run_key(context))
             copied = assets.copies(metadata, run_key(context))
-        self.log.info("%s", found["message"])
         ended_now = {found["batch"], *(run["batch"] for run in found["earlier"])}
         now = [report for report in recorded if report.batch in ended_now]
         for report in now:
             tell(context, config, report)
+        if not now:
+            self.log.info("%s", found["message"])
         told = [*(change for report in recorded for change in assets.changes(report)), *copied]
         if asset_alias(config.source.name) in self.outlets:
             assets.announce(context, config.source.name, told)

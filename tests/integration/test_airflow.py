@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import comparison
-from airflow_home import AirflowHome, ProcessWatch, wait_for
+from airflow_home import AirflowHome, ProcessWatch, dag_test, wait_for
 from binlake import pipeline
 from binlake.schema.table import TableName
 from binlake.state import decisions, watermarks
@@ -28,6 +28,9 @@ MAINTAIN = "binlake_shop_maintain"
 VERIFY = "binlake_shop_verify"
 REPLAY = "binlake_shop_replay"
 RESUME = "binlake_shop_resume"
+FEEDS = "binlake_shop_feeds"
+IMPORT_ERRORS = ("dags", "list-import-errors", "--local", "-B", "dags-folder", "-B", "examples")
+EXAMPLES = README.parent / "plugins" / "binlake_airflow" / "example_dags"
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -102,9 +105,19 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
         assert_equal(airflow, *tables)
 
         before = versions(airflow, *tables)
-        catalog = airflow.yaml.parent.parent / "catalog"
-        airflow.yaml.write_text(airflow.yaml.read_text() + f'catalog: {{metastore: "{catalog}"}}\n')
-        said = airflow.test_dag(SYNC)
+        catalog, feed = airflow.yaml.parent.parent / "catalog", airflow.folder / "feed"
+        more = f'catalog: {{metastore: "{catalog}"}}\nfeeds: [{{name: all, format: text, sink: "file://{feed}"}}]\n'
+        airflow.yaml.write_text(airflow.yaml.read_text() + more)
+        again = dag_test(REPLAY, tables=[f"{airflow.database}.orders"], batch=1)
+        commands = [dag_test(SYNC), dag_test(VERIFY), again, dag_test(FEEDS), IMPORT_ERRORS]
+        said = airflow.run_all("without_changes", *commands, **with_examples(airflow))
+    assert said.rstrip().endswith("No data found")
+    assert f"{len(tables)} of {len(tables)} tables equal" in said
+    assert f"{airflow.database}.orders as of batch 1: " in said
+    assert "by 1 batches behind Delta version 0; equal to Delta version 1" in said
+    assert airflow.states(FEEDS) == {"all": "success"}
+    sent = "".join(file.read_text() for file in feed.rglob("*") if file.is_file())
+    assert '{"a b": "1.25" → "7.00"}' in sent
     assert "nothing new: proved up to binlog." in said
     assert "the stop of batch 2" in said
     ran = {task for task, state in airflow.states(SYNC).items() if state == "success"}
@@ -113,11 +126,16 @@ def test_bootstrap_then_syncs(airflow: AirflowHome) -> None:
     assert versions(airflow, *tables) == before
     assert_assets(airflow)
     assert_linked(airflow)
-    assert_verified(airflow, len(tables))
-    assert_replayed(airflow)
-    assert_resumed(airflow)
+    assert_resumed_and_maintained(airflow, *tables)
     assert_no_secret(airflow, watch)
-    assert_maintained(airflow, *tables)
+
+
+def with_examples(home: AirflowHome) -> dict[str, str]:
+    """Variables for a process that looks at binlake's examples, too."""
+    folders = {"dags-folder": home.folder / "dags", "examples": EXAMPLES}
+    bundle = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    told = [{"name": name, "classpath": bundle, "kwargs": {"path": str(path)}} for name, path in folders.items()]
+    return {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(told)}
 
 
 def assert_lineage(home: AirflowHome, told: Path) -> None:
@@ -147,29 +165,21 @@ def assert_linked(home: AirflowHome) -> None:
     assert {"source=shop&batch=2"} < links["record"]
 
 
-def assert_verified(home: AirflowHome, tables: int) -> None:
-    assert f"{tables} of {tables} tables equal" in home.test_dag(VERIFY)
-
-
-def assert_replayed(home: AirflowHome) -> None:
-    said = home.test_dag(REPLAY, tables=[f"{home.database}.orders"], batch=1)
-    assert f"{home.database}.orders as of batch 1: " in said
-    assert "by 1 batches behind Delta version 0; equal to Delta version 1" in said
-    assert "no batch is known" in home.test_dag(REPLAY, succeeds=False, tables=["*.*"], as_of="2020-01-01T00:00:00Z")
-
-
-def assert_resumed(home: AirflowHome) -> None:
+def assert_resumed_and_maintained(home: AirflowHome, *tables: str) -> None:
+    """Maintained by Spark where a table needs it, else without; behind the sync in one task that the README shows."""
     name = TableName(home.database, "orders")
     decisions.pause(home.config, name, Reason("somebody", "to look at it"))
-    home.test_dag(RESUME, tables=[str(name)], why="looked at")
-    assert {row["status"] for row in watermarks.read(pipeline.metadata_of(home.config))} == {"following"}
-
-
-def assert_maintained(home: AirflowHome, *tables: str) -> None:
-    """Without Spark where no table needs it, else by it."""
-    assert "no Spark was needed" in home.test_dag(MAINTAIN)
     home.yaml.write_text(home.yaml.read_text().replace("{schedule: null,", "{schedule: null, history_hours: 100,"))
-    home.test_dag(MAINTAIN)
+    resume = dag_test(RESUME, tables=[str(name)], why="looked at")
+    home.server.execute("INSERT INTO orders VALUES (7, 'one task')", database=home.database)
+    (home.folder / "dags" / "hourly.py").write_text(
+        readme_dag('DAG("hourly"').replace("/etc/binlake", f"{home.folder}/dags")
+    )
+    said = home.run_all("upkeep", resume, dag_test("hourly"), dag_test(MAINTAIN), dag_test(MAINTAIN))
+    ((extra,),) = home.query("SELECT extra FROM asset_event WHERE source_dag_id = 'hourly' AND source_task_id = 'sync'")
+    assert json.loads(extra)["inserted"] == 1
+    assert {row["status"] for row in watermarks.read(pipeline.metadata_of(home.config))} == {"following"}
+    assert said.count("no Spark was needed") == 2
     assert home.states(MAINTAIN) == {"maintain": "success"}
     log = DeltaTable(home.config.table_path(TableName(home.database, tables[0])))
     assert log.metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 360000 seconds"
@@ -208,7 +218,7 @@ def assert_no_secret(home: AirflowHome, watch: ProcessWatch) -> None:
     assert not watch.found
     assert home.files_with(PASSWORD) == []
     assert home.files_with("p4ss%25w") == []
-    assert (home.folder / "home" / "airflow.db").stat().st_size > 100_000
+    assert home.database_file.stat().st_size > 100_000
 
 
 def drivers(home: AirflowHome) -> dict[int, int]:
@@ -255,10 +265,10 @@ def daily(tmp_path: Path, mariadb_server: Server) -> Iterator[AirflowHome]:
     mariadb_server.execute("DROP DATABASE backfilled", f"DROP USER {home.user}")
 
 
-def readme_dag(name: str) -> str:
-    """The text of a DAG that the README shows."""
+def readme_dag(words: str) -> str:
+    """The text of the DAG in the README that has these words."""
     blocks = [block.partition("```")[0] for block in README.read_text().split("```python\n")]
-    (found,) = [block for block in blocks if f"def {name}(" in block]
+    (found,) = [block for block in blocks if words in block]
     return found
 
 
@@ -294,7 +304,9 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
     server = daily.server
     server.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)", database="backfilled")
     daily.test_dag(BOOTSTRAP)
-    (daily.folder / "dags" / "revenue.py").write_text(readme_dag("revenue").replace("shop.orders", "backfilled.orders"))
+    (daily.folder / "dags" / "revenue.py").write_text(
+        readme_dag("def revenue(").replace("shop.orders", "backfilled.orders")
+    )
     with ProcessWatch(PASSWORD) as watch, daily.services():
         wait_for(
             "the run of yesterday",
@@ -308,9 +320,9 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
                 f"INSERT INTO orders VALUES ({days}, 'days ago')",
                 database="backfilled",
             )
-        # Three runs at once, as Airflow starts them: the last finds nothing new.
-        states = backfill(daily, today - timedelta(days=4), today - timedelta(days=2))
-        assert list(states.values()) == ["success"] * 3
+        # Two runs at once, as Airflow starts them.
+        states = backfill(daily, today - timedelta(days=4), today - timedelta(days=3))
+        assert list(states.values()) == ["success"] * 2
         assert_equal(daily, "orders")
         wait_for("the DAG that is scheduled on the table", 120, lambda: "'batch': 2" in logs(daily, "revenue"))
         batches = sorted(pipeline.metadata_of(daily.config).read("batches"), key=lambda row: row["batch"])
@@ -329,8 +341,8 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
         " WHERE x.dag_id = ? AND x.task_id = 'record' AND r.run_type = 'backfill'",
         SYNC,
     )
-    assert sum("the stop of batch 2" in str(proof) for proof in proofs) >= 2
     # The one that was reprocessed names the batch that merged its day, not the newest.
     (repeated,) = [proof for (proof,) in proofs if '"merged_by": 1' in str(proof)]
+    assert "the stop of batch 2" in str(repeated)
     assert "it was merged by batch 1, whose stop is" in str(repeated)
     assert_no_secret(daily, watch)

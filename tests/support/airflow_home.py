@@ -10,12 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.request import urlopen
+
+from cryptography.fernet import Fernet
 
 from binlake.config import PipelineConfig, load
 from binlake.source.connection import Endpoint
@@ -33,6 +35,7 @@ maintain: {{schedule: null, staging_hours: 24}}
 airflow: {{retry_delay_seconds: 5}}
 """
 
+_FERNET_KEY = "81HqDtbqAywKSOumSha3BhWNOdQ26slT6K0YaZeZyPs="
 COMMANDS = """
 import json, sys
 from airflow.__main__ import main
@@ -56,6 +59,8 @@ class AirflowHome:
     schedule: str = "0 * * * *"
     paused: bool = False
     """New DAGs are, as Airflow has it by default."""
+    _migrated: ClassVar[bytes] = b""
+    """Airflow's database, as an Airflow without a past has it."""
 
     def __post_init__(self) -> None:
         self.port = free_port()
@@ -75,19 +80,24 @@ class AirflowHome:
         self._set_up()
 
     def _set_up(self) -> None:
-        """The database and its connection."""
-        fields = {
-            "conn_type": "mysql",
-            "host": "127.0.0.1",
-            "port": self.server.port,
-            "login": self.user,
-            "password": self.password,
-        }
-        path = self.folder / "connections.json"
-        path.write_text(json.dumps({"shop_mysql": fields}))
-        commands = [["db", "migrate"], ["connections", "import", str(path)]]
-        self._await("set_up", [sys.executable, "-c", COMMANDS, json.dumps(commands)])
-        path.unlink()
+        """The database, made once in a process, and its connection."""
+        if not AirflowHome._migrated:
+            self.run("db", "migrate")
+            with closing(sqlite3.connect(self.database_file)) as made:
+                AirflowHome._migrated = made.serialize()
+        self.database_file.write_bytes(AirflowHome._migrated)
+        password = Fernet(_FERNET_KEY).encrypt(self.password.encode()).decode()
+        with closing(sqlite3.connect(self.database_file)) as database, database:
+            database.execute(
+                "INSERT INTO connection (conn_id, conn_type, host, port, login, password, is_encrypted,"
+                " is_extra_encrypted) VALUES ('shop_mysql', 'mysql', '127.0.0.1', ?, ?, ?, 1, 0)",
+                (self.server.port, self.user, password),
+            )
+
+    @property
+    def database_file(self) -> Path:
+        """Airflow's own."""
+        return self.folder / "home" / "airflow.db"
 
     @property
     def url(self) -> str:
@@ -111,7 +121,7 @@ class AirflowHome:
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": str(self.paused),
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             "AIRFLOW__CORE__PARALLELISM": "3",
-            "AIRFLOW__CORE__FERNET_KEY": "81HqDtbqAywKSOumSha3BhWNOdQ26slT6K0YaZeZyPs=",
+            "AIRFLOW__CORE__FERNET_KEY": _FERNET_KEY,
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__PORT": str(self.port),
@@ -154,12 +164,15 @@ class AirflowHome:
 
     def test_dag(self, dag: str, *, succeeds: bool = True, **conf: Any) -> str:
         """`airflow dags test`."""
-        options = ["--conf", json.dumps(conf)] if conf else []
-        return self.run("dags", "test", *options, dag, succeeds=succeeds)
+        return self.run(*dag_test(dag, **conf), succeeds=succeeds)
+
+    def run_all(self, name: str, *commands: Sequence[str], **environment: str) -> str:
+        """Airflow commands, one after the other in one process; what they say."""
+        return self._await(name, [sys.executable, "-c", COMMANDS, json.dumps(commands)], **environment)
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Rows of Airflow's metadata database."""
-        connection = sqlite3.connect(self.folder / "home" / "airflow.db", timeout=30)
+        connection = sqlite3.connect(self.database_file, timeout=30)
         try:
             return connection.execute(sql, values).fetchall()
         finally:
@@ -216,6 +229,11 @@ class AirflowHome:
         """Files below the folder that hold it."""
         wanted = secret.encode()
         return [path for path in self.folder.rglob("*") if path.is_file() and wanted in path.read_bytes()]
+
+
+def dag_test(dag: str, **conf: Any) -> tuple[str, ...]:
+    """The command `airflow dags test`."""
+    return "dags", "test", *(["--conf", json.dumps(conf)] if conf else []), dag
 
 
 class ProcessWatch:

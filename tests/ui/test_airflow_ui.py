@@ -135,6 +135,7 @@ def test_a_newcomer_is_led_to_the_first_snapshot(desk: Desk) -> None:
     desk.page.locator("input[name=username]").fill(name)
     desk.page.locator("input[name=password]").fill(password)
     desk.page.get_by_role("button", name="Sign in").click()
+    desk.page.get_by_test_id("nav-sidebar").wait_for()  # who goes elsewhere before stays logged out
     page = desk.open_binlake()
     expect(page.get_by_text("no table has a snapshot yet")).to_be_visible()
     desk.keep("1 to be begun")

@@ -79,10 +79,13 @@ def schemas_now(metadata: Metadata, lives: Collection[str], *, up_to: int | None
 
     up_to: the batch after which the newest is meant.
     """
-    asked = f"table_id IN ({', '.join(map(literal, lives))})" if 0 < len(lives) <= _FEW else None
+    if not lives:
+        return {}
+    wanted = frozenset(lives)
+    asked = f"table_id IN ({', '.join(map(literal, wanted))})" if len(wanted) <= _FEW else None
     newest: dict[str, dict[str, Any]] = {}
     for row in metadata.read("schemas", ["table_id", "batch", "at_us", "schema"], where=asked):
-        if row["table_id"] not in lives or (up_to is not None and row["batch"] > up_to):
+        if row["table_id"] not in wanted or (up_to is not None and row["batch"] > up_to):
             continue
         known = newest.setdefault(row["table_id"], row)
         if (known["batch"], known["at_us"]) < (row["batch"], row["at_us"]):
