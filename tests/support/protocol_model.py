@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from binlake import bootstrap, faults, pipeline, readers, stage
+from binlake import bootstrap, faults, pipeline, readers, stage, stores
 from binlake.batch.manifest import StagedFile, StagedSlice
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog import boundaries
@@ -661,6 +661,7 @@ class World:
         self.store = Store(self)
         self.workers: list[Worker] = []
         self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(stores, "_FILE_SYSTEMS", ("memory",))
         self.config = PipelineConfig.model_validate(
             {
                 "source": {"name": "s", "connection": "s", "server_id": 1, "server_ids": 1},
@@ -704,7 +705,7 @@ class World:
         put(commit, "LakeTable", lake_table(self))
         put(boundaries, "describe_file", lambda transport, file: SimpleNamespace(created=CREATED))
         put(plan, "transaction_boundaries", self._boundaries)
-        put(stage.SliceTask, "run", lambda task, transport: self._read(task))
+        put(stage.SliceTask, "run", lambda task, transport, progress: self._read(task))
         for module in (apply, progress, readers):
             put(module, "ThreadPoolExecutor", _Pool)
         put(functions, "register", lambda own: None)
