@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -33,9 +33,6 @@ from binlake.report import Report
 from binlake.source.connection import from_environment
 from binlake.state import lease
 from servers import Server
-
-if TYPE_CHECKING:
-    pass
 
 ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
 HOME = Path(".binlake") / "bench"

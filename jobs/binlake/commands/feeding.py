@@ -28,9 +28,8 @@ from binlake.state import feed_watermarks
 from binlake.state.metadata import metadata_of
 
 
-def _chosen(arguments: argparse.Namespace) -> Feeds:
+def _chosen(arguments: argparse.Namespace, known: Feeds) -> Feeds:
     """Raises UsageError where none is."""
-    known = understood(arguments.config)
     found = [(config, feed) for config, feed in known if arguments.feed in (None, feed.name)]
     if not found:
         names = ", ".join(dict.fromkeys(feed.name for _, feed in known)) or "none"
@@ -47,9 +46,10 @@ def feed(arguments: argparse.Namespace, until: datetime | None) -> None:
         return
     runs: list[FeedRun] = []
     failed: list[BinlakeError] = []
-    chosen = _chosen(arguments)
+    known = understood(arguments.config)
+    chosen = _chosen(arguments, known)
     if is_file_of_feeds(arguments.config):
-        hold_staging(feeds_of(arguments.config))
+        hold_staging(known)
     for config, one in chosen:
         if arguments.anew:
             one = one.model_copy(update={"begin": arguments.anew})
@@ -116,7 +116,7 @@ def _tailed(arguments: argparse.Namespace) -> Feeds:
     if not arguments.feed:
         return [(config, own) for config in _sources(arguments.config)]
     other = {} if arguments.format is None else {"format": own.format}
-    return [(config, one.model_copy(update=other)) for config, one in _chosen(arguments)]
+    return [(config, one.model_copy(update=other)) for config, one in _chosen(arguments, understood(arguments.config))]
 
 
 def _sources(path: str) -> list[PipelineConfig]:

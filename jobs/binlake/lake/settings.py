@@ -130,9 +130,8 @@ def launch_settings(spark: SparkConfig | None = None, *, short_lived: bool = Fal
     given = spark or SparkConfig()
     check(given.settings)
     store = trust.store_for(lake)
-    of_driver, of_executors = (
-        trust.java_options(str(place)) if store else [] for place in (store, store and store.name)
-    )
+    of_driver = trust.java_options(str(store)) if store else []
+    of_executors = trust.java_options(store.name) if store else []
     ours = {
         "spark.driver.extraClassPath": f"{JARS}/*",
         "spark.driver.extraJavaOptions": " ".join([jvm_options(short_lived=short_lived), *of_driver]),
