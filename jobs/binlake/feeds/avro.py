@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feeds.decimals import are_small, numbers_of, unscaled
+from binlake.feeds.joining import joined
 
 _LIMITS = np.array([1 << 7 * length for length in range(1, 10)], np.uint64)
 """The least number that takes two bytes, three, and so on."""
@@ -94,9 +95,3 @@ def decimals(values: pa.Array) -> pa.BinaryArray:
     scale = values.type.scale
     each = (None if value is None else unscaled(value, scale) for value in values.to_pylist())
     return strings(pa.array(each, pa.binary()))
-
-
-def joined(*parts: Any) -> pa.BinaryArray:
-    """Bytes behind each other, row by row; null where one of them is. A part may be one for all rows."""
-    scalars = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
-    return pc.binary_join_element_wise(*scalars, pa.scalar(b"", pa.binary()))

@@ -39,13 +39,12 @@ import pyarrow.compute as pc
 
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds.decimals import numbers_of
+from binlake.feeds.joining import Part
 from binlake.feeds.text import PLAIN_SCALE
 from binlake.schema.table import Column
 
 Schema: TypeAlias = Mapping[str, Any]
 """Of Connect, as its JSON converter writes it; a field's has its name under ``field``."""
-Part: TypeAlias = pa.Array | pa.Scalar
-"""What is written for each row, or one thing for all."""
 _GEOMETRIES = frozenset(
     {"geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
      "geometrycollection"}
@@ -265,19 +264,3 @@ _SIMPLE: dict[str, ConnectType] = {
     ),
     **dict.fromkeys(_GEOMETRIES, _GEOMETRY),
 }
-
-
-def joined(*parts: Part | str | bytes) -> Part:
-    """Texts, or bytes, behind each other, row by row; null where one of them is. One for all where all are."""
-    merged: list[Any] = []
-    for part in parts:
-        one = part.as_py() if isinstance(part, pa.Scalar) else part
-        if isinstance(one, pa.Array) or not merged or isinstance(merged[-1], pa.Array):
-            merged.append(one)
-        else:
-            merged[-1] += one
-    if not any(isinstance(one, pa.Array) for one in merged):
-        return pa.scalar(merged[0])
-    kind = next(one.type for one in merged if isinstance(one, pa.Array))
-    scalars = [one if isinstance(one, pa.Array) else pa.scalar(one, kind) for one in merged]
-    return pc.binary_join_element_wise(*scalars, pa.scalar("" if pa.types.is_string(kind) else b"", kind))

@@ -32,8 +32,9 @@ import pyarrow.compute as pc
 from binlake.errors import FeedError
 from binlake.feed_config import Subjects
 from binlake.feeds import avro
-from binlake.feeds.connect import DECIMAL, Part, Schema, joined, with_epochs
+from binlake.feeds.connect import DECIMAL, Schema, with_epochs
 from binlake.feeds.contract import Register
+from binlake.feeds.joining import Part, joined
 
 _PRIMITIVES = {"int16": "int", "int32": "int", "int64": "long"}
 """Where the word isn't the same."""

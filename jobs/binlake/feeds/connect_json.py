@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.feeds import base64_numbers
-from binlake.feeds.connect import Part, Schema, joined, with_epochs
+from binlake.feeds.connect import Schema, with_epochs
 from binlake.feeds.decimals import are_small, numbers_of, unscaled
+from binlake.feeds.joining import Part, joined, quoted
 
 _quoted: Callable[[str], str] = encode_basestring
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_ESCAPED = r'["\\\x00-\x1f]'
-"""What JSON has no other way to write."""
 
 
 class JsonWriter:
@@ -72,15 +71,6 @@ class JsonWriter:
     def single(self, topic: str, schema: Schema, value: Any, *, key: bool = False) -> bytes:
         text = as_json(value)
         return (f'{{"schema":{as_json(schema)},"payload":{text}}}' if self._schemas else text).encode()
-
-
-def quoted(texts: pa.StringArray) -> pa.StringArray:
-    """JSON's strings; null stays null."""
-    odd = pc.fill_null(pc.match_substring_regex(texts, _ESCAPED), False)
-    if pc.any(odd).as_py():
-        escaped = [_quoted(text)[1:-1] for text in texts.filter(odd).to_pylist()]
-        texts = pc.replace_with_mask(texts, odd, pa.array(escaped, pa.string()))
-    return joined('"', texts, '"')
 
 
 def encoded(data: bytes) -> str:

@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
+from itertools import repeat
 from string import Template
 from typing import Any
 
@@ -44,8 +45,18 @@ import pyarrow.compute as pc
 from binlake.binlog.border import DELETE, UPDATE
 from binlake.feed_config import DebeziumFormat
 from binlake.feeds import debezium_schemas as schemas
-from binlake.feeds.connect import ConnectType, Part, Schema, Writer, type_of
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, SchemaChange, TransactionEnd
+from binlake.feeds.connect import ConnectType, Schema, Writer, type_of
+from binlake.feeds.contract import (
+    FeedChanges,
+    FeedContext,
+    FeedTable,
+    Format,
+    Message,
+    SchemaChange,
+    TransactionEnd,
+    one_each,
+)
+from binlake.feeds.joining import Part, listed
 from binlake.schema.table import TableName, TableSchema
 
 _WORDS = ("r", "c", "u", "d")
@@ -122,14 +133,14 @@ class Debezium(Format):
         values = self._values(shape, row, pa.array(_WORDS).take(op))
         deleted = pc.equal(op, DELETE)
         if not shape.table.key:
-            return [[Message(shape.topic, None, value)] for value in values]
+            return one_each(shape.topic, repeat(None), values)
         old_keys = self._keys(shape, rows.column("before"), old)
         new_keys = self._keys(shape, rows.column("after"), new)
-        keys = pc.if_else(deleted, old_keys, new_keys).to_pylist()
-        messages = [[Message(shape.topic, key, value)] for key, value in zip(keys, values, strict=True)]
+        keys = listed(pc.if_else(deleted, old_keys, new_keys))
+        messages = one_each(shape.topic, keys, values)
         if self._config.tombstones:
             for number in np.flatnonzero(deleted).tolist():
-                messages[number].append(Message(shape.topic, keys[number], None))
+                messages[number] = (*messages[number], Message(shape.topic, keys[number], None))
         other = pc.fill_null(pc.not_equal(old_keys, new_keys), False)
         moved = np.flatnonzero(pc.and_(pc.equal(op, UPDATE), other))
         if len(moved):
@@ -198,8 +209,7 @@ class Debezium(Format):
         rest = [self._written(*one) for one in zip(shape.envelope["fields"][4:], told, strict=True)]
         parts = [row.before, row.after, row.sources, row.transactions, *rest]
         body = self._writer.struct(shape.envelope, parts)
-        found: list[bytes] = self._writer.message(shape.topic, shape.envelope, body).to_pylist()
-        return found
+        return listed(self._writer.message(shape.topic, shape.envelope, body))
 
     def _written(self, schema: Schema, value: Any) -> Part:
         """A column of values, or one for all."""

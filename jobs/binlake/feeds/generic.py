@@ -35,7 +35,8 @@ import pyarrow.compute as pc
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.feed_config import GenericFormat
 from binlake.feeds import avro
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, one_each
+from binlake.feeds.joining import joined, listed
 from binlake.feeds.text import PLAIN_SCALE, plain
 from binlake.schema.table import Column
 
@@ -136,8 +137,8 @@ class Generic(Format):
         topic = self._topic.substitute(
             source=told.source, feed=told.feed, db=table.name.database, table=table.name.table
         )
-        values = _records(table, rows).to_pylist()
-        return [[Message(topic, key, value)] for key, value in zip(keys(table, rows), values, strict=True)]
+        values = _records(table, rows)
+        return one_each(topic, keys(table, rows), listed(values))
 
 
 def _records(table: FeedTable, rows: pa.RecordBatch) -> pa.BinaryArray:
@@ -149,7 +150,7 @@ def _records(table: FeedTable, rows: pa.RecordBatch) -> pa.BinaryArray:
         part = rows if len(there) == len(op) else rows.take(pa.array(there))
         images = {INSERT: ("after",), UPDATE: ("before", "after"), DELETE: ("before",)}[one]
         maps = [piece for image in images for piece in _maps(table, part.column(image))]
-        made.append(avro.joined(_head(table, one), guids(part.column("gtid")), *maps))
+        made.append(joined(_head(table, one), guids(part.column("gtid")), *maps))
         places.append(there)
     if len(made) == 1:
         return made[0]
@@ -189,8 +190,7 @@ def keys(table: FeedTable, rows: pa.RecordBatch) -> Iterable[bytes | None]:
     )
     texts = [_as_json(image) for image in images]
     between = [part for text in texts for part in (b", ", text)][1:]
-    found: list[bytes | None] = avro.joined(b"[", *between, b"]").to_pylist()
-    return found
+    return listed(joined(b"[", *between, b"]"))
 
 
 def _as_json(values: pa.Array) -> pa.BinaryArray:
@@ -217,7 +217,7 @@ def _maps(table: FeedTable, image: pa.StructArray) -> _Parts:
 def _map(entries: Sequence[tuple[bytes, Sequence[pa.BinaryArray]]], rows: int) -> _Parts:
     """One block with all entries, then the end; an empty map is its end alone, which a count of 0 is too."""
     always = [(name, written) for name, written in entries if not written[-1].null_count]
-    at_times = [avro.joined(name, *written) for name, written in entries if written[-1].null_count]
+    at_times = [joined(name, *written) for name, written in entries if written[-1].null_count]
     told: list[bytes | pa.BinaryArray] = [part for name, written in always for part in (name, *written)]
     if not at_times:
         return [number(len(entries)), *told, b"\x00" if entries else b""]

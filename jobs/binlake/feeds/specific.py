@@ -41,8 +41,9 @@ from binlake.errors import FeedError
 from binlake.feed_config import SpecificFormat
 from binlake.feeds import avro
 from binlake.feeds.connect_avro import subject_of
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, Register
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, Register, one_each
 from binlake.feeds.generic import guids, identity, keys, number, string
+from binlake.feeds.joining import joined, listed
 from binlake.schema.table import Column
 
 _WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
@@ -134,9 +135,9 @@ class Specific(Format):
             heads[one] = self._head(table, types, one)
         data = pc.if_else(pc.equal(op, DELETE), old, new)
         if heads[UPDATE] is not None:
-            data = pc.if_else(pc.equal(op, UPDATE), avro.joined(old, new), data)
-        values = avro.joined(pa.array(heads, pa.binary()).take(op), guids(rows.column("gtid")), data).to_pylist()
-        return [[Message(topic, key, value)] for key, value in zip(keys(table, rows), values, strict=True)]
+            data = pc.if_else(pc.equal(op, UPDATE), joined(old, new), data)
+        values = joined(pa.array(heads, pa.binary()).take(op), guids(rows.column("gtid")), data)
+        return one_each(topic, keys(table, rows), listed(values))
 
     def _topic_of(self, table: FeedTable) -> str:
         told, name = self._context, table.name
@@ -168,7 +169,7 @@ class Specific(Format):
 def _records(table: FeedTable, types: Sequence[_AvroType], image: pa.StructArray) -> pa.BinaryArray:
     """Of each row its columns: the union's branch, and the value."""
     columns = (
-        pc.fill_null(avro.joined(b"\x02", kind.write(image.field(column.name))), b"\x00")
+        pc.fill_null(joined(b"\x02", kind.write(image.field(column.name))), b"\x00")
         for column, kind in zip(table.columns, types, strict=True)
     )
-    return avro.joined(*columns)
+    return joined(*columns)
