@@ -104,10 +104,13 @@ class KafkaSink:
         self._allowed = float(self._settings.get(_TIMEOUT, _TIMEOUT_MS)) / 1000
         self._failed: list[str] = []
         self._begun: float | None = None
-        self._make_topic()
-        self._producer = self._asked("open the producer", self._open)
+        self._producer: Producer = self._asked("open the producer", self._new_producer)
+        known = self._topics()  # without a connection, opening would ask again after half a second
+        self._asked("open the producer", lambda: self._producer.init_transactions(_PATIENCE))
+        if self._places not in known:
+            self._make_topic()
 
-    def _open(self) -> Producer:
+    def _new_producer(self) -> Producer:
         made: Producer = self._kafka.Producer(
             {
                 "compression.type": "lz4",
@@ -122,7 +125,6 @@ class KafkaSink:
                 "log_level": 2,
             }
         )
-        made.init_transactions(_PATIENCE)
         return made
 
     def _asked(self, doing: str, ask: Callable[[], Any]) -> Any:
@@ -161,15 +163,16 @@ class KafkaSink:
             remedy = "see whether the broker runs and lets this account in; then run again, nothing is lost"
         return SinkFailed(f"Kafka at {self._where} didn't {doing}: {cause.str()}", remedy=remedy)
 
-    def _make_topic(self) -> None:
-        """Of the feed's places, where it isn't there. How often it is kept is the broker's default."""
+    def _topics(self) -> set[str]:
+        """Those that are there."""
         try:
-            admin = self._kafka.admin.AdminClient({**self._settings, **_SILENT})
-            known = admin.list_topics(timeout=_PATIENCE / 4).topics
+            return set(self._producer.list_topics(timeout=_PATIENCE / 4).topics)
         except self._kafka.KafkaException as error:
             raise self._refused("answer", error.args[0]) from None
-        if self._places in known:
-            return
+
+    def _make_topic(self) -> None:
+        """Of the feed's places. How often it is kept is the broker's default."""
+        admin = self._kafka.admin.AdminClient({**self._settings, **_SILENT})
         topic = self._kafka.admin.NewTopic(self._places, num_partitions=1, config={"cleanup.policy": "compact"})
         try:
             admin.create_topics([topic])[self._places].result(_PATIENCE)
