@@ -17,7 +17,7 @@ from binlake.feeds.transactions import SourceTransactions
 from binlake.state.feed_watermarks import FeedPlace, FeedPosition
 from binlake.state.metadata import now_us
 
-COMMIT_EVERY, COMMIT_BYTES = 50_000, 256 << 20
+COMMIT_EVERY, COMMIT_BYTES = 100_000, 256 << 20
 """Mutations, or bytes of them as they are staged, after which the sink commits, at the next end of a transaction."""
 LOAD_EVERY = 100_000
 """Rows of the lake after which it does: none of them belong together."""

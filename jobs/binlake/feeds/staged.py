@@ -26,8 +26,9 @@ from binlake.state import files
 from binlake.state.feed_watermarks import FeedPlace
 from binlake.state.staging import check_file
 
-_MOST_ROWS, _FEWEST_ROWS = 1 << 17, 1 << 10
-"""Of all files that are open at once, and of one of them, that are read at a time."""
+_MOST_ROWS, _MOST_OF_ONE, _FEWEST_ROWS = 1 << 17, 1 << 15, 1 << 10
+"""Of all files that are open at once, and of one of them, that are read at a time: messages are sent while the cache
+still has them."""
 _AFTER_ALL = 1 << 62
 
 Sequenced = tuple[int, int, int]
@@ -251,7 +252,7 @@ def _merged(
     sources: list[_Source], after: Sequenced | None, prepare: Prepare, epoch: tuple[int, int]
 ) -> Iterator[LogWindow]:
     waiting = sorted(sources, key=lambda one: one.first, reverse=True)
-    at_once = max(_FEWEST_ROWS, _MOST_ROWS // max(1, len(sources)))
+    at_once = min(_MOST_OF_ONE, max(_FEWEST_ROWS, _MOST_ROWS // max(1, len(sources))))
     opened: list[_Source] = []
     while waiting or opened:
         if not opened:
