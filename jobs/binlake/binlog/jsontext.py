@@ -35,11 +35,11 @@ _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _BASE64_COLON, _TYPE = (int.from_bytes(word, "little") for word in (b'"base64:', b"type"))
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).astype(np.int64)
 
-_SHORT = np.zeros(256, np.int64)
+SHORT = np.zeros(256, np.int64)
 """The letter behind the backslash of a byte that JSON escapes; 1 where it is \\u00xx; 0 for the rest."""
-_SHORT[:32] = 1
+SHORT[:32] = 1
 for _byte, _letter in ((0x22, '"'), (0x5C, "\\"), (8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
-    _SHORT[_byte] = ord(_letter)
+    SHORT[_byte] = ord(_letter)
 
 
 _ROOM = 96
@@ -62,6 +62,24 @@ def _plain(word: int) -> bool:
     quote, slash = word ^ 0x22 * _ONES, word ^ 0x5C * _ONES
     low = word - 0x20 * _ONES
     return (word | low | (quote - _ONES) | (slash - _ONES)) & _HIGH == 0
+
+
+@kernel
+def put_character(to: int, byte: int) -> int:
+    """A byte of a string, escaped where JSON wants it."""
+    escape = SHORT[byte]
+    if escape == 0:
+        store8(to, byte)
+        return to + 1
+    if escape == 1:
+        store16(to, 0x755C)
+        store16(to + 2, 0x3030)
+        store8(to + 4, _HEX[byte >> 4])
+        store8(to + 5, _HEX[byte & 15])
+        return to + 6
+    store8(to, 92)
+    store8(to + 1, escape)
+    return to + 2
 
 
 @kernel
@@ -105,20 +123,7 @@ def put_string(to: int, source: int, size: int) -> int:
             to += more + 1
             at += more + 1
             continue
-        escape = _SHORT[byte]
-        if escape == 0:
-            store8(to, byte)
-            to += 1
-        elif escape == 1:
-            store16(to, 0x755C)
-            store16(to + 2, 0x3030)
-            store8(to + 4, _HEX[byte >> 4])
-            store8(to + 5, _HEX[byte & 15])
-            to += 6
-        else:
-            store8(to, 92)
-            store8(to + 1, escape)
-            to += 2
+        to = put_character(to, byte)
         at += 1
     store8(to, 34)
     return to + 1

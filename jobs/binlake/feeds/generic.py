@@ -36,7 +36,7 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.feed_config import GenericFormat
 from binlake.feeds import avro
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message, one_each
-from binlake.feeds.joining import joined, listed
+from binlake.feeds.joining import joined, listed, quoted
 from binlake.feeds.text import PLAIN_SCALE, plain
 from binlake.schema.table import Column
 
@@ -196,6 +196,8 @@ def keys(table: FeedTable, rows: pa.RecordBatch) -> Iterable[bytes | None]:
 def _as_json(values: pa.Array) -> pa.BinaryArray:
     if pa.types.is_integer(values.type):
         return values.cast(pa.string()).cast(pa.binary())
+    if pa.types.is_string(values.type) and not values.null_count:
+        return quoted(values).cast(pa.binary())
     texts = [json.dumps(value, ensure_ascii=False, default=plain).encode() for value in values.to_pylist()]
     return pa.array(texts, pa.binary())
 

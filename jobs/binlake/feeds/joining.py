@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlake.binlog.jsontext import SHORT, put_character
 from binlake.binlog.kernels import Numbers
-from binlake.binlog.native import copy, copy32, kernel, load8, load32, store8, store16
+from binlake.binlog.native import copy, copy32, kernel, load8, load32, store8
 
 Part: TypeAlias = pa.Array | pa.Scalar
 """What is written for each row, or one thing for all."""
@@ -21,13 +22,6 @@ _SLACK = bytes(32)
 """Behind what is copied in such pieces."""
 _MOST_BYTES = (1 << 31) - 1
 """Of a column's values, whose offsets have 32 bits."""
-
-_SHORT = np.zeros(256, np.int64)
-"""The letter behind the backslash of a byte that JSON escapes; 1 where it is \\u00xx; 0 for the rest."""
-_SHORT[:32] = 1
-for _byte, _letter in ((0x22, '"'), (0x5C, "\\"), (8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
-    _SHORT[_byte] = ord(_letter)
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8).astype(np.int64)
 
 
 def joined(*parts: Part | str | bytes) -> Part:
@@ -160,7 +154,7 @@ def _measure_quoted(source: int, at: int, offsets: Numbers) -> int:
         start, end = load32(at + 4 * row), load32(at + 4 * row + 4)
         size = end - start + 2
         for place in range(source + start, source + end):
-            escape = _SHORT[load8(place)]
+            escape = SHORT[load8(place)]
             if escape != 0:
                 size += 5 if escape == 1 else 1
                 odd += 1
@@ -174,20 +168,6 @@ def _quote(source: int, at: int, rows: int, to: int) -> None:
         store8(to, 34)
         to += 1
         for place in range(source + load32(at + 4 * row), source + load32(at + 4 * row + 4)):
-            byte = load8(place)
-            escape = _SHORT[byte]
-            if escape == 0:
-                store8(to, byte)
-                to += 1
-            elif escape == 1:
-                store16(to, 0x755C)  # \u00
-                store16(to + 2, 0x3030)
-                store8(to + 4, _HEX[byte >> 4])
-                store8(to + 5, _HEX[byte & 15])
-                to += 6
-            else:
-                store8(to, 92)
-                store8(to + 1, escape)
-                to += 2
+            to = put_character(to, load8(place))
         store8(to, 34)
         to += 1
