@@ -53,3 +53,8 @@ def test_what_arrow_has_no_room_for_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(joining, "_MOST_BYTES", 9)
     with pytest.raises(pa.ArrowCapacityError, match="a column of 10 bytes"):
         joined(pa.array(["12345"]), "67890")
+
+
+def test_columns_of_another_kind_are_refused() -> None:
+    with pytest.raises(TypeError, match="large_string"):
+        joined("a", pa.array(["b"], pa.large_string()))

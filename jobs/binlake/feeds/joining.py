@@ -34,6 +34,8 @@ def joined(*parts: Part | str | bytes) -> Part:
     if not arrays:
         return pa.scalar(merged[0])
     rows, kind = len(arrays[0]), arrays[0].type
+    if not rows:
+        return pa.array([], kind)
     padded = [one + _SLACK if isinstance(one, bytes) else one for one in merged]
     places = np.array([_place(one) for one in padded], np.int64).reshape(-1, 4)
     offsets = np.zeros(rows + 1, np.int64)
@@ -65,9 +67,11 @@ def _merged(parts: Sequence[Part | str | bytes]) -> list[Any]:
 
 def _place(part: pa.Array | bytes) -> tuple[int, int, int, int]:
     """Address of the values, of their offsets (0 where one value is for all), the size of that one without its slack,
-    and up to where in the values as many bytes as the slack has may be read."""
+    and up to where in the values as many bytes as the slack has may be read. Raises TypeError."""
     if isinstance(part, bytes):
         return np.frombuffer(part, np.uint8).ctypes.data, 0, len(part) - len(_SLACK), 0
+    if part.type not in (pa.string(), pa.binary()):
+        raise TypeError(f"{part.type} has no offsets of 32 bits")
     _, offsets, data = part.buffers()
     start = offsets.address + 4 * part.offset
     return (data.address, start, 0, data.size - len(_SLACK)) if data is not None else (0, start, 0, 0)
@@ -128,6 +132,8 @@ def _lay(places: Numbers, rows: int, to: int) -> None:
 def quoted(texts: pa.StringArray) -> pa.StringArray:
     """JSON's strings; null stays null."""
     rows = len(texts)
+    if not rows:
+        return texts
     source, at, *_ = _place(texts)
     offsets = np.zeros(rows + 1, np.int64)
     odd = _measure_quoted(source, at, offsets)
