@@ -37,6 +37,8 @@ from binlake.source.server import Source
 __all__ = ["ChunkFailed", "Copying", "Member", "TableChanged", "TableRefused", "run_wave"]
 
 _WATCH_SECONDS = 0.5
+_LOOK_AGAIN = 0.2
+"""Seconds, between two looks whether cancelled jobs have ended."""
 _WRITTEN_AT_ONCE = 4
 """Tables of few rows, whose jobs wait for one another's planning more than for cores."""
 
@@ -79,9 +81,7 @@ def _run_apart(copying: Copying, wave: Sequence[Member], mode: LockMode, until_c
             opened = _open_views(copying, wave, gates, mode, futures if until_copied else [])
         except BaseException:
             gates.abort()
-            for copy in copies:
-                copying.sessions.context.cancelJobGroup(copy.group)
-            wait(futures)
+            _give_up(copying, copies, futures)
             raise
         finally:
             if not until_copied:
@@ -187,8 +187,22 @@ def _is_same(found: TableSchema | None, planned: TableSchema) -> bool:
 
 
 def _wait(copying: Copying, copies: Sequence[ChunkCopy], futures: Sequence[Future[Chunk]]) -> None:
-    while wait(futures, _WATCH_SECONDS).not_done:
-        copying.watch(sum(_written(copy.folder) for copy in copies))
+    try:
+        while wait(futures, _WATCH_SECONDS).not_done:
+            copying.watch(sum(_written(copy.folder) for copy in copies))
+    except BaseException:
+        _give_up(copying, copies, futures)
+        raise
+
+
+def _give_up(copying: Copying, copies: Sequence[ChunkCopy], futures: Sequence[Future[Chunk]]) -> None:
+    """Who interrupts doesn't wait for what is being copied. A job may be about to begin: so again until all ended."""
+    while True:
+        for copy in copies:
+            with suppress(Exception):  # its JVM may be gone
+                copying.sessions.context.cancelJobGroup(copy.group)
+        if not wait(futures, _LOOK_AGAIN).not_done:
+            return
 
 
 def _written(folder: str) -> int:
