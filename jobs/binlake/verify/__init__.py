@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltalake.exceptions import DeltaError
@@ -24,7 +24,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, SourceError, UsageError, snapshot_command
 from binlake.lake import functions
 from binlake.position import Position
-from binlake.report import Report
+from binlake.report import Report, Told
 from binlake.schema.table import TableName, TableSchema
 from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
@@ -34,6 +34,7 @@ from binlake.state.metadata import Metadata, now_us
 from binlake.verify import compare, server_side
 from binlake.verify.hashes import Chunks, TableHashes, chunk_count
 from binlake.verify.lake_side import LakeSide
+from binlake.verify.progress import ComparisonProgress
 from binlake.verify.result import DifferingRow, TableResult, VerifyReport
 from binlake.verify.views import ReadViews
 
@@ -44,6 +45,8 @@ CatchUp = Callable[[Position], None]
 
 _ALTERED = {ER.TABLE_DEF_CHANGED, ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}
 _AGAIN = "run verify again"
+_SAID_EVERY = 1.0
+"""Seconds."""
 
 
 def verify(
@@ -165,6 +168,7 @@ class _Work:
     views: ReadViews
     workers: int
     report: Report
+    began: float = field(default_factory=time.monotonic)
 
     def hash_on_server(
         self, tables: dict[TableName, SourceTable], known: dict[TableName, Chunks]
@@ -197,7 +201,6 @@ class _Work:
         changed: set[TableName],
     ) -> list[TableResult]:
         everything = sorted(marks.keys() | tables.keys() | changed)
-        done: list[TableResult] = []
 
         def one(name: TableName) -> TableResult:
             if name in changed:
@@ -206,10 +209,25 @@ class _Work:
             return result or self._compare(tables[name], hashed[name], marks[name])
 
         with ThreadPoolExecutor(self.workers) as side_by_side, self.report.progress("compared") as told:
-            for result in side_by_side.map(one, everything):
-                done.append(result)
-                told(len(done), len(everything), str(result.name))
-        return done
+            futures = {name: side_by_side.submit(one, name) for name in everything}
+            progress = ComparisonProgress(hashed, {name: table.rows for name, table in tables.items()}, self.began)
+            ended = self._told(futures, progress, told)
+        for future in ended:
+            if error := future.exception():
+                raise error
+        return [future.result() for future in futures.values()]
+
+    def _told(
+        self, futures: Mapping[TableName, Future[TableResult]], progress: ComparisonProgress, told: Told
+    ) -> set[Future[TableResult]]:
+        """Waits for all, or for an error, behind which nothing else is begun. Gives those that ended."""
+        while True:
+            ended, left = wait(futures.values(), _SAID_EVERY, FIRST_EXCEPTION)
+            progress.tell(told, [name for name, future in futures.items() if future in ended], len(futures))
+            if not left or any(future.exception() for future in ended):
+                for future in left:
+                    future.cancel()
+                return ended
 
     def _compare(self, table: SourceTable, parts: list[Future[Chunks]], mark: dict[str, Any]) -> TableResult:
         blank = TableResult(table.name, "failed", batch=mark["batch"])

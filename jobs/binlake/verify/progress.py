@@ -1,0 +1,35 @@
+"""How far a comparison is: the server hashes parts of tables, the lake whole ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from binlake.report import Told
+from binlake.schema.table import TableName
+
+
+@dataclass(frozen=True)
+class ComparisonProgress:
+    """parts: of each table those that the server hashes. rows: about how many each table has."""
+
+    parts: Mapping[TableName, Sequence[Future[Any]]]
+    rows: Mapping[TableName, int]
+    began: float = field(default_factory=time.monotonic)
+
+    def tell(self, told: Told, compared: Collection[TableName], tables: int) -> None:
+        """Half of the work is the server's. compared: the tables that are done; of ``tables``, which may have more than
+        are hashed."""
+        read = sum(self._read(name) for name in self.parts)
+        rows = sum(self.rows[name] for name in self.parts)
+        both = read + sum(self.rows[name] for name in self.parts if name in compared)
+        pace = read / max(0.001, time.monotonic() - self.began)
+        detail = f"{len(compared):,} of {tables:,} tables; {read:,.0f} of about {rows:,} rows read by the server"
+        told(both or len(compared), 2 * rows or tables, f"{detail}, {pace:,.0f} rows/s" if read < rows else detail)
+
+    def _read(self, name: TableName) -> float:
+        parts = self.parts[name]
+        return self.rows[name] * sum(part.done() for part in parts) / max(1, len(parts))
