@@ -145,36 +145,35 @@ class _AtWork:
 
     def __init__(self, tables: Sequence[TableSteps], report: Report) -> None:
         self._total = len(tables)
-        self._mutations = {str(table.life.name): _mutations(table) for table in tables}
         self._report = report
         self._done = 0
-        self._began: dict[str, float] = {}
+        self._began: dict[str, tuple[TableSteps, float]] = {}  # by the table's id: two lives may have one name
         self._long: set[str] = set()
         self._lock = Lock()
 
     @contextmanager
     def on(self, tables: list[TableSteps]) -> Iterator[None]:
-        names = [str(table.life.name) for table in tables]
         with self._lock:
-            self._began |= dict.fromkeys(names, time.monotonic())
+            self._began |= {table.life.id: (table, time.monotonic()) for table in tables}
         yield
-        for name in names:
+        for table in tables:
             with self._lock:
                 self._done += 1
-                seconds = time.monotonic() - self._began.pop(name)
+                seconds = time.monotonic() - self._began.pop(table.life.id)[1]
                 left = self._total - self._done
             behind = f"{left:,} of {self._total:,} tables left" if left else "no table left"
-            self._report.say(f"{name}: {self._mutations[name]:,} mutations merged in {seconds:,.1f} s, {behind}")
+            self._report.say(f"{table.life.name}: {_mutations(table):,} mutations merged in {seconds:,.1f} s, {behind}")
 
     def tell(self, told: Told) -> None:
         with self._lock:
             done, now = self._done, dict(self._began)
-        for name, began in now.items():
-            if name not in self._long and time.monotonic() - began >= _SAID_EVERY:
-                self._long.add(name)
-                self._report.say(f"{name}: merging {self._mutations[name]:,} mutations")
+        for identity, (table, began) in now.items():
+            if identity not in self._long and time.monotonic() - began >= _SAID_EVERY:
+                self._long.add(identity)
+                self._report.say(f"{table.life.name}: merging {_mutations(table):,} mutations")
         more = f" and {len(now) - _NAMED} more" if len(now) > _NAMED else ""
-        named = f"; now {', '.join(list(now)[:_NAMED])}{more}" if now else ""
+        names = ", ".join(str(table.life.name) for table, _ in list(now.values())[:_NAMED])
+        named = f"; now {names}{more}" if now else ""
         told(done, self._total, f"{done:,} of {self._total:,} tables{named}")
 
 

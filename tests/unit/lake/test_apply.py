@@ -17,7 +17,7 @@ from binlake.report import Report
 def test_each_table_is_told_of_when_it_ends_and_one_that_takes_long_when_it_began(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tables: Any = [SimpleNamespace(life=SimpleNamespace(name=name), steps=[]) for name in ("shop.a", "shop.b")]
+    tables: Any = [SimpleNamespace(life=SimpleNamespace(id=name, name=name), steps=[]) for name in ("shop.a", "shop.b")]
     said, told = io.StringIO(), []
     at_work = apply._AtWork(tables, Report(said))
 
@@ -37,6 +37,14 @@ def test_each_table_is_told_of_when_it_ends_and_one_that_takes_long_when_it_bega
     ]
     assert told[0] == (0, 2, "0 of 2 tables; now shop.a")
     assert told[-1] == (1, 2, "1 of 2 tables; now shop.b")
+
+
+def test_two_lives_of_one_name_are_told_of_one_after_the_other() -> None:
+    tables: Any = [SimpleNamespace(life=SimpleNamespace(id=life, name="shop.a"), steps=[]) for life in ("old", "new")]
+    said = io.StringIO()
+    with apply._AtWork(tables, Report(said)).on(tables):
+        pass
+    assert [line.split(", ")[1] for line in said.getvalue().splitlines()] == ["1 of 2 tables left", "no table left"]
 
 
 def test_who_interrupts_a_merge_does_not_wait_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
