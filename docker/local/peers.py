@@ -53,7 +53,7 @@ def _digest(folder: Path) -> str:
     return found.hexdigest()
 
 
-def java(name: str, main: str, *options: str) -> list[str]:
-    """The command of a class of a peer that Maven built, without its arguments."""
-    target = BUILT / name / "target"
-    return ["java", *options, "-cp", f"{target / 'peer.jar'}:{target / 'lib'}/*", f"peers.{main}"]
+def java(name: str, main: str, *options: str, libraries: str | None = None) -> list[str]:
+    """The command of a class of a peer that Maven built, without its arguments. libraries: of another peer's."""
+    lib = BUILT / (libraries or name) / "target" / "lib"
+    return ["java", *options, "-cp", f"{BUILT / name / 'target' / 'peer.jar'}:{lib}/*", f"peers.{main}"]

@@ -14,8 +14,13 @@ from types import TracebackType
 from typing import Any
 
 import peers
-from servers import Server, die_with_parent
+from servers import Kind, Server, die_with_parent
 
+CONNECTORS = {
+    "mysql": ("debezium", "io.debezium.connector.mysql.MySqlConnector", "disabled"),
+    "mariadb": ("debezium_mariadb", "io.debezium.connector.mariadb.MariaDbConnector", "disable"),
+}
+"""Of a server the peer whose libraries have its connector, the connector, and its word for no TLS."""
 SHORT_LIVED = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 WAIT_SECONDS = 90
 
@@ -30,19 +35,26 @@ class Told:
     headers: dict[str, Any]
 
 
+def build(kind: Kind) -> None:
+    """The engine and the server's connector. Raises PeerMissing."""
+    for name in ("debezium", CONNECTORS[kind][0]):
+        peers.built(name)
+
+
 class RealDebezium:
     """The engine, from its snapshot of a database on. Raises PeerMissing where it can't be had."""
 
     def __init__(self, server: Server, database: str, folder: Path, **settings: str) -> None:
         """settings: the connector's, with ``_`` for ``.``"""
-        peers.built("debezium")
+        self._libraries, connector, plain = CONNECTORS[server.kind]
+        build(server.kind)
         storage = "org.apache.kafka.connect.storage.MemoryOffsetBackingStore"
         history = "io.debezium.relational.history.MemorySchemaHistory"
         told = {
-            "name": "tests", "topic.prefix": "tests", "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+            "name": "tests", "topic.prefix": "tests", "connector.class": connector,
             "offset.storage": storage, "schema.history.internal": history, "database.hostname": "127.0.0.1",
             "database.port": str(server.port), "database.user": "root", "database.password": "",
-            "database.server.id": "7300", "database.ssl.mode": "disabled", "database.include.list": database,
+            "database.server.id": "7300", "database.ssl.mode": plain, "database.include.list": database,
             **{name.replace("_", "."): value for name, value in settings.items()},
         }  # fmt: skip
         self._settings, self._errors = folder / "debezium.properties", folder / "debezium.errors"
@@ -50,7 +62,7 @@ class RealDebezium:
         self._lines: queue.Queue[bytes] = queue.Queue()
 
     def __enter__(self) -> RealDebezium:
-        command = [*peers.java("debezium", "Messages", *SHORT_LIVED), str(self._settings)]
+        command = [*peers.java("debezium", "Messages", *SHORT_LIVED, libraries=self._libraries), str(self._settings)]
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, preexec_fn=die_with_parent)
         threading.Thread(target=self._read, daemon=True).start()

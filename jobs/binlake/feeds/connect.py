@@ -11,9 +11,9 @@ By its documentation ("Data type mappings") with its default settings. What byte
 | FLOAT, DOUBLE                | float32, float64 |                            | FLOAT(7,3) float64 |
 | DECIMAL                      | bytes   | org.apache.kafka.connect.data.Decimal | the number; or string, double |
 | BIT(1), BIT(n)               | boolean, bytes | io.debezium.data.Bits        | little-endian |
-| CHAR, VARCHAR, TEXT, UUID …  | string  |                                     | |
+| CHAR, VARCHAR, TEXT, INET6 … | string  |                                     | |
 | BINARY, VARBINARY, BLOB      | bytes   |                                     | or string: base64, hexadecimal |
-| ENUM, SET, JSON              | string  | io.debezium.data.Enum, EnumSet, Json | |
+| ENUM, SET, JSON, UUID        | string  | io.debezium.data.Enum, EnumSet, Json, Uuid | |
 | DATE                         | int32   | io.debezium.time.Date               | days since 1970 |
 | TIME                         | int64   | io.debezium.time.MicroTime          | µs |
 | DATETIME(0-3), DATETIME(4-6) | int64   | io.debezium.time.Timestamp, MicroTimestamp | ms, µs since 1970 |
@@ -253,6 +253,7 @@ _SIMPLE: dict[str, ConnectType] = {
     "time": ConnectType("int64", _numbers, "io.debezium.time.MicroTime"),
     "year": ConnectType("int32", _numbers, "io.debezium.time.Year"),
     "json": ConnectType("string", _texts, "io.debezium.data.Json"),
+    "uuid": ConnectType("string", _texts, "io.debezium.data.Uuid"),
     "point": ConnectType(
         "struct",
         _each(_point, pa.struct(_ARROW_POINT)),

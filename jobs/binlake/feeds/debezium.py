@@ -20,6 +20,9 @@ of its transaction. What differs from a real connector, beside which a test stan
   generated columns, not those with AUTO_INCREMENT; defaults are the server's text.
 - Rows of the lake are all ``snapshot`` ``true``, and nothing tells the tables' structure before them; their time is the
   feed's; their values are told as those of the log, which the connector's aren't.
+- Of MariaDB, beside its own connector: JSON is the LONGTEXT that the server has; no comments of tables and columns; a
+  TIMESTAMP of zeros is null where NULL may be; UUID is the server's, which the connector reads as other bytes, as it
+  does text in cp932; a statement's GTID has no BEGIN, and TRUNCATE no transaction. It ends at COMPRESSED and INET6.
 
 How values become bytes is a Writer's (connect_json.py, connect_avro.py).
 
