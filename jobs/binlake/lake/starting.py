@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
 
 _STARTING = re.compile(
     r"Using incubator modules: jdk[.]incubator[.]vector|Using Spark's default log4j profile|WARN NativeCodeLoader:"
@@ -32,13 +35,32 @@ def start(settings: Mapping[str, str]) -> None:
     relaying.start()
     try:
         conf = SparkConf().setAll(list(settings.items()))
-        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
+        with interrupted_afterwards():
+            gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
     except BaseException:
         os.close(writing)
         relaying.join(1)  # why it didn't start
         raise
     os.close(writing)
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def interrupted_afterwards() -> Iterator[None]:
+    """Ctrl-C is heard once the JVM is there: while it starts PySpark would take away the folder that it is to write its
+    address into, and a JVM that can't never ends."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    for number, frame in heard[:1]:
+        before(number, frame)
 
 
 def _relay(reading: int) -> None:

@@ -1,6 +1,7 @@
 """How many tasks run at once where Spark runs inside the process."""
 
 import os
+import signal
 
 import pytest
 
@@ -25,3 +26,20 @@ def test_what_each_start_of_spark_says_is_passed_over_and_nothing_else(capfd: py
     os.close(writing)
     starting._relay(reading)
     assert capfd.readouterr().err == told[1]
+
+
+def test_who_interrupts_a_jvm_at_its_start_is_heard_once_it_is_there() -> None:
+    started: list[str] = []
+
+    def start() -> None:
+        with starting.interrupted_afterwards():
+            signal.raise_signal(signal.SIGINT)
+            started.append("a JVM")
+
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may have it ignored
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    assert started
