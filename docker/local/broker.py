@@ -88,6 +88,14 @@ class Broker:
     ) -> None:
         self.stop()
 
+    def make_topic(self, name: str, **settings: str) -> None:
+        """Of one partition. settings: the topic's own."""
+        from confluent_kafka import admin
+
+        known: Any = admin
+        client = known.AdminClient({"bootstrap.servers": self.address})
+        client.create_topics([known.NewTopic(name, num_partitions=1, config=settings)])[name].result(30)
+
     def read(self, topic: str, *, committed: bool = True) -> list[tuple[bytes | None, bytes | None, int]]:
         """(key, value, partition) of all messages of a topic, each partition in its order."""
         from confluent_kafka import Consumer, TopicPartition

@@ -127,6 +127,47 @@ def test_what_the_broker_refuses_is_told_and_the_feed_goes_on_later(mirror: Mirr
     assert (found.left_out, "refused a message" in found.last_left_out) == (1, True)
 
 
+@on_mysql
+def test_a_message_that_the_broker_refuses_is_left_out_and_each_other_stands_once(
+    mirror: Mirror, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One over its topic's limit, and one without a key to a compacted topic. Others go in the same request."""
+    monkeypatch.setattr(carrying, "CAREFULLY_EVERY", 40)
+    broker.make_topic("t_picky", **{"max.message.bytes": "2000"})
+    broker.make_topic("n_picky", **{"cleanup.policy": "compact"})
+    settings = {"topic": "${table}_picky", "schema_changes": False, "heartbeat": False, "type": "debezium"}
+    sink = f"kafka://{broker.address}"
+    config = feed(mirror, name="picky", format=settings, sink=sink)
+    mirror.follow_from_here()
+    large, ids = (5, 6, 57), range(1, 121)
+    values = {number: os.urandom(1500 if number in large else 5).hex() for number in ids}
+    rows = [f"INSERT INTO t VALUES ({number}, '{value}')" for number, value in values.items()]
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "CREATE TABLE n (id INT)")
+    mirror.execute(*rows[:3], "BEGIN", *rows[3:8], "COMMIT", *rows[8:20], "INSERT INTO n VALUES (1)", *rows[20:])
+    mirror.sync()
+    with pytest.raises(SinkFailed, match=r"refused a message to t_picky: .*too large") as told:
+        carried(mirror, config)
+    assert "max.message.bytes" in told.value.remedy
+    assert "quit_on_listener_failure" in told.value.remedy
+    assert broker.read("t_picky") == []
+    (stopped,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert (stopped.status, stopped.behind) == ("stopped", 1)
+    errors = {"quit_on_listener_failure": False}
+    config = feed(mirror, name="picky", format=settings, sink=sink, errors=errors)
+    run = carried(mirror, config)
+    assert (run.mutations, run.messages) == (121, 117)
+    assert [one["after"]["id"] for one in payloads(broker.read("t_picky"))] == [one for one in ids if one not in large]
+    assert broker.read("n_picky") == []
+    (found,) = feed_watermarks.statuses(mirror.config, mirror.metadata)
+    assert found.left_out == 4
+    assert "t_picky" in run.message
+    assert "n_picky" in run.message
+    mirror.execute("INSERT INTO t VALUES (121, 'x')")
+    mirror.sync()
+    assert carried(mirror, config).messages == 1
+    assert len(broker.read("t_picky")) == 118
+
+
 def test_a_transaction_that_takes_longer_than_the_broker_lets_it_is_told(broker: Broker) -> None:
     settings: dict[str, Any] = {"transaction.timeout.ms": 1000}
     sink = KafkaSink(SinkConfig(url=f"kafka://{broker.address}", settings=settings), "tests/slow")

@@ -182,6 +182,33 @@ def test_a_handler_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         Carried(config)
 
 
+def test_what_was_written_down_before_a_commit_that_was_refused_is_not_counted_again() -> None:
+    written: list[Omission] = []
+    errors = FeedErrors(feed(errors=LISTENER), written.extend)
+
+    def left_out(*places: str) -> None:
+        for place in places:
+            failure = FeedFailure("mutation", TABLE.name, place, 2, "why", "how")
+            errors.decide(failure, FeedError("why", remedy="how"))
+
+    left_out("a", "b")
+    errors.record()
+    errors.again()
+    left_out("a")
+    errors.record()
+    errors.commit()
+    left_out("b", "c")
+    errors.record()
+    errors.again()
+    left_out("b", "c", "d")
+    errors.record()
+    errors.commit()
+    left_out("e")
+    errors.record()
+    assert sum(one.events for one in written) == 5
+    assert sum(one.mutations for one in written) == 10
+
+
 def test_the_status_tells_what_was_left_out(tmp_path: Path) -> None:
     metadata = Metadata(str(tmp_path))
     feed_watermarks.record_omissions(metadata, [Omission("out", "decode", "a.b", "binlog.000001:4", 2, 0, "first")])

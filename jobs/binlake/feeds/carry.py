@@ -28,7 +28,7 @@ from binlake.errors import BinlakeError, FeedError, StagingError, UsageError
 from binlake.faults import fault
 from binlake.feed_config import FeedConfig
 from binlake.feeds import positions
-from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, SchemaChange, Sink
+from binlake.feeds.contract import FeedContext, FeedTable, Format, SchemaChange, Sink, TransactionRefused
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
 from binlake.feeds.outlet import Outlet
 from binlake.feeds.positions import PositionStore
@@ -166,7 +166,8 @@ class _Run:
         self._config, self._metadata, self._selection = config, metadata, selection
         self._feed, self._held, self._sink, self._until_us = selection.feed, held, sink, until_us
         self._parts = parts
-        self._sent = int(held.row["messages"] or 0)
+        self._sent = self._total = int(held.row["messages"] or 0)
+        self._safe = FeedPosition(0)
 
     def go(self, anew: bool) -> FeedRun:
         began, sent = time.monotonic(), self._sent
@@ -178,35 +179,53 @@ class _Run:
         place = kept or begin(self._config, self._metadata, self._selection, standing)
         context = context_of(self._feed, self._config, standing)
         errors = FeedErrors(self._feed, lambda left_out: feed_watermarks.record_omissions(self._metadata, left_out))
-        form = self._parts.make_format(self._feed, context)
-        target = Outlet(form, self._sink, self._committed(store), place, errors)
+        outlet = self._outlet(context, store, place, errors)
         if kept is None:
-            target.commit(place)
-        first, (place, mutations) = place.batch, self._load(target, place, standing)
-        reader = BatchReader(self._config, self._metadata, self._selection, errors)
-        while place.batch < standing.batch:
-            carried = reader.carry(place, target, self._until_us)
-            mutations += carried.mutations
-            place = carried.position
-            if carried.stopped:
+            outlet.commit(place)
+        first, before, mutations, self._safe = place.batch, self._sent, 0, place
+        while True:
+            try:
+                place = self._all(outlet, standing, errors)
+                if place.batch == first and not mutations + outlet.mutations:
+                    outlet.heartbeat(place)
                 break
-        if place.batch == first and not mutations:
-            target.heartbeat(place)
-        sent = target.messages
+            except TransactionRefused:
+                errors.again()
+                mutations += outlet.mutations
+                outlet = self._outlet(context, store, self._safe, errors, outlet.refused)
+        mutations, sent = mutations + outlet.mutations, self._total - before
         message = f"feed {self._feed.name}: {mutations:,} mutations as {sent:,} messages, up to {place}"
         message += "".join(f"\n  left out: {one}" for one in errors.told)
         seconds = round(time.monotonic() - began, 2)
         source = self._config.source.name
         return FeedRun(self._feed.name, source, place.batch, place.batch - first, mutations, sent, seconds, message)
 
-    def _load(self, target: Outlet, place: FeedPosition, standing: Standing) -> tuple[FeedPosition, int]:
-        """The rows of the lake that are still to come. Gives the place behind them, and how many they were."""
-        rows = 0
+    def _outlet(
+        self, context: FeedContext, store: PositionStore, place: FeedPosition, errors: FeedErrors, careful: int = 0
+    ) -> Outlet:
+        form = self._parts.make_format(self._feed, context)
+        self._sent = self._total
+        return Outlet(form, self._sink, self._committed(store), place, errors, careful)
+
+    def _all(self, outlet: Outlet, standing: Standing, errors: FeedErrors) -> FeedPosition:
+        """From the last commit to the newest recorded batch, or the time to stop at. Gives the place there.
+
+        Raises TransactionRefused: what wasn't committed is to be sent again."""
+        place = self._load(outlet, self._safe, standing)
+        reader = BatchReader(self._config, self._metadata, self._selection, errors)
+        while place.batch < standing.batch:
+            carried = reader.carry(place, outlet, self._until_us)
+            place = carried.position
+            if carried.stopped:
+                break
+        return place
+
+    def _load(self, target: Outlet, place: FeedPosition, standing: Standing) -> FeedPosition:
+        """The rows of the lake that are still to come. Gives the place behind them."""
         for loaded, behind in Preload(self._config, self._metadata, self._selection, standing).rows(place):
             target.load(loaded, behind)
-            rows += loaded.rows.num_rows if isinstance(loaded, FeedChanges) else 0
             place = behind
-        return place, rows
+        return place
 
     def _kept(self, store: PositionStore) -> FeedPosition | None:
         """The sink's, which is never behind what it holds; of a sink that was changed for another, the store's."""
@@ -217,7 +236,8 @@ class _Run:
         def note(position: FeedPosition, messages: int) -> None:
             if not self._sink.keeps_position:
                 store.write(position)
-            self._held.advance(position, self._sent + messages)
+            self._safe, self._total = position, self._sent + messages
+            self._held.advance(position, self._total)
             fault("feed committed")
 
         return note

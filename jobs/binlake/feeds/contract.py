@@ -176,6 +176,11 @@ class MessageRefused(SinkFailed):
         self.number = number
 
 
+class TransactionRefused(SinkFailed):
+    """A sink took back all since its last commit, over a message that it can't name yet, and wants it again, from there
+    on and in the same order: then ``send`` raises MessageRefused for that one."""
+
+
 class Sink(Protocol):
     """Takes messages. Whatever was sent since the last commit may be told again after a crash, unless the sink keeps
     the place itself, together with the messages: then exactly what was committed is there.
@@ -188,11 +193,13 @@ class Sink(Protocol):
         ...
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Raises MessageRefused, after which the rest may still be sent, and SinkFailed."""
+        """Raises MessageRefused, after which the rest may still be sent, TransactionRefused and SinkFailed."""
         ...
 
     def commit(self, position: FeedPosition) -> None:
-        """All that was sent stands, and the feed's place with it, where the sink keeps it. Returns once it is safe."""
+        """All that was sent stands, and the feed's place with it, where the sink keeps it. Returns once it is safe.
+
+        Raises TransactionRefused, SinkFailed."""
         ...
 
     def position(self) -> FeedPosition | None:

@@ -16,6 +16,7 @@ Source: mypipe's README, "Error Handling", and its ConfigBasedErrorHandler.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
@@ -28,6 +29,8 @@ from binlake.state.feed_watermarks import Omission
 
 GROUP = "binlake.feed_errors"
 """Of entry points that make handlers: each is called with the feed's FeedConfig."""
+_Kind = tuple[str, str, str]
+"""Layer, table and reason of what was left out: one row in the status."""
 ErrorLayer = Literal["decode", "table_map", "mutation", "alter", "commit", "empty_commit"]
 
 
@@ -132,7 +135,9 @@ class FeedErrors:
     def __init__(self, feed: FeedConfig, record: Callable[[list[Omission]], None]) -> None:
         self._feed, self._record = feed.name, record
         self._handler = handler_of(feed)
-        self._waiting: dict[tuple[str, str, str], Omission] = {}
+        self._waiting: dict[_Kind, Omission] = {}
+        self._written: dict[_Kind, Omission] = {}
+        self._owed: Counter[_Kind] = Counter()
         self.told: list[str] = []
 
     def decide(self, failure: FeedFailure, error: FeedError, *, known: bool = False) -> None:
@@ -153,8 +158,8 @@ class FeedErrors:
         key = failure.layer, table, failure.reason
         if before := self._waiting.get(key):
             one = replace(before, events=before.events + 1, mutations=before.mutations + failure.mutations)
-        else:
-            self.told.append(str(one))
+        elif (line := str(one)) not in self.told:
+            self.told.append(line)
         self._waiting[key] = one
 
     def guarded(self, layer: ErrorLayer, table: TableName | None, place: str, mutations: int) -> _Guard:
@@ -163,9 +168,27 @@ class FeedErrors:
 
     def record(self) -> None:
         """Before a commit: what was left out stands from now on."""
-        if self._waiting:
-            self._record(list(self._waiting.values()))
-            self._waiting = {}
+        new = [self._unwritten(key, one) for key, one in self._waiting.items()]
+        if any(one.events for one in new):
+            self._record([one for one in new if one.events])
+        self._written, self._waiting = self._waiting, {}
+
+    def _unwritten(self, key: _Kind, one: Omission) -> Omission:
+        """What of it wasn't written down before its commit was refused."""
+        told = min(one.events, self._owed[key])
+        self._owed[key] -= told
+        left = one.events - told
+        return one if not told else replace(one, events=left, mutations=one.mutations * left // one.events)
+
+    def commit(self) -> None:
+        """What was written down is behind the feed."""
+        self._written = {}
+
+    def again(self) -> None:
+        """The sink wants all since the last commit again, and it is decided upon again."""
+        for key, one in self._written.items():
+            self._owed[key] += one.events
+        self._written, self._waiting = {}, {}
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,17 @@ COMMIT_EVERY, COMMIT_BYTES = 100_000, 256 << 20
 """Mutations, or bytes of them as they are staged, after which the sink commits, at the next end of a transaction."""
 LOAD_EVERY = 100_000
 """Rows of the lake after which it does: none of them belong together."""
+CAREFULLY_EVERY = 500
+"""Where the sink is sent again what it refused: each refusal has so much sent anew."""
 
 
 class Outlet:
     """A format and a sink: mutations go in, commits come at the ends of transactions.
 
     committed: told each place that is safe, and how many messages were sent before. errors: asked of what the format
-    or the sink refuses.
+    or the sink refuses. careful: how many mutations are sent with commits close to each other.
+
+    messages: sent. mutations: of the source, or rows of the lake, that stand.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Outlet:
         committed: Callable[[FeedPosition, int], None],
         place: FeedPosition,
         errors: FeedErrors,
+        careful: int = 0,
     ) -> None:
         self._format, self._sink, self._committed, self._errors = form, sink, committed, errors
         self._place = place
@@ -45,7 +50,8 @@ class Outlet:
         self._last: FeedPlace | None = place.place
         self._transactions = SourceTransactions(form) if form.wants_transactions else None
         self._current: tuple[str | None, int] | None = None
-        self.messages = 0
+        self.messages = self.mutations = 0
+        self._careful = careful
 
     def enter(self, place: FeedPosition) -> None:
         """A batch's part behind ``place`` follows."""
@@ -78,7 +84,13 @@ class Outlet:
 
     def _room(self, each: int) -> int:
         """Mutations of so many bytes that may still come before a commit."""
-        return min(COMMIT_EVERY - self._pending, (COMMIT_BYTES - self._pending_bytes) // each)
+        every = CAREFULLY_EVERY if self._careful else COMMIT_EVERY
+        return min(every - self._pending, (COMMIT_BYTES - self._pending_bytes) // each)
+
+    @property
+    def refused(self) -> int:
+        """How many mutations are to be sent carefully after a TransactionRefused."""
+        return max(1, self._careful, self._pending)
 
     def _bounds(self, window: LogWindow) -> np.ndarray[Any, Any]:
         """Rows at which a transaction begins, the first among them where it does."""
@@ -99,7 +111,7 @@ class Outlet:
             self.send(list(chain.from_iterable(self._formatted(changes))))
             self._pending += changes.rows.num_rows
             self._pending_bytes += changes.rows.nbytes
-        if changes is None or self._pending >= LOAD_EVERY or self._pending_bytes >= COMMIT_BYTES:
+        if changes is None or self._careful or self._pending >= LOAD_EVERY or self._pending_bytes >= COMMIT_BYTES:
             self.commit(behind)
 
     def _formatted(self, changes: FeedChanges) -> list[Sequence[Message]]:
@@ -178,5 +190,8 @@ class Outlet:
         fault("feed sent")
         self._sink.commit(position)
         fault("sink committed")
+        self._errors.commit()
+        self.mutations += self._pending
+        self._careful = max(0, self._careful - self._pending)
         self._begun, self._pending, self._pending_bytes = False, 0, 0
         self._committed(position, self.messages)
