@@ -101,7 +101,8 @@ def _outcome(
     if there is None:
         return "differs", "the lake has it, the server doesn't"
     try:
-        comparison.assert_equal(mirror.server, name.database, name.table, mirror.config.table_path(name))
+        path = mirror.config.table_path(name)
+        comparison.assert_equal(mirror.server, name.database, name.table, path, without=there.untold)
     except pymysql.err.MySQLError as error:
         return "unreadable", str(error)
     except Exception as error:
