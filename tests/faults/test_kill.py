@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from binlake.faults import FaultPoint
 from binlake.lake import rewrite
-from mirror import SHORT_LIVED, Mirror
+from mirror import SHORT_LIVED, Mirror, on_mariadb, on_mysql
 
 SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
 KILLED = Path(__file__).parent / "killed.py"
@@ -129,18 +129,21 @@ def cut_off_at_each(followed: Mirror, points: tuple[FaultPoint, ...]) -> None:
     followed.assert_each_once("a", "b", "c")
 
 
+@on_mysql
 def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
     """Each run goes on with what the one before left."""
     cut_off_at_each(followed, POINTS)
     assert {row["batch"] for row in followed.metadata.read("batches")} == {1, 2}
 
 
+@on_mariadb
 def test_cut_off_where_rows_are_marked(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are in large data files."""
     monkeypatch.setattr(rewrite, "SMALL", 0)
     cut_off_at_each(followed, MARKED)
 
 
+@on_mariadb
 def test_cut_off_after_each_change_of_shape(shaped: Mirror) -> None:
     change_shapes(shaped)
     shaped.sync_cut_off(random.Random(), 1.0)
@@ -148,6 +151,7 @@ def test_cut_off_after_each_change_of_shape(shaped: Mirror) -> None:
     shaped.assert_each_once(*SHAPED)
 
 
+@on_mariadb
 def test_a_snapshot_cut_off_at_one_point_after_another(mirror: Mirror) -> None:
     mirror.execute(
         "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(10))",
@@ -165,6 +169,7 @@ def test_a_snapshot_cut_off_at_one_point_after_another(mirror: Mirror) -> None:
     mirror.assert_equal("a", "b")
 
 
+@on_mariadb
 @pytest.mark.parametrize("policy", ["resnapshot", "stop"])
 def test_cut_off_before_a_snapshot_and_the_table_is_renamed(mirror: Mirror, policy: str) -> None:
     mirror.options = {"policies": {"on_unfollowable": policy}}

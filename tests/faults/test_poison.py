@@ -137,6 +137,7 @@ def test_an_undecodable_table_keeps_its_bytes_and_its_place(ready: Mirror, capsy
     ready.assert_equal("t", "u")
 
 
+@on_mariadb
 def test_a_table_ends_the_run_where_the_policy_says_so(ready: Mirror) -> None:
     ready.options["policies"] = {"on_truncate": "stop", "on_decode_failure": "stop_run"}
     batch = pipeline.lease.read(ready.metadata).batch

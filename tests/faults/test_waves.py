@@ -13,7 +13,7 @@ from binlake.snapshot import snapshot as snapshots
 from binlake.snapshot import wave
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
-from mirror import Mirror, on_mysql
+from mirror import Mirror, on_mariadb, on_mysql
 from servers import free_port
 
 
@@ -36,6 +36,7 @@ def failing(mirror: Mirror, executors: Endpoint, capsys: pytest.CaptureFixture[s
     return caught.value, capsys.readouterr().err
 
 
+@on_mysql
 def test_a_password_that_the_executors_have_wrong(two: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
     two.server.create_account("forgetful", "right", [f"SELECT ON `{two.database}`.*"])
     error, said = failing(two, Endpoint("127.0.0.1", two.server.port, "forgetful", "wr0ng"), capsys)
@@ -76,6 +77,7 @@ def test_a_task_that_fails_by_itself(
     assert "reach" not in error.remedy
 
 
+@on_mariadb
 def test_a_table_that_is_dropped_meanwhile(two: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     run_wave = wave.run_wave
 

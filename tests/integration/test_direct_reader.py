@@ -17,7 +17,7 @@ from binlake.snapshot import chunks, direct, few_rows, jdbc
 from binlake.source.catalog import read_schemas
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
-from mirror import Mirror, on_mysql
+from mirror import Mirror, on_mariadb, on_mysql
 from odd_values import LENIENT, SampleTable
 from servers import Server
 
@@ -112,6 +112,7 @@ def test_invalid_dates_are_counted_and_refused(mirror: Mirror, monkeypatch: pyte
         mirror.snapshot()
 
 
+@on_mysql
 def test_files_of_a_chunk_are_left_out_by_their_bounds(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each value is found, in one of the files alone."""
     mirror.execute(
@@ -135,6 +136,7 @@ def test_files_of_a_chunk_are_left_out_by_their_bounds(mirror: Mirror, monkeypat
             assert len(found.inputFiles()) == 1
 
 
+@on_mariadb
 def test_no_row_and_many_rows(server: Server, spark: SparkSession, database: str) -> None:
     server.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))", database=database)
     query = f"SELECT id + 0 AS c0, CAST(v AS CHAR) AS c1 FROM {database}.t ORDER BY id"
@@ -162,6 +164,7 @@ def test_snapshot_and_sync(direct_mirror: Mirror) -> None:
     direct_mirror.assert_equal("a", "b")
 
 
+@on_mysql
 def test_a_value_beyond_16_mib(direct_mirror: Mirror) -> None:
     mirror, server = direct_mirror, direct_mirror.server
     with server.setting("max_allowed_packet", 64 * MIB):
@@ -186,6 +189,7 @@ def test_a_table_that_the_server_cant_read_is_told_with_the_servers_number(direc
     direct_mirror.assert_equal("a")
 
 
+@on_mariadb
 def test_a_connection_that_is_killed_within_the_rows(direct_mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another wave copies the chunk, at a position of its own."""
     mirror = direct_mirror

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from binlake.errors import ConfigurationError
 from binlake.preflight.doctor import preflight
+from mirror import on_mariadb
 
 if TYPE_CHECKING:
     from mirror import Mirror
@@ -78,6 +79,7 @@ def test_the_key_cant_be_excluded(mirror: Mirror) -> None:
     assert [(check.name, "tables.exclude_columns" in check.remedy) for check in failed] == [("excluded columns", True)]
 
 
+@on_mariadb
 def test_a_column_excluded_later_stops_its_table_until_it_is_snapshotted_again(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     mirror.snapshot()

@@ -44,6 +44,7 @@ def staged(mirror: Mirror) -> set[int]:
     return feed_watermarks.staged_batches(mirror.config)
 
 
+@on_mysql
 def test_an_event_that_nobody_can_decode_is_not_passed_over_in_silence(mirror: Mirror) -> None:
     config = feed(mirror)
     mirror.follow_from_here()
@@ -87,6 +88,7 @@ def test_rows_that_came_before_the_feed_or_do_not_fit_its_condition_are_left_out
     assert sorted((row["layer"], row["mutations"]) for row in rows) == [("commit", 0), ("table_map", 1)]
 
 
+@on_mariadb
 def test_an_event_of_a_table_that_the_feed_does_not_want_is_nothing_to_it(mirror: Mirror) -> None:
     config = feed(mirror, exclude=["*.a"])
     mirror.follow_from_here()

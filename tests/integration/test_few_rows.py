@@ -14,7 +14,7 @@ from binlake.snapshot import few_rows, wave
 from binlake.snapshot import snapshot as snapshot_room
 from binlake.snapshot.copying import Member
 from binlake.snapshot.snapshot import SnapshotResult
-from mirror import Mirror, on_mysql
+from mirror import Mirror, on_mariadb, on_mysql
 from odd_values import LENIENT, SampleTable
 from writers import writing
 
@@ -94,6 +94,7 @@ def test_every_type_is_what_it_is_by_a_task_of_its_own(
             together.assert_equal(name)
 
 
+@on_mariadb
 def test_a_table_without_rows_has_no_data_file(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE none (id INT PRIMARY KEY, v TEXT)")
     mirror.snapshot()
@@ -130,6 +131,7 @@ def test_without_the_servers_lock(six: Mirror, lock: str, waves: list[tuple[bool
     six.assert_equal(*TABLES)
 
 
+@on_mariadb
 def test_what_else_is_among_them(mirror: Mirror, waves: list[tuple[bool, list[str]]]) -> None:
     odd = "o dd.`n'a\"m\\e"
     mirror.execute(
@@ -149,6 +151,7 @@ def test_what_else_is_among_them(mirror: Mirror, waves: list[tuple[bool, list[st
     mirror.assert_equal("a", odd, "keyless", "unlocked")
 
 
+@on_mysql
 def test_more_rows_or_bytes_than_estimated_are_copied_apart(
     mirror: Mirror, waves: list[tuple[bool, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +170,7 @@ def test_more_rows_or_bytes_than_estimated_are_copied_apart(
     mirror.assert_equal("few", "many", "wide")
 
 
+@on_mariadb
 def test_one_that_is_altered_begins_anew(six: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     statements = iter(["ALTER TABLE c ADD COLUMN note VARCHAR(5) DEFAULT 'new'", "DROP TABLE e"])
 
@@ -184,6 +188,7 @@ def test_one_that_is_altered_begins_anew(six: Mirror, monkeypatch: pytest.Monkey
     assert six.watermark("a")["status"] == "following"
 
 
+@on_mariadb
 @pytest.mark.parametrize("lock", ["flush", "tables"])
 def test_one_that_cant_be_read_fails_alone(six: Mirror, lock: str) -> None:
     six.execute("ALTER TABLE c DISCARD TABLESPACE")
@@ -195,6 +200,7 @@ def test_one_that_cant_be_read_fails_alone(six: Mirror, lock: str) -> None:
     six.assert_equal(*"abdef")
 
 
+@on_mysql
 def test_invalid_text_and_dates_fail_alone(six: Mirror) -> None:
     six.execute(
         "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'",
@@ -207,6 +213,7 @@ def test_invalid_text_and_dates_fail_alone(six: Mirror) -> None:
     six.assert_equal(*"acdefg")
 
 
+@on_mariadb
 def test_a_connection_that_is_lost_is_made_again(
     six: Mirror, waves: list[tuple[bool, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +231,7 @@ def test_a_connection_that_is_lost_is_made_again(
     six.assert_equal(*TABLES)
 
 
+@on_mariadb
 @pytest.mark.parametrize("point", ["lock taken", "chunk copied", "chunks written", "rows committed"])
 def test_killed_and_run_again(six: Mirror, point: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(few_rows, "MOST_TABLES", 4)

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from binlog_slices import from_server, read_all, rows, transports, written
-from mirror import Mirror
+from mirror import Mirror, on_mysql
 from servers import Server
 
 MIB = 1 << 20
@@ -68,6 +68,7 @@ def test_widths_that_a_byte_can_just_tell(server: Server, database: str, count: 
         assert list(updated["after"].values()) == [3, *values[:-1], 7]
 
 
+@on_mysql
 def test_as_many_columns_as_innodb_takes(mirror: Mirror) -> None:
     count = 1017
     mirror.execute(

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.errors import InvalidText
-from mirror import on_mariadb
+from mirror import on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from mirror import Mirror
@@ -39,6 +39,7 @@ def test_half_a_pair_stops_its_table_by_both_ways(mirror: Mirror, declared: str,
     assert_refused_by_both_ways(mirror, declared, value)
 
 
+@on_mysql
 @pytest.mark.parametrize("value", IN_UCS2)
 def test_ucs2_has_no_pairs(mirror: Mirror, value: str) -> None:
     assert_refused_by_both_ways(mirror, "VARCHAR(9) CHARACTER SET ucs2", value)
@@ -87,6 +88,7 @@ def test_half_a_pair_is_kept_by_both_ways(mirror: Mirror) -> None:
     assert_kept_by_both_ways(mirror, HALVES)
 
 
+@on_mysql
 def test_so_is_half_a_pair_in_ucs2(mirror: Mirror) -> None:
     assert_kept_by_both_ways(mirror, [("VARCHAR(9) CHARACTER SET ucs2", value) for value in IN_UCS2])
 
@@ -125,6 +127,7 @@ def assert_kept_by_both_ways(mirror: Mirror, kinds: list[tuple[str, str]]) -> No
     assert [one.name.table for one in mirror.verify(f"*.{tables[0]}").tables if not one.equal] == [tables[0]]
 
 
+@on_mariadb
 def test_the_bytes_follow_their_column(mirror: Mirror) -> None:
     mirror.options = KEEP
     kind = "CHARACTER SET ucs2"
@@ -153,6 +156,7 @@ def test_the_bytes_follow_their_column(mirror: Mirror) -> None:
     assert {row["action"] for row in mirror.history()} == {"followed"}
 
 
+@on_mysql
 @pytest.mark.parametrize("other", ["VARCHAR(9) CHARACTER SET utf16", "VARBINARY(18)"])
 def test_what_another_character_set_made_of_them_is_asked_of_the_server(mirror: Mirror, other: str) -> None:
     mirror.options = KEEP
@@ -171,6 +175,7 @@ def test_what_another_character_set_made_of_them_is_asked_of_the_server(mirror: 
     assert fields(mirror, "t") == ["id", "v"]
 
 
+@on_mariadb
 def test_a_key_of_invalid_text_is_refused_by_both_ways(mirror: Mirror) -> None:
     mirror.options = KEEP
     for table in ("copied", "logged"):
@@ -185,6 +190,7 @@ def test_a_key_of_invalid_text_is_refused_by_both_ways(mirror: Mirror) -> None:
     assert "isn't valid in its character set in column 'k' of the key" in mirror.watermark("logged")["reason"]
 
 
+@on_mariadb
 @pytest.mark.parametrize(
     ("policy", "declared", "side"),
     [({"invalid_dates": "keep_text"}, "DATE", "v__text"), (KEEP, "VARCHAR(10)", "v__bytes")],

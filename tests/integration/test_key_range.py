@@ -19,7 +19,7 @@ from binlake.schema.table import TableName
 from binlake.snapshot.snapshot import SnapshotResult
 from binlake.state import decisions, files, lease, record, status
 from binlake.state.decisions import Reason
-from mirror import Mirror, on_mysql
+from mirror import Mirror, on_mariadb, on_mysql
 
 WRONG = "wrong"
 ROWS = "(1,'a'),(2,'b'),(3,'c'),(4,'d'),(5,'e'),(6,'f'),(7,'g'),(8,'h'),(9,'i')"
@@ -74,6 +74,7 @@ def test_what_the_log_never_told_comes_into_the_lake(t: Mirror) -> None:
     t.assert_each_once("t")
 
 
+@on_mariadb
 def test_rows_outside_of_the_range_are_let_be(t: Mirror) -> None:
     behind_the_log(t, "UPDATE t SET v = CONCAT(v, '!')")
     anew(t, "t", "3..4")
@@ -84,6 +85,7 @@ def test_rows_outside_of_the_range_are_let_be(t: Mirror) -> None:
     t.assert_equal("t")
 
 
+@on_mysql
 def test_data_files_without_such_rows_stay(t: Mirror) -> None:
     t.execute("INSERT INTO t VALUES (100, 'x'), (101, 'y')")
     t.sync()
@@ -95,6 +97,7 @@ def test_data_files_without_such_rows_stay(t: Mirror) -> None:
     t.assert_equal("t")
 
 
+@on_mariadb
 def test_rows_that_deletion_vectors_hide_stay_away(t: Mirror) -> None:
     t.spark.sql(f"DELETE FROM delta.`{t.path('t')}` WHERE id = -1")  # nothing, and nobody's change
     with_vectors = t.config.model_copy(update={"merge": t.config.merge.model_copy(update={"without_spark_mb": 0})})
@@ -138,6 +141,7 @@ def test_keys_of_many_kinds(mirror: Mirror, columns: str, key: str, values: str,
     mirror.assert_equal("t")
 
 
+@on_mysql
 def test_odd_names(mirror: Mirror) -> None:
     mirror.execute(
         "CREATE TABLE `we[i]{r}d*? t` (`a b` INT PRIMARY KEY, `c;d` VARCHAR(9))",
@@ -158,6 +162,7 @@ def test_the_tables_shape_is_that_of_the_position(t: Mirror) -> None:
     t.assert_equal("t")
 
 
+@on_mariadb
 def test_a_range_without_rows_empties_the_lakes(t: Mirror) -> None:
     behind_the_log(t, "DELETE FROM t WHERE id < 4")
     assert anew(t, "t", "..3").rows == 0

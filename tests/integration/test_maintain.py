@@ -19,7 +19,7 @@ from binlake.report import Report
 from binlake.state import layout, lease
 from binlake.state.metadata import query
 from long_life import BRIEF, begin, live
-from mirror import Mirror, on_mysql
+from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +79,7 @@ def rows_at(mirror: Mirror, table: str, version: int) -> list[dict[str, Any]]:
     return sorted(rows, key=str)
 
 
+@on_mariadb
 def test_few_files_the_same_rows_and_the_log_is_followed_on(worn: Mirror) -> None:
     promising(worn, **NOW)
     before = {table: (len(files_of(worn, table)), rows_at(worn, table, worn.version(table))) for table in TABLES}

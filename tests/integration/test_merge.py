@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from mirror import on_mariadb, on_mysql
+
 if TYPE_CHECKING:
     from mirror import Mirror
 
@@ -34,6 +36,7 @@ def followed(mirror: Mirror, request: pytest.FixtureRequest) -> Mirror:
     return mirror
 
 
+@on_mysql
 def test_rows_under_new_keys_are_appended(followed: Mirror) -> None:
     followed.execute("INSERT INTO t VALUES (21, 'c')", "INSERT INTO t VALUES (5, 'd'), (22, 'e')")
     followed.sync()
@@ -41,6 +44,7 @@ def test_rows_under_new_keys_are_appended(followed: Mirror) -> None:
     assert was_appended(followed, "t")
 
 
+@on_mariadb
 def test_rows_that_came_changed_and_went_within_a_batch(followed: Mirror) -> None:
     followed.execute(
         "INSERT INTO t VALUES (30, 'never'), (31, 'old'), (32, 'moves')",
@@ -58,6 +62,7 @@ def test_rows_that_came_changed_and_went_within_a_batch(followed: Mirror) -> Non
     followed.assert_each_once("t")
 
 
+@on_mysql
 def test_keys_that_move_and_come_back(followed: Mirror) -> None:
     followed.execute(
         "UPDATE t SET id = 99 WHERE id = 10",
@@ -70,6 +75,7 @@ def test_keys_that_move_and_come_back(followed: Mirror) -> None:
     assert not was_appended(followed, "t")
 
 
+@on_mariadb
 def test_a_key_that_the_lake_kept_below_the_log_doesnt_come_twice(followed: Mirror) -> None:
     followed.execute(
         "SET SESSION sql_log_bin = 0",
@@ -81,6 +87,7 @@ def test_a_key_that_the_lake_kept_below_the_log_doesnt_come_twice(followed: Mirr
     followed.assert_equal("t")
 
 
+@on_mysql
 def test_rows_at_both_ends_touch_their_own_files_alone(followed: Mirror) -> None:
     for first in (100, 200, 300):
         followed.execute(f"INSERT INTO t VALUES ({first}, 'x'), ({first + 50}, 'y')")
@@ -95,6 +102,7 @@ def test_rows_at_both_ends_touch_their_own_files_alone(followed: Mirror) -> None
     assert removed
 
 
+@on_mariadb
 def test_an_append_that_wasnt_recorded_is_not_repeated(followed: Mirror) -> None:
     followed.execute("INSERT INTO t VALUES (21, 'c')")
     with followed.cut_off_at("epoch committed"):
@@ -107,6 +115,7 @@ def test_an_append_that_wasnt_recorded_is_not_repeated(followed: Mirror) -> None
     assert followed.version("t") == version
 
 
+@on_mysql
 def test_statistics_are_those_of_the_keys_own_column(mirror: Mirror) -> None:
     """Column mapping leaves a renamed column its old name in the files."""
     mirror.follow_from_here()

@@ -8,7 +8,7 @@ import pytest
 
 import comparison
 from binlake.schema.table import TableName
-from mirror import Mirror
+from mirror import Mirror, on_mariadb, on_mysql
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def status(mirror: Mirror) -> dict[str, str]:
     return {f"{row['database']}.{row['table']}": row["status"] for row in mirror.metadata.read("watermarks")}
 
 
+@on_mariadb
 def test_moves_between_databases(mirror: Mirror, databases: tuple[str, str, str]) -> None:
     here, there, _ = databases
     mirror.follow_from_here()
@@ -55,6 +56,7 @@ def test_moves_between_databases(mirror: Mirror, databases: tuple[str, str, str]
     assert {table for table, found in status(mirror).items() if found == "following"} == {f"{here}.t", f"{here}.w"}
 
 
+@on_mysql
 def test_moves_out_of_what_is_included_and_into_it(mirror: Mirror, databases: tuple[str, str, str]) -> None:
     here, there, outside = databases
     mirror.follow_from_here()

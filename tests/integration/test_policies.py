@@ -25,6 +25,7 @@ def rows(mirror: Mirror, table: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in mirror.spark.read.format("delta").load(mirror.path(table)).orderBy("id").collect()]
 
 
+@on_mariadb
 def test_a_dropped_column_can_be_kept(mirror: Mirror) -> None:
     mirror.options = {"policies": {"on_drop_column": "keep"}}
     mirror.execute(

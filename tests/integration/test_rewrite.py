@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from binlake import pipeline
 from binlake.lake import rewrite
 from binlake.report import Report
-from mirror import on_mysql
+from mirror import on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +83,7 @@ def marked_rows(mirror: Mirror) -> int:
     return sum(not kept for vector in vectors["selection_vector"].to_pylist() for kept in vector)
 
 
+@on_mysql
 @pytest.mark.usefixtures("either_way")
 def test_a_sync_of_plain_tables_asks_for_no_spark(followed: Mirror) -> None:
     followed.execute(*EVERY_WAY)
@@ -116,6 +117,7 @@ def test_what_a_table_has_beyond_plain_rows_is_left_to_spark(
     followed.assert_equal("t")
 
 
+@on_mariadb
 @pytest.mark.usefixtures("either_way")
 def test_columns_that_were_renamed_dropped_added_and_swapped(followed: Mirror, spark: SparkSession) -> None:
     """Data files have them under names of their own."""

@@ -32,7 +32,7 @@ from binlake.source.server import Source
 from binlake.state import lease
 from binlake.state.delta_log import LakeLog, overtaking
 from comparison import assert_equal
-from mirror import SHORT_LIVED, Mirror, on_mysql
+from mirror import SHORT_LIVED, Mirror, on_mariadb, on_mysql
 from servers import Server
 from writers import writing
 
@@ -149,6 +149,7 @@ def test_no_more_connections_than_configured(mirror: Mirror, monkeypatch: pytest
     mirror.assert_equal("a")
 
 
+@on_mariadb
 def test_a_dead_snapshot_goes_on(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     accounts(mirror, "a")
     waves = iter(range(10))
@@ -225,6 +226,7 @@ def test_killed_and_run_again(mirror: Mirror) -> None:
     mirror.assert_equal("a")
 
 
+@on_mysql
 def test_committed_but_not_begun(mirror: Mirror) -> None:
     accounts(mirror, "a")
     (first,) = chunked(mirror)
@@ -254,6 +256,7 @@ def test_a_new_snapshot_of_all_tables_follows_the_log_from_there(mirror: Mirror)
     mirror.assert_equal("a", "b")
 
 
+@on_mariadb
 def test_a_new_snapshot_at_the_same_position_replaces_a_damaged_table(mirror: Mirror) -> None:
     accounts(mirror, "a")
     (first,) = mirror.snapshot()
@@ -267,6 +270,7 @@ def test_a_new_snapshot_at_the_same_position_replaces_a_damaged_table(mirror: Mi
     mirror.assert_equal("a")
 
 
+@on_mysql
 def test_a_new_snapshot_over_other_columns(mirror: Mirror) -> None:
     """What the table's features are by now, its data files knew nothing of when they were written."""
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO a VALUES (1, 'one'), (2, NULL)")
@@ -304,6 +308,7 @@ def test_a_table_is_born_in_the_log_where_its_snapshot_died(mirror: Mirror) -> N
     mirror.assert_equal("a")
 
 
+@on_mariadb
 def test_an_odd_name_over_a_plain_table(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
     mirror.snapshot()
@@ -315,6 +320,7 @@ def test_an_odd_name_over_a_plain_table(mirror: Mirror) -> None:
     mirror.assert_equal("a")
 
 
+@on_mysql
 def test_history_tells_what_a_snapshot_wrote(mirror: Mirror) -> None:
     accounts(mirror, "a")
     mirror.snapshot()
@@ -354,6 +360,7 @@ def test_odd_tables(mirror: Mirror) -> None:
     mirror.assert_equal(*names)
 
 
+@on_mariadb
 def test_a_table_that_the_server_cant_read_fails_alone(mirror: Mirror) -> None:
     accounts(mirror, "a", "lost", "z")
     mirror.execute("ALTER TABLE lost DISCARD TABLESPACE")
@@ -387,6 +394,7 @@ def test_keyless_and_plain_tables_lock_even_without_locks(mirror: Mirror) -> Non
     mirror.assert_equal("plain", "keyless")
 
 
+@on_mysql
 def test_ddl_between_waves_begins_the_table_anew(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     accounts(mirror, "a")
     waves = iter(range(20))
@@ -579,6 +587,7 @@ def test_encrypted_and_verified(mysql_server: Server, spark: Any, tmp_path: Path
     assert row["c0"]
 
 
+@on_mariadb
 def test_the_commit_carries_its_position(mirror: Mirror) -> None:
     accounts(mirror, "a")
     (result,) = mirror.snapshot()

@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from mirror import on_mariadb, on_mysql
+
 if TYPE_CHECKING:
     from mirror import Mirror
 
@@ -26,6 +28,7 @@ def test_a_table_born_in_the_log_is_created_and_filled(mirror: Mirror) -> None:
     assert mirror.watermark("t")["status"] == "following"
 
 
+@on_mysql
 def test_a_second_sync_with_nothing_new_commits_nothing(mirror: Mirror) -> None:
     mirror.follow_from_here()
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
@@ -177,6 +180,7 @@ def test_rows_without_a_key_keep_their_multiplicity(mirror: Mirror) -> None:
     mirror.assert_equal("t")
 
 
+@on_mariadb
 def test_odd_names(mirror: Mirror) -> None:
     mirror.follow_from_here()
     table, column, plain = "we`ird.; DROP TABLE x/%~日本'\"", "a b`c.d;,={}'\"", "_x"
@@ -208,6 +212,7 @@ def test_keys_compare_as_bytes(mirror: Mirror) -> None:
     mirror.assert_equal("t")
 
 
+@on_mysql
 def test_swapped_keys_and_several_tables_in_one_transaction(mirror: Mirror) -> None:
     mirror.follow_from_here()
     mirror.execute(
@@ -249,6 +254,7 @@ def test_an_interval_ends_before_the_first_commit_at_or_after_its_end(mirror: Mi
     mirror.assert_equal("t")
 
 
+@on_mariadb
 def test_the_quarantine_names_where_a_table_stopped(mirror: Mirror) -> None:
     mirror.options = {"policies": {"on_unfollowable": "stop"}}
     mirror.follow_from_here()

@@ -24,7 +24,7 @@ from binlake.verify import DifferingRow, TableResult, VerifyReport, verify
 from binlake.verify.hashes import TableHashes
 from binlake.verify.lake_side import LakeSide
 from comparison import assert_equal
-from mirror import on_mysql
+from mirror import on_mariadb, on_mysql
 from odd_values import SampleTable
 from servers import Server
 
@@ -157,6 +157,7 @@ def changed(number: int, *columns: str) -> DifferingRow:
     return DifferingRow("changed", (("id", str(number)),), columns=columns)
 
 
+@on_mysql
 def test_each_corruption_is_named(mirror: Mirror) -> None:
     mirror.run(
         "CREATE TABLE digits (d INT PRIMARY KEY)",
@@ -196,6 +197,7 @@ def test_each_corruption_is_named(mirror: Mirror) -> None:
     assert "nome" not in items.to_text()
 
 
+@on_mariadb
 def test_rows_without_a_key_count(mirror: Mirror) -> None:
     mirror.run(
         "CREATE TABLE log (who VARCHAR(20), n INT)",
@@ -232,6 +234,7 @@ def test_keys_of_text_and_odd_names(mirror: Mirror) -> None:
     }
 
 
+@on_mysql
 def test_a_thousand_columns(mirror: Mirror) -> None:
     columns = ", ".join(f"c{number} VARCHAR(4) CHARACTER SET latin1" for number in range(1000))
     values = ", ".join("NULL" if number % 7 == 0 else f"'{number}'" for number in range(1000))
@@ -310,6 +313,7 @@ def test_an_engine_without_views_is_read_under_the_lock(mirror: Mirror) -> None:
     assert mirror.result("t", write_on).equal
 
 
+@on_mysql
 def test_what_isnt_compared_is_said(mirror: Mirror) -> None:
     mirror.run(*(f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in ("fresh", "good", "halted", "late")))
     mirror.copy("good")
@@ -328,6 +332,7 @@ def test_what_isnt_compared_is_said(mirror: Mirror) -> None:
     assert mirror.verify(tables=[f"{mirror.database}.good"]).equal
 
 
+@on_mariadb
 def test_wrong_columns_are_a_difference(mirror: Mirror) -> None:
     mirror.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     mirror.copy("t")
