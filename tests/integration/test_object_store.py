@@ -33,7 +33,7 @@ from binlake.state import files, layout, lease, tables
 from binlake.state.metadata import Metadata, now_us
 from fake_s3 import ROLE, FakeS3
 from frozen import Frozen
-from mirror import Mirror
+from mirror import SHORT_LIVED, Mirror
 from object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -433,6 +433,7 @@ def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(mirror
             [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(yaml)],
             env={
                 **environment,
+                **SHORT_LIVED,
                 "AIRFLOW_CONN_STORE": json.dumps(store.connection),
                 "SSL_CERT_FILE": str(authority.pem),
                 "SPARK_MASTER": "local[2]",

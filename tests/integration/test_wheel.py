@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from binlake.lake import settings
-from mirror import Mirror, on_mysql
+from mirror import SHORT_LIVED, Mirror, on_mysql
 
 ROOT = Path(__file__).parents[2]
 YAML = """
@@ -39,7 +39,9 @@ print(sorted(found.dags), script("stage"))
 def run(folder: Path, *command: str | Path, **environment: str) -> str:
     """In an empty folder, with nothing of this checkout in reach."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "BINLAKE"))}
-    done = subprocess.run(command, cwd=folder, env={**bare, **environment}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env={**bare, **SHORT_LIVED, **environment}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 

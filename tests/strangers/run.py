@@ -223,7 +223,8 @@ def main(kind: Kind, minutes: float, seed: int, names: Sequence[str] = WHOLE) ->
     """Prints as it goes; whether nothing failed."""
     from binlake.lake import session
 
-    spark = session.build("strangers", master="local[2]", more={"spark.sql.codegen.factoryMode": "NO_CODEGEN"})
+    made = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    spark = session.build("strangers", master="local[2]", short_lived=names == SAMPLED, more=made)
     verdicts: list[Verdict] = []
     failures = 0
     end = time.monotonic() + minutes * 60

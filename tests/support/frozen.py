@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from mirror import Mirror
+from mirror import SHORT_LIVED, Mirror
 from servers import die_with_parent
 
 STOPPED = Path(__file__).with_name("stopped.py")
@@ -23,11 +23,11 @@ class Frozen:
     def __init__(self, mirror: Mirror, folder: Path) -> None:
         self._mirror = mirror
         self._folder = folder
-        environment = {**os.environ, "AIRFLOW_CONN_TESTS": mirror.server.uri(), "SPARK_MASTER": "local[2]"}
+        told = {"AIRFLOW_CONN_TESTS": mirror.server.uri(), "SPARK_MASTER": "local[2]"}
         self._log = open(folder / "log", "wb")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, str(STOPPED), str(folder)],
-            env=environment,
+            env={**os.environ, **SHORT_LIVED, **told},
             stdout=self._log,
             stderr=self._log,
             preexec_fn=die_with_parent,
