@@ -1,6 +1,6 @@
 """Random rows and schema changes, synced at random points and cut off between commits: the mirror is equal after.
 
-``BINLAKE_WALK_SECONDS`` a server (default 45) or, if more, ``BINLAKE_WALK_STATEMENTS`` say how far,
+``BINLAKE_WALK_SECONDS`` a server (default 15) or, if more, ``BINLAKE_WALK_STATEMENTS`` say how far,
 ``BINLAKE_WALK_SEED`` which way.
 """
 
@@ -15,7 +15,7 @@ from random_walk import Walk
 if TYPE_CHECKING:
     from mirror import Mirror
 
-SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "45"))
+SECONDS = float(os.environ.get("BINLAKE_WALK_SECONDS", "15"))
 STATEMENTS = int(os.environ.get("BINLAKE_WALK_STATEMENTS", "0"))
 SEED = int(os.environ.get("BINLAKE_WALK_SEED", "20261"))
 

@@ -1,7 +1,7 @@
 """Whatever a server's own test suite does, the lake equals the server, or the table says why it stands still.
 
 The same sample each time, so that a change is judged by what it did: `make soak` draws others.
-``BINLAKE_STRANGERS_SEED`` takes another, ``BINLAKE_STRANGERS_SECONDS`` a server (default 60) says how far. What
+``BINLAKE_STRANGERS_SEED`` takes another, ``BINLAKE_STRANGERS_SECONDS`` a server (default 20) says how far. What
 stopped or was snapshotted anew is printed.
 """
 
@@ -18,7 +18,7 @@ import pytest
 from servers import KINDS, Kind
 
 RUN = Path(__file__).with_name("run.py")
-SECONDS = float(os.environ.get("BINLAKE_STRANGERS_SECONDS", "60"))
+SECONDS = float(os.environ.get("BINLAKE_STRANGERS_SECONDS", "20"))
 SEED = int(os.environ.get("BINLAKE_STRANGERS_SEED") or 496352)
 HEAP = "4g"
 """Of a process of its own: what strangers do to Java's memory is no other test's."""

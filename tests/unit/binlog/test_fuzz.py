@@ -18,7 +18,7 @@ import logs
 
 from binlake.binlog import native
 
-SECONDS = 20
+SECONDS = 8
 FEWEST = 200
 
 
