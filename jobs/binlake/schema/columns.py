@@ -229,8 +229,8 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if cursor.accept("ON", "UPDATE"):
         _skip_function(cursor)
         return {"on_update": True}
-    if cursor.accept("AUTO_INCREMENT"):
-        return {"auto_increment": True}
+    if cursor.accept("AUTO_INCREMENT"):  # a NULL behind it counts, one in front of it doesn't
+        return {"auto_increment": True, "nullable": False}
     if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
         return {"auto_increment": True, "nullable": False, "unique": True}
     if cursor.accept("UNIQUE"):

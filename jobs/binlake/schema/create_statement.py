@@ -54,10 +54,10 @@ def _column(column: Column, flavour: Flavour, *, exact: bool, keyed: bool) -> st
         return " ".join([*told, f"GENERATED ALWAYS AS ROW {column.row_time.upper()}"])
     if column.virtual is not None:
         return " ".join([*told, f"GENERATED ALWAYS AS ({column.virtual.expression}) VIRTUAL"])
-    told.append("NULL" if column.nullable else "NOT NULL")
-    if column.auto_increment and keyed:
-        told.append("AUTO_INCREMENT")
-    elif column.default is not None and not column.generated and column.type not in _NO_DEFAULT:
+    counts = column.auto_increment and keyed
+    told += ["AUTO_INCREMENT"] if counts else []
+    told.append("NULL" if column.nullable else "NOT NULL")  # behind it, where alone a NULL counts
+    if not counts and column.default is not None and not column.generated and column.type not in _NO_DEFAULT:
         told.append(f"DEFAULT {_literal(column)}")
     if column.invisible and (column.nullable or "DEFAULT" in told[-1] or flavour == "mysql"):
         told.append("INVISIBLE")

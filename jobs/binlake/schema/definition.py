@@ -197,7 +197,7 @@ class ColumnDefinition:
             fraction=self.arguments[0] if type_ in ("time", "datetime", "timestamp") and self.arguments else 0,
             charset=shown_charset,
             values=self._members(charset),
-            nullable=self.nullable and not self.auto_increment and not self.primary,
+            nullable=self.nullable and not self.primary,
             default_is_expression=self.default_is_expression
             or defaults.is_kept_as_written(type_, self.default, self.flavour),
             generated=self.generated,

@@ -27,7 +27,7 @@ SCHEMA = TableSchema(
 def test_a_tables_columns_and_keys() -> None:
     assert create_table(TableName("sh`op", "t"), SCHEMA, "mysql").splitlines() == [
         "CREATE TABLE `sh``op`.`t` (",
-        "  `id` int(5) unsigned zerofill NOT NULL AUTO_INCREMENT,",
+        "  `id` int(5) unsigned zerofill AUTO_INCREMENT NOT NULL,",
         "  `na``me` varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL DEFAULT 'it''s \\\\',",
         "  `kind` enum('a''b','c') CHARACTER SET latin1 NULL,",
         "  `price` decimal(9,2) unsigned zerofill NULL DEFAULT '000.00',",
