@@ -15,7 +15,7 @@ from binlake.batch.walk import Outset, Rules
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
 from binlake.report import Report
-from binlake.state import watermarks
+from binlake.state import history, watermarks
 from binlake.state.lease import Lease, OpenBatch, Standing
 from binlake.state.metadata import Metadata
 from binlake.state.progress import changed_by_others, refuse_begun
@@ -84,11 +84,13 @@ def _outset(
 ) -> Outset:
     """With what metadata tells beside all lives."""
     assert standing is not None  # who planned the batch followed the log from there
+    apart = [life.id for life in lives if life.status not in ("following", "dropped")]
     return replace(
         outset_of(config, batch, [rebased(life, standing.position, batch.range.start) for life in lives]),
         prepared=standing.prepared,
         lifeless=watermarks.lifeless(metadata),
         charsets=standing.charsets or {},
+        apart=history.shapes_apart(metadata, apart),
     )
 
 

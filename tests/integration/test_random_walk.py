@@ -1,4 +1,5 @@
-"""Random rows and schema changes, synced at random points and cut off between commits: the mirror is equal after.
+"""Random rows and schema changes, synced at random points and cut off between commits: the mirror is equal after, and
+so is a server that applies what a feed wrote of it.
 
 ``BINLAKE_WALK_SECONDS`` a server (default 15) or, if more, ``BINLAKE_WALK_STATEMENTS`` say how far,
 ``BINLAKE_WALK_SEED`` which way.
@@ -8,9 +9,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
+import comparison
+from applied import AS_REPLICA, apply
+from feeding import carried, feed
 from random_walk import Walk
+from servers import Server
 
 if TYPE_CHECKING:
     from mirror import Mirror
@@ -21,6 +27,7 @@ SEED = int(os.environ.get("BINLAKE_WALK_SEED", "20261"))
 
 
 def test_a_random_walk_ends_equal(mirror: Mirror) -> None:
+    config = feed(mirror, format="binlog", sink=f"binlog://{mirror.folder}/out")
     mirror.follow_from_here()
     walk = Walk(mirror.server, mirror.database, SEED)
     end = time.monotonic() + SECONDS
@@ -33,6 +40,10 @@ def test_a_random_walk_ends_equal(mirror: Mirror) -> None:
             mirror.sync_cut_off(walk.random, 0.1)
             _assert_equal(mirror, walk)
             synced += 1
+            if walk.random.random() < 0.5:
+                carried(mirror, config)
+        carried(mirror, config)
+        _assert_applied(mirror, walk)
         print(f"{len(walk.log)} statements, {synced} syncs")
     except BaseException:
         print(f"seed {SEED}, statement {len(walk.log)}; the last ones:", *walk.log[-80:], sep="\n")
@@ -46,3 +57,14 @@ def _assert_equal(mirror: Mirror, walk: Walk) -> None:
     assert {table: row["reason"] for table, row in rows.items() if row["status"] != "following"} == {}
     assert sorted(rows) == sorted(walk.tables)
     mirror.assert_equal(*walk.tables)
+
+
+def _assert_applied(mirror: Mirror, walk: Walk) -> None:
+    """An empty server that applies the feed's files has the same tables."""
+    folder = mirror.folder / "out" / "tests"
+    files = [folder / name for name in (folder / "binlog.index").read_text().split()]
+    with Server(mirror.server.kind, server_id=2, **AS_REPLICA[mirror.server.kind]) as target:
+        apply(target, *files)
+        for table in walk.tables:
+            here, there = (comparison.read_server(one, mirror.database, table)[1] for one in (target, mirror.server))
+            assert Counter(here) == Counter(there), table

@@ -14,7 +14,7 @@ from binlake.batch.cascading import CascadedBatch
 from binlake.batch.ended import skip_unseen
 from binlake.batch.manifest import Manifest, StagedSlice
 from binlake.batch.steps import BatchSteps, MergeStep, Standstill
-from binlake.batch.walk import IGNORED, Outset, Walk
+from binlake.batch.walk import APART, IGNORED, Outset, Walk
 from binlake.position import Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, Cascade, acts, cascading, touched
 from binlake.schema.table import TableName
@@ -98,7 +98,7 @@ def _forgotten_keys(walk: Walk) -> None:
     for row in walk.history:
         name = TableName(row["database"], row["table"])
         table = walk.at(name)
-        if table is None or row["action"] == IGNORED or not _DROPS_KEY.search(row["statement"]):
+        if table is None or row["action"] in (IGNORED, APART) or not _DROPS_KEY.search(row["statement"]):
             continue
         why = "a foreign key went that may have changed rows below the log"
         standstill = Standstill.at(row["file"], row["offset"], why, CASCADE_REMEDY)

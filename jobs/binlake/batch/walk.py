@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +44,8 @@ from binlake.schema.virtual import UNTOLD_REMEDY, judged
 from binlake.serialization import dumps
 
 FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
+APART = "not applied"
+"""The lake's table stands still, or elsewhere; the server's did what the statement says."""
 """What is done about a statement, in the DDL history."""
 
 
@@ -94,7 +97,8 @@ class Outset:
     lives: the catalog before the batch. prepared: XA transactions of earlier batches that wait for their outcome.
     cascades: what acts below the log, None where nothing can. lifeless: included tables without a life, that are
     missing or to be snapshotted. charsets: the databases' default character sets at the start; utf8mb4 where they
-    aren't told. lower_case_names: as the server stores them, however a statement writes them.
+    aren't told. lower_case_names: as the server stores them, however a statement writes them. apart: of lives that
+    don't follow, by their ids, the shape at the server where statements changed it since; None where it isn't told.
     """
 
     source: str
@@ -106,6 +110,7 @@ class Outset:
     lifeless: Collection[TableName] = ()
     charsets: Mapping[str, str] = field(default_factory=dict)
     lower_case_names: bool = False
+    apart: Mapping[str, TableSchema | None] = field(default_factory=dict)
 
 
 class Walk:
@@ -121,6 +126,7 @@ class Walk:
         self.lower_case_names = outset.lower_case_names
         self.temporary = TemporaryTables(self.flavour)
         self.lifeless = set(outset.lifeless)
+        self.apart = dict(outset.apart)
         self.tables = {life.id: TableSteps(life) for life in outset.lives}
         self.current = {life.name: life.id for life in outset.lives if life.status != "dropped"}
         self.history: list[dict[str, Any]] = []
@@ -252,14 +258,38 @@ class Walk:
     def _change(self, here: _At, name: TableName, change: ddl.Change) -> None:
         table = self.at(name)
         if table is not None and here.order < table.life.low.order:
-            self._note(here, name, table, IGNORED, "before the snapshot")
+            self._note(here, name, table, APART, "before the snapshot")
             return
-        before = table.life.schema if table else None
+        before = self._shape(table)
         action, reason = self._follow(here, name, change, table)
         after_table = self.at(name)
-        told = action in (FOLLOWED, ASKED)
-        after = after_table.life.schema if after_table and told else None
+        if action == FOLLOWED:
+            after = after_table.life.schema if after_table else None
+        else:
+            after = before if action == IGNORED else self._beside(here, table, change, before)
         self._note(here, name, after_table or table, action, reason, (before, after))
+
+    def _shape(self, table: TableSteps | None) -> TableSchema | None:
+        """At the server; None where it isn't known."""
+        if table is None or table.life.status == "following":
+            return table.life.schema if table else None
+        return self.apart.get(table.life.id, table.life.schema)
+
+    def _beside(
+        self, here: _At, table: TableSteps | None, change: ddl.Change, before: TableSchema | None
+    ) -> TableSchema | None:
+        """The server's shape after a statement that the lake's table doesn't follow."""
+        if table is None:
+            return None
+        after = None
+        if before is not None and isinstance(change, ddl.AlterTable):
+            with suppress(UnfollowedStatement, SchemaMismatch, ConfigurationError):
+                evolved = ddl.evolve(before, change, flavour=self.flavour).after
+                after = self.rules.excluding(table.life.name, evolved)
+        elif isinstance(change, ddl.TruncateTable | ddl.NoShapeChange | ddl.RowsChanged) or here.parsed.kind == "DML":
+            after = before
+        self.apart[table.life.id] = after
+        return after
 
     def _follow(self, here: _At, name: TableName, change: ddl.Change, table: TableSteps | None) -> tuple[str, str]:
         """Do what one change means for one table; gives the action and its reason."""
@@ -274,12 +304,12 @@ class Walk:
         ):
             return self._ask_name(name, f"{here.position.short}: {change.why}")
         if table is None:
-            return IGNORED, "this table isn't mirrored"
+            return APART, "this table isn't mirrored"
         if isinstance(change, ddl.DropTable):
             self._end(table, f"dropped at {here.position.short}")
             return FOLLOWED, ""
         if table.life.status != "following":
-            return IGNORED, f"this table is {table.life.status}"
+            return APART, f"this table is {table.life.status}"
         if isinstance(change, ddl.TruncateTable):
             return self._truncate(here, table)
         if isinstance(change, ddl.AlterTable):
@@ -429,7 +459,7 @@ class Walk:
         self, here: _At, table: TableSteps, old: TableName, new: TableName, *, stays: bool, superseded: bool
     ) -> None:
         """One table gets its new name. stays: another table has the old name now."""
-        schema = table.life.schema
+        schema = self._shape(table)
         if superseded or not self.rules.followed(new):
             self._end(table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included"))
             self._note(here, old, table, FOLLOWED, table.life.reason, (schema, None))

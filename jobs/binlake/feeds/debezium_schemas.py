@@ -170,7 +170,8 @@ def table_changes(change: SchemaChange) -> list[dict[str, Any]]:
 
 
 def _table_change(kind: str, name: TableName, schema: TableSchema | None) -> dict[str, Any]:
-    word = "DROP" if schema is None else "CREATE" if kind.startswith("CREATE") else "ALTER"
+    gone = schema is None and kind != "ALTER TABLE"  # of which nobody may know the shape
+    word = "DROP" if gone else "CREATE" if kind.startswith("CREATE") else "ALTER"
     told = {"type": word, "id": f'"{name.database}"."{name.table}"'}
     return {**told, "table": None if schema is None else _structure(schema)}
 

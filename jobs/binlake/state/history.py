@@ -98,6 +98,23 @@ def schema_now(metadata: Metadata, life: str) -> TableSchema | None:
     return schemas_now(metadata, {life}).get(life)
 
 
+def shapes_apart(metadata: Metadata, lives: Collection[str]) -> dict[str, TableSchema | None]:
+    """Of lives that stand still, by their ids, the shape at the server where statements changed it since; None where
+    nobody knows it."""
+    if not lives:
+        return {}
+    columns = ["table_id", "batch", "file", "offset", "action", "before", "after"]
+    rows = metadata.read("ddl_history", columns, where=f"table_id IN ({', '.join(map(literal, sorted(lives)))})")
+    shaped = [row for row in rows if row["before"] or row["after"]]
+    ordered = sorted(shaped, key=lambda row: (row["batch"], file_number(row["file"]), row["offset"]))
+    newest = {row["table_id"]: row for row in ordered}
+    return {
+        life: loads(TableSchema, row["after"]) if row["after"] else None
+        for life, row in newest.items()
+        if row["action"] != "followed"
+    }
+
+
 def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:
     """The shape a table had. Raises UsageError when nothing is known of it there."""
     known = [shape for shape in shapes(metadata, name) if shape.stands_at(moment)]

@@ -26,6 +26,7 @@ from binlake.position import Position, Range, Slice
 from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
 from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.serialization import loads
 
 FILE = "binlog.000001"
 ID = Column("id", "bigint", nullable=False)
@@ -365,15 +366,40 @@ def test_rows_changed_without_row_events_before_the_snapshot_do_not_matter() -> 
     found = steps_of(a_slice(statement(50, 0, "UPDATE t, u SET v = 'x'"), mutations(200)), lives=[life(low=100)])
     assert (one(found).life.status, len(one(found).steps)) == ("following", 1)
     assert [(row["table"], row["action"], row["reason"]) for row in found.history] == [
-        ("t", "ignored", "before the snapshot"),
-        ("u", "ignored", "this table isn't mirrored"),
+        ("t", "not applied", "before the snapshot"),
+        ("u", "not applied", "this table isn't mirrored"),
     ]
 
 
 def test_rows_changed_without_row_events_leave_a_stopped_table_as_it_is() -> None:
     found = steps_of(a_slice(statement(50, 0, "UPDATE t SET v = 'x'")), lives=[life(status="stopped")])
     assert one(found).life.status == "stopped"
-    assert [(row["action"], row["reason"]) for row in found.history] == [("ignored", "this table is stopped")]
+    assert [(row["action"], row["reason"]) for row in found.history] == [("not applied", "this table is stopped")]
+
+
+def test_what_becomes_of_the_shape_of_a_stopped_table_is_told_beside_it() -> None:
+    found = steps_of(
+        a_slice(
+            statement(50, 0, "ALTER TABLE t ADD COLUMN w INT"),
+            statement(60, 1, "TRUNCATE TABLE t"),
+            statement(70, 2, "ALTER TABLE t ALTER COLUMN nowhere SET DEFAULT 5"),
+            statement(80, 3, "ALTER TABLE t ADD COLUMN x INT"),
+        ),
+        lives=[life(status="stopped")],
+    )
+    assert [column.name for column in one(found).life.schema.columns] == ["id", "v"]
+    told = [(names(row["before"]), names(row["after"])) for row in found.history]
+    assert told == [
+        (["id", "v"], ["id", "v", "w"]),
+        (["id", "v", "w"], ["id", "v", "w"]),
+        (["id", "v", "w"], None),
+        (None, None),
+    ]
+    assert {row["action"] for row in found.history} == {"not applied"}
+
+
+def names(shape: str | None) -> list[str] | None:
+    return None if shape is None else [column.name for column in loads(TableSchema, shape).columns]
 
 
 def test_a_table_that_cannot_be_decoded_stops() -> None:
