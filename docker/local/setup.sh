@@ -2,7 +2,7 @@
 # What a machine needs, without Docker: each step says what it does, or that it was done before.
 #
 #   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
-#   setup.sh tests      these, the servers' own test suites, an S3 server, and a browser
+#   setup.sh tests      these, the servers' own test suites, servers of S3 and Azure Blobs, and a browser
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -199,6 +199,21 @@ setup_suites() { # one is enough: each server takes most of either
 
 VERSITYGW=v1.8.0
 
+AZURITE=3.37.0
+
+setup_azurite() { # the tests' Azure Blob server; Node is asked for only here
+  if [ -d $STATE/azurite ]; then
+    say azurite "an Azure Blob server in $STATE/azurite"
+    return
+  fi
+  there npm || fail azurite "the tests' Azure Blob server runs by Node.js 20 or newer: install it with npm (users need none)"
+  say azurite "bringing the Azure Blob server Azurite $AZURITE into $STATE (365 MB)"
+  rm -rf $STATE/azurite.partial
+  npm install --silent --no-audit --no-fund --prefix $STATE/azurite.partial "azurite@$AZURITE" ||
+    fail azurite "the Azure Blob server can't be had: see above"
+  mv $STATE/azurite.partial $STATE/azurite
+}
+
 setup_store() { # the tests' S3 server; Go is asked for only here
   if [ -x $STATE/versitygw ]; then
     say store "an S3 server in $STATE/versitygw"
@@ -249,7 +264,7 @@ setup_engine() { # jars, an archive of classes and compiled kernels: what users 
 }
 
 setup_engine_for_stores() {
-  $VENV/bin/binlake setup --stores s3
+  $VENV/bin/binlake setup --stores s3 azure
 }
 
 # -- all of it -------------------------------------------------------------------------------------
@@ -259,11 +274,11 @@ exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools engine
-[ "$*" != tests ] || set -- python java mariadb mysql tools engine_for_stores suites store browser kafka
+[ "$*" != tests ] || set -- python java mariadb mysql tools engine_for_stores suites store azurite browser kafka
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
-    python | java | mariadb | mysql | tools | one_server | engine | engine_for_stores | suites | store | browser | kafka) "setup_$step" ;;
+    python | java | mariadb | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | browser | kafka) "setup_$step" ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done

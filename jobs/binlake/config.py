@@ -157,7 +157,7 @@ class PoliciesConfig(Policy):
 
 
 class LakeConfig(_Strict):
-    """A folder, or a URL: s3://, s3a://, hdfs://.
+    """A folder, or a URL: s3://, s3a://, abfss://, hdfs://.
 
     connection: an Airflow connection's id (type aws), with the account in the place of the AWS_* variables.
     """

@@ -111,5 +111,13 @@ STORE_JARS: dict[str, tuple[Jar, ...]] = {
         ),
         *(Jar("software.amazon.awssdk", name, AWS_SDK, digest) for name, digest in _AWS_SDK_PARTS.items()),
     ),
+    "azure": (
+        Jar(
+            "org.apache.hadoop",
+            "hadoop-azure",
+            HADOOP,
+            "220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663",
+        ),
+    ),
 }
 """Those of object stores, which `binlake setup --stores NAME` brings."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,19 +26,19 @@ from binlake.lake import rewrite, session, settings
 from binlake.preflight.doctor import preflight
 from binlake.report import Report
 from binlake.snapshot import few_rows
-from binlake.state import files, layout, lease, tables
+from binlake.state import layout, lease, tables
 from binlake.state.metadata import Metadata, now_us
 from fake_s3 import ROLE, FakeS3
 from frozen import Frozen
-from mirror import SHORT_LIVED, Mirror
+from mirror import Mirror
 from object_store import ObjectStore
+from stored_lake import TABLES, doctor_in_a_process, make_tables, plain_work, race_for_versions, race_with_spark, work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from servers import Server
 
-TABLES = ("a", "b")
 COMMITS = 4
 _JAVA = {"aws.accessKeyId": "AWS_ACCESS_KEY_ID", "aws.secretAccessKey": "AWS_SECRET_ACCESS_KEY"}
 """The tests' JVM began before the server, so it gets the account by the next link of AWS's chain."""
@@ -79,14 +76,7 @@ def shared(
     """Two tables, bootstrapped on the store, for all tests of this file."""
     mysql_server.execute("CREATE DATABASE on_s3")
     mirror = Mirror(mysql_server, "on_s3", tmp_path_factory.mktemp("yaml"), spark, url="s3://lake/mirrors")
-    mirror.execute(
-        "CREATE TABLE a (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), u VARCHAR(20))",
-        "CREATE TABLE b (v VARCHAR(20))",
-        "CREATE TABLE plain (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20))",
-        "INSERT INTO plain (v) VALUES ('one'), ('two'), ('three'), ('four'), ('five'), ('six')",
-        "INSERT INTO a (v) VALUES ('one'), ('two'), ('three')",
-        "INSERT INTO b VALUES ('same'), ('same')",
-    )
+    make_tables(mirror)
     mirror.snapshot()
     yield mirror
     mysql_server.execute("DROP DATABASE on_s3")
@@ -144,22 +134,6 @@ def test_java_takes_a_container_s_role_as_the_others_do(spark: SparkSession, sto
         for name in told:
             jvm.System.clearProperty(name)
     assert found.accessKeyId() == ROLE["AccessKeyId"]
-
-
-def work(mirror: Mirror) -> None:
-    column = f"c{mirror.version('a')}"
-    mirror.execute(
-        "UPDATE a SET v = CONCAT(LEFT(v, 9), '!') WHERE id % 2",
-        f"ALTER TABLE a ADD COLUMN {column} INT DEFAULT 7, RENAME COLUMN u TO v, RENAME COLUMN v TO u",
-        f"INSERT INTO a (v, {column}) VALUES ('new', 1)",
-        "DELETE FROM a ORDER BY id LIMIT 1",
-        "DELETE FROM b LIMIT 1",
-        "INSERT INTO b VALUES ('same'), ('more')",
-    )
-
-
-def plain_work(mirror: Mirror, value: str) -> None:
-    mirror.execute(f"UPDATE plain SET v = '{value}' WHERE id % 2", f"INSERT INTO plain (v) VALUES ('{value}')")
 
 
 def test_of_spark_s_commit_and_one_without_spark_the_later_is_refused(mirror: Mirror, frozen: Frozen) -> None:
@@ -298,63 +272,18 @@ def test_a_commit_that_another_driver_makes_between_look_and_write_stays(mirror:
 
 
 def test_two_drivers_that_race_lose_no_commit(mirror: Mirror) -> None:
-    """Spark and deltalake append to one table; they know nothing of each other but what the store tells."""
-    path = "s3a://lake/mirrors/raced"
-    write_deltalake(path, pa.table({"n": pa.array([], pa.int64())}))
-    errors: list[BaseException] = []
-
-    def append() -> None:
-        try:
-            for number in range(COMMITS):
-                write_deltalake(path, pa.table({"n": [number]}), mode="append")
-        except BaseException as error:
-            errors.append(error)
-
-    other = threading.Thread(target=append)
-    other.start()
-    for number in range(COMMITS):
-        rows = mirror.spark.range(100 + number, 101 + number).toDF("n")
-        rows.coalesce(1).write.format("delta").mode("append").save(path)
-    other.join()
-    assert not errors
-    found = mirror.spark.read.format("delta").load(path).toArrow()["n"].to_pylist()
-    assert sorted(found) == [*range(COMMITS), *range(100, 100 + COMMITS)]
-    assert DeltaTable(path).version() == 2 * COMMITS
+    race_with_spark(mirror.spark, "s3a://lake/mirrors/raced", COMMITS)
 
 
 def test_of_those_who_commit_one_version_at_once_one_wins(mirror: Mirror) -> None:
     jvm: Any = mirror.spark.sparkContext._jvm
     hadoop: Any = mirror.spark.sparkContext._jsc.hadoopConfiguration()
-    log = jvm.binlake.ConditionalLogStore(hadoop)
-    won: list[tuple[int, int]] = []
-    refused: list[str] = []
-
-    def commit(version: int, who: int) -> None:
-        lines = jvm.java.util.ArrayList()
-        lines.add(f"{who} at {version}")
-        try:
-            log.write(path(version), lines.iterator(), False, hadoop)
-        except Py4JJavaError as error:
-            refused.append(str(error.java_exception.getClass().getName()))
-        else:
-            won.append((version, who))
-
-    def path(version: int) -> Any:
-        return jvm.org.apache.hadoop.fs.Path(f"s3a://lake/mirrors/log/{version}")
-
-    for version in range(10):
-        threads = [threading.Thread(target=commit, args=(version, who)) for who in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert [version for version, _ in won] == list(range(10))
-    assert refused == ["java.nio.file.FileAlreadyExistsException"] * 30
-    assert [files.read_text(f"s3://lake/mirrors/log/{version}") for version, _ in won] == [
-        f"{who} at {version}\n" for version, who in won
-    ]
-    commit(*won[0])  # its answer got lost, and it asks again
-    assert won[-1] == won[0]
+    log, folder = jvm.binlake.ConditionalLogStore(hadoop), "s3a://lake/mirrors/log"
+    version, who = race_for_versions(mirror.spark, log, folder, 10)[0]
+    # Its answer got lost, and it asks again.
+    lines = jvm.java.util.ArrayList()
+    lines.add(f"{who} at {version}")
+    log.write(jvm.org.apache.hadoop.fs.Path(f"{folder}/{version}"), lines.iterator(), False, hadoop)
 
 
 def test_of_two_who_want_the_lease_one_gets_it(mirror: Mirror) -> None:
@@ -419,33 +348,13 @@ def test_jars_that_are_missing_are_told_before_anything_begins(
 def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(mirror: Mirror, tmp_path: Path) -> None:
     """By the environment's account the processes work that are frozen above. The server's authority is a private one,
     which no library trusts by itself."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     authority = Authority.made(tmp_path, "authority")
     store = ObjectStore(tmp_path / "s3", authority.sign("store"))
-    yaml = tmp_path / "source.yaml"
-    document = mirror.config.model_dump()
-    yaml.write_text(json.dumps({**document, "lake": {**document["lake"], "connection": "store"}}))
-    logged = {"enabled": "true", "dir": tmp_path.as_uri(), "compress": "false", "rolling.enabled": "false"}
-    defaults = "".join(f"spark.eventLog.{key} {value}\n" for key, value in logged.items())
-    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    lake = {**mirror.config.model_dump()["lake"], "connection": "store"}
+    environment = {"AIRFLOW_CONN_STORE": json.dumps(store.connection), "SSL_CERT_FILE": str(authority.pem)}
     with store:
-        done = subprocess.run(
-            [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(yaml)],
-            env={
-                **environment,
-                **SHORT_LIVED,
-                "AIRFLOW_CONN_STORE": json.dumps(store.connection),
-                "SSL_CERT_FILE": str(authority.pem),
-                "SPARK_MASTER": "local[2]",
-                "SPARK_CONF_DIR": str(tmp_path),
-            },
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-    for library in ("pyarrow", "deltalake", "Spark"):
-        assert f"ok    lake by {library}" in done.stdout, done.stdout + done.stderr
+        said = doctor_in_a_process(mirror, lake, environment, tmp_path)
     kept = [path for folder in (tmp_path, store.folder) for path in folder.rglob("*") if path.is_file()]
     assert any(b"SparkListenerEnvironmentUpdate" in path.read_bytes() for path in kept)
     assert not [path for path in kept if store.secret.encode() in path.read_bytes()]
-    assert store.secret not in done.stdout + done.stderr
+    assert store.secret not in said

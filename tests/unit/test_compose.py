@@ -176,9 +176,12 @@ def test_the_s3_server_is_the_one_of_the_tests() -> None:
 def test_a_lake_on_s3_is_known_to_drivers_and_executors() -> None:
     assert SERVICES["s3"]["profiles"] == ["s3"]
     for who in ("airflow-scheduler", "spark-worker-1"):
-        told = {name for name in SERVICES[who]["environment"] if name.startswith("AWS_")}
-        assert told == {"AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", *accounts.SECRETS}
-    assert "binlake setup --stores s3" in DOCKERFILE
+        told = {name for name in SERVICES[who]["environment"] if name.startswith(("AWS_", "AZURE_"))}
+        azure = {"AZURE_STORAGE_ACCOUNT_KEY"} | {
+            f"AZURE_{name}" for name in ("CLIENT_ID", "TENANT_ID", "CLIENT_SECRET")
+        }
+        assert told == {"AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP", "AWS_REGION", *accounts.SECRETS, *azure}
+    assert "binlake setup --stores s3 azure" in DOCKERFILE
 
 
 def test_the_lock_has_a_hash_for_every_package() -> None:

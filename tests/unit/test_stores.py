@@ -18,6 +18,10 @@ ACCOUNT = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "not told"}
 OWN = {**ACCOUNT, "AWS_ENDPOINT_URL": "http://127.0.0.1:7070/", "AWS_ALLOW_HTTP": "true"}
 
 
+AZURE = "abfss://lake@account.dfs.core.windows.net"
+PRINCIPAL = {"AZURE_CLIENT_ID": "client", "AZURE_TENANT_ID": "tenant"}
+
+
 def test_all_libraries_are_told_one_server_and_no_account() -> None:
     s3 = stores.S3.of(OWN)
     assert s3.storage_options() == {
@@ -61,22 +65,84 @@ def test_variables_that_cannot_be_right_are_refused(environment: dict[str, str],
     stores.check("/folder", environment)
 
 
-@pytest.mark.parametrize("path", ["s3://key:secret@lake/x", "s3://key@lake/x", "s3://lake/x?access_key=key", "s3:///x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://key:secret@lake/x", "s3://key@lake/x", "s3://lake/x?access_key=key", "s3:///x",
+        "abfss://lake:secret@account.dfs.core.windows.net/x", "abfss://lake@account.dfs.core.windows.net/x?sig=key",
+        "abfss://lake@account.example.com/x", "abfss://lake/x",
+    ],
+)  # fmt: skip
 def test_an_address_is_a_place_and_nothing_else(path: str) -> None:
     with pytest.raises(ValueError, match="address"):
         stores.refuse_secrets(path)
 
 
-@pytest.mark.parametrize("path", ["/folder", "./what?", "s3://lake/x", "s3a://lake/x", "hdfs://host/x"])
+@pytest.mark.parametrize("path", ["/folder", "./what?", "s3://lake/x", "s3a://lake/x", "hdfs://host/x", f"{AZURE}/x"])
 def test_places_are_taken(path: str) -> None:
     stores.refuse_secrets(path)
     stores.refuse_unknown(path)
 
 
-@pytest.mark.parametrize("path", ["abfss://files@account.dfs.core.windows.net/x", "gs://lake/x", "oss://lake/x"])
+@pytest.mark.parametrize("path", ["gs://lake/x", "oss://lake/x", "wasbs://files@account.blob.core.windows.net/x"])
 def test_a_store_on_which_nothing_was_proved_is_refused_by_the_yaml(path: str) -> None:
     with pytest.raises(ValueError, match=r"isn't supported.*use a folder.*s3://"):
         LakeConfig(path=path)
+
+
+def test_azure_s_account_is_told_to_hadoop_s_configuration_alone() -> None:
+    endpoint = "https://127.0.0.1:10000/account"
+    azure = stores.Azure.of(
+        "account", {"AZURE_STORAGE_ENDPOINT": f"{endpoint}/", "AZURE_STORAGE_ACCOUNT_KEY": "not told"}
+    )
+    assert azure.storage_options() == {"azure_storage_account_name": "account", "azure_storage_endpoint": endpoint}
+    assert azure.obstore_arguments() == {"config": {"account_name": "account", "endpoint": endpoint}}
+    assert azure.spark_settings()["spark.hadoop.fs.azure.abfs.endpoint"] == "127.0.0.1:10000"
+    assert azure.variables() == {"AZURE_STORAGE_ENDPOINT": endpoint}
+    assert "not told" not in str([azure, azure.storage_options(), azure.obstore_arguments(), azure.spark_settings()])
+    assert azure.hadoop_account()["fs.azure.account.key"] == "not told"
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind", "told"),
+    [
+        ({"AZURE_STORAGE_ACCOUNT_KEY": "k", "AZURE_STORAGE_SAS_TOKEN": "s"}, "SharedKey", ("key", "k")),
+        ({**PRINCIPAL, "AZURE_CLIENT_SECRET": "s"}, "ClientCreds", ("oauth2.client.secret", "s")),
+        ({**PRINCIPAL, "AZURE_FEDERATED_TOKEN_FILE": "/t"}, "WorkloadIdentity", ("oauth2.token.file", "/t")),
+        ({}, "Msi", ("auth.type", "OAuth")),
+    ],
+)
+def test_azure_s_accounts_are_taken_in_one_order(environment: dict[str, str], kind: str, told: tuple[str, str]) -> None:
+    account = stores.Azure.of("account", environment).hadoop_account()
+    assert any(kind in value for value in account.values())
+    assert [value for key, value in account.items() if key.endswith(told[0])] == [told[1]]
+    stores.check(AZURE, environment)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"AZURE_STORAGE_ACCOUNT_NAME": "another"}, "lake.path names the account account"),
+        ({"AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:10000/account"}, "https://HOST:PORT/account"),
+        ({"AZURE_STORAGE_ENDPOINT": "https://127.0.0.1:10000"}, "https://HOST:PORT/account"),
+        ({"AZURE_CLIENT_SECRET": "s", "AZURE_CLIENT_ID": "c"}, "lacks AZURE_TENANT_ID"),
+        ({"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=2"}, "AZURE_STORAGE_SAS_TOKEN is set.*AZURE_STORAGE_ACCOUNT_KEY"),
+    ],
+)
+def test_variables_of_azure_that_cannot_be_right_are_refused(environment: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"(?s){said}"):
+        stores.check(AZURE, environment)
+
+
+def test_an_account_whose_folders_are_real_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are with a hierarchical namespace, and on a disk, which stands for one here."""
+    monkeypatch.setattr(stores, "store_of", lambda path: "azure")
+    monkeypatch.setattr(stores, "storage_options", lambda path: None)
+    monkeypatch.setattr(files, "_locate", lambda path: (LocalFileSystem(), path))
+    monkeypatch.setattr(files, "_is_there", lambda store, name: (tmp_path / name).is_dir())
+    with pytest.raises(LakeError, match="hierarchical namespace"):
+        tables.refuse_overwriting_store(str(tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_store_that_takes_two_commits_for_one_version_is_refused(

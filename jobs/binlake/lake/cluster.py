@@ -2,7 +2,7 @@
 
 engine     this package as it stands here, with its compiled kernels: an archive, unpacked in each executor's folder
 jars       of share/binlake/jars
-trust      the authorities of SSL_CERT_FILE, where the lake is on S3
+trust      the authorities of SSL_CERT_FILE, where the lake is in an object store
 packages   numpy, pyarrow …: native code that belongs to a machine; what lacks is told before anything begins
 Spark      and Java: of each host; where they are others than the driver's, that is told
 """
@@ -52,7 +52,7 @@ _NOT_SHARED = (
 )
 _NOT_REACHED = (
     "let these hosts reach the store, by network and certificates; its account is that of lake.connection, else each "
-    "host needs one of its own: by AWS_* variables of the executors, or a role"
+    "host needs one of its own: by AWS_* or AZURE_* variables of the executors, or a role"
 )
 _LOG = logging.getLogger("binlake")
 

@@ -138,17 +138,18 @@ class OwnSessions:
 
 
 def tell_store(context: SparkContext, lake: str) -> None:
-    """Executors are told where the store is, and the account of the lake's connection: with each task, so that it
-    stands in no setting that Spark shows or logs. A session that was there before is told as well."""
-    if stores.store_of(lake) != "s3":
+    """Executors are told where the store is, and the account that Hadoop doesn't find itself: with each task, so that
+    it stands in no setting that Spark shows or logs. A session that was there before is told as well."""
+    if stores.store_of(lake) is None:
         return
-    s3 = stores.S3.at(lake)
+    stores.check(lake)
+    store = stores.at(lake)
     java_context: Any = context._jsc
-    of_hadoop = {key.removeprefix("spark.hadoop."): value for key, value in s3.spark_settings().items()}
-    for key, value in {**of_hadoop, **s3.hadoop_account()}.items():
+    of_hadoop = {key.removeprefix("spark.hadoop."): value for key, value in store.spark_settings().items()}
+    for key, value in {**of_hadoop, **store.hadoop_account()}.items():
         if value and not key.startswith("spark."):
             java_context.hadoopConfiguration().set(key, value)
-    context.environment |= s3.variables()
+    context.environment |= store.variables()
 
 
 def _keep_rows_out_of_logs(session: SparkSession) -> None:

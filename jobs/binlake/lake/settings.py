@@ -67,7 +67,7 @@ _FIXED_FAMILIES = (
     "spark.sql.legacy.", "spark.sql.ansi.", "spark.sql.files.ignore", "spark.files.ignore", "spark.redaction.",
     "spark.sql.redaction.", "spark.sql.parquet.binaryAsString", "spark.sql.parquet.int96AsTimestamp",
     "spark.sql.decimalOperations.", "spark.databricks.delta.schema.", "spark.delta.logStore.",
-    "spark.hadoop.fs.s3a.create.conditional.",
+    "spark.hadoop.fs.s3a.create.conditional.", "spark.hadoop.fs.azure.fns.", "spark.hadoop.fs.azure.account.hns.",
 )  # fmt: skip
 _OTHER_ZONE = re.compile(r"-Duser\.timezone=(?!UTC(\s|$))")
 _ADDED_TO = {
@@ -160,7 +160,7 @@ def session_settings(cores: int, master: str, lake: str = "") -> dict[str, str]:
         "spark.sql.autoBroadcastJoinThreshold": str(64 << 20),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
-        **stores.S3.at(lake).spark_settings(),
+        **stores.at(lake).spark_settings(),
         **sizes(cores),
     }
 
@@ -182,9 +182,11 @@ def refuse_missing_jars(lake: str) -> None:
     """Raises UsageError where Spark lacks its jars, or what the lake's address asks for; before a JVM is started."""
     if not any(JARS.glob("delta-spark*.jar")):
         raise UsageError(f"no Spark jars in {JARS}", remedy="run binlake setup")
-    if stores.store_of(lake) is None:
+    if (store := stores.store_of(lake)) is None:
         return
-    if not log_store_jar().is_file() or not all((JARS / jar.file).is_file() for jar in STORE_JARS["s3"]):
+    wanted = [JARS / jar.file for jar in STORE_JARS[store]] + ([log_store_jar()] if store == "s3" else [])
+    if not all(jar.is_file() for jar in wanted):
         raise UsageError(
-            f"Spark has no file system for {lake}: its jars aren't in {JARS}", remedy="run binlake setup --stores s3"
+            f"Spark has no file system for {lake}: its jars aren't in {JARS}",
+            remedy=f"run binlake setup --stores {store}",
         )

@@ -33,14 +33,14 @@ def pkcs12(pem: str, password: str, remedy: str) -> bytes:
 
 
 def store_for(lake: str) -> Path | None:
-    """Of the authorities that SSL_CERT_FILE names, where the lake is on S3 behind TLS. Raises ConfigurationError."""
+    """Of the authorities that SSL_CERT_FILE names, where a store behind TLS has the lake. Raises ConfigurationError."""
     pem = authorities(lake)
     return _made(pem) if pem else None
 
 
 def authorities(lake: str) -> str:
     """The PEM file; empty where the system's are trusted."""
-    return stores.S3.at(lake).authorities if stores.store_of(lake) == "s3" else ""
+    return stores.at(lake).authorities if stores.store_of(lake) else ""
 
 
 @once

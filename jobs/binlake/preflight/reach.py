@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from binlake import stores
@@ -27,8 +28,11 @@ _BOUNDED = {
     "fs.s3a.retry.limit": "1",
     "fs.s3a.retry.interval": "100ms",
     "fs.s3a.connection.establish.timeout": "5s",
+    "fs.abfss.impl.disable.cache": "true",
+    "fs.azure.io.retry.max.retries": "1",
+    "fs.azure.io.retry.backoff.interval": "100",
 }
-"""S3A tries for minutes to reach what isn't there."""
+"""S3A and ABFS try for minutes to reach what isn't there."""
 
 
 def lake_checks(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
@@ -102,8 +106,9 @@ def by_deltalake(folder: str) -> None:
 
 
 def by_spark(session: SparkSession, folder: str) -> None:
-    """The tables go this way: on S3 by the store of Delta's log. Raises LakeError."""
-    path = _probe(folder)
+    """The tables go this way: by the store of Delta's log. Raises LakeError."""
+    probe = _probe(folder)
+    path = f"{probe}/commit"
     jvm: Any = session.sparkContext._jvm
     try:
         settings = jvm.org.apache.hadoop.conf.Configuration(session._jsparkSession.sessionState().newHadoopConf())
@@ -111,17 +116,18 @@ def by_spark(session: SparkSession, folder: str) -> None:
             settings.set(key, value)
         place = jvm.org.apache.hadoop.fs.Path(path)
         system = place.getFileSystem(settings)
-        _write_twice(jvm, place, settings)
+        system.mkdirs(place.getParent())
+        _write_twice(jvm, place, settings, stores.at(folder).log_store)
         _compare(path, files.read_text(path).strip())
-        system.delete(place, False)
+        system.delete(place.getParent(), True)
     except LakeError:
         raise
     except Exception as error:  # py4j's and pyspark's have no common type
         raise storage_errors.failed(f"Spark can't write {path}", error) from error
 
 
-def _write_twice(jvm: Any, place: Any, settings: Any) -> None:
-    log_store = jvm.binlake.ConditionalLogStore(settings)
+def _write_twice(jvm: Any, place: Any, settings: Any, log_store_class: str) -> None:
+    log_store = attrgetter(log_store_class)(jvm)(settings)
 
     def write(text: str) -> None:
         lines = jvm.java.util.ArrayList()

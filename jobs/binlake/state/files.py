@@ -17,12 +17,12 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import LocalStore, ObjectStore, S3Store
+from obstore.store import AzureStore, LocalStore, ObjectStore, S3Store
 from pyarrow import fs
 
 from binlake import accounts, stores
 from binlake.errors import LakeError, StagingError
-from binlake.state import storage_errors
+from binlake.state import object_files, storage_errors
 
 STAGED_ANEW = "run again: the batch is staged anew"
 _CHUNK = 4 << 20
@@ -40,13 +40,17 @@ _SIDE_BY_SIDE = 16
 def _locate(path: str) -> tuple[fs.FileSystem, str]:
     if "://" not in path:
         return fs.LocalFileSystem(), path
-    if stores.store_of(path) == "s3":
+    if stores.store_of(path) is not None:
         stores.check(path)
-        return _s3(stores.S3.at(path)), stores.canonical(path).removeprefix("s3a://")
+        bucket, name = stores.container_and_name(path)
+        store = stores.at(path)
+        return (_s3(store), f"{bucket}/{name}") if isinstance(store, stores.S3) else (_objects(bucket, store), name)
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
-        raise LakeError(f"no file system for {path}: {error}", remedy="use a folder, s3:// or hdfs://") from error
+        raise LakeError(
+            f"no file system for {path}: {error}", remedy="use a folder, s3://, abfss:// or hdfs://"
+        ) from error
     return found
 
 
@@ -54,6 +58,11 @@ def _locate(path: str) -> tuple[fs.FileSystem, str]:
 def _s3(s3: stores.S3) -> fs.FileSystem:
     # Else each file that goes leaves an empty object in the place of its folder.
     return fs.S3FileSystem(**s3.arrow_arguments(), check_directory_existence_before_creation=True)
+
+
+@cache
+def _objects(container: str, store: stores.Store) -> fs.FileSystem:
+    return fs.PyFileSystem(object_files.Objects(_conditional_store(container, store)))
 
 
 @contextmanager
@@ -188,8 +197,15 @@ def writes_once(path: str) -> bool:
 
     Unknown are other file systems than folders and object stores, and S3 by a profile's credentials.
     """
-    on_s3 = stores.store_of(path) is not None
-    return "://" not in path or (on_s3 and not stores.has_profile(accounts.environment_of(path)))
+    store = stores.store_of(path)
+    by_profile = store == "s3" and stores.has_profile(accounts.environment_of(path))
+    return "://" not in path or (store is not None and not by_profile)
+
+
+def has_real_folders(folder: str) -> bool:
+    """Whether a folder in a store, in which something is, is there by itself: where names are more than names."""
+    store, name = _conditional(folder)
+    return _is_there(store, name)
 
 
 def write_once(path: str, text: str) -> None:
@@ -206,7 +222,7 @@ def write_once(path: str, text: str) -> None:
                     raise FileExistsError(f"{path} is there already") from error
             time.sleep(CONFLICT_SECONDS)
     except BaseError as error:
-        raise OSError(f"writing {path} failed: {error}") from error
+        raise OSError(f"writing {path} failed: {object_files.said_by(error)}") from error
     raise OSError(f"writing {path} failed: the store puts it off for another write of it, again and again")
 
 
@@ -224,13 +240,14 @@ def _conditional(path: str) -> tuple[ObjectStore, str]:
         folder, _, name = path.rpartition("/")
         return LocalStore(folder), name
     stores.check(path)
-    bucket, _, name = stores.canonical(path).removeprefix("s3a://").partition("/")
-    return _conditional_s3(bucket, stores.S3.at(path)), name
+    bucket, name = stores.container_and_name(path)
+    return _conditional_store(bucket, stores.at(path)), name
 
 
 @cache
-def _conditional_s3(bucket: str, s3: stores.S3) -> ObjectStore:
-    return S3Store(bucket, **s3.obstore_arguments())
+def _conditional_store(bucket: str, store: stores.Store) -> ObjectStore:
+    kind = S3Store if isinstance(store, stores.S3) else AzureStore
+    return kind(bucket, **store.obstore_arguments())
 
 
 @contextmanager
@@ -337,7 +354,7 @@ def remove_folder(path: str) -> None:
     """Remove a folder with what is in it; nothing happens when it isn't there."""
     filesystem, inner = _locate(path)
     with _storage(f"remove {path}"):
-        if stores.store_of(path) == "s3":
+        if stores.store_of(path) is not None:
             _remove_objects(filesystem, inner)
         elif filesystem.get_file_info(inner).type != fs.FileType.NotFound:
             filesystem.delete_dir(inner)

@@ -11,12 +11,19 @@ from binlake.state import java_errors
 FREE = "free space on the lake's disk, then run again: nothing is lost"
 ALLOW = "make the lake's folder writable for this account, then run again: nothing is lost"
 EITHER = "free space on the lake's disk, or make its folder writable for this account; then run again: nothing is lost"
-BUCKET = "make the bucket, or let lake.path in the YAML name one that is there; then run again: nothing is lost"
+BUCKET = (
+    "make the bucket (on Azure the container), or let lake.path in the YAML name one that is there; then run again: "
+    "nothing is lost"
+)
 ACCOUNT = (
-    "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or the profile or role), and that the account may list, read, "
+    "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or the profile or role; on Azure AZURE_STORAGE_ACCOUNT_KEY "
+    "or the identity), and that the account may list, read, "
     "write and delete below lake.path; then run again: nothing is lost"
 )
-REACH = "check AWS_ENDPOINT_URL, AWS_REGION and the network, then run again: nothing is lost"
+REACH = (
+    "check AWS_ENDPOINT_URL and AWS_REGION (on Azure AZURE_STORAGE_ENDPOINT) and the network, then run again: nothing "
+    "is lost"
+)
 MEMORY = (
     "give Spark more memory: spark.driver_memory in the YAML (executor_memory on a cluster), or BINLAKE_DRIVER_MEMORY; "
     "then run again: nothing is lost"
@@ -27,15 +34,19 @@ _FULL = ("no space left", "quota exceeded", "file too large")
 _FORBIDDEN = (
     "read-only file system", "permission denied", "operation not permitted", "access denied", "not a directory",
 )  # fmt: skip
-_NO_BUCKET = ("nosuchbucket", "no_such_bucket", "bucket does not exist", "unknownstoreexception")
+_NO_BUCKET = ("nosuchbucket", "no_such_bucket", "bucket does not exist", "unknownstoreexception",
+    "containernotfound", "container does not exist", "filesystemnotfound",
+)  # fmt: skip
 _NO_ACCOUNT = (
     "403 forbidden", "status code: 403", "signaturedoesnotmatch", "signature_does_not_match", "invalidaccesskeyid",
     "aws error access_denied", "necessary privileges", "load credentials", "credentials provider", "noawscredentials",
-    "401 unauthorized", "status code: 401", "request signature",
+    "401 unauthorized", "authenticationfailed", "authorizationfailure", "authorizationpermission", ", 403, ",
+    "status code: 401", "request signature",
 )  # fmt: skip
 _UNREACHED = (
     "client error (connect)", "network_connection", "connection refused", "could not connect", "unknownhost",
     "could not resolve", "connect timed out", "connectexception", "connecttimeout",
+    "error sending request",
 )  # fmt: skip
 _SPENT = ("outofmemoryerror", "java heap space", "gc overhead limit", "sparkoutofmemory")
 _EITHER = ("mkdirs failed", "cannot create")

@@ -56,6 +56,12 @@ def refuse_overwriting_store(folder: str) -> None:
     path, options = f"{folder}/_probe-{uuid.uuid4().hex[:12]}", stores.storage_options(folder)
     try:
         write_deltalake(path, pa.table({"n": [0]}), storage_options=options)
+        if stores.store_of(folder) == "azure" and files.has_real_folders(path):
+            raise LakeError(
+                f"{folder}: the storage account has a hierarchical namespace, on which two runs that race weren't "
+                "proved safe",
+                remedy="use an account without one, s3://, or a folder that all hosts share",
+            )
         first, second = opened(path), opened(path)
         first.update(updates={"n": "1"})
         try:

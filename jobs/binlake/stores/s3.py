@@ -1,4 +1,4 @@
-"""Where a lake lies in an object store, told to each library that works on it: Spark (S3A), deltalake and those below.
+"""A lake on S3, told to each library that works on it: Spark (S3A), deltalake and those below.
 
 Endpoint and region come from the AWS_* variables that all three know, and are handed to each, so that none looks
 elsewhere. Secrets that stand there are handed to none: each takes them by its own chain of AWS (these variables, a
@@ -13,56 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from binlake import accounts
 from binlake.container_role import ContainerRole
 from binlake.errors import ConfigurationError
+from binlake.stores.trusted import SYSTEMS_OWN, own_authorities
 
 LOG_STORE = "binlake.ConditionalLogStore"
 """lake/ConditionalLogStore.scala"""
 _DEFAULT_REGION = "us-east-1"
 """What servers of one's own are signed for, unless they say otherwise."""
-_SYSTEMS_OWN = (
-    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
-)  # fmt: skip
-"""Authorities that are trusted without a word."""
-_STORES = {"s3": "s3", "s3a": "s3"}
-_FILE_SYSTEMS = ("file", "hdfs")
-"""That Spark brings itself."""
-
-
-def store_of(path: str) -> str | None:
-    """``s3``; None for a folder, and for file systems that Spark brings itself."""
-    scheme, separator, _ = path.partition("://")
-    return _STORES.get(scheme) if separator else None
-
-
-def refuse_unknown(path: str) -> None:
-    """Raises ValueError for a kind of store on which no mirror was ever proved, such as abfss:// and gs://."""
-    scheme, separator, _ = path.partition("://")
-    if separator and scheme not in (*_STORES, *_FILE_SYSTEMS):
-        raise ValueError(
-            f"{scheme}:// isn't supported, for two runs that race weren't proved safe there: use a folder that all "
-            "hosts share, or s3:// (or s3a://, also of a server of your own that speaks S3)"
-        )
-
-
-def canonical(path: str) -> str:
-    """``s3://`` and ``s3a://`` are one place; Hadoop, deltalake and we call it by the second."""
-    return f"s3a://{path.removeprefix('s3://')}" if path.startswith("s3://") else path
-
-
-def refuse_secrets(path: str) -> None:
-    """Raises ValueError where an address carries more than a place: it is told in logs, metadata and Spark's pages."""
-    if "://" not in path:
-        return
-    parts = urlsplit(path)
-    if parts.password is not None or "?" in path or (parts.username is not None and store_of(path) == "s3"):
-        raise ValueError("an address without account, password and '?', please: credentials come from the environment")
-    if store_of(path) and not parts.netloc:
-        raise ValueError("the address names no bucket")
 
 
 @dataclass(frozen=True)
@@ -87,6 +47,8 @@ class S3:
     role: ContainerRole | None = None
     authorities: str = ""
 
+    log_store = LOG_STORE
+
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Self:
         endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
@@ -96,7 +58,7 @@ class S3:
             region or (_DEFAULT_REGION if endpoint else ""),
             has_key=bool(environment.get("AWS_ACCESS_KEY_ID")),
             role=ContainerRole.of(environment),
-            authorities=_own_authorities(endpoint, environment),
+            authorities=own_authorities(endpoint, environment),
         )
 
     @classmethod
@@ -190,11 +152,6 @@ class S3:
         return {"config": config, "client_options": {"allow_http": self.is_plain}, **by_role}
 
 
-def _own_authorities(endpoint: str, environment: Mapping[str, str]) -> str:
-    told = environment.get("SSL_CERT_FILE", "")
-    return "" if endpoint.startswith("http://") or told in _SYSTEMS_OWN else told
-
-
 def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether credentials may be meant that stand in AWS's files, which obstore doesn't read."""
     if environment.get("AWS_ACCESS_KEY_ID"):
@@ -205,8 +162,6 @@ def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
 
 def check(path: str, environment: Mapping[str, str] | None = None) -> None:
     """Raises ConfigurationError where the variables, or those of its connection, can't be right for this lake."""
-    if store_of(path) != "s3":
-        return
     environment = accounts.environment_of(path) if environment is None else environment
     s3 = S3.of(environment)
     if s3.endpoint and "://" not in s3.endpoint:
@@ -223,7 +178,7 @@ def check(path: str, environment: Mapping[str, str] | None = None) -> None:
         raise ConfigurationError(f"of the credentials {halves[0]} alone is set", remedy="set both, or neither")
     _refuse_other_token(path)
     bundle = environment.get("AWS_CA_BUNDLE")
-    if bundle and not s3.is_plain and bundle not in (*_SYSTEMS_OWN, s3.authorities):
+    if bundle and not s3.is_plain and bundle not in (*SYSTEMS_OWN, s3.authorities):
         raise ConfigurationError(
             "AWS_CA_BUNDLE is set, which neither Spark nor deltalake, pyarrow and obstore read",
             remedy=f"set SSL_CERT_FILE={bundle}, by which all of them trust its authorities; or unset AWS_CA_BUNDLE",
@@ -238,11 +193,3 @@ def _refuse_other_token(path: str) -> None:
             "AWS_SESSION_TOKEN is set, but the account of the lake's connection has no token: deltalake would send it",
             remedy="unset AWS_SESSION_TOKEN, or give the connection a key and its aws_session_token",
         )
-
-
-def storage_options(path: str) -> dict[str, str] | None:
-    """deltalake's for a table at this path. Raises ConfigurationError."""
-    if store_of(path) != "s3":
-        return None
-    check(path)
-    return S3.at(path).storage_options()
