@@ -37,7 +37,13 @@ LIBRARIES = [
     "zlib1g",
 ]
 """Of CPython."""
-NETWORK = ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"]
+NETWORK = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/pip.conf",
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/usr/local/share/ca-certificates",  # of which, too, Debian makes the file above anew
+]
 SERVICES = {
     "spark": ["spark-master", "spark-worker-1"],
     "airflow": ["airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"],
@@ -62,9 +68,10 @@ class Image:
         inside = f"cd {self.folder} && {script}"
         become = "" if self.user == "root" else f"setpriv --reuid={self.user} --regid={self.user} --clear-groups "
         mounts = f"mount -t proc proc {self.root}/proc && mount --rbind /dev {self.root}/dev"
-        network = f"ip link set lo up && hostname {HOST} && " if alone else ""
+        # As in a container its name has an address, which Spark asks for.
+        network = f"hostname {HOST} && " + ("ip link set lo up && " if alone else "")
         command = f"{network}{mounts} && exec chroot {self.root} {become}bash -ec {shlex.quote(inside)}"
-        spaces = ["--mount", "--pid", "--fork", "--kill-child", *(["--net", "--uts"] if alone else [])]
+        spaces = ["--mount", "--pid", "--fork", "--kill-child", "--uts", *(["--net"] if alone else [])]
         subprocess.run(["unshare", *spaces, "bash", "-ec", command], env={**kept, **told}, check=True)
 
 
