@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +15,8 @@ from urllib.parse import quote
 import pytest
 
 from authority import Authority
+from binlake.installation import setup
+from binlake.versions import JAVA
 from cluster import Cluster, Driver, cluster, driver, python_with, wait_until
 from fault_proxy import FaultProxy
 from mirror import Mirror
@@ -232,6 +235,35 @@ def test_a_worker_that_is_lost_while_it_merges_and_an_executor_while_it_stages(
     run.run("sync", "--config", yaml)
     mirror.assert_equal("a", "b")
     mirror.assert_each_once("a", "b")
+
+
+def another_java() -> Path:
+    """The home of a Java of this machine's whose major version isn't the driver's."""
+    own = setup.java()
+    for release in sorted(Path("/usr/lib/jvm").glob("*/release")):
+        major = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE)
+        if major and own and JAVA <= int(major[1]) != own.major:
+            return release.parent
+    pytest.skip("the machine has no second Java")
+
+
+@pytest.mark.soak
+def test_a_host_with_another_java_is_told_by_name_and_works_all_the_same(
+    mirror: Mirror, empty: Path, place: Path, uri: str
+) -> None:
+    fill(mirror, 1)
+    with cluster(place / "javas", empty) as others, driver(place, AIRFLOW_CONN_TESTS=uri) as run:
+        others.start_worker(3, empty, another_java())
+        others.wait_for_workers()
+        mirror.options["spark"] |= {"master": others.url}
+        mirror.options["merge"] = {"without_spark_mb": 0}
+        yaml = str(mirror.write_yaml())
+        said = run.run("snapshot", "--config", yaml)
+        assert re.findall(r"executors on (\S+) have Java \d+, not \d+, as the driver has", said) == ["127.0.0.3"]
+        change(mirror)
+        run.run("sync", "--config", yaml)
+        run.run("verify", "--config", yaml)
+    mirror.assert_equal("a", "b")
 
 
 def snapshot_fails(mirror: Mirror, run: Driver, url: str, python: str) -> str:

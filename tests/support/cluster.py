@@ -69,10 +69,12 @@ class Cluster:
         self._master = self._start("127.0.0.1", Path("/usr/bin"), "master.Master", *place)
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start_worker(self, number: int, python: Path) -> None:
+    def start_worker(self, number: int, python: Path, java_home: Path | None = None) -> None:
         folder = str(self._folder / f"worker{number}")
         place = ("--work-dir", folder, "--cores", "1", "--memory", "1g", "--webui-port", "0")
-        self._workers[number] = self._start(f"127.0.0.{number}", python, "worker.Worker", *place, self.url)
+        self._workers[number] = self._start(
+            f"127.0.0.{number}", python, "worker.Worker", *place, self.url, java_home=java_home
+        )
 
     def wait_for_workers(self) -> None:
         """Until the master knows each: one that comes before its master asks again after some 10 s."""
@@ -93,7 +95,9 @@ class Cluster:
     def executors(self, number: int) -> list[int]:
         return executors(self._workers[number].pid)
 
-    def _start(self, host: str, python: Path, daemon: str, *words: str) -> subprocess.Popen[bytes]:
+    def _start(
+        self, host: str, python: Path, daemon: str, *words: str, java_home: Path | None = None
+    ) -> subprocess.Popen[bytes]:
         home = Path(pyspark.__file__).parent
         own = {
             **{name: value for name, value in os.environ.items() if not name.startswith(_OURS)},
@@ -102,6 +106,7 @@ class Cluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_IP": host,
             "PATH": f"{python}:{os.environ['PATH']}",
+            **({"JAVA_HOME": str(java_home)} if java_home else {}),
         }
         command = [str(home / "bin" / "spark-class"), f"{_DEPLOY}.{daemon}", "--host", host]
         self._folder.mkdir(parents=True, exist_ok=True)
