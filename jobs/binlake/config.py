@@ -379,7 +379,7 @@ class PipelineConfig(_Strict):
         path = stores.canonical(self.lake.path.rstrip("/"))
         if "://" not in path:
             path = str(Path(path).expanduser().resolve())
-        return f"{path}/{names.folder(self.source.name)}"
+        return f"{path}/{self._folder(self.source.name)}"
 
     @property
     def ghosts(self) -> str:
@@ -388,7 +388,11 @@ class PipelineConfig(_Strict):
 
     def table_path(self, name: TableName) -> str:
         root = self.ghosts if self.ghost(name) else self.root
-        return f"{root}/{names.folder(name.database)}/{names.folder(name.table)}"
+        return f"{root}/{self._folder(name.database)}/{self._folder(name.table)}"
+
+    def _folder(self, name: str) -> str:
+        """deltalake 1.6 looks for another folder on HDFS where a name has more than plain characters."""
+        return names.folder(name, plain=stores.is_hdfs(self.lake.path))
 
     def metadata_path(self, table: str) -> str:
         return f"{self.root}/_binlake/{table}"

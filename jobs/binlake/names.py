@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 _NOT_IN_PATHS = re.compile(r"[/\\%~?#\x00-\x1f\x7f]")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.=-]")
 
 
 def mysql_quote(name: str) -> str:
@@ -31,17 +32,18 @@ def spark_string(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def folder(name: str) -> str:
+def folder(name: str, *, plain: bool = False) -> str:
     """The folder of a database or table: its name as it stands, odd characters as ``~XX``.
 
     ``/ \\ % ~ ? #``, control characters and a leading ``_`` or ``.`` are written as the bytes' hexadecimal: deltalake
-    1.6 reads no history where a path has ``?`` or ``#``, as if an address ended there.
+    1.6 reads no history where a path has ``?`` or ``#``, as if an address ended there. plain: so is all but ASCII's
+    letters, digits, ``_ . = -``.
     """
 
     def escape(text: str) -> str:
         return "".join(f"~{byte:02X}" for byte in text.encode())
 
-    escaped = _NOT_IN_PATHS.sub(lambda match: escape(match[0]), name)
+    escaped = (_NOT_PLAIN if plain else _NOT_IN_PATHS).sub(lambda match: escape(match[0]), name)
     if escaped[:1] in ("_", "."):
         escaped = escape(escaped[0]) + escaped[1:]
     return escaped

@@ -29,9 +29,13 @@ def test_folder_keeps_names_and_writes_odd_characters_as_bytes(name: str, folder
     assert names.folder(name) == folder
 
 
-@given(st.text(min_size=1), st.text(min_size=1))
-def test_two_names_never_share_a_folder(one: str, other: str) -> None:
-    assert (names.folder(one) == names.folder(other)) == (one == other)
+def test_a_plain_folder_has_ascii_s_letters_and_digits_alone() -> None:
+    assert names.folder("späß #1[]=x.y-z_", plain=True) == "sp~C3~A4~C3~9F~20~231~5B~5D=x.y-z_"
+
+
+@given(st.text(min_size=1), st.text(min_size=1), st.booleans())
+def test_two_names_never_share_a_folder(one: str, other: str, plain: bool) -> None:
+    assert (names.folder(one, plain=plain) == names.folder(other, plain=plain)) == (one == other)
 
 
 @given(st.text(min_size=1))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import peers
+from binlake.versions import HADOOP
+from servers import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +52,7 @@ def test_wrong_sources_are_no_missing_peer(tmp_path: Path, monkeypatch: pytest.M
     maven(monkeypatch, tmp_path, "echo 'COMPILATION ERROR'; exit 1")
     with pytest.raises(SystemExit, match="COMPILATION ERROR"):
         peers.built("peer")
+
+
+def test_hdfs_is_of_the_hadoop_that_pyspark_brings() -> None:
+    assert f"<version>{HADOOP}</version>" in (ROOT / "docker" / "peers" / "hdfs" / "pom.xml").read_text()

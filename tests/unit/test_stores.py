@@ -78,7 +78,18 @@ def test_an_address_is_a_place_and_nothing_else(path: str) -> None:
         stores.refuse_secrets(path)
 
 
-@pytest.mark.parametrize("path", ["/folder", "./what?", "s3://lake/x", "s3a://lake/x", "hdfs://host/x", f"{AZURE}/x"])
+@pytest.mark.parametrize(
+    "path", ["hdfs:///x", "hdfs://host/ä", "hdfs://host/a b", "hdfs://host/a[b]", "hdfs://host//x"]
+)
+def test_on_hdfs_only_places_that_deltalake_finds_are_taken(path: str) -> None:
+    with pytest.raises(ValueError, match="deltalake finds no other"):
+        LakeConfig(path=path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/folder", "./what?", "s3://lake/x", "s3a://lake/x", "hdfs://host:8020/x/y~23/", "hdfs://names", f"{AZURE}/x"],
+)
 def test_places_are_taken(path: str) -> None:
     stores.refuse_secrets(path)
     stores.refuse_unknown(path)

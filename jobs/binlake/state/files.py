@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
 
 import obstore
@@ -21,7 +22,7 @@ from obstore.store import AzureStore, LocalStore, ObjectStore, S3Store
 from pyarrow import fs
 
 from binlake import accounts, stores
-from binlake.errors import LakeError, StagingError
+from binlake.errors import LakeError, StagingError, UsageError
 from binlake.state import object_files, storage_errors
 
 STAGED_ANEW = "run again: the batch is staged anew"
@@ -45,6 +46,9 @@ def _locate(path: str) -> tuple[fs.FileSystem, str]:
         bucket, name = stores.container_and_name(path)
         store = stores.at(path)
         return (_s3(store), f"{bucket}/{name}") if isinstance(store, stores.S3) else (_objects(bucket, store), name)
+    if stores.is_hdfs(path):
+        located: tuple[fs.FileSystem, str] = _hdfs().locate(path)
+        return located
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
@@ -52,6 +56,15 @@ def _locate(path: str) -> tuple[fs.FileSystem, str]:
             f"no file system for {path}: {error}", remedy="use a folder, s3://, abfss:// or hdfs://"
         ) from error
     return found
+
+
+def _hdfs() -> ModuleType:
+    """binlake.state.hdfs, which needs a package of its own. Raises UsageError."""
+    try:
+        from binlake.state import hdfs
+    except ImportError as error:
+        raise UsageError(f"hdfs:// needs hdfs-native: {error}", remedy="pip install 'binlake[hdfs]'") from error
+    return hdfs
 
 
 @cache
@@ -130,8 +143,19 @@ def make_folder(path: str) -> None:
     with _storage(f"make the folder {path}"):
         if isinstance(filesystem, fs.LocalFileSystem):
             _make_private(Path(inner))
+        elif stores.is_hdfs(path):
+            _make_private_on_hdfs(path)
         elif stores.store_of(path) is None:
             filesystem.create_dir(inner, recursive=True)
+
+
+def _make_private_on_hdfs(path: str) -> None:
+    """As below, of which the NameNode would give all that are made one mode."""
+    above = path
+    while not above.rpartition("/")[2].startswith("_") and "/_" in above:
+        above = above.rpartition("/")[0]
+    _hdfs().make_folder(above.rpartition("/")[0], 0o755)
+    _hdfs().make_folder(path, 0o700)
 
 
 def make_readers_folder(path: str) -> None:
@@ -181,6 +205,10 @@ def write_text(path: str, text: str) -> None:
                 os.fsync(handle.fileno())
             os.replace(temporary, inner)
         return
+    if stores.is_hdfs(path):
+        with _storage(f"write {path}"):
+            _hdfs().write_whole(path, data, over=True)
+        return
     with hashing_sink(path) as sink:
         sink.write(data)
 
@@ -195,11 +223,11 @@ def write_bytes(path: str, data: bytes) -> None:
 def writes_once(path: str) -> bool:
     """Whether of two writers of one file below this path one alone succeeds, by ``write_once``.
 
-    Unknown are other file systems than folders and object stores, and S3 by a profile's credentials.
+    Unknown are other file systems than folders, HDFS and object stores, and S3 by a profile's credentials.
     """
     store = stores.store_of(path)
     by_profile = store == "s3" and stores.has_profile(accounts.environment_of(path))
-    return "://" not in path or (store is not None and not by_profile)
+    return "://" not in path or stores.is_hdfs(path) or (store is not None and not by_profile)
 
 
 def has_real_folders(folder: str) -> bool:
@@ -211,6 +239,9 @@ def has_real_folders(folder: str) -> bool:
 def write_once(path: str, text: str) -> None:
     """A file that wasn't there, whole or not at all, on what ``writes_once``. Raises FileExistsError where it is;
     OSError."""
+    if stores.is_hdfs(path):
+        _hdfs().write_whole(path, text.encode(), over=False)
+        return
     store, name = _conditional(path)
     try:
         for _ in range(CONFLICTS):

@@ -21,8 +21,8 @@ ACCOUNT = (
     "write and delete below lake.path; then run again: nothing is lost"
 )
 REACH = (
-    "check AWS_ENDPOINT_URL and AWS_REGION (on Azure AZURE_STORAGE_ENDPOINT) and the network, then run again: nothing "
-    "is lost"
+    "check AWS_ENDPOINT_URL and AWS_REGION (on Azure AZURE_STORAGE_ENDPOINT, of HDFS lake.path and HADOOP_CONF_DIR) "
+    "and the network, then run again: nothing is lost"
 )
 MEMORY = (
     "give Spark more memory: spark.driver_memory in the YAML (executor_memory on a cluster), or BINLAKE_DRIVER_MEMORY; "

@@ -6,6 +6,7 @@ looks elsewhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from binlake.stores.s3 import has_profile as has_profile
 _STORES = {"s3": "s3", "s3a": "s3", "abfs": "azure", "abfss": "azure"}
 _FILE_SYSTEMS = ("file", "hdfs")
 """That Spark brings itself."""
+_PLAIN_ON_HDFS = re.compile(r"hdfs://[A-Za-z0-9_.-]+(:\d+)?(/[A-Za-z0-9_.=~-]+)*/?")
 _CANONICAL = {"s3": "s3a", "abfs": "abfss"}
 
 
@@ -57,6 +59,10 @@ def store_of(path: str) -> str | None:
     """``s3`` or ``azure``; None for a folder, and for file systems that Spark brings itself."""
     scheme, separator, _ = path.partition("://")
     return _STORES.get(scheme) if separator else None
+
+
+def is_hdfs(path: str) -> bool:
+    return path.startswith("hdfs://")
 
 
 def at(path: str) -> Store:
@@ -99,6 +105,11 @@ def refuse_secrets(path: str) -> None:
         raise ValueError("the address must be like abfss://container@account.dfs.core.windows.net/folder")
     if store and not parts.netloc:
         raise ValueError("the address names no bucket")
+    if is_hdfs(path) and not _PLAIN_ON_HDFS.fullmatch(path):
+        raise ValueError(
+            "an address hdfs://host:port/folder or hdfs://nameservice/folder, please, of ASCII's letters, digits and "
+            "_ . = - ~ alone: deltalake finds no other folder there"
+        )
 
 
 def check(path: str, environment: Mapping[str, str] | None = None) -> None:
