@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import fastavro
 import pytest
 
+import peers
+from apicurio_registry import ApicurioRegistry
 from binlake import merge
 from binlake.errors import FeedError, SinkFailed
 from binlake.feeds import carry as carrying
@@ -61,6 +63,12 @@ def read(registry: FakeRegistry, message: Message) -> dict[str, Any]:
     assert not rest.read()
     assert isinstance(found, dict)
     return {name: one for name, one in found.items() if name not in ("database", "table", "tableId", "txid")}
+
+
+def read_back(registry: ApicurioRegistry, message: Message) -> Any:
+    data = message.value or b""
+    schema = json.loads(registry.told("schemas", "ids", int.from_bytes(data[1:5], "big"))["schema"])
+    return fastavro.schemaless_reader(io.BytesIO(data[5:]), fastavro.parse_schema(schema), None)
 
 
 @on_mysql
@@ -116,6 +124,48 @@ def test_a_shape_is_a_version_and_what_the_registry_refuses_is_told(mirror: Mirr
     (told,) = [row for row in mirror.metadata.read("feeds") if row["status"] == "stopped"]
     assert "compatibility" in told["remedy"]
     assert [read(registry, one)["n"] for one in carried(mirror, registry, compatibility="NONE")] == ["x"]
+
+
+@on_mariadb
+def test_by_the_rules_of_a_real_registry(mirror: Mirror, tmp_path: Path) -> None:
+    """Both kinds of Avro: an ALTER is a version, one that readers can't follow is refused, and the mirror goes on."""
+    try:
+        running = ApicurioRegistry(tmp_path)
+    except peers.PeerMissing as missing:
+        pytest.skip(f"Apicurio's registry can't be had: {missing}")
+    mirror.follow_from_here()
+    feed(mirror)
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, d DECIMAL(9,2), v TEXT NOT NULL)", "INSERT INTO t VALUES (1, 1.5, 'a')",
+        "ALTER TABLE t ADD n INT, DROP d", "INSERT INTO t VALUES (2, 'b', 2)",
+    )  # fmt: skip
+    mirror.sync()
+    with running as registry:
+        plain = {"registry": registry.url, "compatibility": "BACKWARD", "topic": "t"}
+        envelopes = {"type": "debezium", "encoding": "avro", "schema_changes": False, "heartbeat": False}
+        kinds = {f"{mirror.database}_t_insert": {"type": "specific"}, "t-value": envelopes}
+
+        def rows(kind: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
+            config = feed(mirror, name=kind["type"], format={**kind, **plain, **settings})
+            found = [read_back(registry, one) for one in kept(mirror, config)]
+            return [one.get("after") or one for one in found]
+
+        for subject, kind in kinds.items():
+            first, second = rows(kind)
+            assert (first["id"], first["d"], first["v"]) == (1, Decimal("1.50"), "a")
+            assert (second["id"], second["v"], second["n"]) == (2, "b", 2)
+            assert registry.told("config", subject) == {"compatibilityLevel": "BACKWARD"}
+        mirror.execute("ALTER TABLE t MODIFY n VARCHAR(9)", "INSERT INTO t VALUES (3, 'c', 'x')")
+        mirror.sync()
+        for subject, kind in kinds.items():
+            with pytest.raises(FeedError, match=f"refused /subjects/{subject}/versions: 409 .*[Ii]ncompatible") as told:
+                rows(kind)
+            assert "compatibility" in told.value.remedy
+            assert registry.told("subjects", subject, "versions") == [1, 2]
+        mirror.execute("INSERT INTO t VALUES (4, 'd', 'y')")
+        mirror.sync()
+        for kind in kinds.values():
+            assert [one["n"] for one in rows(kind, compatibility="NONE")] == ["x", "y"]
 
 
 @on_mysql

@@ -2,7 +2,7 @@
 
 Subjects, versions and ids are as a registry has them; of compatibility it knows BACKWARD alone, and of that two rules:
 a new field has a default, and a field keeps its type or takes more of them, in records inside records, too. What real
-registries answer beyond that it doesn't prove; franz_registry.py is another's.
+registries answer beyond that it doesn't prove; franz_registry.py and apicurio_registry.py are others'.
 """
 
 from __future__ import annotations
