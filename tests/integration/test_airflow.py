@@ -286,17 +286,22 @@ def backfill(home: AirflowHome, first: datetime, last: datetime, *options: str) 
     )  # fmt: skip
     (number,) = {row[0] for row in home.query("SELECT id FROM backfill")} - known
 
-    def done() -> bool:
-        return bool(home.query("SELECT 1 FROM backfill WHERE id = ? AND completed_at IS NOT NULL", number))
-
-    wait_for("the backfill", 900, done)
-    return dict(
-        home.query(
-            "SELECT r.logical_date, r.state FROM dag_run r JOIN backfill_dag_run b ON b.dag_run_id = r.id"
-            " WHERE b.backfill_id = ?",
-            number,
+    def states() -> dict[str, str]:
+        return dict(
+            home.query(
+                "SELECT r.logical_date, r.state FROM dag_run r JOIN backfill_dag_run b ON b.dag_run_id = r.id"
+                " WHERE b.backfill_id = ?",
+                number,
+            )
         )
-    )
+
+    # Its runs: that all of them are done the scheduler notes but every 30 s.
+    wait_for("the backfill", 900, lambda: states() and set(states().values()) <= {"success", "failed"})
+    return states()
+
+
+def wait_until_another_may_begin(home: AirflowHome) -> None:
+    wait_for("the end of the backfill", 60, lambda: not home.query("SELECT 1 FROM backfill WHERE completed_at IS NULL"))
 
 
 def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_proved_no_ops(daily: AirflowHome) -> None:
@@ -330,10 +335,11 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
         assert [(row["state"], row["until_us"]) for row in batches] == [("recorded", end) for end in ends]
 
         before = versions(daily, "orders")
+        assert_a_killed_task_takes_its_driver_along(daily)
+        wait_until_another_may_begin(daily)
         again = today - timedelta(days=4)
         states = backfill(daily, again, again, "--reprocess-behavior", "completed")
         assert list(states.values()) == ["success"]
-        assert_a_killed_task_takes_its_driver_along(daily)
     assert versions(daily, "orders") == before
     assert len(pipeline.metadata_of(daily.config).read("batches")) == 2
     proofs = daily.query(

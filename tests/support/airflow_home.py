@@ -44,6 +44,14 @@ for arguments in json.loads(sys.argv[1]):
     main()
 """
 """Several airflow commands in one process: to import Airflow takes longer than most of them."""
+SERVICE = """
+import sys
+from airflow.__main__ import main
+import binlake.pipeline, binlake_airflow.pipelines
+sys.argv[0] = "airflow"
+main()
+"""
+"""A service whose children, forked for each task, find imported what all of them need."""
 
 
 @dataclass
@@ -212,9 +220,10 @@ class AirflowHome:
                     process.kill()
 
     def _start(self, service: str, *options: str) -> subprocess.Popen[bytes]:
+        program = [sys.executable, "-c", SERVICE] if service == "scheduler" else [str(BIN / "airflow")]
         with open(self.folder / "output" / f"{service}.log", "wb") as output:
             return subprocess.Popen(
-                [str(BIN / "airflow"), service, *options], cwd=self.folder, env=self.env,
+                [*program, service, *options], cwd=self.folder, env=self.env,
                 stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
