@@ -420,9 +420,9 @@ class Store(Metadata):
         standing = formats.read(Standing, told[0]) if told else None
         return [watermarks.stands(row, standing) for row in self.peek("watermarks")]
 
-    def read(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    def read(self, name: str, columns: list[str] | None = None, where: str | None = None) -> list[dict[str, Any]]:
         self._world.reach(f"read {name}")
-        return self.peek(name)
+        return self.peek(name, where) if where else self.peek(name)
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         self._world.reach(f"write {name}")
