@@ -80,6 +80,22 @@ class EventType(IntEnum):
     DELETE_ROWS_COMPRESSED = 171
 
 
+_SENT_ALONE = frozenset(
+    (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.MARIADB_GTID_LIST, EventType.START_ENCRYPTION)
+)
+
+
+def stands_in_no_file(kind: int, end: int, flags: int) -> bool:
+    """Return whether a server made an event up for the connection. ``end``, ``flags``: of its header.
+
+    An end of 0 tells that only for the kinds that servers make up: MariaDB writes events inside a transaction with an
+    end of 0 since 11.4 (binlog_legacy_event_pos=OFF, MDEV-31404).
+    """
+    if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) or flags & ARTIFICIAL:
+        return True
+    return end == 0 and kind in _SENT_ALONE
+
+
 class Malformed(Exception):
     """Bytes that end too early or contradict themselves; whoever knows file and offset makes it a CorruptEvent."""
 

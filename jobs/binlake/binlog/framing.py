@@ -13,6 +13,8 @@ MORE, ROOM, OTHER, BEYOND = range(4)
 _LONGEST_PACKET = 0xFFFFFF
 _ARTIFICIAL = int(ARTIFICIAL)
 _FORMAT, _BEAT, _BEAT_2 = int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2)
+_ROTATE, _GTID_LIST = int(EventType.ROTATE), int(EventType.MARIADB_GTID_LIST)
+_ENCRYPTION = int(EventType.START_ENCRYPTION)
 
 
 @kernel
@@ -55,9 +57,9 @@ def unpack(source: int, size: int, target: int, capacity: int, left: int, out: A
             return MORE
         event = packet + 1
         kind = load8(event + 4)
-        if load8(packet) or load32(event + 9) != length - 1 or load32(event + 13) == 0:
+        if load8(packet) or load32(event + 9) != length - 1:
             return OTHER
-        if load16(event + 17) & _ARTIFICIAL or kind in (_FORMAT, _BEAT, _BEAT_2):
+        if load16(event + 17) & _ARTIFICIAL or kind in (_FORMAT, _BEAT, _BEAT_2, _ROTATE, _GTID_LIST, _ENCRYPTION):
             return OTHER
         if to + length - 1 > left:
             return BEYOND

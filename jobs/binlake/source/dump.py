@@ -13,7 +13,7 @@ import numpy as np
 import pymysql
 
 from binlake.binlog import framing
-from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, EventType
+from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, EventType, stands_in_no_file
 from binlake.binlog.kernels import SLACK
 from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_early, goes_on, reaches_beyond
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
@@ -252,14 +252,15 @@ class _Dump:
         file = self._part.file
         if len(event) < HEADER_SIZE:
             raise CorruptEvent("a cut-off event", file=file, offset=offset, remedy="run again")
-        _, kind, _, size, log_pos, flags = HEADER.unpack_from(event)
+        _, kind, _, size, end, flags = HEADER.unpack_from(event)
+        made_up = stands_in_no_file(kind, end, flags)
         if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
-            return kind, size, True
+            return kind, size, made_up
         if size != len(event):
             what = f"an event of {size} bytes came in {len(event)}"
             raise CorruptEvent(what, file=file, offset=offset, remedy="run again")
-        # An event may end at a multiple of 4 GiB, where the low 32 bits of its end are 0, too
-        return kind, size, bool(flags & ARTIFICIAL or (log_pos == 0 and (offset + size) % (1 << 32)))
+        # A file may end at a multiple of 4 GiB, where the low 32 bits of its last event's end are 0, too
+        return kind, size, made_up and bool(flags & ARTIFICIAL or (offset + size) % (1 << 32))
 
     def _prove_place(self, offset: int, size: int) -> None:
         """Raises where the event at ``offset`` isn't the slice's, though the slice hasn't ended, or reaches over one of

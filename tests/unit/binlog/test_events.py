@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from binlake.binlog.events import FormatDescription, Query
+from binlake.binlog.events import ARTIFICIAL, EventType, FormatDescription, Query, stands_in_no_file
 
 FLAG = 1 << 24
 
@@ -35,3 +35,19 @@ def test_mysql_has_another_word_for_it_than_flags() -> None:
     description = FormatDescription(0, 1, "8.4.0", 4, b"")
     assert Query(1, "", 0, 0, 0, 0, False, b"", FLAG).session(5, description).explicit_timestamps is None
     assert Query(1, "", 0, 0, 0, 0, False, b"", FLAG, False).session(5, description).explicit_timestamps is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "end", "flags", "expected"),
+    [
+        (EventType.WRITE_ROWS_V1, 0, 0, False),  # MariaDB 11.4, inside a transaction
+        (EventType.ROTATE, 0, 0, True),
+        (EventType.ROTATE, 868, 0, False),
+        (EventType.FORMAT_DESCRIPTION, 0, 0, True),
+        (EventType.MARIADB_GTID_LIST, 0, 0, True),
+        (EventType.QUERY, 100, ARTIFICIAL, True),
+        (EventType.HEARTBEAT, 868, 0, True),
+    ],
+)
+def test_an_end_of_zero_alone_makes_no_event_up(kind: EventType, end: int, flags: int, expected: bool) -> None:
+    assert stands_in_no_file(kind, end, flags) is expected
