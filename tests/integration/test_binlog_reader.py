@@ -147,7 +147,7 @@ def test_what_the_package_misreads_stands_as_it_reads_it(
     server: Server, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.execute(
-        "CREATE TABLE t (y YEAR, s SET('a'), b BINARY(3), m TIMESTAMP NULL, d DATE, w VARCHAR(3) CHARACTER SET ucs2)",
+        "CREATE TABLE t (y YEAR, s SET('a'), b BINARY(3), m TIMESTAMP NULL, d DATE, w VARCHAR(3) COLLATE ucs2_bin)",
         database=database,
     )
     start = head(server)

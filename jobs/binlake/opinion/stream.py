@@ -16,7 +16,7 @@ from pymysql.constants.COMMAND import COM_BINLOG_DUMP
 from pymysqlreplication import BinLogStreamReader, event, row_event
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE
-from binlake.binlog.events import ARTIFICIAL, EventType
+from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, stands_in_no_file
 from binlake.errors import BinlakeError, ConnectionFailed
 from binlake.opinion import PACKAGE
 from binlake.opinion.misread import NEVER_READ, WITHOUT_ROWS
@@ -26,7 +26,7 @@ from binlake.source.connection import Endpoint, connect
 from binlake.source.dump import STALLED, translate
 
 _WRAP = 1 << 32
-"""An event's header has 32 bits for its end, and the command for where to begin."""
+"""The command has 32 bits for where to begin."""
 _SEND_ANNOTATE_ROWS = 2
 _KIND_AT = 5
 """Of an event's packet: a byte for OK, then four of its timestamp."""
@@ -141,9 +141,7 @@ def _events(stream: BinLogStreamReader, connections: _Connections, part: Slice, 
             return
         if _is_made_up(found):
             continue
-        end = at + int(found.packet.event_size)
-        end += (int(found.packet.log_pos) - end) % _WRAP
-        start = end - int(found.packet.event_size)
+        start, end = connections.place
         if start >= part.stop:
             break
         if start > at:
@@ -163,10 +161,15 @@ def _gap(file: str, first: int, stop: int, failed: list[tuple[int, str]]) -> Unr
 
 
 class _Connections:
-    """What the package connects by: ours, with our deadlines and TLS. kind: of the event that came last."""
+    """What the package connects by: ours, with our deadlines and TLS.
+
+    kind, place: type of the event that came last, and the bytes of the file that it takes (start, end). They are
+    counted, for MariaDB 11.4 and newer write no end into the headers of a transaction's events.
+    """
 
     def __init__(self, endpoint: Endpoint, file: str, start: int) -> None:
         self.kind = 0
+        self.place = (start, start)
         self._endpoint, self._file, self._start = endpoint, file, start
         self._left = 2  # the stream's, and one for questions; it would connect anew, for ever, to a server that is gone
 
@@ -186,10 +189,18 @@ class _Connections:
 
         def reading(*arguments: Any) -> Any:
             packet = read(*arguments)
-            self.kind = packet.get_all_data()[_KIND_AT] if len(packet.get_all_data()) > _KIND_AT else 0
+            self._note(packet.get_all_data())
             return packet
 
         session._read_packet = reading
+
+    def _note(self, packet: bytes) -> None:
+        self.kind = packet[_KIND_AT] if len(packet) > _KIND_AT else 0
+        if len(packet) <= HEADER_SIZE:
+            return
+        _, kind, _, size, end, flags = HEADER.unpack_from(packet, 1)
+        if size == len(packet) - 1 and not stands_in_no_file(kind, end, flags):
+            self.place = (self.place[1], self.place[1] + size)
 
     def broken(self, why: str) -> ConnectionFailed:
         return ConnectionFailed(
@@ -237,9 +248,7 @@ def _left(found: Any, file: str) -> bool:
 
 def _is_made_up(found: Any) -> bool:
     """For the connection: not in the file."""
-    if found.event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
-        return True
-    return bool(found.packet.flags & ARTIFICIAL) or found.packet.log_pos == 0
+    return stands_in_no_file(found.event_type, found.packet.log_pos, found.packet.flags)
 
 
 def _checksum_unseen(found: Any) -> str:
