@@ -2,6 +2,9 @@
 
 Nothing starts before a test asks for it. Servers are shared by the whole run; a test that changes a
 server's settings or kills it makes a ``Server`` of its own.
+
+SERVERS in the environment chooses the servers of a run (docker/local/servers.py); what is about other servers alone is
+deselected then. Without it, the files of NEWEST_MARIADB run on MariaDB 11.8, all others on the machine's own MariaDB.
 """
 
 from __future__ import annotations
@@ -9,13 +12,15 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
 import own_airflow  # noqa: F401
-from servers import KINDS, Server, installed
+from servers import KINDS, RELEASES, Kind, Server, installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,24 +40,47 @@ MADE_FOR_TESTS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 
+NEWEST_MARIADB = "11.8"
+ON_NEWEST_MARIADB = frozenset({"test_cases"})
+"""Files whose tests use it, where SERVERS names none."""
+
 # Instants mustn't depend on the machine's zone.
 os.environ["TZ"] = "UTC"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A missing server fails the run at once: tests that skip in silence prove nothing."""
-    missing = [kind for kind in KINDS if not installed(kind)]
+    wanted: list[tuple[Kind, str]] = list(RELEASES.items())
+    if not os.environ.get("SERVERS"):
+        wanted.append(("mariadb", NEWEST_MARIADB))
+    missing = [f"{kind} {release}".strip() for kind, release in wanted if not installed(kind, release)]
     if missing and not os.environ.get("BINLAKE_TESTS_WITHOUT_SERVERS"):
-        raise pytest.UsageError(f"not installed: {', '.join(missing)}; run make setup")
+        raise pytest.UsageError(f"not installed: {', '.join(missing)}; run docker/local/setup.sh tests")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Quick tests first, each folder in the order of its files; those of the soak are counted as deselected."""
+    """Quick tests first, each folder in the order of its files; those of the soak, and those about servers that SERVERS
+    leaves out, are counted as deselected."""
     items.sort(key=_place)
-    if "BINLAKE_SOAK" not in os.environ:
-        long = [item for item in items if item.get_closest_marker("soak")]
-        items[:] = [item for item in items if item not in long]
-        config.hook.pytest_deselected(items=long)
+    left_out = [item for item in items if _is_of_the_soak(item) or _is_of_another_server(item)]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _is_of_the_soak(item: pytest.Item) -> bool:
+    return "BINLAKE_SOAK" not in os.environ and item.get_closest_marker("soak") is not None
+
+
+def _is_of_another_server(item: pytest.Item) -> bool:
+    """Whether a test asks by its fixtures or parameters for a kind of server that this run doesn't have."""
+    fixtures = getattr(item, "fixturenames", ())
+    parameters = getattr(item, "callspec", None)
+    values = parameters.params.values() if parameters else ()
+    absent = [kind for kind in ("mysql", "mariadb") if kind not in KINDS]
+    return any(
+        f"{kind}_server" in fixtures or any(isinstance(value, str) and value == kind for value in values)
+        for kind in absent
+    )
 
 
 def _place(item: pytest.Item) -> int:
@@ -61,19 +89,47 @@ def _place(item: pytest.Item) -> int:
     return order.index(folder) if folder in order else len(order)
 
 
-@pytest.fixture(scope="session")
-def mysql_server() -> Iterator[Server]:
-    with Server("mysql") as running:
-        yield running
+class RunningServers:
+    """The shared server of each kind and release, started when it is first asked for."""
+
+    def __init__(self, life: ExitStack) -> None:
+        self._life = life
+        self._running: dict[tuple[Kind, str], Server] = {}
+
+    def of(self, kind: Kind) -> Server:
+        key = kind, RELEASES[kind]
+        if key not in self._running:
+            self._running[key] = self._life.enter_context(Server(kind))
+        return self._running[key]
 
 
 @pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[Server]:
-    with Server("mariadb") as running:
-        yield running
+def running_servers() -> Iterator[RunningServers]:
+    with ExitStack() as life:
+        yield RunningServers(life)
 
 
-@pytest.fixture(scope="session", params=KINDS)
+@pytest.fixture(scope="module", autouse=True)
+def mariadb_release(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What "mariadb" stands for in the tests of a file."""
+    if not os.environ.get("SERVERS") and request.path.stem in ON_NEWEST_MARIADB:
+        with mock.patch.dict(RELEASES, mariadb=NEWEST_MARIADB):
+            yield
+    else:
+        yield
+
+
+@pytest.fixture(scope="module")
+def mysql_server(running_servers: RunningServers) -> Server:
+    return running_servers.of("mysql")
+
+
+@pytest.fixture(scope="module")
+def mariadb_server(mariadb_release: None, running_servers: RunningServers) -> Server:
+    return running_servers.of("mariadb")
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest) -> Server:
     """Each kind in turn."""
     running: Server = request.getfixturevalue(f"{request.param}_server")

@@ -6,6 +6,9 @@ no password and is let in from this machine alone. A server dies with the proces
     with Server("mysql") as server:
         server.execute("CREATE DATABASE shop")
         server.restart(binlog_row_metadata="MINIMAL")
+
+SERVERS in the environment chooses among ``mysql``, ``mariadb`` (the machine's own), ``mariadb-11.4`` and
+``mariadb-11.8``: ``SERVERS="mysql mariadb-11.8"``. Without it there are MySQL and the machine's own MariaDB.
 """
 
 from __future__ import annotations
@@ -32,13 +35,35 @@ from pymysql.cursors import Cursor
 import time_zones
 
 Kind = Literal["mysql", "mariadb"]
-KINDS: tuple[Kind, ...] = ("mysql", "mariadb")
 Setting = str | int | bool | None
 """A bool is written ON or OFF, an empty string leaves a bare option, None takes the option away."""
 
 ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = ROOT / ".binlake"
 MYSQL = PRIVATE / "mysql"
+
+MARIADB_RELEASES = ("11.4", "11.8")
+"""Those that docker/local/mariadb.sh brings, each into a folder of its own."""
+
+
+def chosen(text: str) -> dict[Kind, str]:
+    """Return the release for each kind of server that SERVERS names; an empty one is the machine's own.
+
+    Raises ValueError for a name that isn't a server's.
+    """
+    releases: dict[Kind, str] = {}
+    for name in text.replace(",", " ").split() or ["mysql", "mariadb"]:
+        kind, _, release = name.partition("-")
+        if name != "mysql" and (kind != "mariadb" or (release and release not in MARIADB_RELEASES)):
+            known = ["mysql", "mariadb", *(f"mariadb-{known}" for known in MARIADB_RELEASES)]
+            raise ValueError(f"SERVERS names {name!r}: {', '.join(known)} are known")
+        releases["mysql" if kind == "mysql" else "mariadb"] = release
+    return releases
+
+
+RELEASES = chosen(os.environ.get("SERVERS", ""))
+"""What a server's kind stands for, where a release isn't given."""
+KINDS: tuple[Kind, ...] = tuple(RELEASES)
 
 START_SECONDS = 90
 STOP_SECONDS = 90
@@ -85,13 +110,17 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def program(kind: Kind, name: str) -> list[str]:
+def program(kind: Kind, name: str, release: str | None = None) -> list[str]:
     """The command that runs a program of this kind's installation: mysqld, mysqlbinlog, mariadb-binlog …
 
     Raises ServerFailed when the server isn't installed.
     """
-    if kind == "mysql" and (MYSQL / "root").is_dir():
-        return ["bash", str(Path(__file__).with_name("mysql.sh")), "run", str(MYSQL), name]
+    release = RELEASES.get(kind, "") if release is None else release
+    private = PRIVATE / f"{kind}-{release}" if release else PRIVATE / kind
+    if (private / "root").is_dir():
+        return ["bash", str(Path(__file__).with_name(f"{kind}.sh")), "run", str(private), name]
+    if release:
+        raise ServerFailed(f"{kind} {release} isn't installed; run docker/local/setup.sh {kind}-{release}")
     path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     # Debian's MariaDB calls itself mysqld too.
     if path is None or (kind == "mysql" and "mariadb" in os.path.realpath(path)):
@@ -99,20 +128,20 @@ def program(kind: Kind, name: str) -> list[str]:
     return [path]
 
 
-def _daemon(kind: Kind) -> list[str]:
-    return program(kind, "mysqld" if kind == "mysql" else "mariadbd")
+def _daemon(kind: Kind, release: str | None = None) -> list[str]:
+    return program(kind, "mysqld" if kind == "mysql" else "mariadbd", release)
 
 
-def installed(kind: Kind) -> bool:
+def installed(kind: Kind, release: str | None = None) -> bool:
     try:
-        return bool(_daemon(kind))
+        return bool(_daemon(kind, release))
     except ServerFailed:
         return False
 
 
-def version(kind: Kind) -> str:
+def version(kind: Kind, release: str | None = None) -> str:
     """``9.7.4`` or ``10.11.14-MariaDB…``."""
-    done = subprocess.run([*_daemon(kind), "--no-defaults", "--version"], capture_output=True, text=True)
+    done = subprocess.run([*_daemon(kind, release), "--no-defaults", "--version"], capture_output=True, text=True)
     words = done.stdout.split()
     if "Ver" not in words:
         raise ServerFailed(f"{kind} doesn't run here:\n{done.stdout}{done.stderr}")
@@ -141,11 +170,21 @@ class Server:
     """One server process and its data folder.
 
     ``datadir`` is initialised when it is empty, and kept; without one a temporary folder is used, gone
-    after the context. Further keywords are server settings.
+    after the context. release: one of MARIADB_RELEASES; RELEASES decides without it. Further keywords are server
+    settings.
     """
 
-    def __init__(self, kind: Kind, datadir: Path | None = None, *, port: int = 0, **settings: Setting) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        datadir: Path | None = None,
+        *,
+        port: int = 0,
+        release: str | None = None,
+        **settings: Setting,
+    ) -> None:
         self.kind = kind
+        self.release = RELEASES.get(kind, "") if release is None else release
         self.port = port
         self.settings: dict[str, Setting] = {**COMMON, **OF_KIND[kind], **settings}
         self._temporary = datadir is None
@@ -176,7 +215,7 @@ class Server:
         if self.process is not None:
             return self
         if not (self.datadir / "mysql").exists():
-            _copy_template(self.kind, self.datadir, lower_case="lower_case_table_names" in self.settings)
+            _copy_template(self.kind, self.release, self.datadir, lower_case="lower_case_table_names" in self.settings)
         for _ in range(3):
             chosen = self.port or free_port()
             if self._start_on(chosen):
@@ -187,7 +226,7 @@ class Server:
         raise ServerFailed(f"{self.kind} did not start:\n{self._log_tail()}")
 
     def _start_on(self, port: int) -> bool:
-        command = [*_daemon(self.kind), "--no-defaults", f"--datadir={self.datadir}", f"--port={port}"]
+        command = [*_daemon(self.kind, self.release), "--no-defaults", f"--datadir={self.datadir}", f"--port={port}"]
         command += [f"--socket={self.socket}", f"--pid-file={self._socket_folder / 'pid'}"]
         # One of its own: MariaDB removes every #sql file in there when it starts (mysql_rm_tmp_tables).
         command += [f"--tmpdir={self._socket_folder}"]
@@ -330,23 +369,23 @@ def _sweep() -> None:
 # -- templates: a fresh data folder takes seconds to make and a moment to copy ---------------------------
 
 
-def _copy_template(kind: Kind, datadir: Path, *, lower_case: bool) -> None:
-    template = _template(kind, lower_case and kind == "mysql")  # MariaDB takes any data folder
+def _copy_template(kind: Kind, release: str, datadir: Path, *, lower_case: bool) -> None:
+    template = _template(kind, release, lower_case and kind == "mysql")  # MariaDB takes any data folder
     datadir.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", "--reflink=auto", f"{template}/.", str(datadir)], check=True)
 
 
-def _template(kind: Kind, lower_case: bool) -> Path:
+def _template(kind: Kind, release: str, lower_case: bool) -> Path:
     """The initialised data folder of this version, made once. lower_case: with lower_case_table_names=1."""
     folder = PRIVATE / "templates"
     folder.mkdir(parents=True, exist_ok=True)
-    template = folder / (f"{kind}-{version(kind)}" + ("-lower" if lower_case else ""))
+    template = folder / (f"{kind}-{version(kind, release)}" + ("-lower" if lower_case else ""))
     with _locked(folder / f".{kind}.lock"):
         if not template.exists():
             fresh = folder / f".{template.name}.fresh"
             shutil.rmtree(fresh, ignore_errors=True)
             try:
-                _initialise(kind, fresh, {"lower_case_table_names": 1} if lower_case else {})
+                _initialise(kind, release, fresh, {"lower_case_table_names": 1} if lower_case else {})
                 fresh.rename(template)  # whole or not at all
             finally:
                 shutil.rmtree(fresh, ignore_errors=True)
@@ -360,17 +399,17 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _initialise(kind: Kind, datadir: Path, forever: dict[str, Setting]) -> None:
+def _initialise(kind: Kind, release: str, datadir: Path, forever: dict[str, Setting]) -> None:
     """forever: settings that a data folder keeps."""
     datadir.mkdir(parents=True)
     # The template's own statements stay out of the log: a new server's log is empty.
     without_log: dict[str, Setting] = {"log_bin": None, "skip_log_bin": ""}
     if kind == "mysql":
         sizes = _options({"innodb_redo_log_capacity": OF_KIND[kind]["innodb_redo_log_capacity"]})
-        command = [*_daemon(kind), "--no-defaults", f"--datadir={datadir}", "--initialize-insecure"]
+        command = [*_daemon(kind, release), "--no-defaults", f"--datadir={datadir}", "--initialize-insecure"]
         command += [*_as_root(), *sizes, *_options(without_log | forever)]
     else:
-        command = [*program(kind, "mariadb-install-db"), "--no-defaults", f"--datadir={datadir}"]
+        command = [*program(kind, "mariadb-install-db", release), "--no-defaults", f"--datadir={datadir}"]
         command += [f"--user={getpass.getuser()}", "--auth-root-authentication-method=normal", "--skip-test-db"]
         size = OF_KIND[kind]["innodb_log_file_size"]
         command += [f"--innodb-log-file-size={size}", "--skip-log-bin"]
@@ -379,7 +418,7 @@ def _initialise(kind: Kind, datadir: Path, forever: dict[str, Setting]) -> None:
         raise ServerFailed(f"{kind} can't make a data folder:\n" + "\n".join(done.stdout.splitlines()[-25:]))
     if kind == "mysql":
         without_log["gtid_mode"] = without_log["enforce_gtid_consistency"] = False
-    server = Server(kind, datadir)
+    server = Server(kind, datadir, release=release)
     server.settings.update(without_log | forever)
     try:
         server.start()

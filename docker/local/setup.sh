@@ -2,7 +2,8 @@
 # What a machine needs, without Docker: each step says what it does, or that it was done before.
 #
 #   setup.sh [STEP…]    python java mariadb mysql tools engine; all of them by default
-#   setup.sh tests      these, the servers' own test suites, servers of S3 and Azure Blobs, and a browser
+#   setup.sh tests      these, MariaDB 11.8 and the releases that SERVERS names, the servers' own test suites, servers of
+#                       S3 and Azure Blobs, and a browser
 #   setup.sh demo       python java engine, and one server: MySQL, or MariaDB where MySQL can't be had
 #
 # Debian and Ubuntu are helped by apt (through sudo for other users than root); elsewhere a message
@@ -135,6 +136,23 @@ setup_mariadb() {
     return
   fi
   by_apt mariadb "MariaDB (mariadbd and mariadb-install-db)" mariadb-server-core mariadb-client-core
+}
+
+setup_mariadb_release() { # 11.4 or 11.8, beside the machine's own
+  local folder=$STATE/mariadb-$1
+  if [ -d "$folder/root" ]; then
+    say mariadb "MariaDB $1 in $folder"
+    return
+  fi
+  say mariadb "unpacking MariaDB $1 into $folder"
+  bash docker/local/mariadb.sh install "$1" "$folder" || fail mariadb "MariaDB $1 can't be had: see above"
+}
+
+setup_mariadb_releases() { # what the tests use, and those that SERVERS names
+  local release
+  for release in 11.4 11.8; do
+    case " 11.8 ${SERVERS:-} " in *"$release"*) setup_mariadb_release $release ;; esac
+  done
 }
 
 setup_tools() { # the tests run it against MariaDB
@@ -274,11 +292,12 @@ exec 9> $STATE/setup.lock
 flock 9 # two runs at once would install over each other
 
 [ $# -gt 0 ] || set -- python java mariadb mysql tools engine
-[ "$*" != tests ] || set -- python java mariadb mysql tools engine_for_stores suites store azurite browser kafka
+[ "$*" != tests ] || set -- python java mariadb mariadb_releases mysql tools engine_for_stores suites store azurite browser kafka
 [ "$*" != demo ] || set -- python java one_server engine
 for step in "$@"; do
   case $step in
-    python | java | mariadb | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | browser | kafka) "setup_$step" ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    mariadb-*) setup_mariadb_release "${step#mariadb-}" ;;
+    python | java | mariadb | mariadb_releases | mysql | tools | one_server | engine | engine_for_stores | suites | store | azurite | browser | kafka) "setup_$step" ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
