@@ -187,6 +187,7 @@ class ColumnDefinition:
         else:
             shown_charset = charset if type_ in TEXT_TO_BYTES else None
         precision, scale = self._digits(type_)
+        expression = Virtual(self.expression, self.flavour) if self.generated and not self.row_time else None
         return Column(
             name=self.name,
             type=type_,
@@ -204,7 +205,8 @@ class ColumnDefinition:
             invisible=self.invisible,
             auto_increment=self.auto_increment,
             zerofill=self._zerofill_width(type_),
-            virtual=Virtual(self.expression, self.flavour) if self.generated and not self.stored else None,
+            virtual=None if self.stored else expression,
+            stored=expression if self.stored else None,
             row_time=self.row_time,
         )
 

@@ -227,8 +227,10 @@ class _Evolving:
         pairs = [(entry.origin.name, entry.column.name) for entry in self.entries if entry.origin]
         names = {old.lower(): new for old, new in pairs if old != new}
         for entry in self.entries:
-            if names and entry.column.virtual is not None and entry.definition is None:
-                entry.column = replace(entry.column, virtual=renamed(entry.column.virtual, names))
+            if not names or entry.definition is not None:
+                continue
+            virtual, stored = (way and renamed(way, names) for way in (entry.column.virtual, entry.column.stored))
+            entry.column = replace(entry.column, virtual=virtual, stored=stored)
 
     def _settle_timestamps(self) -> None:
         """Only columns that the statement writes. What may become of the default of another isn't told: no value

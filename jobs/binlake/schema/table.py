@@ -20,8 +20,11 @@ RowTime = Literal["", "start", "end"]
 
 @dataclass(frozen=True)
 class Virtual:
-    """How a VIRTUAL column is computed. expression: as the default sql_mode of the flavour reads it; the catalog and a
-    statement write one expression differently, so that it doesn't count where shapes are compared."""
+    """How a generated column is computed.
+
+    expression: as the default sql_mode of the flavour reads it; the catalog and a statement write one expression
+        differently, so that it doesn't count where shapes are compared.
+    """
 
     expression: str = field(compare=False)
     flavour: Flavour
@@ -42,6 +45,7 @@ class Column:
     default_is_expression: the default isn't a constant (CURRENT_TIMESTAMP, an expression).
     zerofill: digits to which the server's text is filled with zeros; 0 where it isn't ZEROFILL.
     virtual: of a generated column that isn't stored, how it is computed.
+    stored: of a generated column that is, how it is computed; None also in shapes that were recorded before this was.
     row_time: which end of a row's time the column has, in a system-versioned table (ROW START, ROW END).
     """
 
@@ -63,6 +67,12 @@ class Column:
     zerofill: int = 0
     virtual: Virtual | None = None
     row_time: RowTime = ""
+    stored: Virtual | None = field(default=None, compare=False)
+
+    @property
+    def expression(self) -> Virtual | None:
+        """How a generated column is computed; None for any other."""
+        return self.virtual or self.stored
 
     @property
     def declared(self) -> str:
@@ -161,6 +171,8 @@ class TableSchema:
     def fingerprint(self) -> str:
         """Twelve hex digits that name this shape; equal shapes have equal ones."""
         shape = {key: value for key, value in dump(self).items() if key != "indexes"}
+        for column in (*shape["columns"], *shape["kept"]):
+            del column["stored"]  # it doesn't count where shapes are compared
         text = json.dumps(shape, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

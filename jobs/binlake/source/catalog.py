@@ -246,6 +246,9 @@ def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
     type_, declared, extra = row["type"].lower(), _as_text(row["declared"]), (row["extra"] or "").upper()
     virtual = "VIRTUAL GENERATED" in extra
     generated = virtual or "STORED GENERATED" in extra or extra.startswith("PERSISTENT")
+    row_time = _ROW_TIMES.get(row["expression"] or "", "")
+    is_computed = generated and not row_time
+    expression = _expression(_as_text(row["expression"] or ""), mariadb=mariadb) if is_computed else None
     is_expression, default = False, row["value"] if row["value"] is None else _as_text(row["value"])
     if not generated and default is not None:
         is_expression, default = (_mariadb_default if mariadb else _mysql_default)(type_, default, extra)
@@ -267,12 +270,13 @@ def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
         invisible="INVISIBLE" in extra,
         auto_increment="AUTO_INCREMENT" in extra,
         zerofill=_zerofill(type_, declared),
-        row_time=_ROW_TIMES.get(row["expression"] or "", ""),
-        virtual=_virtual(_as_text(row["expression"] or ""), mariadb=mariadb) if virtual else None,
+        row_time=row_time,
+        virtual=expression if virtual else None,
+        stored=None if virtual else expression,
     )
 
 
-def _virtual(expression: str, *, mariadb: bool) -> Virtual:
+def _expression(expression: str, *, mariadb: bool) -> Virtual:
     if mariadb:
         return Virtual(expression, "mariadb")
     # MySQL's information_schema escapes the text once more, and takes its bytes for latin1.
