@@ -1,4 +1,5 @@
--- The account's grants on MySQL 8.4 and newer. Run as an administrator, after
+-- The account's grants on MySQL 8.0.23 and newer (before, RELOAD in the place of FLUSH_TABLES). Run as an
+-- administrator, after
 --   CREATE USER 'binlake'@'%' IDENTIFIED BY '…';
 -- Each line is needed for what its comment says, and nothing here can write to your tables.
 

@@ -286,6 +286,7 @@ def _position(subject: _Subject) -> Iterator[Check]:
 
 
 _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
+    server_checks.release,
     server_checks.settings,
     _case_of_names,
     _whole_log,

@@ -22,14 +22,17 @@ from binlake.names import mysql_quote
 from binlake.source.catalog import MIRRORED, list_tables
 from binlake.source.connection import Endpoint
 from binlake.source.gaps import log_gaps
-from binlake.source.retention import RETENTION, retention_hours
+from binlake.source.releases import Service, service_of
+from binlake.source.retention import RETENTION, retention_hours, service_hours
 from binlake.source.server import Source, denied, error_code
 
+_WEEK = 168.0
+"""Hours that are advised."""
 VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
     *RETENTION, "server_id", "binlog_checksum",
     "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog",
-    "lower_case_table_names", "binlog_error_action", "sync_binlog",
+    "lower_case_table_names", "binlog_error_action", "sync_binlog", "binlog_storage_engine",
 )  # fmt: skip
 
 
@@ -40,6 +43,11 @@ class Examined:
     source: Source
     variables: dict[str, str]
 
+    @property
+    def service(self) -> Service | None:
+        """The service that runs it; None for a server of one's own."""
+        return service_of(self.source.version_text, self.variables)
+
 
 def server_checks(endpoint: Endpoint) -> list[Check]:
     """Of any server, in the order in which to mend them; one that can't be reached is the only line."""
@@ -48,6 +56,7 @@ def server_checks(endpoint: Endpoint) -> list[Check]:
             subject = Examined(source, source.variables(VARIABLES))
             return [
                 reached(source),
+                *release(subject),
                 *settings(subject),
                 *whole_log(subject, ()),
                 *retention(subject, None),
@@ -64,6 +73,18 @@ def reached(source: Source) -> Check:
     return Check("server", True, f"{source.flavour} {source.version_text} at {source.endpoint.address}")
 
 
+def release(subject: Examined) -> Iterator[Check]:
+    """Yield what is known of its version, and of the service that runs it; one that is refused was never connected."""
+    series = subject.source.release.series
+    if series.verdict == "proved":
+        yield Check("release", True, f"{series.name} is proved: {series.why}")
+    else:
+        remedy = "run binlake verify after the first syncs"
+        yield Check("release", "warn", f"{series.name} is expected to work: {series.why}", remedy)
+    if service := subject.service:
+        yield Check("service", True, f"{service.name}: settings are made {service.settings}")
+
+
 def _tables_are_visible(subject: Examined) -> Iterator[Check]:
     """Which tables are wanted isn't known here."""
     number = sum(table.kind in MIRRORED for table in list_tables(subject.source))
@@ -73,6 +94,8 @@ def _tables_are_visible(subject: Examined) -> Iterator[Check]:
 
 def set_global(subject: Examined, variable: str, value: str) -> str:
     """Without quotes, which variables that are numbers don't take."""
+    if service := subject.service:
+        return f"set {variable} = {value} {service.settings}"
     verb = "SET GLOBAL" if subject.source.is_mariadb else "SET PERSIST"
     return f"{verb} {variable} = {value}"
 
@@ -86,14 +109,22 @@ def is_logging(subject: Examined) -> bool:
     return subject.variables.get("log_bin", "OFF") in ("ON", "1")
 
 
+_AS_GOOD = {"binlog_row_image": ("FULL_NODUP",)}
+"""MariaDB's images after an update without the columns that stayed, which the images before it have."""
+
+
 def settings(subject: Examined) -> Iterator[Check]:
     found = subject.variables
     on = is_logging(subject)
     option_file = "set log_bin=binlog under [mysqld] in the server's option file and restart the server"
-    yield Check("log_bin", on, "ON" if on else "OFF", "" if on else option_file)
+    remedy = subject.service.log_bin if subject.service else option_file
+    yield Check("log_bin", on, "ON" if on else "OFF", "" if on else remedy)
+    if engine := found.get("binlog_storage_engine", ""):
+        remedy = "take binlog_storage_engine from the server's option file, restart it, and take new snapshots"
+        yield Check("binlog_storage_engine", False, f"{engine}: its pages aren't read, only a log in files is", remedy)
     for variable, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
         value = found.get(variable, "not known to this server")
-        good = value.upper() == wanted
+        good = value.upper() in (wanted, *_AS_GOOD.get(variable, ()))
         yield Check(variable, good, value, "" if good else _set_sessions(subject, variable, wanted))
     if options := found.get("binlog_row_value_options", ""):
         yield Check("binlog_row_value_options", True, f"{options}: differences are applied to the row before them")
@@ -138,15 +169,21 @@ def longest_pause_hours(schedule: str) -> float:
 
 def retention(subject: Examined, schedule: str | None) -> Iterator[Check]:
     """schedule: of the syncs; None: none is known."""
+    needed = 3 * longest_pause_hours(schedule) if schedule else 24.0
+    remedy = set_global(subject, *subject.source.release.kept_log(max(needed, _WEEK)))
     kept = retention_hours(subject.variables)
+    if (service := subject.service) and service.retention:
+        remedy = service.retention.format(hours=int(_WEEK))
+        try:
+            kept = service_hours(subject.source)
+        except SourceError as error:
+            yield Check("retention", "warn", f"{service.name} doesn't tell this account: {error.message}", remedy)
+            return
     if kept is None:
         yield Check("retention", True, "the log is kept for ever")
         return
-    needed = 3 * longest_pause_hours(schedule) if schedule else 24.0
     why = "three runs of the schedule take" if schedule else "no schedule is known, and a day is"
     said = f"the log is kept {kept:g} hours; {why} {needed:g}"
-    seconds = int(max(needed * 3600, 604_800))
-    remedy = set_global(subject, "binlog_expire_logs_seconds", str(seconds))
     yield Check("retention", kept >= needed, said, "" if kept >= needed else remedy)
 
 
@@ -203,14 +240,7 @@ def _granted(subject: Examined) -> set[str]:
 
 
 def snapshot_grants(subject: Examined) -> Iterator[Check]:
-    granted = _granted(subject)
-    flush = {"RELOAD", "FLUSH_TABLES", "ALL PRIVILEGES"}
-    wanted = "RELOAD" if subject.source.is_mariadb else "FLUSH_TABLES"
-    if granted & flush:
-        yield Check(f"grant {wanted}", True, "given")
-    else:
-        remedy = f"{grant_sql(subject, wanted)} or snapshot with --lock tables (LOCK TABLES)"
-        yield Check(f"grant {wanted}", "warn", "missing on *.*: FLUSH TABLES WITH READ LOCK can't be used", remedy)
+    yield _read_lock(subject)
     try:
         subject.source.query("XA RECOVER")
         yield Check("XA RECOVER", True, "allowed")
@@ -218,3 +248,14 @@ def snapshot_grants(subject: Examined) -> Iterator[Check]:
         # Without the grant MySQL answers as if the transaction were broken.
         lacks = error_code(error) == ER.XAER_RMERR
         yield (missing(subject, "XA_RECOVER_ADMIN") if lacks else grant(subject, "XA_RECOVER_ADMIN", error))
+
+
+def _read_lock(subject: Examined) -> Check:
+    if service := subject.service:
+        found = f"{service.name} refuses FLUSH TABLES WITH READ LOCK: LOCK TABLES stands in for it"
+        return Check("read lock", True, found)
+    wanted = subject.source.release.flush_grant
+    if _granted(subject) & {"RELOAD", "FLUSH_TABLES", "ALL PRIVILEGES"}:
+        return Check(f"grant {wanted}", True, "given")
+    remedy = f"{grant_sql(subject, wanted)} or snapshot with --lock tables (LOCK TABLES)"
+    return Check(f"grant {wanted}", "warn", "missing on *.*: FLUSH TABLES WITH READ LOCK can't be used", remedy)

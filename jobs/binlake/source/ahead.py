@@ -10,7 +10,7 @@ from binlake.position import Position, file_number
 from binlake.schema.table import TableName
 from binlake.source.catalog import included_tables
 from binlake.source.log import Log, Origin, opened
-from binlake.source.retention import RETENTION, retention_hours
+from binlake.source.retention import kept_hours
 from binlake.source.server import Source
 
 
@@ -63,7 +63,7 @@ def log_seen(log: Log, planned_to: Position) -> LogSeen:
     """Raises SourceError."""
     file, offset, _ = log.head()
     left = log.binary_logs()
-    kept = retention_hours(log.variables(RETENTION)) if isinstance(log, Source) else None
+    kept = kept_hours(log) if isinstance(log, Source) else None
     return LogSeen(
         log.now(),
         f"{file}:{offset}",

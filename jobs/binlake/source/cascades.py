@@ -17,7 +17,7 @@ from binlake.source.server import Source
 
 def _logs_cascades(source: Source) -> bool:
     """Whether the server writes the rows that its foreign keys change into its log."""
-    if source.is_mariadb or source.version < (9, 6):
+    if not source.release.may_log_cascades:
         return False
     native = source.variables(["innodb_native_foreign_keys"]).get("innodb_native_foreign_keys", "OFF")
     return native in ("OFF", "0")

@@ -46,7 +46,7 @@ def _replicated(source: Source) -> Iterator[LogGap]:
     variables = source.variables(["log_replica_updates", "log_slave_updates", "wsrep_on"])
     if "OFF" not in (variables.get("log_replica_updates"), variables.get("log_slave_updates")):
         return
-    name = "log_slave_updates" if source.is_mariadb else "log_replica_updates"
+    name = source.release.replica_updates
     replicates = variables.get("wsrep_on") == "ON" or _is_replica(source)
     if replicates is None:
         found = f"{name} is OFF, and whether this server replicates from another isn't visible to the account"
@@ -60,9 +60,8 @@ def _replicated(source: Source) -> Iterator[LogGap]:
 def _is_replica(source: Source) -> bool | None:
     """None where MariaDB doesn't tell: it wants a grant that a mirror needn't have. A server that never replicated has
     no position of a replica."""
-    mysql = "SHOW REPLICA STATUS" if source.version >= (8, 0, 22) else "SHOW SLAVE STATUS"
     try:
-        return bool(source.query("SHOW ALL SLAVES STATUS" if source.is_mariadb else mysql))
+        return bool(source.query(source.release.replica_status))
     except SourceError as error:
         if not denied(error):
             raise

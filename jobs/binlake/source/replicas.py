@@ -16,7 +16,8 @@ class Replica:
 
 
 def replicas(source: Source) -> list[Replica]:
-    """Those connected now. Raises SourceError where the account may not list them."""
-    if source.is_mariadb or source.version < (8, 4):
-        return [Replica(int(row["Server_id"]), row["Host"]) for row in source.query("SHOW SLAVE HOSTS")]
-    return [Replica(int(row["Server_Id"]), row["Host"]) for row in source.query("SHOW REPLICAS")]
+    """Return those connected now. Raises SourceError where the account may not list them."""
+    rows = source.query(source.release.replicas)
+    # The servers write Server_id or Server_Id, whatever the statement's name.
+    named = [{column.lower(): value for column, value in row.items()} for row in rows]
+    return [Replica(int(row["server_id"]), row["host"]) for row in named]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from binlake.binlog.boundaries import format_description
+from binlake.errors import SourceError
 from binlake.position import Position, file_number
+from binlake.source.releases import RDS_RETENTION, SERVICE_VARIABLES, service_of
 from binlake.source.server import Source
 
-RETENTION = ("binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days")
-"""The server's settings of it."""
+RETENTION = ("binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days", *SERVICE_VARIABLES)
+"""The server's settings of it, and what tells whether they count."""
 
 
 def retention_hours(variables: dict[str, str]) -> float | None:
@@ -19,11 +21,32 @@ def retention_hours(variables: dict[str, str]) -> float | None:
     return seconds / 3600 or None
 
 
+def service_hours(source: Source) -> float:
+    """Return the hours for which Amazon's services keep the log; 0 where they keep it no longer than they must.
+
+    Raises SourceError where the account may not read them.
+    """
+    rows = source.query(RDS_RETENTION)
+    return float(rows[0]["hours"] or 0) if rows else 0.0
+
+
+def kept_hours(source: Source) -> float | None:
+    """Return the hours for which the log is kept; None for ever, or where the account may not know."""
+    variables = source.variables(RETENTION)
+    service = service_of(source.version_text, variables)
+    if service is None or not service.retention:
+        return retention_hours(variables)
+    try:
+        return service_hours(source)
+    except SourceError:
+        return None
+
+
 def headroom_seconds(source: Source, position: Position) -> float | None:
     """Seconds until the server may purge the file that the position lies in: its age counts from when the next file
     began. None where it never does, or the position is another server's; 0 where the file is gone.
     """
-    kept = retention_hours(source.variables(RETENTION))
+    kept = kept_hours(source)
     if kept is None or not source.is_of(position.server):
         return None
     files = {file_number(file): file for file, _ in source.binary_logs()}

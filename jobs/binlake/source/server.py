@@ -16,6 +16,7 @@ from binlake.position import Flavour
 from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, connect, translate
 from binlake.source.dump import ServerTransport
+from binlake.source.releases import Release
 
 _HEAD_TRIES = 5
 
@@ -24,7 +25,8 @@ class Source:
     """A control connection: asks the server about itself, changes nothing.
 
     The session is utf8mb4, UTC, autocommit; generated invisible primary keys show in information_schema.
-    Errors come in our tree: ConnectionFailed, AccessDenied, SourceError.
+    Errors come in our tree: ConnectionFailed, AccessDenied, SourceError, and ServerSettingError for a release whose log
+    can't be followed.
     """
 
     def __init__(self, endpoint: Endpoint, connection: pymysql.Connection[Cursor]) -> None:
@@ -33,14 +35,15 @@ class Source:
         row = self.query("SELECT VERSION() AS version, @@server_id AS server_id, @@hostname AS hostname")[0]
         self.version_text: str = row["version"]
         self.flavour: Flavour = "mariadb" if "mariadb" in self.version_text.lower() else "mysql"
-        self.version: tuple[int, ...] = version_numbers(self.version_text)
+        self.release = Release(self.flavour, version_numbers(self.version_text))
+        self.release.refuse_unknown_metadata(endpoint.address)
         self.server_id = int(row["server_id"])
         if self.flavour == "mariadb":
             # MariaDB has no server_uuid: id and host name stand for it.
             self.server_identity = f"mariadb-{self.server_id}-{row['hostname']}"
         else:
             self.server_identity = str(self.query("SELECT @@server_uuid AS id")[0]["id"])
-            if self.version >= (8, 0, 30):
+            if self.release.hides_generated_keys:
                 self.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
             # Numbers of rows up to a day old would make one chunk of a table that has just been filled.
             self.execute("SET SESSION information_schema_stats_expiry = 0")
@@ -123,8 +126,7 @@ class Source:
 
     def log_status(self) -> list[dict[str, Any]]:
         """The server's row about its log: File, Position, Binlog_Do_DB, Binlog_Ignore_DB …; none without a log."""
-        modern = self.flavour == "mysql" and self.version >= (8, 4)
-        return self.query("SHOW BINARY LOG STATUS" if modern else "SHOW MASTER STATUS")
+        return self.query(self.release.log_status)
 
     def _head(self) -> tuple[str, int, str]:
         rows = self.log_status()

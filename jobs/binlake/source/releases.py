@@ -1,0 +1,187 @@
+"""The servers' releases and the services that run them: which are mirrored, and in what they differ.
+
+This is the one place for such facts. Sources: the "What Is New" and "Changes" pages of MySQL's manuals 8.0 to 9.7 and
+the statements' own pages, sql/rpl_source.cc; MariaDB's documentation, "Replication and Binary Log System Variables".
+Of the services: AWS, "Master user account privileges" and "Setting and showing binary log configuration"; Google,
+"Configure database flags" and "MySQL 8.0 user privileges"; Microsoft, "Server parameters" and "Limitations in Azure
+Database for MySQL"; that none of them lets FLUSH TABLES WITH READ LOCK through is what TiDB DM's documentation says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from binlake.errors import ServerSettingError
+from binlake.position import Flavour
+
+Verdict = Literal["proved", "expected", "refused"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Releases of a flavour, from ``since`` up to before its next series.
+
+    verdict: proved by the tests on such a server, expected to work as the ones beside it do, or refused. why: of it.
+    """
+
+    flavour: Flavour
+    since: tuple[int, int]
+    name: str
+    verdict: Verdict
+    why: str
+
+
+_NO_METADATA = "its log can't name columns and keys: binlog_row_metadata=FULL came with"
+_MYSQL_LOGS = "logs that it wrote are read in the tests, and each statement that differs is tried"
+
+SERIES = (
+    Series("mysql", (0, 0), "MySQL 5.7 and before", "refused", f"{_NO_METADATA} 8.0"),
+    Series("mysql", (8, 0), "MySQL 8.0", "expected", _MYSQL_LOGS),
+    Series("mysql", (8, 1), "MySQL 8.1 to 8.3", "expected", "lies between 8.0 and 8.4"),
+    Series("mysql", (8, 4), "MySQL 8.4", "expected", _MYSQL_LOGS),
+    Series("mysql", (9, 0), "MySQL 9.0 to 9.6", "expected", "lies between 8.4 and 9.7"),
+    Series("mysql", (9, 7), "MySQL 9.7", "proved", "all tests run on it"),
+    Series("mysql", (9, 8), "MySQL after 9.7", "expected", "an event that isn't known stops the reading by its number"),
+    Series("mariadb", (0, 0), "MariaDB before 10.5", "refused", f"{_NO_METADATA} 10.5"),
+    Series("mariadb", (10, 5), "MariaDB 10.5", "expected", "was tried by hand: snapshot, sync and verify"),
+    Series("mariadb", (10, 6), "MariaDB 10.6 to 10.10", "expected", "lies between 10.5 and 10.11"),
+    Series("mariadb", (10, 11), "MariaDB 10.11", "proved", "all tests run on it"),
+    Series("mariadb", (11, 0), "MariaDB 11.0 to 11.3", "expected", "lies between 10.11 and 11.4"),
+    Series("mariadb", (11, 4), "MariaDB 11.4", "proved", "the tests run on it"),
+    Series("mariadb", (11, 5), "MariaDB 11.5 to 11.7", "expected", "lies between 11.4 and 11.8"),
+    Series("mariadb", (11, 8), "MariaDB 11.8", "proved", "the tests run on it"),
+    Series("mariadb", (12, 0), "MariaDB 12", "expected", "its new events stop the reading by their names"),
+)
+
+
+@dataclass(frozen=True)
+class Release:
+    """One server's flavour and version, and what follows from them."""
+
+    flavour: Flavour
+    version: tuple[int, ...]
+
+    @property
+    def series(self) -> Series:
+        """The series that the version belongs to."""
+        return max(
+            (one for one in SERIES if one.flavour == self.flavour and one.since <= self.version[:2]),
+            key=lambda one: one.since,
+        )
+
+    def refuse_unknown_metadata(self, address: str) -> None:
+        """Raise ServerSettingError for a server whose log can't be followed."""
+        series = self.series
+        if series.verdict == "refused":
+            first = "MySQL 8.0, better 8.4" if self.flavour == "mysql" else "MariaDB 10.5, better 10.11"
+            raise ServerSettingError(
+                f"{address} runs {series.name} ({'.'.join(map(str, self.version))}): {series.why}",
+                remedy=f"upgrade the server to {first} or newer, or mirror a replica of it that is",
+            )
+
+    def _is_mysql(self, *since: int) -> bool:
+        return self.flavour == "mysql" and self.version >= since
+
+    @property
+    def log_status(self) -> str:
+        """The statement for the log's end; 8.2 has both, 8.4 only the new one."""
+        return "SHOW BINARY LOG STATUS" if self._is_mysql(8, 2) else "SHOW MASTER STATUS"
+
+    @property
+    def replicas(self) -> str:
+        """The statement that lists the replicas connected now; MySQL 8.4 only has the new one."""
+        return "SHOW REPLICAS" if self._is_mysql(8, 0, 22) else "SHOW SLAVE HOSTS"
+
+    @property
+    def replica_status(self) -> str:
+        """The statement whose rows say what the server itself replicates from."""
+        if self.flavour == "mariadb":
+            return "SHOW ALL SLAVES STATUS"
+        return "SHOW REPLICA STATUS" if self._is_mysql(8, 0, 22) else "SHOW SLAVE STATUS"
+
+    @property
+    def replica_updates(self) -> str:
+        """The setting by which a replica logs what it replicates."""
+        return "log_replica_updates" if self._is_mysql(8, 0, 26) else "log_slave_updates"
+
+    @property
+    def flush_grant(self) -> str:
+        """The least grant for FLUSH TABLES WITH READ LOCK."""
+        return "FLUSH_TABLES" if self._is_mysql(8, 0, 23) else "RELOAD"
+
+    @property
+    def hides_generated_keys(self) -> bool:
+        """Whether a session may see or not see generated invisible primary keys in information_schema."""
+        return self._is_mysql(8, 0, 30)
+
+    @property
+    def may_log_cascades(self) -> bool:
+        """Whether rows changed by foreign keys are logged, unless innodb_native_foreign_keys is on."""
+        return self._is_mysql(9, 6)
+
+    def kept_log(self, hours: float) -> tuple[str, str]:
+        """The setting that keeps the log so long, and its value; rounded up to days on MariaDB before 10.6."""
+        if self.flavour == "mariadb" and self.version < (10, 6):
+            return "expire_logs_days", str(-int(-hours // 24))
+        return "binlog_expire_logs_seconds", str(int(hours * 3600))
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that runs servers for others; its administrators have no SUPER, and no FLUSH TABLES WITH READ LOCK.
+
+    log_bin: what turns the log on. settings: where global variables are set. retention: the statement that keeps the
+    log for some hours; empty where the server's own variable does. remark: what else is to be known.
+    """
+
+    name: str
+    log_bin: str
+    settings: str
+    retention: str = ""
+    remark: str = ""
+
+
+_RDS_RETENTION = "CALL mysql.rds_set_configuration('binlog retention hours', {hours})"
+RDS = Service(
+    "Amazon RDS",
+    "turn automated backups on",
+    "in the instance's DB parameter group",
+    _RDS_RETENTION,
+    "at most 168 hours; unset, the log goes as soon as it can",
+)
+AURORA = Service(
+    "Amazon Aurora",
+    "set binlog_format = ROW in the cluster's parameter group and reboot the writer",
+    "in the DB cluster parameter group",
+    _RDS_RETENTION,
+    "connect to the writer: readers have no log",
+)
+CLOUD_SQL = Service(
+    "Google Cloud SQL",
+    "turn point-in-time recovery on",
+    "among the instance's database flags",
+)
+AZURE = Service(
+    "Azure Database for MySQL",
+    "it is always on",
+    "among the server parameters",
+    remark="names are stored in lower case, so are the YAML's patterns",
+)
+SERVICES = (RDS, AURORA, CLOUD_SQL, AZURE)
+
+SERVICE_VARIABLES = ("aurora_version", "basedir")
+"""Global variables by which ``service_of`` knows a service."""
+RDS_RETENTION = "SELECT value AS hours FROM mysql.rds_configuration WHERE name = 'binlog retention hours'"
+
+
+def service_of(version: str, variables: Mapping[str, str]) -> Service | None:
+    """Return the service that runs a server, by VERSION() and SERVICE_VARIABLES; None for a server of one's own."""
+    if "aurora_version" in variables:
+        return AURORA
+    if variables.get("basedir", "").startswith("/rdsdbbin"):
+        return RDS
+    if "-google" in version:
+        return CLOUD_SQL
+    return AZURE if "-azure" in version else None
