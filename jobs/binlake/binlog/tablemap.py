@@ -15,8 +15,8 @@ from binlake.schema import charsets
 from binlake.schema.table import Column, TableName
 
 NO_METADATA_REMEDY = (
-    "SET GLOBAL binlog_row_metadata=FULL (dynamic; reconnect writing sessions if they set their own), "
-    "then take a new snapshot of the table"
+    "SET GLOBAL binlog_row_metadata=FULL (since MySQL 8.0 and MariaDB 10.5, dynamic; reconnect writing sessions if "
+    "they set their own), then take a new snapshot of the table"
 )
 
 
