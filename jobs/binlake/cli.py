@@ -135,6 +135,10 @@ def _parser() -> argparse.ArgumentParser:
     history = add("history", tables.history, "the DDL statements seen, or a table's shape at some time", as_json=True)
     history.add_argument("--table", metavar="DB.T", help="of this table alone")
     history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were there")
+    help_ = "take the lease from a run that nobody here can see end: on another machine, in another container"
+    unlock = add("unlock", tables.unlock, help_, as_json=False)
+    unlock.add_argument("--feed", metavar="NAME", help="of this feed instead of the source")
+    _add_reason(unlock)
     _add_table(subparsers)
     _add_feeds(subparsers)
     _add_relay(subparsers)
@@ -178,9 +182,14 @@ def _add_table(subparsers: Any) -> None:
             sub.add_argument("--at", required=True, metavar="FILE:POS", help="the event, as binlake status names it")
         else:
             sub.add_argument("--table", required=True, metavar="DB.T")
-        sub.add_argument("--why", required=True, metavar="TEXT", help="for those who read it later")
-        sub.add_argument("--who", default=_me(), metavar="NAME", help="by default the account and the machine")
+        _add_reason(sub)
         sub.set_defaults(command=lambda given, act=command: act(given, configuration.load(given.config)))
+
+
+def _add_reason(parser: argparse.ArgumentParser) -> None:
+    """Of a decision, which is recorded with it."""
+    parser.add_argument("--why", required=True, metavar="TEXT", help="for those who read it later")
+    parser.add_argument("--who", default=_me(), metavar="NAME", help="by default the account and the machine")
 
 
 def _me() -> str:

@@ -17,6 +17,7 @@ from binlake.lake import apply
 from binlake.schema.table import TableName
 from binlake.state import lease, progress, record
 from binlake.state.delta_log import STEPS_PER_BATCH
+from binlake.state.holder import LIFETIME
 from protocol_model import KEYLESS_TABLE, TABLES, Row, Waiting, Worker, World
 
 A, B, HEAP = TABLES
@@ -274,7 +275,7 @@ def lease_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Whoever has lost the lease goes on all the same."""
 
     def update(self: Any, **changes: Any) -> None:
-        expires_us = self.control().since_us + lease.LIFETIME * 1_000_000
+        expires_us = self.control().since_us + LIFETIME * 1_000_000
         self._metadata.swap("lease", "true", {**changes, "expires_us": expires_us})
 
     patch.setattr(lease.Lease, "update", update)

@@ -46,9 +46,10 @@ from binlake.snapshot.wave import Copying, Member, TableChanged
 from binlake.source import plan
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
-from binlake.state import files, formats, lease, progress, record, watermarks
+from binlake.state import files, formats, holder, lease, progress, record, watermarks
 from binlake.state.attempts import Copied, DataFile
 from binlake.state.delta_log import LakeLog
+from binlake.state.holder import Machine
 from binlake.state.lease import Standing
 from binlake.state.metadata import SCHEMAS, Metadata, literal
 
@@ -683,7 +684,7 @@ class World:
 
     def _install(self) -> None:
         put = self.patch.setattr
-        for module in (pipeline, lease, record, watermarks):
+        for module in (pipeline, holder, lease, record, watermarks):
             put(module, "now_us", lambda: self.clock)
         put(pipeline, "metadata_of", lambda config: self.store)
         put(faults, "at_point", self._fault)
@@ -723,15 +724,15 @@ class World:
         put(files, "checksum", self._checksum)
         put(files, "remove_folder", self._remove_folder)
         put(files, "subfolders", self._subfolders, raising=False)
-        put(lease, "os", SimpleNamespace(getpid=lambda: self.worker.pid if self.worker else 0))
-        put(lease, "socket", SimpleNamespace(gethostname=lambda: self.worker.host if self.worker else ""))
-        put(lease, "_process_start", self._process_start)
+        put(holder, "os", SimpleNamespace(getpid=lambda: self.worker.pid if self.worker else 0))
+        put(holder, "_machine", lambda: Machine(self.worker.host if self.worker else "", "boot", 1))
+        put(holder, "_start_of", self._start_of)
         threads = SimpleNamespace(Lock=_Lock, Event=_Event, Thread=lambda target, **options: _Thread(self, target))
         put(lease, "threading", threads)
 
     def expire(self) -> None:
         """Time goes by; whoever sleeps doesn't renew its lease."""
-        self.clock += (lease.LIFETIME + 1) * 1_000_000
+        self.clock += (holder.LIFETIME + 1) * 1_000_000
 
     def close(self) -> None:
         for worker in self.workers:
@@ -771,9 +772,9 @@ class World:
                 self.failures.append(error)
         self.reach(point)
 
-    def _process_start(self, pid: int) -> str:
+    def _start_of(self, pid: int) -> int:
         alive = any(worker.pid == pid and not worker.dead and not worker.ended for worker in self.workers)
-        return str(pid) if alive else ""
+        return pid if alive else 0
 
     # the source ------------------------------------------------------------------------------------------------------
     @contextmanager

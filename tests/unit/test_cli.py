@@ -84,7 +84,7 @@ def test_a_quiet_report_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("command", ["sync", "status", "table pause", "binlog", "init", "setup"])
+@pytest.mark.parametrize("command", ["sync", "status", "table pause", "unlock", "binlog", "init", "setup"])
 def test_every_command_can_be_quiet(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.run([*command.split(), "--help"])

@@ -85,6 +85,10 @@ def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     print(decisions.skip_event(config, (file, int(offset)), Reason(arguments.who, arguments.why)))
 
 
+def unlock(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    print(decisions.unlock(config, Reason(arguments.who, arguments.why), arguments.feed))
+
+
 def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
     from binlake.state import history

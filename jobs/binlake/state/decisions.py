@@ -12,7 +12,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
 from binlake.position import Slice
 from binlake.schema.table import TableName
-from binlake.state import lease, watermarks
+from binlake.state import feed_watermarks, lease, watermarks
 from binlake.state.lease import Lease
 from binlake.state.metadata import Metadata, now_us
 
@@ -70,6 +70,20 @@ def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
         created = next(part.created for part in opened.range.slices if part.file == file)
         note(metadata, "skip-event", reason, file=file, offset=offset, created=created, batch=opened.batch)
     return f"{file}:{offset} is stepped over; what it did is not in the lake. Verify the tables it may concern"
+
+
+def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> str:
+    """The lease of the source, or of a feed, is taken from a holder that nobody here can see end. Gives what to tell.
+
+    Raises UsageError where the holder is alive here.
+    """
+    metadata = _metadata(config)
+    about = f"feed {feed}" if feed else f"source {config.source.name}"
+    holder = feed_watermarks.take_away(metadata, feed) if feed else lease.take_away(metadata)
+    if holder is None:
+        return f"nobody holds {about}"
+    note(metadata, "unlock", Reason(reason.who, f"{reason.why} ({about}, held by {holder})"))
+    return f"{about} is free: it was held by {holder}, which can write nothing of it any more"
 
 
 def skips(metadata: Metadata) -> Callable[[Slice], frozenset[int]]:

@@ -17,12 +17,12 @@ from typing import Any
 
 from binlake.batch.steps import PreparedXa
 from binlake.config import PipelineConfig
-from binlake.errors import LakeError, LeaseHeld
+from binlake.errors import LakeError, LeaseHeld, UsageError
 from binlake.state import files, formats, lease
-from binlake.state.lease import LIFETIME
+from binlake.state.holder import LIFETIME, Watch, known_here, refuse_alive, this_process
 from binlake.state.metadata import Metadata, literal, now_us
 
-_TRIES, _PAUSE = 8, 0.1
+_TRIES, _PAUSE, _LOOK_AGAIN = 8, 0.1, 0.5
 _GB, _HOUR = 1e9, 3600 * 1_000_000
 RELAY = "(relay)"
 """The relay's name among the feeds; none of the YAML's may have it."""
@@ -172,23 +172,52 @@ def _held_by(feed: str, token: str | None) -> str:
 def held(metadata: Metadata, feed: str, limits: FeedLimits) -> Iterator[FeedLease]:
     """Carry a feed alone; its lease is renewed by a thread, and given back. Raises LeaseHeld, naming the holder."""
     register(metadata, feed, limits)
-    row = read(metadata, feed)
-    assert row is not None
-    alive = row["token"] and (row["expires_us"] or 0) > now_us()
-    if alive and not lease.died(row["holder"], row["token"]):
-        raise LeaseHeld(f"{row['holder']} carries feed {feed}", remedy="wait for it to end, then run again")
+    row = _row_of_nobody(metadata, feed)
     token = uuid.uuid4().hex
-    changes: dict[str, str | int | None] = {"holder": lease.this_process(), "token": token}
+    changes: dict[str, str | int | None] = {"holder": this_process(), "token": token}
     changes |= {"expires_us": now_us() + LIFETIME * 1_000_000}
+    _swap(metadata, feed, row["token"], changes)
+    with known_here(token), _renewed(FeedLease(metadata, feed, token)) as taken:
+        yield taken
+
+
+def _row_of_nobody(metadata: Metadata, feed: str) -> dict[str, Any]:
+    """A feed's row, which nobody holds. Raises LeaseHeld."""
+    watch = Watch()
+    while True:
+        row = read(metadata, feed)
+        assert row is not None
+        if not watch.is_held(row["holder"], row["token"], row["expires_us"] or 0):
+            return row
+        if not watch.in_doubt:
+            raise LeaseHeld(f"{row['holder']} carries feed {feed}", remedy="wait for it to end, then run again")
+        time.sleep(_LOOK_AGAIN)
+
+
+def take_away(metadata: Metadata, feed: str) -> str | None:
+    """Nobody holds the feed from here on. Gives who did, None where nobody did.
+
+    Raises UsageError where there is no such feed, or its holder is alive here.
+    """
+    row = read(metadata, feed)
+    if row is None:
+        raise UsageError(f"no feed {feed} ran here", remedy="binlake status lists the feeds")
+    if not row["token"] or not row["holder"]:
+        return None
+    refuse_alive(row["holder"], row["token"])
+    _swap(metadata, feed, row["token"], lease.GIVEN_BACK)
+    return str(row["holder"])
+
+
+def _swap(metadata: Metadata, feed: str, token: str | None, changes: Mapping[str, str | int | None]) -> None:
+    """Change a row that is nobody's, or that of the token's holder. Raises LeaseHeld where it isn't any more."""
     for attempt in range(_TRIES):
-        if metadata.swap("feeds", _held_by(feed, row["token"]), changes):
-            break
+        if metadata.swap("feeds", _held_by(feed, token), changes):
+            return
         again = read(metadata, feed)
-        if again is None or again["token"] != row["token"] or attempt + 1 == _TRIES:
+        if again is None or again["token"] != token or attempt + 1 == _TRIES:
             raise LeaseHeld(f"another run took feed {feed} a moment ago", remedy="wait for it to end, then run again")
         time.sleep(_PAUSE * (attempt + 1))
-    with lease.known_here(token), _renewed(FeedLease(metadata, feed, token)) as taken:
-        yield taken
 
 
 def forget(metadata: Metadata, feed: str) -> bool:

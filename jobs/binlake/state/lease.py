@@ -8,8 +8,6 @@ keeps two workers from doing the same work; that a woken zombie does no harm is 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import threading
 import time
 import uuid
@@ -27,16 +25,15 @@ from binlake.position import Flavour, Position, Range
 from binlake.schema.cascades import Cascade
 from binlake.serialization import load
 from binlake.state import formats
+from binlake.state.holder import LIFETIME, Watch, died, known_here, refuse_alive, this_process
 from binlake.state.metadata import Metadata, literal, now_us
 
-LIFETIME = 120
-"""Seconds after which a lease that isn't renewed may be taken over."""
 BRIEF = "brief-"
 """Begins the token of a lease that is held for a moment: others wait for it instead of ending."""
+GIVEN_BACK: Mapping[str, str | int | None] = {"holder": None, "token": None, "expires_us": 0}
+"""What the row holds of a lease that nobody has."""
 _MOMENT, _LOOK_AGAIN = 30.0, 0.2
 """Seconds that others wait for such a lease, and between two looks."""
-_held_here: set[str] = set()
-"""Tokens of this process's leases."""
 
 
 BatchState = Literal["planned", "staged", "merged"]
@@ -203,9 +200,7 @@ class Lease:
 
     def release(self) -> None:
         with self._lock:
-            self._metadata.swap(
-                "lease", f"token = {literal(self._token)}", {"holder": None, "token": None, "expires_us": 0}
-            )
+            self._metadata.swap("lease", f"token = {literal(self._token)}", GIVEN_BACK)
 
 
 def _lost(control: Control) -> LeaseHeld:
@@ -220,65 +215,38 @@ def _lost(control: Control) -> LeaseHeld:
     )
 
 
-def died(holder: str | None, token: str | None) -> bool:
-    """Whether the holder was a process of this machine that is gone, or this one, which couldn't give it back."""
-    if not holder or not token:
-        return False
-    host, _, rest = holder.partition(" ")
-    pid, _, started = rest.removeprefix("pid ").partition(" ")
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    if _process_start(int(pid)) != started.removeprefix("started "):
-        return True
-    return int(pid) == os.getpid() and token not in _held_here
-
-
-def _process_start(pid: int) -> str:
-    """The kernel's start time of a process: pids are used again."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
-            fields = stat.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
-
-
-def this_process() -> str:
-    """How it calls itself as a holder."""
-    pid = os.getpid()
-    return f"{socket.gethostname()} pid {pid} started {_process_start(pid)}"
-
-
-@contextmanager
-def known_here(token: str) -> Iterator[None]:
-    """While a lease is held that isn't this one: this process's, under the token."""
-    _held_here.add(token)
-    try:
-        yield
-    finally:
-        _held_here.discard(token)
+def take_away(metadata: Metadata) -> str | None:
+    """Nobody holds the source from here on; a holder that lives on elsewhere can write nothing any more. Gives who held
+    it, None where nobody did. Raises UsageError where that process is alive here, LakeError."""
+    row = read(metadata)
+    if not row.token or not row.holder:
+        return None
+    refuse_alive(row.holder, row.token)
+    if not metadata.swap("lease", f"token = {literal(row.token)}", GIVEN_BACK):
+        raise LeaseHeld("the lease was given back, or taken over, a moment ago", remedy="look: binlake status")
+    return row.holder
 
 
 def _acquire(metadata: Metadata, patience: float, brief: bool) -> Lease:
     """As soon as it is free. Raises LeaseHeld where it isn't within the patience, or, held for a moment, a moment."""
-    began = time.monotonic()
+    began, watch = time.monotonic(), Watch()
     while True:
         try:
-            return _take(metadata, brief)
+            return _take(metadata, brief, watch)
         except LeaseHeld:
             token = read(metadata).token  # none: it was given back meanwhile
             momentary = token is None or token.startswith(BRIEF)
-            if time.monotonic() - began >= max(patience, _MOMENT if momentary else 0):
+            if not watch.in_doubt and time.monotonic() - began >= max(patience, _MOMENT if momentary else 0):
                 raise
         time.sleep(_LOOK_AGAIN)
 
 
-def _take(metadata: Metadata, brief: bool) -> Lease:
+def _take(metadata: Metadata, brief: bool, watch: Watch) -> Lease:
     token = (BRIEF if brief else "") + uuid.uuid4().hex
     if not metadata.read("lease"):
         metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
     row = read(metadata)
-    if row.token and row.expires_us > now_us() and row.holder and not row.holder_died:
+    if watch.is_held(row.holder, row.token, row.expires_us):
         since = datetime.fromtimestamp(row.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
     before = f"token = {literal(row.token)}" if row.token else "token IS NULL"
@@ -290,7 +258,6 @@ def _take(metadata: Metadata, brief: bool) -> Lease:
     }
     if not metadata.swap("lease", before, changes):
         raise LeaseHeld("another run took this source a moment ago", remedy="wait for it to end, then run again")
-    _held_here.add(token)
     return Lease(metadata, token)
 
 
@@ -302,6 +269,13 @@ def held(metadata: Metadata, *, patience: float = 0, brief: bool = False) -> Ite
     What else fails in a process that lost its lease comes of it: others took away what it was working with.
     """
     lease = _acquire(metadata, patience, brief)
+    with known_here(lease._token), _renewed(lease):
+        yield lease
+
+
+@contextmanager
+def _renewed(lease: Lease) -> Iterator[None]:
+    """Renew the lease by a thread meanwhile, and give it back at the end."""
     done = threading.Event()
 
     def renew() -> None:
@@ -316,13 +290,12 @@ def held(metadata: Metadata, *, patience: float = 0, brief: bool = False) -> Ite
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()
     try:
-        yield lease
+        yield
     except Exception:
         lease.check()
         raise
     finally:
         done.set()
         thread.join()
-        _held_here.discard(lease._token)
         with suppress(LakeError):  # a full disk's own error is the one to tell; this lease is over all the same
             lease.release()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +16,7 @@ from binlake.config import PipelineConfig
 from binlake.position import Position
 from binlake.source.ahead import Ahead
 from binlake.state import lease
+from binlake.state.holder import Holder, this_process
 from binlake.state.lease import Standing
 from binlake.state.metadata import Metadata, now_us
 from binlake.state.status import SnapshotStatus, read_status
@@ -48,6 +48,12 @@ def hold(config: PipelineConfig, holder: str) -> None:
     metadata_of(config).swap("lease", "batch = 0", changes)
 
 
+def this_holder() -> Holder:
+    found = Holder.parse(this_process())
+    assert found is not None
+    return found
+
+
 def test_a_holder_at_work(config: PipelineConfig) -> None:
     with lease.held(metadata_of(config)):
         found = read_status(config)
@@ -59,7 +65,7 @@ def test_a_holder_at_work(config: PipelineConfig) -> None:
 def test_a_holder_that_died_on_this_machine(config: PipelineConfig) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    hold(config, f"{socket.gethostname()} pid {gone.pid} started 12345")
+    hold(config, str(replace(this_holder(), pid=gone.pid, started=12345)))
     found = read_status(config)
     assert found.to_json()["holder_died"] is True
     said = f"pid {gone.pid} started 12345, which is dead: the next run takes over at once"
@@ -67,7 +73,7 @@ def test_a_holder_that_died_on_this_machine(config: PipelineConfig) -> None:
 
 
 def test_a_pid_that_another_process_has_by_now(config: PipelineConfig) -> None:
-    hold(config, f"{socket.gethostname()} pid {os.getppid()} started 12345")
+    hold(config, str(replace(this_holder(), pid=os.getppid(), started=12345)))
     assert read_status(config).holder_died
 
 
