@@ -30,6 +30,8 @@ from binlake.source.log import Log, Origin, folder_of, opened
 
 _PLACE = re.compile(r"(?P<file>[^:/]+\.\d+)(?::(?P<offset>\d+))?\Z")
 
+_BY_PLACE = "begin at a place of the log instead: FILE:OFFSET"
+
 
 @dataclass(frozen=True)
 class OpenLog:
@@ -115,7 +117,7 @@ def _slices(log: Log, transport: Transport, start: str | None, stop: str | None)
     if begin and (file_number(begin[0]), begin[1]) > (file_number(end[0]), end[1]):
         raise UsageError(f"the start {begin[0]}:{begin[1]} lies behind the stop {end[0]}:{end[1]}", remedy="swap them")
     if begin is None:
-        return outside(transport, files, gtid.parse(start or "", log.flavour), end)
+        return outside(transport, files, gtid.parse(start or "", log.flavour), end, remedy=_BY_PLACE)
     return between(transport, files, begin, end)
 
 

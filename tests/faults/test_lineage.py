@@ -12,6 +12,7 @@ import pytest
 
 from binlake import pipeline
 from binlake.errors import PositionLost, UsageError
+from binlake.preflight.doctor import preflight
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source import lineage
@@ -143,6 +144,60 @@ def test_another_server(followed: Mirror, primary: Server) -> None:
         mirror.execute("INSERT INTO a VALUES (8, 'followed')")
         mirror.sync()
         mirror.assert_equal("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("primary", "state_is_told"),
+    [("mysql", False), ("mariadb", False), ("mariadb", True)],
+    indirect=["primary"],
+)
+def test_a_replica_made_from_a_dump(followed: Mirror, primary: Server, state_is_told: bool) -> None:
+    """What it got by the dump is in no log of its own, though it counts as executed.
+
+    state_is_told: on MariaDB its log is made to go on where the lake stands.
+    """
+    lake = primary.variable("gtid_executed" if primary.kind == "mysql" else "gtid_binlog_pos").replace("\n", "")
+    followed.execute("INSERT INTO a VALUES (9, 'in the dump')", "UPDATE b SET v = 'in the dump' LIMIT 1")
+    dumped = primary.variable("gtid_executed" if primary.kind == "mysql" else "gtid_binlog_pos").replace("\n", "")
+    with Server(primary.kind, server_id=2) as provisioned:
+        if primary.kind == "mysql":
+            provisioned.execute("RESET BINARY LOGS AND GTIDS", f"SET GLOBAL gtid_purged = '{dumped}'")
+        else:
+            provisioned.execute("RESET MASTER", f"SET GLOBAL gtid_slave_pos = '{dumped}'")
+            if state_is_told:
+                provisioned.execute(f"SET GLOBAL gtid_binlog_state = '{lake}'")
+        provisioned.execute(
+            "SET sql_log_bin = 0",
+            f"CREATE DATABASE {DATABASE}",
+            f"CREATE TABLE {DATABASE}.a (id INT PRIMARY KEY, v VARCHAR(30))",
+            f"CREATE TABLE {DATABASE}.b (v VARCHAR(30))",
+            f"INSERT INTO {DATABASE}.a VALUES (1, 'one'), (2, 'two'), (3, 'three'), (9, 'in the dump')",
+            f"INSERT INTO {DATABASE}.b VALUES ('same'), ('same'), ('in the dump')",
+        )
+        mirror = on(followed, provisioned)
+        mirror.execute("INSERT INTO a VALUES (10, 'since')")
+        (position,) = [check for check in preflight(mirror.config, mirror.origin) if check.name == "lake's position"]
+        assert position.ok is False
+        assert "binlake snapshot" in position.remedy
+        assert_begins_anew(mirror)
+
+
+@pytest.mark.parametrize("primary", ["mysql"], indirect=True)
+@pytest.mark.parametrize("on_again", [True, False], ids=["for_a_while", "for_good"])
+def test_gtids_switched_off_before_a_failover(
+    followed: Mirror, primary: Server, tmp_path: Path, on_again: bool
+) -> None:
+    primary.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE", "SET GLOBAL gtid_mode = OFF_PERMISSIVE")
+    followed.execute("INSERT INTO a VALUES (4, 'without a GTID')", "FLUSH BINARY LOGS")
+    if on_again:
+        primary.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE", "SET GLOBAL gtid_mode = ON")
+        followed.execute("INSERT INTO a VALUES (5, 'with one')")
+    primary.stop()
+    copy = tmp_path / "copy"
+    shutil.copytree(primary.datadir, copy)
+    (copy / "auto.cnf").unlink()
+    with Server(primary.kind, copy, server_id=2) as promoted:
+        assert_begins_anew(on(followed, promoted))
 
 
 def assert_begins_anew(mirror: Mirror) -> None:

@@ -8,7 +8,7 @@ from binlake.binlog.boundaries import Boundary, format_description, transaction_
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Query
 from binlake.binlog.integrity import corrupt, describe, proved
 from binlake.binlog.transport import Transport
-from binlake.errors import PositionLost, UsageError
+from binlake.errors import PositionLost
 from binlake.gtid import Executed, GtidPosition, GtidSet
 from binlake.position import FIRST_OFFSET, Slice, file_number
 
@@ -36,22 +36,25 @@ def between(transport: Transport, files: Files, start: Place, stop: Place) -> tu
     return tuple(parts)
 
 
-def outside(transport: Transport, files: Files, executed: Executed, stop: Place) -> tuple[Slice, ...]:
+def outside(
+    transport: Transport, files: Files, executed: Executed, stop: Place, *, remedy: str = RESNAPSHOT
+) -> tuple[Slice, ...]:
     """Slices with every transaction up to ``stop`` that isn't in ``executed``, and with none that is.
 
     Each slice is a run of neighbours, so a file may have several; a log in which another order was committed (a
-    replica's) is read rightly too. Raises PositionLost when transactions outside the set may have been purged, and
-    UsageError for a transaction without GTID.
+    replica's) is read rightly too. Raises PositionLost, with the remedy, where transactions outside the set may have
+    been purged, and where one without GTID may be outside.
     """
     parts: list[Slice] = []
-    for part in between(transport, files, _begin(transport, files, executed), stop):
+    begin = _begin(transport, files, executed, remedy)
+    begins_inside = False
+    for part in between(transport, files, begin, stop):
         run: Boundary | None = None
         for boundary in transaction_boundaries(transport, part):
             if boundary.gtid is None:
-                raise UsageError(
-                    f"{part.file}:{boundary.start_offset} has no GTID", remedy="begin at a file and offset instead"
-                )
+                raise _without_gtid(part.file, boundary, remedy)
             if executed.has(boundary.gtid):
+                begins_inside = begins_inside or part.file == begin[0]
                 continue
             if run and run.end_offset == boundary.start_offset:
                 run = Boundary(run.start_offset, boundary.end_offset, run.committed_us, run.gtid)
@@ -61,22 +64,44 @@ def outside(transport: Transport, files: Files, executed: Executed, stop: Place)
             run = boundary
         if run:
             parts.append(_slice(part, run))
+    if not begins_inside:
+        _refuse_without_gtid(transport, files, executed, begin[0], remedy)
     return tuple(parts)
+
+
+def _refuse_without_gtid(transport: Transport, files: Files, executed: Executed, begin: str, remedy: str) -> None:
+    """Raise PositionLost for transactions without GTID between the last of ``executed`` and the file ``begin``.
+
+    What the files tell of the transactions before them leaves those out.
+    """
+    before = [(file, size) for file, size in files if file_number(file) < file_number(begin)]
+    for file, size in reversed(before):
+        for boundary in reversed(list(transaction_boundaries(transport, Slice(file, FIRST_OFFSET, size, 0, False)))):
+            if boundary.gtid is None:
+                raise _without_gtid(file, boundary, remedy)
+            if executed.has(boundary.gtid):
+                return
+
+
+def _without_gtid(file: str, boundary: Boundary, remedy: str) -> PositionLost:
+    return PositionLost(
+        f"the transaction at {file}:{boundary.start_offset} has no GTID: nothing tells whether it is among those that "
+        "are known",
+        remedy=remedy,
+    )
 
 
 def _slice(part: Slice, run: Boundary) -> Slice:
     return Slice(part.file, run.start_offset, run.end_offset, part.created, whole=False)
 
 
-def _begin(transport: Transport, files: Files, executed: Executed) -> Place:
+def _begin(transport: Transport, files: Files, executed: Executed, remedy: str) -> Place:
     """The last file before which nothing but ``executed`` was committed."""
     for file, size in reversed(files):
         if executed.contains(executed_before(transport, file, size)):  # type: ignore[arg-type]  # of one flavour
             return file, FIRST_OFFSET
     oldest = files[0][0] if files else "no file"
-    raise PositionLost(
-        f"the log begins with {oldest}, and transactions before it aren't in {executed}", remedy=RESNAPSHOT
-    )
+    raise PositionLost(f"the log begins with {oldest}, and transactions before it aren't in {executed}", remedy=remedy)
 
 
 def executed_before(transport: Transport, file: str, size: int) -> Executed:

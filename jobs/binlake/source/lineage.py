@@ -2,8 +2,9 @@
 
 The same server is known by its identity, its files and their format description events. Another server of the same
 lineage (a promoted replica, a restored backup) is known by GTIDs: it must have executed everything the lake holds,
-and still have the log of everything else. Its order of commits may be another, so what is read there are the
-transactions outside the lake's set.
+and still have the log of everything else, also of what it got otherwise than by its log (a replica that was made from
+a dump or a backup). Its order of commits may be another, so what is read there are the transactions outside the lake's
+set.
 """
 
 from __future__ import annotations
@@ -58,9 +59,7 @@ def prove(log: Log, transport: Transport, position: Position) -> str:
     if log.is_of(position.server):
         check_position(log, transport, position)
         return f"{position.short} is there"
-    if not position.gtid_set:
-        raise _without_gtids(log, position)
-    _check_executed(log, position)
+    range_elsewhere(log, transport, position, log.head())
     return f"{log.server_identity} holds all that {position.server} had up to {position.short}"
 
 
@@ -68,7 +67,8 @@ def _without_gtids(log: Log, position: Position) -> PositionLost:
     return PositionLost(
         f"the server is {log.server_identity}, the lake follows {position.server}, and without GTIDs nothing proves "
         "that they have one history",
-        remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
+        remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}; with gtid_mode=ON the next "
+        "failover is followed",
     )
 
 
@@ -97,9 +97,14 @@ def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple
         raise _without_gtids(log, start)
     executed = _check_executed(log, start)
     file, offset, gtid_set = stop
-    slices = outside(transport, log.binary_logs(), executed, (file, offset))
+    unlogged = gtid.parse(log.executed_unlogged(), log.flavour)
     if isinstance(executed, GtidPosition):
-        _check_last(log, transport, executed, (file, offset))
+        slices = outside(transport, log.binary_logs(), executed, (file, offset))
+        assert isinstance(unlogged, GtidPosition)
+        _check_last(log, transport, _last(executed) | _last(unlogged, beyond=executed))
+    else:
+        _check_purged(log, executed, unlogged)
+        slices = outside(transport, log.binary_logs(), executed, (file, offset))
     end = Position(log.server_identity, file, offset, format_description(transport, file), gtid_set)
     if not slices:
         begin = replace(end, gtid_set=start.gtid_set)
@@ -108,18 +113,40 @@ def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple
     return Range(Position(end.server, first.file, first.start, first.created, start.gtid_set), end, slices)
 
 
-def _check_last(log: Log, transport: Transport, executed: GtidPosition, stop: tuple[str, int]) -> None:
-    """MariaDB counts on in each domain whatever the server: the lake's last transactions themselves must be there."""
-    wanted = {f"{domain}-{server}-{number}" for domain, (server, number) in executed.domains.items()}
-    for file, size in reversed(log.binary_logs()):
-        part = Slice(file, FIRST_OFFSET, stop[1] if file == stop[0] else size, 0, whole=False)
-        before = executed_before(transport, file, size)
+def _check_purged(log: Log, executed: Executed, purged: Executed) -> None:
+    """Raise PositionLost where a MySQL server got transactions otherwise than by its log, and the lake lacks some."""
+    if executed.contains(purged):  # type: ignore[arg-type]  # of one flavour
+        return
+    raise PositionLost(
+        f"{log.server_identity} has transactions that its log doesn't hold (gtid_purged: {purged}), and the lake has "
+        f"only {executed}: it was made from a dump or a backup, or purged them",
+        remedy=f"find a server that still has their log, or {RESNAPSHOT}",
+    )
+
+
+def _last(executed: GtidPosition, beyond: GtidPosition | None = None) -> set[str]:
+    """The last transaction of each domain, as GTIDs; only of domains in which it comes after ``beyond``."""
+    last = {f"{domain}-{server}-{number}" for domain, (server, number) in executed.domains.items()}
+    return {transaction for transaction in last if beyond is None or not beyond.has(transaction)}
+
+
+def _check_last(log: Log, transport: Transport, wanted: set[str]) -> None:
+    """Raise PositionLost where the log of a MariaDB server doesn't hold transactions.
+
+    MariaDB counts on in each domain whatever the server: the lake's last transactions themselves must be there, and
+    the last ones that were replicated, which a server that was made from a dump has never logged.
+    """
+    file, offset, _ = log.head()
+    for name, size in reversed(log.binary_logs()):
+        part = Slice(name, FIRST_OFFSET, offset if name == file else size, 0, whole=False)
+        before = executed_before(transport, name, size)
         wanted -= {boundary.gtid for boundary in transaction_boundaries(transport, part)}
         assert isinstance(before, GtidPosition)
-        wanted -= {f"{domain}-{server}-{number}" for domain, (server, number) in before.domains.items()}
+        wanted -= _last(before)
         if not wanted:
             return
     raise PositionLost(
-        f"{', '.join(sorted(wanted))} isn't in the log of {log.server_identity}: its history is another, or purged",
+        f"{', '.join(sorted(wanted))} isn't in the log of {log.server_identity}: its history is another, it is purged, "
+        "or it came from a dump or a backup",
         remedy=f"find the server that has it, or {RESNAPSHOT}",
     )

@@ -48,6 +48,10 @@ class Log(Protocol):
         """End of the log, between two transactions: (file, offset in bytes, GTID set)."""
         ...
 
+    def executed_unlogged(self) -> str:
+        """GTIDs of transactions that were executed and whose log isn't there (MySQL), or needn't be (MariaDB)."""
+        ...
+
     def now(self) -> int:
         """Its clock, microseconds since 1970 UTC."""
         ...

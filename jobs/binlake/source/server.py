@@ -142,6 +142,15 @@ class Source:
         """MariaDB shows its GTID position apart from the file's; empty on MySQL."""
         return str(self.query("SELECT @@GLOBAL.gtid_binlog_pos AS gtid")[0]["gtid"] or "") if self.is_mariadb else ""
 
+    def executed_unlogged(self) -> str:
+        """GTIDs of transactions that were executed and whose log isn't there (MySQL), or needn't be (MariaDB).
+
+        MySQL's gtid_purged: purged, executed with the log off, or declared by whoever loaded a dump or a backup.
+        MariaDB's gtid_slave_pos: the last that was replicated in each domain, or declared so.
+        """
+        variable = "gtid_slave_pos" if self.is_mariadb else "gtid_purged"
+        return str(self.query(f"SELECT @@GLOBAL.{variable} AS gtids")[0]["gtids"] or "").replace("\n", "")
+
     def binary_logs(self) -> tuple[tuple[str, int], ...]:
         """(file, size in bytes) of every binlog file the server still has, oldest first."""
         try:
