@@ -14,8 +14,6 @@ server's.
 from __future__ import annotations
 
 import json
-import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,16 +26,17 @@ from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from binlake import __version__
 from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
 from binlake.faults import fault
-from binlake.lake.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID
+from binlake.lake import plain_tables
+from binlake.lake.delta_schema import FIELD_ID
 from binlake.lake.newest import PLACE, newest_rows, staged_rows
 from binlake.lake.plain_files import added_file, delta_type
+from binlake.lake.plain_tables import OwnCommit, removed
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.virtual import judged
-from binlake.state import deletion_vectors, delta_actions, files, key_ranges
+from binlake.state import deletion_vectors, files, key_ranges
 from binlake.state.delta_actions import DeltaAction
 from binlake.state.delta_log import LakeLog
 from binlake.state.key_ranges import PHYSICAL_NAME
@@ -51,16 +50,6 @@ SMALL = 16_000_000
 reader. Also what several tables may hold at once."""
 _UNPACKED = 8
 """Bytes in memory for each of the limit's."""
-_FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
-"""Of a table's protocol, that ask nothing of who writes plain rows: that none of them is used is looked at."""
-_SETTINGS = frozenset(
-    {
-        "delta.enableDeletionVectors", "delta.checkpointInterval", "delta.logRetentionDuration",
-        "delta.deletedFileRetentionDuration", "delta.enableExpiredLogCleanup", MAPPING_MODE, MOST_ID,
-    }
-)  # fmt: skip
-_PLAIN_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)*")
-"""Below the table, and the same with Delta's URL encoding as without."""
 _MARKS = "delta.enableDeletionVectors"
 _one_large = Lock()
 """Tables are merged side by side; of those that take much memory one at a time."""
@@ -115,9 +104,7 @@ def merged(
     if not _is_plain_table(log, columns):
         return False
     sizes = _touched(log, step)
-    if len(sizes) > MOST_FILES or not all(map(_PLAIN_PATH.fullmatch, sizes)):
-        return False
-    touched = delta_actions.added(table.path, log.version(), sizes) if sizes else {}
+    touched = plain_tables.actions_of(log, table.path, list(sizes)) if len(sizes) <= MOST_FILES else None
     if touched is None:
         return False
     whole = sum(sizes.values()) <= min(limit, SMALL)
@@ -127,7 +114,7 @@ def merged(
             return False
         changed, newest = newest_rows(step.schema, columns, staged)
         stored = _stored_fields(log, columns)
-        look = _Look(table, columns, stored, step.schema.key, changed, list(touched.values()), limit * _UNPACKED)
+        look = _Look(table, columns, stored, step.schema.key, changed, touched, limit * _UNPACKED)
         changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
         if changes is None:
             return False
@@ -157,16 +144,8 @@ def _is_plain_step(step: MergeStep, columns: Sequence[LakeColumn]) -> bool:
 
 
 def _is_plain_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> bool:
-    protocol, metadata = log.protocol(), log.metadata()
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    if features - _FEATURES or set(metadata.configuration) - _SETTINGS or metadata.partition_columns:
-        return False
-    fields = json.loads(log.schema().to_json())["fields"]
-    mapped = metadata.configuration.get(MAPPING_MODE, "none")
-    named = {"none": frozenset[str](), "name": frozenset({FIELD_ID, PHYSICAL_NAME})}.get(mapped)
-    if any(field["metadata"].keys() != named or not field["nullable"] for field in fields):
-        return False
-    return {field["name"]: field["type"] for field in fields} == {one.name: delta_type(one) for one in columns}
+    types = {field["name"]: field["type"] for field in plain_tables.fields_of(log)}
+    return not plain_tables.beyond_plain(log) and types == {one.name: delta_type(one) for one in columns}
 
 
 def _stored_fields(log: DeltaTable, columns: Sequence[LakeColumn]) -> dict[str, pa.Field]:
@@ -216,7 +195,7 @@ def _rewritten(look: _Look, newest: pa.Table) -> _Changes | None:
         kept[np.fromiter(gone, np.int64, len(gone))] = False
         rows.append(found.filter(pa.array(kept)))
         room -= rows[-1].nbytes
-    return _Changes([_removed(add) for add in look.touched], pa.concat_tables(rows))
+    return _Changes([removed(add) for add in look.touched], pa.concat_tables(rows))
 
 
 def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes | None:
@@ -236,7 +215,7 @@ def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes | None:
         before = _marked_before(look, add)
         after = before | _changed_places(look, keys)
         if len(after) > len(before):
-            actions.append(_removed(add))
+            actions.append(removed(add))
         if len(before) < len(after) < rows:
             marks.append((add, after))
     vectors = deletion_vectors.write(look.table.path, [rows for _, rows in marks]) if marks else ()
@@ -279,45 +258,21 @@ def _marked_before(look: _Look, add: DeltaAction) -> BitMap64:
     return deletion_vectors.read(look.table.path, vector) if vector else BitMap64()
 
 
-def _removed(add: DeltaAction) -> DeltaAction:
-    told = {"path": add["path"], "deletionTimestamp": _now(), "dataChange": True, "extendedFileMetadata": True}
-    vector = {"deletionVector": add["deletionVector"]} if add.get("deletionVector") else {}
-    return {"remove": {**told, "partitionValues": {}, "size": add["size"], **vector}}
-
-
 def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, note: dict[str, Any]) -> None:
     """A data file without its commit stays for VACUUM: a store may say that the version was there when it is ours."""
-    now = _now()
-    told: list[DeltaAction] = [
-        {
-            "commitInfo": {
-                "timestamp": now, "operation": "MERGE" if changes.files else "WRITE",
-                "operationParameters": {} if changes.files else {"mode": "Append"}, "readVersion": log.version(),
-                "isolationLevel": "Serializable", "isBlindAppend": False,
-                "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(note, ensure_ascii=False),
-                "operationMetrics": _metrics(changes),
-            }
-        },
-        {"txn": {"appId": table.app, "version": version, "lastUpdated": now}},
-        *changes.files,
-    ]  # fmt: skip
+    operation = "MERGE" if changes.files else "WRITE"
+    told = OwnCommit(operation, version, note, {} if changes.files else {"mode": "Append"}, _metrics(changes))
+    actions = list(changes.files)
     if changes.rows.num_rows:
         added = added_file(table.path, changes.rows)
         fault("data file written")
-        told.append({"add": added})
-    delta_actions.commit(log, table.path, told)
+        actions.append({"add": added})
+    plain_tables.commit(table, log, told, actions)
 
 
-def _metrics(changes: _Changes) -> dict[str, str]:
-    """For DESCRIBE HISTORY."""
+def _metrics(changes: _Changes) -> dict[str, int]:
     added = sum("add" in action for action in changes.files) + bool(changes.rows.num_rows)
-    removed = sum("remove" in action for action in changes.files)
-    found = {
-        "numOutputRows": changes.rows.num_rows, "numTargetFilesAdded": added, "numTargetFilesRemoved": removed,
+    gone = sum("remove" in action for action in changes.files)
+    return {
+        "numOutputRows": changes.rows.num_rows, "numTargetFilesAdded": added, "numTargetFilesRemoved": gone,
     }  # fmt: skip
-    return {name: str(count) for name, count in found.items()}
-
-
-def _now() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
