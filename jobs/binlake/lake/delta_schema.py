@@ -9,14 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.types import StructType
-
 from binlake.schema.lake_columns import LakeColumn
 from binlake.state.key_ranges import PHYSICAL_NAME
 
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 FIELD_ID = "delta.columnMapping.id"
+_TYPES: dict[str, Any] = {
+    "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "FLOAT": "float", "DOUBLE": "double",
+    "STRING": "string", "BINARY": "binary", "DATE": "date", "TIMESTAMP": "timestamp",
+    "TIMESTAMP_NTZ": "timestamp_ntz", "BOOLEAN": "boolean",
+    "ARRAY<FLOAT>": {"type": "array", "elementType": "float", "containsNull": True},
+}  # fmt: skip
+"""Spark SQL's names of the registry's types → Delta's schema, but for decimals."""
 
 
 def needs_column_mapping(names: Sequence[str]) -> bool:
@@ -33,10 +38,15 @@ def table_properties(names: Sequence[str]) -> dict[str, str]:
 
 
 def delta_field(name: str, kind: str) -> dict[str, Any]:
-    """A column as Delta's schema has it. kind: its type in Spark SQL."""
-    parsed = StructType.fromDDL(f"c {kind}")
-    assert isinstance(parsed, StructType)
-    return {**parsed.fields[0].jsonValue(), "name": name, "nullable": True, "metadata": {}}
+    """A column as Delta's schema has it. kind: its type in Spark SQL, of those that the registry has."""
+    return {"name": name, "type": delta_type(kind), "nullable": True, "metadata": {}}
+
+
+def delta_type(kind: str) -> Any:
+    """A type of Spark SQL, of those that the registry has, as Delta's schema writes it: text, or an object for lists.
+    Raises KeyError."""
+    kind = kind.upper()
+    return kind.lower().replace(" ", "") if kind.startswith("DECIMAL(") else _TYPES[kind]
 
 
 @dataclass(frozen=True)

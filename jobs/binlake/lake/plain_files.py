@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
+from binlake.lake import delta_schema
 from binlake.lake.delta_schema import needs_column_mapping
 from binlake.lake.statistics import Statistics
 from binlake.schema.lake_columns import LakeColumn
@@ -18,20 +19,14 @@ from binlake.state.attempts import DataFile
 from binlake.state.delta_actions import DeltaAction
 from binlake.versions import SPARK
 
-_DELTA_TYPES = {
-    "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "FLOAT": "float", "DOUBLE": "double",
-    "STRING": "string", "BINARY": "binary", "DATE": "date", "TIMESTAMP": "timestamp",
-    "TIMESTAMP_NTZ": "timestamp_ntz", "BOOLEAN": "boolean",
-}  # fmt: skip
-"""Spark's names of types → Delta's."""
 _WRITTEN_BY = {"org.apache.spark.version": SPARK}
 """Else older readers of Spark's refuse days before 1582 in files of which they don't know the calendar."""
 
 
 def delta_type(column: LakeColumn) -> str | None:
-    """None of what isn't known here, which no table has."""
-    kind = column.delta.upper()
-    return kind.lower().replace(" ", "") if kind.startswith("DECIMAL(") else _DELTA_TYPES.get(kind)
+    """As Delta's schema writes it; None of lists, which aren't written here."""
+    found = delta_schema.delta_type(column.delta)
+    return found if isinstance(found, str) else None
 
 
 def can_hold(columns: Sequence[LakeColumn]) -> bool:
