@@ -4,20 +4,17 @@ Each test of both ways is run with files that are written anew, and with rows th
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from binlake import pipeline
 from binlake.lake import rewrite
-from binlake.report import Report
-from mirror import on_mariadb, on_mysql
+from mirror import on_mariadb, on_mysql, sync_alone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,17 +27,6 @@ EVERY_WAY = (
     "INSERT INTO t VALUES (9, 'new', 1.5)",
     "UPDATE t SET id = 10 WHERE id = 3",
 )
-
-
-def no_spark() -> NoReturn:
-    raise AssertionError("Spark was asked for")
-
-
-def sync_alone(mirror: Mirror) -> str:
-    """Gives what it said."""
-    said = io.StringIO()
-    pipeline.sync(mirror.config, mirror.origin, no_spark, Report(said))
-    return said.getvalue()
 
 
 def was_by_spark(mirror: Mirror) -> bool:

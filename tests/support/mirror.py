@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections import Counter
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
 
 import pytest
@@ -52,6 +53,17 @@ on_mysql, on_mariadb = (pytest.mark.parametrize("server", [kind], indirect=True)
 
 class CutOff(BaseException):
     """As if the process had been killed here: nobody takes it for a failure."""
+
+
+def _no_spark() -> NoReturn:
+    raise AssertionError("Spark was asked for")
+
+
+def sync_alone(mirror: Mirror) -> str:
+    """A sync that must not ask for Spark; gives what it said."""
+    said = io.StringIO()
+    pipeline.sync(mirror.config, mirror.origin, _no_spark, Report(said))
+    return said.getvalue()
 
 
 @dataclass

@@ -712,6 +712,8 @@ class World:
         put(functions, "register", lambda own: None)
         put(apply, "of_this_thread", lambda shared: shared)
         put(apply, "merge_epoch", merge_epoch)
+        for name in ("reshaped", "emptied"):
+            put(apply.reshape_in_process, name, lambda *step, **told: "the model's tables have no files")
         put(apply, "LakeTable", lake_table(self))
         put(LakeLog, "log", lambda log: self.lake[log.path])
         put(LakeLog, "exists", lambda log: log.path in self.lake)

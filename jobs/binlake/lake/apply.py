@@ -40,7 +40,7 @@ from binlake.errors import (
     snapshot_again,
 )
 from binlake.faults import fault
-from binlake.lake import functions
+from binlake.lake import functions, reshape_in_process
 from binlake.lake.merge import merge_epoch
 from binlake.lake.reshape import lake_columns_after
 from binlake.lake.session import of_this_thread
@@ -113,7 +113,7 @@ def apply_batch(
 
     def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
         with at_work.on(tables):
-            return _Group(spark, config, batch, position, tables, frozenset(lost)).run()
+            return _Group(spark, config, batch, position, tables, frozenset(lost), report).run()
 
     with report.progress("merged") as told, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, tables) for tables in groups(working)]
@@ -225,8 +225,10 @@ class _Group:
         position: str,
         tables: list[TableSteps],
         lost: frozenset[str],
+        report: Report,
     ) -> None:
         self._spark = spark
+        self._report = report
         self._lost = lost
         self._config = config
         self._batch = batch
@@ -300,9 +302,13 @@ class _Group:
                 target.create(self._session, lake_columns(schema, invalid), version, note)
             case ReshapeStep():
                 columns = lake_columns_after(step, invalid)
-                target.reshape(self._session, columns, version, note, widen=self._config.type_widening)
+                why = reshape_in_process.reshaped(one.target, columns, self._config, version=version, note=note)
+                if self._is_for_spark(one, why):
+                    target.reshape(self._session, columns, version, note, widen=self._config.type_widening)
             case TruncateStep():
-                target.truncate(self._session, version, note)
+                why = reshape_in_process.emptied(one.target, self._config, version=version, note=note)
+                if self._is_for_spark(one, why):
+                    target.truncate(self._session, version, note)
             case MoveStep(old, new):
                 told = self._told(note, moved_from=str(old))
                 _writable(one.at(new)).move_from(self._session, one.at(old), one.life.id, version, told)
@@ -311,6 +317,12 @@ class _Group:
             case MergeStep():
                 self._refuse_lost(one.life, step)
                 merge_epoch(lambda: self._session, target, one.life, step, self._config, version=version, note=note)
+
+    def _is_for_spark(self, one: TableProgress, why: str) -> bool:
+        """Whether a change of the table's shape is left to Spark, which is said with its reason."""
+        if why:
+            self._report.say(f"{one.life.name}: its shape is changed by Spark: {why}")
+        return bool(why)
 
     def _refuse_lost(self, life: Life, step: MergeStep) -> None:
         for file, commit in step.xa:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,7 +115,7 @@ def widens(column: ReshapedColumn) -> bool:
     )
 
 
-def reshaped_fields(fields: list[dict[str, Any]], columns: list[ReshapedColumn]) -> list[dict[str, Any]]:
+def reshaped_fields(fields: list[dict[str, Any]], columns: Sequence[ReshapedColumn]) -> list[dict[str, Any]]:
     """Delta's schema fields after a reshape that casts nothing. Raises KeyError where an origin isn't there.
 
     A renamed field keeps its physical name and id, by which column mapping finds its data.
@@ -126,7 +127,7 @@ def reshaped_fields(fields: list[dict[str, Any]], columns: list[ReshapedColumn])
     ]
 
 
-def renames_or_drops(fields: list[dict[str, Any]], columns: list[ReshapedColumn]) -> bool:
+def renames_or_drops(fields: list[dict[str, Any]], columns: Sequence[ReshapedColumn]) -> bool:
     """Whether column mapping is needed: a name of a data file's column stands for another, or for none."""
     origins = {column.origin.lower() for column in columns if column.origin}
     renamed = any(column.origin is not None and column.origin != column.name for column in columns)

@@ -1,0 +1,256 @@
+"""Changes of a table's shape without Spark: the table is the one that Spark's way makes, and nothing is lost where
+others commit beside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from binlake.lake import plain_tables, reshape_in_process
+from mirror import Mirror, on_mariadb, on_mysql, sync_alone
+from odd_values import LENIENT, SAMPLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAIRS = 40
+STATEMENTS = {
+    "renamed": (
+        "ALTER TABLE renamed RENAME COLUMN a TO b, RENAME COLUMN b TO a, ADD COLUMN c INT FIRST",
+        "INSERT INTO renamed VALUES (7, 3, 'third', 33)",
+        "ALTER TABLE renamed DROP COLUMN a",
+        "ALTER TABLE renamed ADD COLUMN a DECIMAL(30, 10) AFTER id, MODIFY c INT COMMENT 'moved' AFTER b",
+        "UPDATE renamed SET a = -1.5 WHERE id = 3",
+    ),
+    "odd": (
+        "ALTER TABLE odd ADD COLUMN `a b,c;{}()=` INT",
+        "INSERT INTO odd VALUES (9, 9)",
+        "ALTER TABLE odd ADD COLUMN `ü€` VARCHAR(9)",
+    ),
+    "moments": (
+        "ALTER TABLE moments ADD COLUMN at DATETIME(6), ADD COLUMN seen TIMESTAMP(6) NULL FIRST",
+        "UPDATE moments SET at = '2024-02-29 12:34:56.000001', seen = '2024-02-29 12:34:56' WHERE id = 1",
+    ),
+    "same": (
+        "ALTER TABLE same MODIFY v VARCHAR(20) NOT NULL COMMENT 'c', MODIFY id INT AFTER v",
+        "INSERT INTO same VALUES ('new', 5)",
+        "ALTER TABLE same MODIFY v TEXT NULL, RENAME COLUMN id TO ID",
+    ),
+    "emptied": ("DELETE FROM emptied WHERE id = 1", "TRUNCATE TABLE emptied", "INSERT INTO emptied VALUES (1, 'new')"),
+    "empty": ("TRUNCATE TABLE empty",),
+}
+"""By table: DDL with rows between, none of which needs a value that old rows don't have."""
+CREATED = (
+    "CREATE TABLE renamed (id INT PRIMARY KEY, a VARCHAR(9), b INT)",
+    "INSERT INTO renamed VALUES (1, 'one', 11), (2, NULL, 22)",
+    "CREATE TABLE odd (id INT PRIMARY KEY)",
+    "INSERT INTO odd VALUES (1)",
+    "CREATE TABLE moments (id INT PRIMARY KEY)",
+    "INSERT INTO moments VALUES (1), (2)",
+    "CREATE TABLE same (id INT PRIMARY KEY, v VARCHAR(10))",
+    "INSERT INTO same VALUES (1, 'one')",
+    "CREATE TABLE emptied (id INT PRIMARY KEY, v VARCHAR(9))",
+    "INSERT INTO emptied VALUES (1, 'one'), (2, 'two')",
+    "CREATE TABLE empty (id INT PRIMARY KEY)",
+)
+
+
+def with_limit(mirror: Mirror, megabytes: float) -> Mirror:
+    """The mirror, where so much of a table is merged without Spark."""
+    return replace(mirror, options={**mirror.options, "merge": {"without_spark_mb": megabytes}})
+
+
+def copied(mirror: Mirror) -> Mirror:
+    """The same lake in another folder."""
+    folder = mirror.folder.with_name("copied")
+    shutil.copytree(mirror.folder, folder)
+    return replace(mirror, folder=folder)
+
+
+def described(path: str) -> dict[str, Any]:
+    """What readers are told of a table, without what differs from table to table: generated names in data files are
+    told by their kind alone."""
+    log = DeltaTable(path)
+    fields = json.loads(log.schema().to_json())["fields"]
+    for field in fields:
+        stored = field["metadata"].get("delta.columnMapping.physicalName", "")
+        if stored.startswith("col-"):
+            field["metadata"]["delta.columnMapping.physicalName"] = "col-"
+    protocol = log.protocol()
+    features = set(protocol.reader_features or ()), set(protocol.writer_features or ())
+    versions = protocol.min_reader_version, protocol.min_writer_version
+    configuration, partitions = log.metadata().configuration, log.metadata().partition_columns
+    return {"fields": fields, "protocol": (versions, features), "configuration": configuration, "by": partitions}
+
+
+def steps_of(path: str) -> list[tuple[Any, ...]]:
+    """Of each commit that carries a step: what it says of itself, and the transaction."""
+    told = []
+    for file in sorted(Path(path, "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        (info,) = (action["commitInfo"] for action in actions if "commitInfo" in action)
+        note = json.loads(info.get("userMetadata") or "{}").get("binlake", {})
+        recorded = [action["txn"]["version"] for action in actions if "txn" in action]
+        if "step" in note:
+            told.append((note["batch"], note["step"], note["life"], note["position"], recorded))
+    return told
+
+
+def assert_both_ways_make_the_same(mirror: Mirror, tables: list[str], spark: SparkSession) -> None:
+    """The lake and its copy follow the log, by Spark and by the process; only Spark's can be told by its commits."""
+    by_spark, alone = with_limit(copied(mirror), 0), with_limit(mirror, 16)
+    by_spark.sync()
+    alone.sync()
+    alone.assert_equal(*tables)
+    for table in tables:
+        ours, theirs = alone.path(table), by_spark.path(table)
+        assert described(ours) == described(theirs), table
+        assert steps_of(ours) == steps_of(theirs), table
+        read = [spark.read.format("delta").load(path) for path in (ours, theirs)]
+        assert read[0].schema.simpleString() == read[1].schema.simpleString(), table
+        assert sorted(map(repr, read[0].collect())) == sorted(map(repr, read[1].collect())), table
+        alone.assert_each_once(table)
+
+
+@on_mariadb
+def test_both_ways_make_the_same_table(mirror: Mirror, spark: SparkSession) -> None:
+    mirror.execute(*CREATED)
+    mirror.snapshot()
+    for statements in STATEMENTS.values():
+        mirror.execute(*statements)
+    assert_both_ways_make_the_same(mirror, list(STATEMENTS), spark)
+
+
+def test_columns_of_every_type_come_move_and_go(mirror: Mirror, spark: SparkSession) -> None:
+    """In half of the table's columns rows follow, a quarter is renamed, a quarter goes."""
+    samples = [one for one in SAMPLES if one.only in (None, mirror.server.kind)]
+    added = ", ".join(f"ADD COLUMN c{place} {one.declared}" for place, one in enumerate(samples))
+    half = range(0, len(samples), 2)
+    renamed = ", ".join(f"RENAME COLUMN c{place} TO r{place}" for place in range(1, len(samples), 4))
+    dropped = ", ".join(f"DROP COLUMN c{place}" for place in range(3, len(samples), 4))
+    names, values = (", ".join(found) for found in zip(*((f"c{n}", samples[n].literals[0]) for n in half), strict=True))
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY) CHARACTER SET utf8mb4", "INSERT INTO t VALUES (1)")
+    mirror.snapshot()
+    mirror.execute(
+        LENIENT,
+        f"ALTER TABLE t {added}",
+        f"INSERT INTO t (id, {names}) VALUES (2, {values})",
+        f"ALTER TABLE t {renamed}, {dropped}",
+        f"INSERT INTO t (id, {names}) VALUES (3, {values})",
+    )
+    assert_both_ways_make_the_same(mirror, ["t"], spark)
+
+
+@on_mysql
+def test_forty_pairs_of_alter_and_insert_ask_for_no_spark(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    mirror.snapshot()
+    for number in range(PAIRS):
+        mirror.execute(f"ALTER TABLE t ADD c{number} INT", f"INSERT INTO t (id, c{number}) VALUES ({10 + number}, 7)")
+    before = mirror.version("t")
+    sync_alone(with_limit(mirror, 16))
+    assert mirror.version("t") - before <= 2 * PAIRS
+    mirror.assert_equal("t")
+    mirror.assert_each_once("t")
+
+
+@pytest.fixture
+def followed(mirror: Mirror) -> Mirror:
+    mirror.options["merge"] = {"without_spark_mb": 16}
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    mirror.snapshot()
+    return mirror
+
+
+CHANGES = ("ALTER TABLE t RENAME COLUMN v TO w, ADD COLUMN v INT", "TRUNCATE TABLE t")
+
+
+@on_mariadb
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_commit_between_read_and_commit_makes_the_step_begin_again(
+    followed: Mirror, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    commit, tries = plain_tables.commit, []
+
+    def late(*arguments: Any) -> None:
+        if not tries:
+            spark.sql(f"OPTIMIZE delta.`{followed.path('t')}`")
+        tries.append(arguments)
+        commit(*arguments)
+
+    followed.execute("INSERT INTO t VALUES (5, 'e')")
+    sync_alone(followed)
+    monkeypatch.setattr(plain_tables, "commit", late)
+    followed.execute(change)
+    sync_alone(followed)
+    assert len(tries) == 2
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
+
+
+@on_mariadb
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_commit_whose_answer_got_lost_is_known_again(
+    followed: Mirror, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A store that was asked twice says that the version is there."""
+    commit = plain_tables.commit
+
+    def lost(*arguments: Any) -> None:
+        commit(*arguments)
+        raise CommitFailedError("Failed to commit transaction: 0")
+
+    monkeypatch.setattr(plain_tables, "commit", lost)
+    followed.execute(change)
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
+
+
+@on_mysql
+def test_a_run_cut_off_after_each_commit_comes_to_the_same(followed: Mirror) -> None:
+    followed.execute(*CHANGES[:1], "INSERT INTO t VALUES (3, 'c', 3)", "ALTER TABLE t DROP COLUMN v", CHANGES[1])
+    for _ in range(4):
+        with followed.cut_off_at("epoch committed"):
+            sync_alone(followed)
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
+
+
+@on_mysql
+@pytest.mark.parametrize(
+    ("beyond", "change", "reason"),
+    [
+        ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", CHANGES[0],
+         "the table has changeDataFeed, delta.enableChangeDataFeed"),
+        ("ALTER TABLE {t} ALTER COLUMN v COMMENT 'kept'", CHANGES[1], "column 'v' isn't as binlake makes it"),
+        ("OPTIMIZE {t}", "ALTER TABLE t ADD COLUMN n INT DEFAULT 7", "all rows get other values in n"),
+    ],
+)  # fmt: skip
+def test_what_is_left_to_spark_is_said_with_its_reason(
+    followed: Mirror, spark: SparkSession, beyond: str, change: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.sql(beyond.format(t=f"delta.`{followed.path('t')}`"))
+    followed.execute(change)
+    followed.sync()
+    assert f"{followed.database}.t: its shape is changed by Spark: {reason}\n" in capsys.readouterr().err
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_a_protocol_that_names_no_features_is_left_to_spark(
+    followed: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reshape_in_process, "_TABLE_FEATURES", (3, 8))
+    followed.execute(CHANGES[0])
+    followed.sync()
+    assert "its shape is changed by Spark: the table's protocol names no features\n" in capsys.readouterr().err
+    followed.assert_equal("t")
