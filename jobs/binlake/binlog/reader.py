@@ -506,4 +506,8 @@ _REFUSED = {
         "the server lost events here (INCIDENT)",
         "find the reason in the server's error log, then run binlake snapshot to begin anew",
     ),
+    int(EventType.PARTIAL_ROW_DATA): (
+        "rows in pieces (PARTIAL_ROW_DATA_EVENT), as MariaDB 12.3 writes those of a large statement",
+        "raise binlog_row_event_fragment_threshold on the server, then run binlake snapshot to begin anew",
+    ),
 }

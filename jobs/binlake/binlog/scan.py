@@ -59,6 +59,10 @@ for _kind in (
     EventType.MARIADB_GTID_LIST, EventType.BEGIN_LOAD_QUERY, EventType.FORMAT_DESCRIPTION,
 ):  # fmt: skip
     _STEPPED_OVER[_kind] = True
+_KNOWN = np.zeros(256, np.bool_)
+"""Types that aren't stepped over because a flag allows it."""
+for _kind in EventType:
+    _KNOWN[_kind] = True
 _PARTIAL_UPDATE = int(EventType.PARTIAL_UPDATE_ROWS)
 _QUERY, _XID, _TABLE_MAP = int(EventType.QUERY), int(EventType.XID), int(EventType.TABLE_MAP)
 _GTID, _ANONYMOUS, _MARIADB_GTID = int(EventType.GTID), int(EventType.ANONYMOUS_GTID), int(EventType.MARIADB_GTID)
@@ -381,7 +385,7 @@ def scan(address: int, size: int, offset: int, state: Any, rows: Any, committed:
                 return ASK
         elif kind == _XID:
             state.xa = 0
-        elif not _STEPPED_OVER[kind] and not flags & _IGNORABLE_FLAG:
+        elif not _STEPPED_OVER[kind] and (_KNOWN[kind] or not flags & _IGNORABLE_FLAG):
             return ASK
         state.at = at + length
     return DONE

@@ -1,0 +1,82 @@
+"""What MariaDB has or does otherwise since 11.4: copied, followed, and found equal by verify."""
+
+from __future__ import annotations
+
+from binlake.binlog.boundaries import transaction_boundaries
+from binlake.position import FIRST_OFFSET, Slice
+from binlake.source.connection import Endpoint
+from binlake.source.folder import Folder, FolderLog
+from binlake.source.server import Source
+from mirror import Mirror, on_mariadb
+from servers import Server
+
+MIB = 1 << 20
+
+
+@on_mariadb
+def test_images_that_leave_out_what_the_image_before_has(mirror: Mirror) -> None:
+    """binlog_row_image=FULL_NODUP, with and without a key, NULLs, a new key, and a change that is none; read while
+    writers go on under innodb_snapshot_isolation, the default of 11.8."""
+    assert mirror.server.variable("innodb_snapshot_isolation") == "1"
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20), b MEDIUMBLOB, n INT, d DATETIME(3))",
+        "CREATE TABLE keyless (v VARCHAR(20), n INT)",
+        "INSERT INTO t VALUES (1, 'one', 'x', NULL, NOW(3)), (2, NULL, NULL, 2, NULL), (3, 'three', 'z', 3, NULL)",
+        "INSERT INTO keyless VALUES ('one', 1), ('one', 1), (NULL, 2)",
+    )
+    mirror.snapshot()
+    mirror.execute(
+        "SET SESSION binlog_row_image = 'FULL_NODUP'",
+        "UPDATE t SET v = 'eins', n = 1 WHERE id = 1",
+        "UPDATE t SET n = NULL",
+        "UPDATE t SET id = 7 WHERE id = 2",
+        "UPDATE t SET b = REPEAT('y', 70000), v = NULL WHERE id = 3",
+        "UPDATE t SET v = v",
+        "INSERT INTO t VALUES (4, 'four', 'w', 4, NULL)",
+        "DELETE FROM t WHERE id = 1",
+        "UPDATE keyless SET n = 3 WHERE v = 'one' LIMIT 1",
+        "DELETE FROM keyless WHERE n = 2",
+    )
+    mirror.sync()
+    mirror.assert_equal("t", "keyless")
+    assert mirror.verify().equal
+
+
+@on_mariadb
+def test_a_transaction_so_large_that_its_file_is_renamed_into_the_log(mirror: Mirror) -> None:
+    """binlog_large_commit_threshold, least 10 MiB: the transaction has a file of the log of its own."""
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, b LONGBLOB)",
+        "INSERT INTO t VALUES (0, 'before')",
+    )
+    mirror.snapshot()
+    before = dict(mirror.server.execute("SHOW BINARY LOGS"))
+    with mirror.server.setting("binlog_large_commit_threshold", 10 * MIB):
+        mirror.execute(
+            "INSERT INTO t VALUES (-1, 'small')",
+            "BEGIN",
+            *(f"INSERT INTO t VALUES ({number}, REPEAT('{number}', {MIB}))" for number in range(1, 13)),
+            "UPDATE t SET b = 'changed' WHERE id = 3",
+            "COMMIT",
+            "INSERT INTO t VALUES (99, 'after')",
+        )
+    files = dict(mirror.server.execute("SHOW BINARY LOGS"))
+    renamed = [file for file in files if file not in before and files[file] > 10 * MIB]
+    assert renamed, "the transaction has a file of its own"
+    mirror.sync()
+    mirror.assert_equal("t")
+    assert mirror.verify().equal
+    with Source.open(mirror.endpoint) as source:
+        part = Slice(renamed[0], FIRST_OFFSET, dict(source.binary_logs())[renamed[0]], 0, whole=False)
+        first, *_ = transaction_boundaries(source.transport(), part)
+        assert first.end_offset - first.start_offset > 10 * MIB
+
+
+@on_mariadb
+def test_a_servers_own_folder_with_the_indexes_of_its_gtids(server: Server) -> None:
+    """binlog_gtid_index, on since 11.4: a file NAME.idx beside each file of the log."""
+    server.execute("FLUSH BINARY LOGS")
+    assert list(server.datadir.glob("binlog.*.idx"))
+    log = FolderLog(Folder(server.datadir))
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        assert [file for file, _ in log.binary_logs()] == [file for file, _ in source.binary_logs()]
