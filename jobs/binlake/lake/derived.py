@@ -42,14 +42,14 @@ def newest(
     path_of: Callable[[TableName], str],
     invalid: InvalidValues,
 ) -> DataFrame:
-    """Of each key that the log or a cascade changed the lake's columns as they are at last, and ``__gone``."""
+    """Of each key that the log or a cascade changed the lake's columns as they are at last, and ``gone ``."""
     table = _Table(session, life, step, path_of, invalid)
     columns = ["key", "at", "gone", "image"]
     changes = table.derived().select(*columns)
     if table.logged is not None:
         changes = changes.union(table.logged.select(*columns))
     last = changes.groupBy("key").agg(F.expr("max_by(struct(gone, image), at)").alias("last"))
-    return last.select(F.expr("last.gone").alias("__gone"), "last.image.*")
+    return last.select(F.expr("last.gone").alias("gone "), "last.image.*")
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def _apply_by_key(
     newest = _newest(session, step, staged, columns)
     ranges = key_ranges.ranges_to_search(table.log(), step.schema, step.staged)
     if ranges == ():
-        table.append(session, newest.where("NOT __gone").drop("__gone"), version, note)
+        table.append(session, newest.where("NOT `gone `").drop("gone "), version, note)
         return
     found = _condition(step.schema, ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
     with table.transaction(session, version, note):
@@ -178,26 +178,27 @@ def _newest(session: SparkSession, step: MergeStep, staged: DataFrame, columns: 
     """
     schema = step.schema
     if key_ranges.each_once(schema, step.staged):
-        last = staged.selectExpr("after IS NULL AS __gone", "coalesce(after, before) AS __image")
-        return last.selectExpr("__gone", *lake_image(schema, columns, "__image"))
+        last = staged.selectExpr("after IS NULL AS `gone `", "coalesce(after, before) AS `image `")
+        return last.selectExpr("`gone `", *lake_image(schema, columns, "`image `"))
     key = [spark_quote(name) for name in schema.key]
     key_list = ", ".join(key)
     changed = " OR ".join(f"NOT before.{name} <=> after.{name}" for name in key)
-    image = lake_image(schema, columns, "__change.__image")
+    image = lake_image(schema, columns, "`change `.`image `")
     staged.createOrReplaceTempView("staged")
     return session.sql(f"""
         WITH changes AS (
-            SELECT {_key_of(schema, "after")}, struct(file, offset, place, row, 1 AS part) AS __sequence,
-                   false AS __gone, after AS __image
+            SELECT {_key_of(schema, "after")}, struct(file, offset, place, row, 1 AS part) AS `sequence `,
+                   false AS `gone `, after AS `image `
             FROM staged WHERE op <> {DELETE}
             UNION ALL
-            SELECT {_key_of(schema, "before")}, struct(file, offset, place, row, 0 AS part) AS __sequence,
-                   true AS __gone, before AS __image
+            SELECT {_key_of(schema, "before")}, struct(file, offset, place, row, 0 AS part) AS `sequence `,
+                   true AS `gone `, before AS `image `
             FROM staged WHERE op = {DELETE} OR (op = {UPDATE} AND ({changed}))
         ), newest AS (
-            SELECT {key_list}, max_by(struct(__gone, __image), __sequence) AS __change FROM changes GROUP BY {key_list}
+            SELECT {key_list}, max_by(struct(`gone `, `image `), `sequence `) AS `change `
+            FROM changes GROUP BY {key_list}
         )
-        SELECT __change.__gone AS __gone, {", ".join(image)} FROM newest
+        SELECT `change `.`gone ` AS `gone `, {", ".join(image)} FROM newest
     """)
 
 
@@ -219,9 +220,9 @@ def _merge_newest(
         DeltaTable.forPath(session, table.path)
         .alias("t")
         .merge(newest.alias("s"), condition)
-        .whenMatchedDelete("s.__gone")
+        .whenMatchedDelete("s.`gone `")
         .whenMatchedUpdate(set=values)  # type: ignore[arg-type]
-        .whenNotMatchedInsert("NOT s.__gone", values=values)  # type: ignore[arg-type]
+        .whenNotMatchedInsert("NOT s.`gone `", values=values)  # type: ignore[arg-type]
         .execute()
     )
 
@@ -229,7 +230,7 @@ def _merge_newest(
 def _newest_row(schema: TableSchema, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
     """Of a sequence: each row that is logged takes the place of the one that was there."""
     newest = staged.selectExpr("max_by(after, struct(file, offset, row)) AS image").where("image IS NOT NULL")
-    return newest.selectExpr("false AS __gone", *lake_image(schema, columns, "image"))
+    return newest.selectExpr("false AS `gone `", *lake_image(schema, columns, "image"))
 
 
 def _key_of(schema: TableSchema, image: str) -> str:
@@ -272,32 +273,32 @@ def _merge_by_row(
     staged.createOrReplaceTempView("staged")
     DeltaTable.forPath(session, table.path).toDF().createOrReplaceTempView("target")
     session.sql(f"""
-        SELECT {listed}, sum(difference) AS __difference FROM (
-            SELECT {", ".join(after)}, 1L AS difference FROM staged WHERE op <> {DELETE}
+        SELECT {listed}, sum(`difference `) AS `difference ` FROM (
+            SELECT {", ".join(after)}, 1L AS `difference ` FROM staged WHERE op <> {DELETE}
             UNION ALL
-            SELECT {", ".join(before)}, -1L AS difference
+            SELECT {", ".join(before)}, -1L AS `difference `
             FROM staged WHERE op IN ({UPDATE}, {DELETE})
-        ) GROUP BY {listed} HAVING sum(difference) <> 0
+        ) GROUP BY {listed} HAVING sum(`difference `) <> 0
     """).createOrReplaceTempView("differences")
     same = " AND ".join(f"t.{spark_quote(name)} <=> s.{spark_quote(name)}" for name in names)
     source = session.sql(f"""
         WITH counted AS (
             SELECT {", ".join(f"s.{spark_quote(name)} AS {spark_quote(name)}" for name in names)},
-                   s.__difference + count(t.__present) AS copies
-            FROM differences s LEFT JOIN (SELECT *, 1 AS __present FROM target) t ON {same}
-            GROUP BY {", ".join(f"s.{spark_quote(name)}" for name in names)}, s.__difference
+                   s.`difference ` + count(t.`present `) AS `copies `
+            FROM differences s LEFT JOIN (SELECT *, 1 AS `present ` FROM target) t ON {same}
+            GROUP BY {", ".join(f"s.{spark_quote(name)}" for name in names)}, s.`difference `
         )
-        SELECT {listed}, true AS __gone FROM counted
+        SELECT {listed}, true AS `gone ` FROM counted
         UNION ALL
-        SELECT {listed}, false AS __gone
-        FROM counted LATERAL VIEW explode(sequence(1, greatest(copies, 1))) AS copy WHERE copies > 0
+        SELECT {listed}, false AS `gone `
+        FROM counted LATERAL VIEW explode(sequence(1, greatest(`copies `, 1))) AS `copy ` WHERE `copies ` > 0
     """)
     values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
     (
         DeltaTable.forPath(session, table.path)
         .alias("t")
-        .merge(source.alias("s"), f"s.__gone AND {same}")
+        .merge(source.alias("s"), f"s.`gone ` AND {same}")
         .whenMatchedDelete()
-        .whenNotMatchedInsert("NOT s.__gone", values=values)  # type: ignore[arg-type]
+        .whenNotMatchedInsert("NOT s.`gone `", values=values)  # type: ignore[arg-type]
         .execute()
     )
