@@ -41,7 +41,7 @@ MADE_FOR_TESTS = {
 }
 
 NEWEST_MARIADB = "11.8"
-ON_NEWEST_MARIADB = frozenset({"test_cases", "test_newest_mariadb"})
+ON_NEWEST_MARIADB = frozenset({"test_cases", "test_generated_columns", "test_newest_mariadb"})
 """Files whose tests use it, where SERVERS names none."""
 
 # Instants mustn't depend on the machine's zone.

@@ -19,7 +19,7 @@ class StagedFile:
 
     ranges: least and greatest value of each key column, old and new keys alike. inserted, updated, deleted: without
     the rows of XA transactions; of those ``xids`` has the three counts by XA id. void: rows that were rolled back, as
-    (offset, row) of the first and (offset, row) behind the last; the counts have them.
+    (offset, row) of the first and (offset, row) behind the last; the counts have them. absent: see border.Mutations.
     """
 
     path: str
@@ -38,6 +38,7 @@ class StagedFile:
     ranges: dict[str, tuple[int, int]]
     xids: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     void: tuple[tuple[int, int, int, int], ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -84,11 +85,15 @@ class Manifest:
         """Digest of what the log told: the same however often the batch is staged, wherever its files lie."""
         staged = [dump(replace(file, path="", bytes=0, checksum="")) for file in self.files]
         for file in staged:
+            if not file["absent"]:
+                del file["absent"]  # an older binlake, which may have staged the batch before, doesn't tell it
             for column in file["columns"]:
-                del column["stored"]  # as below
+                del column["stored"]
         slices = [dump(replace(part, files=())) for part in self.slices]
         for part in slices:
-            del part["servers"]  # an older binlake, which may have staged the batch before, doesn't tell them
+            del part["servers"]
+            for statement in part["statements"]:
+                del statement["session"]["unlogged"]
         return _digest({"files": staged, "slices": slices})
 
     def to_json(self) -> str:

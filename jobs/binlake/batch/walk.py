@@ -26,6 +26,7 @@ from binlake.batch.steps import (
     XaCommit,
 )
 from binlake.binlog.border import Statement, XaEvent
+from binlake.binlog.partial_rows import PARTIAL, PARTIAL_REMEDY
 from binlake.config import Policy
 from binlake.errors import (
     SNAPSHOTTED_BY_ITSELF,
@@ -40,7 +41,7 @@ from binlake.schema.cascades import Cascade
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.temporary import TemporaryTables
-from binlake.schema.virtual import UNTOLD_REMEDY, judged
+from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, computed_by_server, judged
 from binlake.serialization import dumps
 
 FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
@@ -141,8 +142,35 @@ class Walk:
 
     def file(self, file: StagedFile) -> None:
         table = self._working(file.name, file.last[:2])
-        if table is not None and file.inserted + file.updated + file.deleted:
+        if table is None or not file.inserted + file.updated + file.deleted:
+            return
+        if not file.absent or self._goes_without(table, file):
             table.add_file(file, self.turn)
+
+    def _goes_without(self, table: TableSteps, file: StagedFile) -> bool:
+        """Notice that rows lack columns. Returns whether all of these are generated, so that the table can follow.
+
+        From here on the lake computes such columns itself or has them no more: a server of a newer version took over.
+        """
+        number, offset, _ = file.first
+        before = table.life.schema
+        if unknown := sorted(set(file.absent) - computed_by_server(before)):
+            why = f"{PARTIAL}: {', '.join(unknown)}"
+            self.stop_table(table, Standstill.at(self._file_name(number), offset, why, PARTIAL_REMEDY))
+            return False
+        after = as_logged(before)
+        if why := self._refused_for_untold(table.life.name, after):
+            self.stop_table(table, Standstill.at(self._file_name(number), offset, why, UNTOLD_REMEDY))
+            return False
+        table.life = replace(table.life, schema=after)
+        if after.mirrored != before.mirrored:
+            origins = tuple(column.name for column in after.columns)
+            kept = tuple(column.name for column in after.kept)
+            table.add(CreateStep(after) if table.empty else ReshapeStep(before, after, origins, kept), self.turn)
+        return True
+
+    def _file_name(self, number: int) -> str:
+        return f"{self.stop.file.rpartition('.')[0]}.{number:06}"
 
     def xa(self, events: list[XaEvent]) -> None:
         """Rows of XA transactions come with their outcome: a snapshot before it doesn't have them."""
@@ -152,7 +180,7 @@ class Walk:
             by_name[file.name].append((file, commit))
         for name, rows in by_name.items():
             table = self._working(name, max(commit.committed for _, commit in rows))
-            if table is not None:
+            if table is not None and all(self._goes_without(table, file) for file, _ in rows if file.absent):
                 low = table.life.low.order
                 table.add_xa([(file, commit) for file, commit in rows if commit.committed >= low], self.turn)
         for event in unknown:
@@ -285,7 +313,7 @@ class Walk:
         if before is not None and isinstance(change, ddl.AlterTable):
             with suppress(UnfollowedStatement, SchemaMismatch, ConfigurationError):
                 evolved = ddl.evolve(before, change, flavour=self.flavour).after
-                after = self.rules.excluding(table.life.name, evolved)
+                after = self.rules.excluding(table.life.name, self._as_logged(here, evolved))
         elif isinstance(change, ddl.TruncateTable | ddl.NoShapeChange | ddl.RowsChanged) or here.parsed.kind == "DML":
             after = before
         self.apart[table.life.id] = after
@@ -353,7 +381,7 @@ class Walk:
         before = table.life.schema
         try:
             evolution = ddl.evolve(before, change, flavour=self.flavour)
-            after = self.rules.excluding(table.life.name, evolution.after)
+            after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             return self._asked(table, here.standstill(error.message))
         if why := self._refused_for_untold(table.life.name, after):
@@ -373,6 +401,9 @@ class Walk:
         if fills or _reshapes(before, after, evolution.origins):
             table.add(ReshapeStep(before, after, evolution.origins, kept_origins, fills), self.turn)
         return FOLLOWED, _left_out(before, after)
+
+    def _as_logged(self, here: _At, schema: TableSchema) -> TableSchema:
+        return as_logged(schema) if here.statement.session.unlogged else schema
 
     def _refused_for_untold(self, name: TableName, schema: TableSchema) -> str:
         """Why a table isn't mirrored that has columns which the log doesn't tell; empty where it is."""
@@ -404,7 +435,7 @@ class Walk:
         else:
             schema = change.schema
         try:
-            schema = self.rules.excluding(name, schema)
+            schema = self.rules.excluding(name, self._as_logged(here, schema))
         except ConfigurationError as error:
             self.missing.add(name)
             return STOPPED, error.message

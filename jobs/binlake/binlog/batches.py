@@ -20,9 +20,10 @@ _LARGE = 8
 
 @dataclass
 class _Waiting:
-    """Of one table in one shape."""
+    """Of one table in one shape. absent: columns that the images of some rows lacked."""
 
     decoder: TableDecoder
+    absent: set[str]
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     size: int = 0
@@ -35,14 +36,16 @@ class Batches:
         self._waiting: dict[TableName, _Waiting] = {}
         self.statements = 0
 
-    def add(self, name: TableName, decoder: TableDecoder, batches: list[pa.RecordBatch]) -> Iterator[Mutations]:
+    def add(
+        self, name: TableName, decoder: TableDecoder, batches: list[pa.RecordBatch], absent: set[str]
+    ) -> Iterator[Mutations]:
         """Takes a table's next batches; gives what is enough of it, and what has another shape."""
         waiting = self._waiting.get(name)
         if waiting is not None and waiting.decoder is not decoder:
             yield from self.flush(name)
             waiting = None
         if waiting is None:
-            waiting = self._waiting[name] = _Waiting(decoder)
+            waiting = self._waiting[name] = _Waiting(decoder, absent)
         for batch in batches:
             waiting.batches.append(batch)
             waiting.rows += batch.num_rows
@@ -65,7 +68,8 @@ class Batches:
             return
         decoder = waiting.decoder
         for batch in _joined(waiting.batches, decoder.schema):
-            yield Mutations(name, decoder.columns, decoder.table.key, self.statements, batch)
+            absent = tuple(sorted(waiting.absent & {column.name for column in decoder.columns}))
+            yield Mutations(name, decoder.columns, decoder.table.key, self.statements, batch, absent)
 
 
 def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

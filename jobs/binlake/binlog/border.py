@@ -50,7 +50,9 @@ class Mutations:
     """Some mutations of one table in one shape, in the order of the log.
 
     columns: those decoded, as the table map tells them (binlog_row_metadata=FULL); key: names of the primary key's.
-    statements_before: how many ``Statement``s came before them in this slice.
+    statements_before: how many ``Statement``s came before them in this slice. absent: names of columns that the log
+    doesn't have in all of these rows' images, and that are NULL there: generated ones on MariaDB 11.5 and newer, which
+    only a recorded shape tells from those that a partial row image lacks.
     """
 
     name: TableName
@@ -58,6 +60,7 @@ class Mutations:
     key: tuple[str, ...]
     statements_before: int
     batch: pa.RecordBatch
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from binlake.gtid import uuid_text
 from binlake.schema.session import Session
+from binlake.schema.virtual import leaves_generated_columns_out
 
 MAGIC = b"\xfebin"
 ENCRYPTED_MAGIC = b"\xfdbin"
@@ -179,13 +180,22 @@ class FormatDescription:
         return "mariadb" in self.server_version.lower()
 
     @property
+    def may_leave_generated_columns_out(self) -> bool:
+        """Whether rows may lack generated columns (tried: all images of 11.4.5 have them, of 11.8.9 only inserts')."""
+        return self.mariadb and self.numbers >= (11, 4)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        found = re.match(r"(\d+)\.(\d+)\.(\d+)", self.server_version, re.ASCII)
+        return tuple(map(int, found.groups())) if found else ()
+
+    @property
     def tells_explicit_timestamps(self) -> bool:
         """Whether this MariaDB logs explicit_defaults_for_timestamp among the session's options
         (Format_description_log_event::deduct_options_written_to_bin_log, sql/log_event.cc)."""
-        found = re.match(r"(\d+)\.(\d+)\.(\d+)", self.server_version, re.ASCII)
-        if not found:
+        if not self.numbers:
             return False
-        major, minor, patch = (int(part) for part in found.groups())
+        major, minor, patch = self.numbers
         first = {5: 17, 6: 9, 7: 5, 8: 4, 9: 2}
         return major > 10 or (major == 10 and (minor > 9 or patch >= first.get(minor, patch + 1)))
 
@@ -355,7 +365,8 @@ class Query:
         explicit = self.explicit_timestamps
         if description.mariadb and self.flags is not None and description.tells_explicit_timestamps:
             explicit = bool(self.flags & _OPTION_EXPLICIT_DEF_TIMESTAMP)
-        return Session(explicit, began, self.microsecond, self.time_zone)
+        unlogged = description.mariadb and leaves_generated_columns_out(description.numbers)
+        return Session(explicit, began, self.microsecond, self.time_zone, unlogged)
 
     @classmethod
     def parse(cls, body: bytes) -> Query:

@@ -1,8 +1,9 @@
-"""Partial row events made whole, where the event itself holds what is missing.
+"""Partial row events made whole, where the event itself holds what is missing, or what is missing can be computed.
 
-Two kinds can be: an update whose before image has every column, with an after image of the changed columns alone
-(binlog_row_image=MINIMAL on a table without a key); and an update with the differences of JSON documents
-(binlog_row_value_options=PARTIAL_JSON). Manual: MySQL source documentation, "Rows_event", "Update_rows_event".
+Three kinds can be: an update whose before image has every column, with an after image of the changed columns alone
+(binlog_row_image=MINIMAL on a table without a key, FULL_NODUP); an update with the differences of JSON documents
+(binlog_row_value_options=PARTIAL_JSON); and images of MariaDB that lack the table's generated columns, which the event
+doesn't tell from others. Manual: MySQL source documentation, "Rows_event", "Update_rows_event".
 """
 
 from __future__ import annotations
@@ -14,40 +15,64 @@ from typing import Any
 from binlake.binlog import jsondiff
 from binlake.binlog.events import ByteCursor, EventType, Malformed
 from binlake.binlog.tablemap import TableMap, Undecodable, Wire
+from binlake.binlog.values import uncompressed_event
 
-_UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS, EventType.PARTIAL_UPDATE_ROWS)
-_EXTRA = (EventType.UPDATE_ROWS, EventType.PARTIAL_UPDATE_ROWS)
+_UPDATES = (
+    EventType.UPDATE_ROWS_V1,
+    EventType.UPDATE_ROWS,
+    EventType.PARTIAL_UPDATE_ROWS,
+    EventType.UPDATE_ROWS_COMPRESSED_V1,
+    EventType.UPDATE_ROWS_COMPRESSED,
+)
+_EXTRA = (
+    EventType.WRITE_ROWS,
+    EventType.UPDATE_ROWS,
+    EventType.DELETE_ROWS,
+    EventType.PARTIAL_UPDATE_ROWS,
+    EventType.WRITE_ROWS_COMPRESSED,
+    EventType.UPDATE_ROWS_COMPRESSED,
+    EventType.DELETE_ROWS_COMPRESSED,
+)
 _JSON_UPDATES = 1
 """Bit of the value options: some columns come as differences."""
 
-
-def _partial_images() -> Undecodable:
-    return Undecodable(
-        "the log holds partial row images",
-        "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew",
-    )
+PARTIAL = "the log holds partial row images"
+PARTIAL_REMEDY = "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew"
 
 
-def complete(body: bytes, kind: int, id_size: int, table: TableMap, program: Any) -> bytes:
-    """Rows of an update event with all columns in both images, as they stand in an event that isn't partial.
+@dataclass(frozen=True)
+class Completed:
+    """Rows as they stand in an event that isn't partial, uncompressed. absent: columns that no image has, NULL here."""
 
-    program: where a column's value ends (layouts.PROGRAM). Raises Undecodable when the event doesn't hold what is
-    missing, and Malformed.
+    rows: bytes
+    absent: tuple[int, ...] = ()
+
+
+def complete(
+    body: bytes, kind: int, id_size: int, table: TableMap, program: Any, *, may_lack_columns: bool
+) -> Completed:
+    """Return the rows of a partial event with all columns in their images.
+
+    program: where a column's value ends (layouts.PROGRAM). may_lack_columns: the server leaves generated columns out.
+    Raises Undecodable when the event doesn't hold what is missing, and Malformed.
     """
-    if kind not in _UPDATES:
-        raise _partial_images()
     cursor = ByteCursor(body, id_size + 2)
     if kind in _EXTRA:
         cursor.skip(max(cursor.uint(2), 2) - 2)
     columns = cursor.packed()
     if columns != len(table.fields):
         raise Malformed("rows that don't fit their table map")
-    before, after = (_bits(cursor, columns) for _ in range(2))
-    if not all(before):
-        raise _partial_images()
+    before = _bits(cursor, columns)
+    after = _bits(cursor, columns) if kind in _UPDATES else None
+    absent = tuple(place for place, is_there in enumerate(before) if not is_there)
+    held = after is None or not any(after[place] for place in absent)
+    if not held or (absent and not may_lack_columns) or (after is None and not absent):
+        raise Undecodable(PARTIAL, PARTIAL_REMEDY)
+    if kind >= EventType.WRITE_ROWS_COMPRESSED_V1:
+        cursor = ByteCursor(uncompressed_event(cursor.rest()))
     json_columns = [place for place, field in enumerate(table.fields) if field.wire is Wire.JSON]
-    rows = _Rows(cursor, program.tolist(), after, json_columns, kind == EventType.PARTIAL_UPDATE_ROWS)
-    return b"".join(rows.images())
+    rows = _Rows(cursor, program.tolist(), before, after, json_columns, kind == EventType.PARTIAL_UPDATE_ROWS)
+    return Completed(b"".join(rows.images()), absent)
 
 
 def _bits(cursor: ByteCursor, count: int) -> list[bool]:
@@ -65,18 +90,21 @@ class _Rows:
 
     cursor: ByteCursor
     program: list[tuple[int, ...]]
-    present: list[bool]
+    before: list[bool]
+    after: list[bool] | None
     json_columns: list[int]
     with_options: bool
 
     def images(self) -> Iterator[bytes]:
         while self.cursor.left:
-            before = self._image([True] * len(self.program), ())
+            before = self._image(self.before, ())
             yield _image_bytes(before)
+            if self.after is None:
+                continue
             differing = self._differing() if self.with_options else ()
-            after = self._image(self.present, differing)
+            after = self._image(self.after, differing)
             for place in range(len(after)):
-                if not self.present[place]:
+                if not self.after[place]:
                     after[place] = before[place]
                 elif place in differing:
                     after[place] = self._applied(before[place], after[place], place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow as pa
 from binlake.binlog import events, layouts, partial_rows, payload, scan, tablemap, values
 from binlake.binlog.arrays import numbers
 from binlake.binlog.batches import Batches
-from binlake.binlog.border import UPDATE, Item, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
+from binlake.binlog.border import Item, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
 from binlake.binlog.columns import Decoded, TableDecoder, malformed
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
@@ -78,7 +78,8 @@ def read(
 @dataclass
 class _Known:
     """A table map that was seen. body: its bytes behind the table id. decoder: None for a table stepped over, and where
-    the map can't be read; then why and the event's bytes (raw) are told with the rows."""
+    the map can't be read; then why and the event's bytes (raw) are told with the rows. absent: columns that the images
+    of some of its rows lacked."""
 
     body: npt.NDArray[np.uint8]
     name: TableName
@@ -86,6 +87,7 @@ class _Known:
     decoder: TableDecoder | None = None
     why: Undecodable | None = None
     raw: bytes = b""
+    absent: set[str] = field(default_factory=set)
 
 
 class _Reader:
@@ -374,18 +376,20 @@ class _Reader:
         failed = np.zeros(1, np.int64)
         stopped: tuple[int, Undecodable] | None = None
         done = 0
+        whole: set[int] = set()
         while wrong := scan.prepare(rows[done:], prepared[done:], columns, id_size, failed):
             at = done + int(failed[0])
             try:
                 if wrong not in (scan.PARTIAL_IMAGE, scan.PARTIAL_JSON):
                     raise Malformed("rows that don't fit their table map")
                 prepared[at] = self._made_whole(known, rows[at])
+                whole.add(at)
             except (Undecodable, Malformed) as error:
                 stopped = at, _undecodable(error)
                 rows, prepared = rows[:at], prepared[:at]
                 break
             done = at + 1
-        return self._uncompressed(rows, prepared, stopped)
+        return self._uncompressed(rows, prepared, stopped, whole)
 
     def _made_whole(self, known: _Known, event: Any) -> tuple[int, ...]:
         """A partial event as ``scan.prepare`` would give a full one. Raises Undecodable, Malformed."""
@@ -393,18 +397,24 @@ class _Reader:
         assert known.decoder is not None
         body = ctypes.string_at(int(event["body"]), int(event["end"] - event["body"]))
         kind, id_size = int(event["kind"]), int(self._state.id_size)
-        data = partial_rows.complete(body, kind, id_size, known.table, known.decoder.program)
-        buffer = padded(data)
+        lacks = self._description.may_leave_generated_columns_out
+        completed = partial_rows.complete(
+            body, kind, id_size, known.table, known.decoder.program, may_lack_columns=lacks
+        )
+        known.absent.update(known.table.columns[place].name for place in completed.absent)
+        buffer = padded(completed.rows)
         self._buffers.append(buffer)
         start = buffer.ctypes.data
         rest = (int(event[name]) for name in ("transaction", "offset", "ordinal", "xa"))
-        return (start, start + len(data), UPDATE, *rest)
+        return (start, start + len(completed.rows), scan.operation(kind), *rest)
 
     def _uncompressed(
-        self, rows: Any, prepared: Any, stopped: tuple[int, Undecodable] | None
+        self, rows: Any, prepared: Any, stopped: tuple[int, Undecodable] | None, whole: set[int]
     ) -> tuple[Any, tuple[int, Undecodable] | None]:
-        """The same with the rows of MariaDB's compressed events, up to the first that can't be."""
-        for number in np.flatnonzero(rows["kind"] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist():
+        """The same with the rows of MariaDB's compressed events, up to the first that can't be. whole: events that are
+        uncompressed already."""
+        compressed = np.flatnonzero(rows["kind"] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist()
+        for number in (number for number in compressed if number not in whole):
             start, end = int(prepared["address"][number]), int(prepared["end"][number])
             try:
                 data = values.uncompressed_event(ctypes.string_at(start, end - start))
@@ -427,7 +437,7 @@ class _Reader:
         if stop is not None:
             stopped = stop.event, stop.why
         batches = [self._batch(one, known.decoder.schema) for one in decoded]
-        yield from self._batches.add(known.name, known.decoder, batches)
+        yield from self._batches.add(known.name, known.decoder, batches, known.absent)
         if stopped is None:
             return
         event, why = stopped

@@ -75,6 +75,11 @@ _NO_FOREIGN_KEY_CHECKS = 0x02  # of a row event; Rows_event::enum_flag
 PREPARED, NOT_ROWS, OTHER_WIDTH, PARTIAL_IMAGE, PARTIAL_JSON = range(5)
 
 
+def operation(kind: int) -> int:
+    """Return what rows of an event's type do: INSERT, UPDATE or DELETE of the border."""
+    return int(_OP[kind])
+
+
 @kernel
 def prepare(rows: Any, events: Any, columns: int, id_size: int, failed: Any) -> int:
     """Row events to what ``kernels.decode`` takes: the addresses of their rows. Those of compressed events still are

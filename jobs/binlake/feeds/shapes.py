@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import cache
 
 import pyarrow as pa
@@ -17,8 +18,10 @@ from binlake.batch.manifest import StagedFile
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.feeds.contract import FeedTable
 from binlake.position import file_number
+from binlake.schema import arithmetic
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.virtual import as_logged, computed_columns
 from binlake.serialization import loads
 from binlake.state.metadata import Metadata
 
@@ -58,6 +61,8 @@ def _schema(text: str) -> TableSchema:
 
 def table_of(file: StagedFile, schema: TableSchema | None) -> FeedTable:
     """A staged file's table: with the columns that the lake has, in their order, as far as the shape is known."""
+    if schema is not None and file.absent:
+        schema = as_logged(schema)
     staged = {column.name: column for column in file.columns}
     shown = schema.mirrored if schema is not None else ()
     if schema is None or not all(column.name in staged for column in shown):
@@ -80,11 +85,12 @@ def shown(table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
     wanted = [column.name for column in table.columns]
     rendered = {column.name for column in table.columns if column.type in RENDERERS}
     fields = [field.name for field in rows.schema.field("after").type]
-    if not rendered and _without_sides(fields, wanted) == wanted:
+    computed = computed_columns(table.schema)
+    if not rendered and not computed and _without_sides(fields, wanted) == wanted:
         return rows
     for image in ("before", "after"):
         number = rows.schema.get_field_index(image)
-        struct = _image(table, rows.column(number))
+        struct = _image(table, rows.column(number), computed)
         rows = rows.set_column(number, pa.field(image, struct.type), struct)
     return rows
 
@@ -93,14 +99,17 @@ def _without_sides(fields: list[str], wanted: list[str]) -> list[str]:
     return [name for name in fields if name in wanted or not name.endswith(("__text", "__bytes"))]
 
 
-def _image(table: FeedTable, struct: pa.StructArray) -> pa.StructArray:
+def _image(table: FeedTable, struct: pa.StructArray, computed: Mapping[str, arithmetic.Stored]) -> pa.StructArray:
     """The struct with the table's columns alone, and their side columns."""
     names: list[str] = []
     arrays: list[pa.Array] = []
     there = {field.name for field in struct.type}
     for column in table.columns:
         names.append(column.name)
-        arrays.append(_rendered(column, struct.field(column.name)))
+        values = struct.field(column.name)
+        if column.name in computed:
+            values = arithmetic.computed(computed[column.name], struct, values.type)
+        arrays.append(_rendered(column, values))
         for side in (f"{column.name}__text", f"{column.name}__bytes"):
             if side in there:
                 names.append(side)

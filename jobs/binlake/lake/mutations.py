@@ -12,11 +12,12 @@ from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
 from binlake.names import spark_quote
+from binlake.schema import arithmetic
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableSchema
-from binlake.schema.virtual import arithmetic, judged
+from binlake.schema.virtual import computed_columns
 
 _NO_END = "(2147483647999999, 4294967295999999)"
 """Microseconds of the last TIMESTAMP, before MariaDB 11.5 in 2038 and since in 2106."""
@@ -95,16 +96,16 @@ def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -
 
 def lake_image(schema: TableSchema, columns: Sequence[LakeColumn], image: str) -> list[str]:
     """The lake's columns from a staged image, as expressions."""
-    computed = judged(schema).computed
+    computed = computed_columns(schema)
 
-    def value(column: LakeColumn) -> str:
+    def expression(column: LakeColumn) -> str:
         staged = f"{image}.{spark_quote(column.name)}"
         if column.is_side:
             return staged
         if column.source.type in RENDERERS:
             return f"binlake_{column.source.type}({staged})"
         if column.name in computed:
-            return f"CAST({arithmetic(column.source, schema, image)} AS {column.delta})"
+            return f"CAST({arithmetic.sql(computed[column.name], image)} AS {column.delta})"
         return staged
 
-    return [f"{value(column)} AS {spark_quote(column.name)}" for column in columns]
+    return [f"{expression(column)} AS {spark_quote(column.name)}" for column in columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, UPDATE, staged_schema
 from binlake.config import PipelineConfig
+from binlake.schema import arithmetic
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.render import RENDERERS
 from binlake.schema.table import TableSchema
+from binlake.schema.virtual import computed_columns
 from binlake.state import files
 from binlake.state.key_ranges import image_column
 
@@ -48,7 +50,8 @@ def newest_rows(schema: TableSchema, columns: Sequence[LakeColumn], staged: pa.T
     """
     came = staged.filter(pc.not_equal(staged["op"], DELETE))
     left = staged.filter(pc.or_(pc.equal(staged["op"], DELETE), _moved(schema, staged)))
-    keys = {image: _images(columns, rows, image) for image, rows in (("after", came), ("before", left))}
+    computed = computed_columns(schema)
+    keys = {image: _images(columns, rows, image, computed) for image, rows in (("after", came), ("before", left))}
     ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
     changes = pa.concat_tables(
         [keys[image].select(schema.key).append_column(PLACE, ranks[image]) for image in ("before", "after")]
@@ -67,10 +70,16 @@ def _moved(schema: TableSchema, staged: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.equal(staged["op"], UPDATE), reduce(pc.or_, differs))
 
 
-def _images(columns: Sequence[LakeColumn], rows: pa.Table, image: str) -> pa.Table:
+def _images(
+    columns: Sequence[LakeColumn], rows: pa.Table, image: str, computed: Mapping[str, arithmetic.Stored]
+) -> pa.Table:
     """The lake's columns from a staged image."""
     found = {}
     for column in columns:
+        if column.name in computed:
+            images = rows[image].combine_chunks()
+            found[column.name] = pa.chunked_array([arithmetic.computed(computed[column.name], images, column.arrow)])
+            continue
         stored = image_column(rows, image, column.name)
         if is_rendered(column):
             render = RENDERERS[column.source.type]

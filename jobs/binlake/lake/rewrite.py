@@ -35,7 +35,6 @@ from binlake.lake.newest import PLACE, newest_rows, staged_rows
 from binlake.lake.plain_files import added_file, delta_type
 from binlake.lake.plain_tables import OwnCommit, removed
 from binlake.schema.lake_columns import LakeColumn
-from binlake.schema.virtual import judged
 from binlake.state import deletion_vectors, files, key_ranges
 from binlake.state.delta_actions import DeltaAction
 from binlake.state.delta_log import LakeLog
@@ -134,7 +133,7 @@ def _memory(size: int) -> Iterator[None]:
 def _is_plain_step(step: MergeStep, columns: Sequence[LakeColumn]) -> bool:
     """Rows with a key, whose last word alone counts."""
     schema = step.schema
-    special = step.parents or step.xa or schema.sequence or schema.row_end or judged(schema).computed
+    special = step.parents or step.xa or schema.sequence or schema.row_end
     if special or not schema.key or not step.files or sum(file.rows for file in step.files) > MOST_ROWS:
         return False
     if any(file.xids or file.void for file in step.files):

@@ -21,12 +21,14 @@ class Session:
     began: seconds since 1970 UTC, microsecond: of that second: what NOW(6) gives in the statement, SET timestamp
         included. Both servers write the microsecond where the statement used it.
     time_zone: as it is set in the session: an offset, a name or SYSTEM.
+    unlogged: the server leaves generated columns out of the log (see virtual.py).
     """
 
     explicit_timestamps: bool | None = None
     began: int | None = None
     microsecond: int | None = None
     time_zone: str = ""
+    unlogged: bool = False
 
     def now(self, fraction: int) -> str | None:
         """CURRENT_TIMESTAMP(fraction) in UTC, as the server's text; None where it isn't told or no TIMESTAMP.

@@ -109,6 +109,8 @@ class TableSchema:
     kept: columns that the server dropped and the lake keeps, under the names that they have there.
     untold: names of virtual columns whose values the log doesn't tell (see virtual.py); the lake leaves them out.
     sequence: a MariaDB sequence, a table of one row that each logged row takes the place of.
+    unlogged: the server's log has generated columns in inserts alone (MariaDB 11.5 and newer). It doesn't count where
+        shapes are compared: ``untold`` has what follows from it.
     versioned: MariaDB keeps former rows in the table (WITH SYSTEM VERSIONING); the lake has the current ones.
     """
 
@@ -122,6 +124,7 @@ class TableSchema:
     untold: tuple[str, ...] = ()
     sequence: bool = False
     versioned: bool = False
+    unlogged: bool = field(default=False, compare=False)
 
     @property
     def row_end(self) -> str | None:
@@ -170,7 +173,7 @@ class TableSchema:
     @property
     def fingerprint(self) -> str:
         """Twelve hex digits that name this shape; equal shapes have equal ones."""
-        shape = {key: value for key, value in dump(self).items() if key != "indexes"}
+        shape = {key: value for key, value in dump(self).items() if key not in ("indexes", "unlogged")}
         for column in (*shape["columns"], *shape["kept"]):
             del column["stored"]  # it doesn't count where shapes are compared
         text = json.dumps(shape, sort_keys=True, ensure_ascii=False)

@@ -4,7 +4,8 @@ A virtual column isn't stored: the server computes it for whoever reads, and for
 writes. The lake promises what the server shows in UTC. Where the session's time zone, language, account or clock can
 decide, the log's value is another, so such a column is left out of the lake, by name; so is one over MariaDB's
 AUTO_INCREMENT, whose image is computed before the number is given, unless it is plain arithmetic that the lake does
-itself. STORED columns are as logged.
+itself. STORED columns are as logged, where they are logged: newer MariaDBs write generated columns of either kind for
+inserts alone (tried: 11.4.5 writes them all, 11.8.9 doesn't), so that what isn't plain arithmetic is left out there.
 
 An expression is judged by its words: what isn't known to be free of the session isn't trusted. Sources: MySQL manual
 15.1.24.8 and 14 (functions), MariaDB Knowledge Base, Generated Columns; tried on MySQL 9.7 and MariaDB 10.11.
@@ -13,18 +14,21 @@ An expression is judged by its words: what isn't known to be free of the session
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from binlake.names import spark_quote
 from binlake.position import Flavour
-from binlake.schema.lexer import Lexer, Token
+from binlake.schema import arithmetic
+from binlake.schema.arithmetic import END, INTEGER_BITS, column_of, tokens_of
+from binlake.schema.lexer import Token
 from binlake.schema.table import Column, TableSchema, Virtual
 
-UNTOLD_REMEDY = "make the column STORED, or let the lake go without it: on_untold_column: leave_out"
+UNTOLD_REMEDY = (
+    "make the column STORED (not on MariaDB 11.5 and newer, whose log leaves out those, too), or let the lake go"
+    " without it: on_untold_column: leave_out"
+)
 
-_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_NOT_TEXT = frozenset({*_INTEGER_BITS, "decimal", "float", "double", "bit", "year", "date", "datetime", "time"})
+_NOT_TEXT = frozenset({*INTEGER_BITS, "decimal", "float", "double", "bit", "year", "date", "datetime", "time"})
 _DATES = frozenset({"date", "datetime"})
 
 
@@ -80,6 +84,10 @@ _SECOND_IS_A_SPAN = _words("ADDTIME SUBTIME TIMESTAMP")
 _CASTS = _words("CAST CONVERT")
 _OFFSET = re.compile(r"\d[+-]\d\d:\d\d$")
 _LANGUAGE = re.compile(r"%[abMW]")
+_UNLOGGED = (
+    "MariaDB 11.5 and newer leave generated columns out of the log's updates, and its expression is more than sums,"
+    " differences and products of whole numbers and decimals"
+)
 _BEFORE_THE_NUMBER = "its image is computed before AUTO_INCREMENT gives the row its number"
 
 
@@ -96,20 +104,51 @@ class Judged:
 
 
 def judged(schema: TableSchema) -> Judged:
-    """What of a table's virtual columns is in the lake."""
+    """Return which of a table's generated columns the lake leaves out, and which it computes itself."""
     untold: dict[str, str] = {}
     computed: set[str] = set()
     for column in schema.logged:
-        if column.virtual is None:
+        if column.row_time or not (column.virtual or (column.generated and schema.unlogged)):
             continue
         try:
-            if _is_free(column, schema.columns):
+            if not schema.unlogged and _is_free(column, schema.columns):
                 continue
-            arithmetic(column, schema, "image")
+            arithmetic.parsed(column, schema)
             computed.add(column.name)
+        except arithmetic.NotComputable:
+            untold[column.name] = _left_out(column, _UNLOGGED if schema.unlogged else _BEFORE_THE_NUMBER)
         except _NotTold as why:
-            untold[column.name] = f"VIRTUAL column {column.name!r} isn't mirrored: {why}"
+            untold[column.name] = _left_out(column, str(why))
     return Judged(untold, frozenset(computed))
+
+
+def _left_out(column: Column, why: str) -> str:
+    kind = "VIRTUAL" if column.virtual else "STORED"
+    return f"{kind} column {column.name!r} isn't mirrored: {why}"
+
+
+def leaves_generated_columns_out(version: tuple[int, ...]) -> bool:
+    """Return whether a MariaDB of this version is taken to log generated columns in inserts alone.
+
+    What was tried lies at the ends (11.4.5 logs them all, 11.8.9 doesn't). Where a version between them does log them,
+    the lake goes without columns that it could have; images that lack columns are noticed whatever the version.
+    """
+    return version >= (11, 5)
+
+
+def as_logged(schema: TableSchema) -> TableSchema:
+    """The shape as the log of a server tells it that leaves generated columns out of updates and deletes."""
+    return schema if schema.unlogged else leaving_out(replace(schema, unlogged=True))
+
+
+def computed_by_server(schema: TableSchema) -> frozenset[str]:
+    """Return the names of the generated columns."""
+    return frozenset(column.name for column in schema.columns if column.generated and not column.row_time)
+
+
+def computed_columns(schema: TableSchema) -> dict[str, arithmetic.Stored]:
+    """Return the columns that the lake computes itself, by name, each with how."""
+    return {name: arithmetic.parsed(schema.column(name), schema) for name in judged(schema).computed}
 
 
 def leaving_out(schema: TableSchema) -> TableSchema:
@@ -135,31 +174,14 @@ def _written(token: Token) -> str:
 
 def renamed(virtual: Virtual, names: Mapping[str, str]) -> Virtual:
     """With other names of columns, by their old ones in lower case."""
-    tokens = _tokens(virtual)
+    tokens = tokens_of(virtual)
     written = [
         replace(token, kind="quoted", text=names[token.text.lower()])
         if token.is_name and token.text.lower() in names and following.key != "("
         else token
-        for token, following in zip(tokens, (*tokens[1:], _END), strict=True)
+        for token, following in zip(tokens, (*tokens[1:], END), strict=True)
     ]
     return replace(virtual, expression=canonical(written))
-
-
-_END = Token("end", "", "", 0, 0)
-
-
-def _tokens(virtual: Virtual) -> list[Token]:
-    lexer = Lexer(virtual.expression, 0, virtual.flavour)
-    while lexer.step():
-        pass
-    return [token for token in lexer.tokens if token.kind != "end"]
-
-
-def _column(columns: Sequence[Column], token: Token) -> Column | None:
-    """The column that a name means."""
-    if not token.is_name:
-        return None
-    return next((column for column in columns if column.name.lower() == token.text.lower()), None)
 
 
 # -- whether a value is free of the session ------------------------------------------------------------
@@ -184,7 +206,7 @@ def _is_free(column: Column, columns: Sequence[Column]) -> bool:
     if column.type == "timestamp":
         raise _NotTold("a TIMESTAMP is computed in the session's time zone")
     judge = _Judge(column.virtual.flavour, columns, {column.name})
-    facts = judge.expression(_tokens(column.virtual))
+    facts = judge.expression(tokens_of(column.virtual))
     if column.type in (*_DATES, "time", "year"):
         judge.as_date(facts, day=column.type in _DATES)
     return not judge.counts
@@ -205,7 +227,7 @@ class _Judge:
         at = 0
         intervals = False
         while at < len(tokens):
-            token, following = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else _END
+            token, following = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else END
             intervals = intervals or (token.key == "INTERVAL" and following.key != "(")
             if token.key == "(":
                 end = _closing(tokens, at)
@@ -235,7 +257,7 @@ class _Judge:
             return _Facts()
         if token.kind == "word" and token.text.startswith("_") and following.kind in ("string", "bytes", "number"):
             return _Facts()
-        if (column := _column(self.columns, token)) is not None:
+        if (column := column_of(self.columns, token)) is not None:
             return self._reference(column)
         if token.kind == "word" and token.key in _KEYWORDS:
             return _Facts()
@@ -247,12 +269,12 @@ class _Judge:
         self.counts = self.counts or column.auto_increment
         if column.virtual is not None and column.name not in self.within:
             inner = _Judge(column.virtual.flavour, self.columns, self.within | {column.name})
-            inner.expression(_tokens(column.virtual))
+            inner.expression(tokens_of(column.virtual))
             self.counts = self.counts or inner.counts
         return _Facts(column.type not in _NOT_TEXT, column.type == "time", column.type in _DATES)
 
     def _function(self, name: str, inside: list[Token]) -> _Facts:
-        if name == "UNIX_TIMESTAMP" and len(inside) == 1 and _is_timestamp(_column(self.columns, inside[0])):
+        if name == "UNIX_TIMESTAMP" and len(inside) == 1 and _is_timestamp(column_of(self.columns, inside[0])):
             return _Facts()
         if name in _CASTS:
             return self._cast(inside)
@@ -306,12 +328,10 @@ def _is_timestamp(column: Column | None) -> bool:
 
 def _closing(tokens: list[Token], opening: int) -> int:
     """Index of the parenthesis that closes the one at ``opening``. Raises _NotTold."""
-    depth = 0
-    for at in range(opening, len(tokens)):
-        depth += (tokens[at].key == "(") - (tokens[at].key == ")")
-        if not depth:
-            return at
-    raise _NotTold("its expression isn't understood")
+    end = arithmetic.closing(tokens, opening)
+    if end is None:
+        raise _NotTold("its expression isn't understood")
+    return end
 
 
 def _arguments(tokens: list[Token]) -> list[list[Token]]:
@@ -324,72 +344,3 @@ def _arguments(tokens: list[Token]) -> list[list[Token]]:
         else:
             parts[-1].append(token)
     return parts
-
-
-# -- arithmetic that the lake does itself ------------------------------------------------------------------
-
-
-def arithmetic(column: Column, schema: TableSchema, image: str) -> str:
-    """Spark SQL over the row ``image``, a DECIMAL: sums, differences and products of whole numbers, as the column holds
-    them.
-
-    The server computes in 64 bits and refuses what is larger, so that 38 digits are exact; what doesn't fit the column
-    becomes the nearest that does. Raises _NotTold for anything else.
-    """
-    return _Arithmetic(schema, image).column(column)
-
-
-class _Arithmetic:
-    def __init__(self, schema: TableSchema, image: str) -> None:
-        self.schema = schema
-        self.image = image
-
-    def column(self, column: Column) -> str:
-        if column not in self.schema.logged or column.type not in _INTEGER_BITS:
-            raise _NotTold(_BEFORE_THE_NUMBER)
-        if column.virtual is None:
-            return f"{self.image}.{spark_quote(column.name)}"
-        tokens = _tokens(column.virtual)
-        value, end = self._sum(tokens, 0)
-        if end != len(tokens):
-            raise _NotTold(_BEFORE_THE_NUMBER)
-        bits = _INTEGER_BITS[column.type]
-        low, high = (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        # LEAST and GREATEST pass over NULL.
-        return f"IF({value} IS NULL, NULL, GREATEST(LEAST({value}, {high}BD), {low}BD))"
-
-    def _sum(self, tokens: list[Token], at: int) -> tuple[str, int]:
-        return self._chain(tokens, at, ("+", "-"), self._product)
-
-    def _product(self, tokens: list[Token], at: int) -> tuple[str, int]:
-        return self._chain(tokens, at, ("*",), self._operand)
-
-    def _chain(
-        self,
-        tokens: list[Token],
-        at: int,
-        operators: tuple[str, ...],
-        operand: Callable[[list[Token], int], tuple[str, int]],
-    ) -> tuple[str, int]:
-        value, at = operand(tokens, at)
-        while at < len(tokens) and tokens[at].key in operators:
-            operator = tokens[at].key
-            other, at = operand(tokens, at + 1)
-            value = f"CAST({value} {operator} {other} AS DECIMAL(38,0))"
-        return value, at
-
-    def _operand(self, tokens: list[Token], at: int) -> tuple[str, int]:
-        token = tokens[at] if at < len(tokens) else _END
-        if token.key == "(":
-            end = _closing(tokens, at)
-            value, stopped = self._sum(tokens[at + 1 : end], 0)
-            if stopped == end - at - 1:
-                return value, end + 1
-        elif token.key == "-":
-            value, end = self._operand(tokens, at + 1)
-            return f"(-{value})", end
-        elif token.kind == "number" and re.fullmatch("[0-9]{1,18}", token.text):
-            return f"CAST({token.text} AS DECIMAL(38,0))", at + 1
-        elif (column := _column(self.schema.columns, token)) is not None:
-            return f"CAST({self.column(column)} AS DECIMAL(38,0))", at + 1
-        raise _NotTold(_BEFORE_THE_NUMBER)

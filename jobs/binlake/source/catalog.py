@@ -19,6 +19,7 @@ from binlake.names import matches_database, mysql_quote
 from binlake.schema.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
 from binlake.schema.keys import key_index, with_key
 from binlake.schema.table import Column, Index, RowTime, TableName, TableSchema, Virtual
+from binlake.schema.virtual import leaves_generated_columns_out
 from binlake.source.server import Source
 
 BASE_TABLE, SEQUENCE, SYSTEM_VERSIONED = "BASE TABLE", "SEQUENCE", "SYSTEM VERSIONED"
@@ -220,6 +221,7 @@ def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSche
             charset=charset_of_collation(row["collation"] or "") or "utf8mb4",
             sequence=row["kind"] == SEQUENCE,
             versioned=row["kind"] == SYSTEM_VERSIONED,
+            unlogged=source.is_mariadb and leaves_generated_columns_out(source.version),
         )
         for row in _select(source, what, "tables WHERE", "table_schema, table_name", names)
     }

@@ -83,6 +83,7 @@ class _OpenFile:
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     xids: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.writer.write_batch(batch)
@@ -142,6 +143,7 @@ class _OpenFile:
             checksum=self.sink.checksum,
             ranges=self.ranges,
             xids=self.xids,
+            absent=tuple(sorted(self.absent)),
         )
 
     def abandon(self) -> None:
@@ -175,6 +177,7 @@ class SliceWriter:
                 del self._open[oldest]
             self._open[key] = self._start(mutations)
         self._open[key].write(mutations.batch)
+        self._open[key].absent.update(mutations.absent)
 
     def _start(self, mutations: Mutations) -> _OpenFile:
         path = f"{self._folder}/{self._made:05d}.parquet"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from binlake.position import Flavour
-from binlake.schema import ddl
+from binlake.schema import arithmetic, ddl
 from binlake.schema.table import TableSchema, Virtual
-from binlake.schema.virtual import arithmetic, judged, leaving_out, renamed
+from binlake.schema.virtual import judged, leaving_out, renamed
 from binlake.serialization import dumps, loads
 from virtual_columns import COLUMNS, OFFSETS, TOLD, UNTOLD
 
@@ -74,11 +74,12 @@ def test_columns_the_lake_computes_are_no_key() -> None:
 def test_arithmetic_over_auto_increment_is_computed() -> None:
     found = shape("INT AS (pk + n * -2)")
     assert judged(found).computed == {"v"}
-    assert arithmetic(found.column("v"), found, "after") == (
-        "IF(CAST(CAST(after.`pk` AS DECIMAL(38,0)) + CAST(CAST(after.`n` AS DECIMAL(38,0)) *"
-        " (-CAST(2 AS DECIMAL(38,0))) AS DECIMAL(38,0)) AS DECIMAL(38,0)) IS NULL, NULL,"
-        " GREATEST(LEAST(CAST(CAST(after.`pk` AS DECIMAL(38,0)) + CAST(CAST(after.`n` AS DECIMAL(38,0)) *"
-        " (-CAST(2 AS DECIMAL(38,0))) AS DECIMAL(38,0)) AS DECIMAL(38,0)), 2147483647BD), -2147483648BD))"
+    product = "CAST(CAST(CAST(after.`n` AS DECIMAL(10,0)) AS DECIMAL(38,0)) * CAST((-CAST(2 AS DECIMAL(1,0))) AS"
+    product += " DECIMAL(38,0)) AS DECIMAL(38,0))"
+    total = f"CAST(CAST(CAST(after.`pk` AS DECIMAL(10,0)) AS DECIMAL(38,0)) + CAST({product} AS DECIMAL(38,0))"
+    total += " AS DECIMAL(38,0))"
+    assert arithmetic.sql(arithmetic.parsed(found.column("v"), found), "after") == (
+        f"IF({total} IS NULL, NULL, GREATEST(LEAST({total}, 2147483647BD), -2147483648BD))"
     )
 
 
