@@ -221,7 +221,7 @@ def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSche
             charset=charset_of_collation(row["collation"] or "") or "utf8mb4",
             sequence=row["kind"] == SEQUENCE,
             versioned=row["kind"] == SYSTEM_VERSIONED,
-            unlogged=source.is_mariadb and leaves_generated_columns_out(source.version),
+            unlogged=source.is_mariadb and leaves_generated_columns_out(source.release.version),
         )
         for row in _select(source, what, "tables WHERE", "table_schema, table_name", names)
     }

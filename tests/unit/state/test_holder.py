@@ -80,7 +80,7 @@ def test_a_process_that_ended_is_dead(gone: Holder) -> None:
 
 
 def test_a_number_that_another_process_has_by_now_is_dead() -> None:
-    parent = replace(own(), pid=os.getppid())
+    parent = replace(own(), pid=os.getppid(), started=own().started + 1)
     assert died(str(parent), "t")
 
 
