@@ -200,6 +200,7 @@ def whole_processes(server: Server, config_file: Path, report: Report) -> list[F
 def run() -> list[Figure]:
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
+    os.environ["XDG_STATE_HOME"] = str(HOME / "state")  # a lake was here before
     report = Report()
     config_file = HOME / "bench.yaml"
     config_file.write_text(YAML.replace("LAKE", str(HOME.resolve() / "lake")))

@@ -47,6 +47,7 @@ def figures(report: Report) -> list[Figure]:
     peers.built("flink_cdc")
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
+    os.environ["XDG_STATE_HOME"] = str(HOME / "state")  # a lake was here before
     with Server("mariadb", max_statement_time=0) as server:
         server.execute("CREATE DATABASE shop CHARACTER SET utf8mb4")
         server.execute(_TABLE, _FILL, database="shop")

@@ -50,6 +50,7 @@ def follow_all(config: PipelineConfig, tables: int) -> None:
 def figures(tables: int, report: Report) -> list[Figure]:
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
+    os.environ["XDG_STATE_HOME"] = str(HOME / "state")  # a lake was here before
     file = HOME / "many.yaml"
     file.write_text(_YAML.replace("LAKE", str(HOME.resolve() / "lake")))
     with Server("mysql") as server:

@@ -42,6 +42,7 @@ def prepare() -> Any:
     shutil.rmtree(FOLDER, ignore_errors=True)
     (FOLDER / "pipelines").mkdir(parents=True)
     os.environ |= {
+        "XDG_STATE_HOME": str(FOLDER / "state"),
         "AIRFLOW_HOME": str(FOLDER / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",

@@ -53,6 +53,7 @@ def environment(connection: str) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_SHOP_MYSQL": connection,
+        "XDG_STATE_HOME": str(FOLDER / "state"),  # each demo begins a lake in the place of the last one's
     }
 
 

@@ -106,6 +106,9 @@ def _parser() -> argparse.ArgumentParser:
         default="flush",
         help="flush: FLUSH TABLES WITH READ LOCK for a moment; tables: LOCK TABLES; none: lock-free",
     )
+    snapshot.add_argument(
+        "--begin", action="store_true", help="a new lake, where this account knows one that isn't there any more"
+    )
     sync = add("sync", steps.sync, "bring the lake up to the server's head", as_json=True)
     sync.add_argument(
         "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"

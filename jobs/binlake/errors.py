@@ -26,7 +26,8 @@
     ├── StagingError          retry helps       a staged file is missing or damaged, or couldn't be made
     │   └── StagedRowsDiffer                    staged anew, a batch that is merged in part tells something else
     ├── LakeError                 retry helps   the lake's storage
-    │   └── NewerMetadata                       a newer binlake wrote the metadata
+    │   ├── NewerMetadata                       a newer binlake wrote the metadata
+    │   └── LakeGone                            nothing is where a lake was: a disk that isn't mounted
     ├── FeedError                               a feed can't go on: its condition, its format, what it lacks
     │   └── SinkFailed        retry helps       the sink refused, or can't be reached
     ├── SetupFailed                             this machine can't be given what it lacks
@@ -242,6 +243,10 @@ class NewerMetadata(LakeError):
     """A newer binlake wrote the metadata, in a form that this one doesn't know."""
 
     retryable = False
+
+
+class LakeGone(LakeError):
+    """Nothing is in the place of a lake that this account worked on: trying again helps once its disk is back."""
 
 
 class LeaseHeld(BinlakeError):

@@ -113,16 +113,20 @@ def bootstrap(
     asked: bool = False,
     lock: LockMode = "flush",
     run: str | None = None,
+    begin: bool = False,
 ) -> list[SnapshotResult]:
     """Snapshot the tables that patterns name, or those for which a sync asked; without either those that aren't
     followed yet, else all. ``run`` is what the runs in metadata call it.
 
     The other tables keep their watermarks. A table that fails is raised once the others have their lives. A folder of
-    files holds no table to copy: the log is followed from its beginning, or from where the lake stands.
+    files holds no table to copy: the log is followed from its beginning, or from where the lake stands. begin: where
+    the lake is gone, a new one takes its place; else LakeGone is raised.
     """
     from binlake.snapshot.snapshot import SnapshotTask, snapshot
 
     began_us = now_us()
+    if begin:
+        metadata_of(config).begin_anew()
     if isinstance(origin, Folder):
         with lease.held(metadata_of(config)) as held, opened(origin) as log:
             report.say(begin_with_files(held, log, tables))

@@ -19,6 +19,7 @@ def binlake_bootstrap(
     tables: Sequence[str] | Any = None,
     lock: str | Any = "flush",
     keys: str | Any = None,
+    begin: bool | Any = False,
     jobs_folder: str | None = None,
 ) -> TaskGroup:
     """From preflight to the tables' assets: tables are copied at one binlog position.
@@ -28,13 +29,14 @@ def binlake_bootstrap(
     :param lock: ``flush``, ``tables`` or ``none`` (templated)
     :param keys: ``FIRST..LAST`` (templated): of one table that is followed, only these rows, by the first column of its
         key
+    :param begin: a new lake may take the place of one that is gone (templated)
     :param jobs_folder: where the scripts for spark-submit lie; by default beside the engine, or where a wheel puts them
 
     Raises ConfigurationError when the YAML is wrong, which Airflow shows as the DAG's import error.
     """
     group, steps = _group(config_file, group_id, jobs_folder)
     with group:
-        steps.bootstrap(tables, lock, keys)
+        steps.bootstrap(tables, lock, keys, begin)
     return group
 
 

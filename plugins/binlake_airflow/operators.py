@@ -103,13 +103,15 @@ class BinlakePreflightOperator(SourceOperator):
 
     :param config_file: the source's YAML (templated)
     :param tables: patterns of ``database.table`` that the run is asked for (templated): each must match a table
+    :param begin: a new lake may take the place of one that is gone (templated)
     """
 
-    template_fields: Sequence[str] = (*SourceOperator.template_fields, "tables")
+    template_fields: Sequence[str] = (*SourceOperator.template_fields, "tables", "begin")
 
-    def __init__(self, *, tables: Any = None, **kwargs: Any) -> None:
+    def __init__(self, *, tables: Any = None, begin: Any = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.tables = tables
+        self.begin = begin
 
     def execute(self, context: Context) -> None:
         from binlake.preflight.doctor import preflight
@@ -120,6 +122,8 @@ class BinlakePreflightOperator(SourceOperator):
         with airflow_errors():
             config = load(self.config_file)
             origin = BinlakeHook(config.source.connection).origin()
+            if self.begin is True:
+                metadata_of(config).begin_anew()
             checks = preflight(config, origin, patterns=self.tables or ())
         for check in checks:
             if check.ok is True:
@@ -153,12 +157,16 @@ class BinlakeSnapshotOperator(LineageOperator):
     :param lock: ``flush``, ``tables`` or ``none`` (templated)
     :param keys: ``FIRST..LAST`` (templated): of one table that is followed, only the rows whose key begins with a value
         from the first to the last
+    :param begin: a new lake may take the place of one that is gone (templated)
     """
 
-    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "lock", "keys")
+    template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "lock", "keys", "begin")
 
-    def __init__(self, *, tables: Any = None, lock: Any = "flush", keys: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, tables: Any = None, lock: Any = "flush", keys: Any = None, begin: Any = False, **kwargs: Any
+    ) -> None:
         super().__init__(job="snapshot", **kwargs)
+        self.begin = begin
         self.tables = tables
         self.lock = lock
         self.keys = keys
@@ -169,11 +177,12 @@ class BinlakeSnapshotOperator(LineageOperator):
 
         rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []
+        begin = ["--begin"] if self.begin is True else []
         with airflow_errors():
             config = self.pipeline_config()
             origin = BinlakeHook(config.source.connection).origin()
             beforehand.check_snapshot(config, origin, self.tables or (), self.keys, self.lock)
-            copied = self.submit(context, "--run", run_key(context), "--lock", self.lock, *rows, *patterns)
+            copied = self.submit(context, "--run", run_key(context), "--lock", self.lock, *begin, *rows, *patterns)
             self._lineage = lineage.of_tables(self.config_file, (table["table"] for table in copied))
             return summaries.of_snapshots(metadata_of(config), copied)
 

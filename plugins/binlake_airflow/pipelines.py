@@ -195,6 +195,12 @@ def _bootstrap(steps: Steps) -> DAG:
             "by the first column of its key, such as 1000..1999 or 1000.. (whole numbers and decimals). The lake comes "
             "to where they were read; the table follows on.",
         ),
+        "begin": Param(
+            False,
+            type="boolean",
+            title="Begin anew",
+            description="Where the lake was, nothing is any more: give it up, and begin a new one there.",
+        ),
     }
     with _form(_dag(steps, "bootstrap", _BOOTSTRAP_DOC), params) as dag:
         steps.bootstrap(**{name: dag.param(name) for name in params})

@@ -61,10 +61,12 @@ class Steps:
     config: PipelineConfig
     jobs_folder: str | None = None
 
-    def bootstrap(self, tables: Any = None, lock: Any = "flush", keys: Any = None) -> None:
-        """tables: patterns, or what stands for them until the task runs, here and below. keys: see the operator."""
-        snapshot = BinlakeSnapshotOperator(task_id="snapshot", tables=tables, lock=lock, keys=keys, **self._spark)
-        self._preflight(tables) >> snapshot
+    def bootstrap(self, tables: Any = None, lock: Any = "flush", keys: Any = None, begin: Any = False) -> None:
+        """tables: patterns, or what stands for them until the task runs, here and below. Others: see the operator."""
+        snapshot = BinlakeSnapshotOperator(
+            task_id="snapshot", tables=tables, lock=lock, keys=keys, begin=begin, **self._spark
+        )
+        self._preflight(tables, begin) >> snapshot
         self._end(snapshot, batches=True)
 
     def sync(self, until: Any = None) -> None:
@@ -121,8 +123,8 @@ class Steps:
         pool = self.config.airflow.spark_pool
         return {**self._plain, "jobs_folder": self.jobs_folder, **({"pool": pool} if pool else {})}
 
-    def _preflight(self, tables: Any = None) -> BaseOperator:
-        return BinlakePreflightOperator(task_id="preflight", tables=tables, **self._plain)
+    def _preflight(self, tables: Any = None, begin: Any = False) -> BaseOperator:
+        return BinlakePreflightOperator(task_id="preflight", tables=tables, begin=begin, **self._plain)
 
     def _carry(self, found: BinlakeUnfinishedOperator | BinlakePlanOperator, **of_record: Any) -> BaseOperator:
         """Stage, merge and record the batch that ``found`` hands on; gives the last of them."""

@@ -28,7 +28,7 @@ def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         asked = KeysAsked(tables, arguments.keys)
         results = pipeline.snapshot_keys(config, origin, session, report, asked, lock=lock)
     else:
-        results = pipeline.bootstrap(config, origin, session, report, tables=tables, lock=lock)
+        results = pipeline.bootstrap(config, origin, session, report, tables=tables, lock=lock, begin=arguments.begin)
     _register_if_due(config, report_of(arguments))
     if arguments.json:
         printing.as_json([result.to_json() for result in results])

@@ -15,7 +15,15 @@ from urllib.parse import urlsplit
 
 from binlake.check import Check
 from binlake.config import PipelineConfig
-from binlake.errors import UNMATCHED_REMEDY, BinlakeError, ConfigurationError, SourceError, UsageError
+from binlake.errors import (
+    UNMATCHED_REMEDY,
+    BinlakeError,
+    ConfigurationError,
+    LakeError,
+    LakeGone,
+    SourceError,
+    UsageError,
+)
 from binlake.installation import setup
 from binlake.lake import settings
 from binlake.names import mysql_quote, unmatched
@@ -71,6 +79,12 @@ def preflight(
     session: a lake in an object store, or on a cluster, is tried by Spark, too, which takes a session's start.
     patterns: of the tables that are asked for; each must match one that is included.
     """
+    try:
+        metadata_of(config).refuse_gone()
+    except LakeGone as error:
+        return [Check("lake", False, error.message, error.remedy)]
+    except LakeError:
+        pass  # a check below says it
     checks = _files(config, origin) if isinstance(origin, Folder) else _server(config, origin, patterns)
     if spark_checks:
         checks += [_java(), _jars(config)]

@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LeaseHeld, SparkNeeded, UsageError
+from binlake.errors import BinlakeError, LakeGone, LeaseHeld, SparkNeeded, UsageError
 from binlake.state import lease, tables
 from binlake.state.metadata import Metadata, metadata_of, now_us
 
 FAILED = "failed"
-_NO_FAILURES = (LeaseHeld, SparkNeeded, UsageError)
-"""Who waits, asks for Spark, or asked for what can't be, hasn't failed."""
+_NO_FAILURES = (LakeGone, LeaseHeld, SparkNeeded, UsageError)
+"""Who waits, asks for Spark, or asked for what can't be, hasn't failed; and what is gone can't be written to."""
 _MOST_LETTERS = 2000
 _NOTED = "_noted_as_failure"
 

@@ -193,6 +193,7 @@ class Lease:
     def stand(self, standing: Standing) -> None:
         """No batch is open; everything up to the standing's position is in the lake, and the log is read from there."""
         self.update(plan=None, position=formats.written(standing))
+        self._metadata.remember()
 
     def know(self, standing: Standing, charsets: Mapping[str, str]) -> None:
         """The databases' default character sets where everything stands, which nobody asked for before."""

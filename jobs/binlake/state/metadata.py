@@ -18,9 +18,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from binlake import stores
 from binlake.config import PipelineConfig
-from binlake.errors import LakeError
+from binlake.errors import LakeError, LakeGone
 from binlake.schema.table import TableName
-from binlake.state import storage_errors, tables
+from binlake.state import known_lakes, storage_errors, tables
 
 _TEXT, _INT = pa.string(), pa.int64()
 
@@ -200,6 +200,25 @@ class Metadata:
     def location(self, name: str) -> str:
         return f"{self._path}/{name}"
 
+    def refuse_gone(self) -> None:
+        """Raises LakeGone where no lake is any more; LakeError."""
+        seen = known_lakes.last_seen(self._path)
+        if seen and not tables.is_table(self.location("lease")):
+            raise LakeGone(
+                f"the lake is gone: nothing is at {self._path}, where this account worked on {seen:%Y-%m-%d %H:%M} UTC",
+                remedy="mount its disk, or bring the folder back: nothing is lost. Only to give the lake up and copy "
+                "all tables anew: binlake snapshot --config FILE --begin (or begin in the bootstrap DAG's form)",
+            )
+
+    def begin_anew(self) -> None:
+        """Where the lake is gone, a new one may begin in its place. Raises LakeError."""
+        if not tables.is_table(self.location("lease")):
+            known_lakes.forget(self._path)
+
+    def remember(self) -> None:
+        """This account worked on the lake."""
+        known_lakes.remember(self._path)
+
     def table(self, name: str) -> DeltaTable:
         """The Delta table, made empty when it isn't there yet."""
         location = self.location(name)
@@ -234,6 +253,8 @@ class Metadata:
         location = self.location(name)
         if not tables.is_table(location):
             _refuse_file(location)
+            if name == "lease":
+                self.refuse_gone()
             return []
         try:
             rows: list[dict[str, Any]] = query_opened(self._opened(name), columns, where, newest).to_pylist()
@@ -287,6 +308,7 @@ class Metadata:
 
     def _new_folder(self, name: str) -> str:
         location = self.location(name)
+        self.refuse_gone()
         if "://" not in location:
             Path(location).mkdir(parents=True, exist_ok=True)
         return location

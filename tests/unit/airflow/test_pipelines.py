@@ -187,7 +187,7 @@ def test_what_a_verification_brings_in_is_announced(folder: Path) -> None:
 def test_the_form_of_the_bootstrap(folder: Path) -> None:
     write(folder, "shop")
     params = dags_of(folder)["binlake_shop_bootstrap"].params
-    assert params.dump() == {"tables": None, "lock": "flush", "keys": None}
+    assert params.dump() == {"tables": None, "lock": "flush", "keys": None, "begin": False}
     for keys in ("1000..1999", "-5..", "..0.25"):
         params["keys"] = keys
     for keys in ("1000", "..", "a..b", "1..2..3 --lock none"):
