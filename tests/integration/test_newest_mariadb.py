@@ -73,6 +73,41 @@ def test_a_transaction_so_large_that_its_file_is_renamed_into_the_log(mirror: Mi
 
 
 @on_mariadb
+def test_uuids_of_every_version_and_vectors(mirror: Mirror) -> None:
+    mirror.execute(
+        "CREATE TABLE t (id UUID PRIMARY KEY, v VECTOR(3) NOT NULL, w VECTOR(2), n INT)",
+        "INSERT INTO t VALUES (UUID(), VEC_FromText('[1.5, -0.5, 1e10]'), NULL, 1),"
+        " (UUID_v4(), VEC_FromText('[0, 0, 0]'), VEC_FromText('[0, 1]'), 2),"
+        " (UUID_v7(), x'000020c00000000000000000', x'0000000000000000', 3)",
+    )
+    mirror.snapshot()
+    mirror.execute(
+        "INSERT INTO t VALUES (UUID_v7(), VEC_FromText('[0.1, 1e-38, 0]'), NULL, 4),"
+        " (UUID_v4(), VEC_FromText('[1, 2, 0]'), VEC_FromText('[0, 0]'), 5)",
+        "UPDATE t SET w = VEC_FromText('[7, 0]'), n = n + 10 WHERE n < 3",
+        "DELETE FROM t WHERE n = 3",
+    )
+    mirror.sync()
+    mirror.assert_equal("t")
+    assert mirror.watermark("t")["status"] == "following"
+    mirror.execute(
+        "UPDATE t SET v = VEC_FromText('[2, 2, 2]') WHERE n = 5",
+        "ALTER TABLE t ADD x VECTOR(1), ADD VECTOR INDEX (v)",
+        "INSERT INTO t VALUES (UUID(), VEC_FromText('[9, 9, 9]'), NULL, 6, VEC_FromText('[5]'))",
+        "CREATE TABLE born (v VECTOR(2), b VARBINARY(8))",
+        "INSERT INTO born VALUES (VEC_FromText('[1, 2]'), 'bytes'), (NULL, NULL), (VEC_FromText('[1, 2]'), 'bytes')",
+        "DELETE FROM born WHERE v IS NOT NULL LIMIT 1",
+    )
+    mirror.sync()
+    mirror.assert_equal("t", "born")
+    mirror.execute("UPDATE t SET w = NULL", "DELETE FROM t WHERE n = 6", "UPDATE born SET b = 'others'")
+    mirror.sync()
+    mirror.assert_equal("born")
+    mirror.assert_equal("t")
+    assert mirror.verify().equal
+
+
+@on_mariadb
 def test_a_servers_own_folder_with_the_indexes_of_its_gtids(server: Server) -> None:
     """binlog_gtid_index, on since 11.4: a file NAME.idx beside each file of the log."""
     server.execute("FLUSH BINARY LOGS")

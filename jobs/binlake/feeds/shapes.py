@@ -19,7 +19,7 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.feeds.contract import FeedTable
 from binlake.position import file_number
 from binlake.schema import arithmetic
-from binlake.schema.render import RENDERERS
+from binlake.schema.render import RENDERERS, is_vector_in_bytes, vectors
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import as_logged, computed_columns
 from binlake.serialization import loads
@@ -72,7 +72,7 @@ def table_of(file: StagedFile, schema: TableSchema | None) -> FeedTable:
 
 def _told(recorded: Column, staged: Column) -> Column:
     """The recorded column, unless the log has another type for what is no rendered one: then the log is right."""
-    alike = recorded.type == staged.type or recorded.type in RENDERERS
+    alike = recorded.type == staged.type or recorded.type in RENDERERS or is_vector_in_bytes(recorded, staged)
     return recorded if alike else staged
 
 
@@ -83,7 +83,7 @@ def shown(table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
     if table.schema.row_end is not None:
         rows = _current(rows, table.schema.row_end)
     wanted = [column.name for column in table.columns]
-    rendered = {column.name for column in table.columns if column.type in RENDERERS}
+    rendered = {column.name for column in table.columns if column.type in (*RENDERERS, "vector")}
     fields = [field.name for field in rows.schema.field("after").type]
     computed = computed_columns(table.schema)
     if not rendered and not computed and _without_sides(fields, wanted) == wanted:
@@ -118,6 +118,8 @@ def _image(table: FeedTable, struct: pa.StructArray, computed: Mapping[str, arit
 
 
 def _rendered(column: Column, values: pa.Array) -> pa.Array:
+    if column.type == "vector":
+        return vectors(values) if pa.types.is_binary(values.type) else values
     render = RENDERERS.get(column.type)
     if render is None or pa.types.is_string(values.type):
         return values

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas import functions
 
 from binlake.schema.doubles import double_texts
-from binlake.schema.render import RENDERERS, Renderer
+from binlake.schema.render import RENDERERS, Renderer, vectors
 
 _arrow_udf: Any = functions.arrow_udf  # its stub demands an argument that has a default
 
@@ -26,7 +25,7 @@ def register(session: SparkSession) -> None:
     """
     session.udf.register("binlake_double_text", _arrow_udf(_double_text, "string"))
     session.udf.register("binlake_vector_hex", _arrow_udf(_vector_hex, "string"))
-    session.udf.register("binlake_vector", _arrow_udf(_vector, "array<float>"))
+    session.udf.register("binlake_vector", _arrow_udf(vectors, "array<float>"))
     for kind, render in RENDERERS.items():
         session.udf.register(f"binlake_{kind}", _arrow_udf(_rendering(render), "string"))
 
@@ -53,8 +52,3 @@ def _vector_hex(vectors: pa.Array) -> pa.Array:
         else:
             texts.append(vector.values.to_numpy(zero_copy_only=False).astype("<f4").tobytes().hex().upper())
     return pa.array(texts, pa.string())
-
-
-def _vector(stored: pa.Array) -> pa.Array:
-    vectors = [None if data is None else np.frombuffer(data, "<f4") for data in stored.to_pylist()]
-    return pa.array(vectors, pa.list_(pa.float32()))

@@ -23,7 +23,7 @@ from binlake.names import spark_quote
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
-from binlake.schema.render import RENDERERS
+from binlake.schema.render import RENDERERS, is_vector_in_bytes
 from binlake.schema.table import TableName, TableSchema
 from binlake.state import key_ranges
 from binlake.state.key_order import spark_literal
@@ -37,7 +37,8 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     if schema.row_end is not None and not any(column.name == schema.row_end for column in file.columns):
         raise _mismatch(name, file, f"the column {schema.row_end!r} is missing")
     for logged, known in zip(shown, schema.logged, strict=True):
-        if known.type not in RENDERERS and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
+        in_bytes = known.type in RENDERERS or is_vector_in_bytes(known, logged)
+        if not in_bytes and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
             raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
     key = tuple(column for column in file.key if column != schema.row_end)
     if key and schema.key_kind == "primary" and key != schema.key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from binlake.batch.manifest import StagedFile
@@ -15,7 +15,7 @@ from binlake.names import spark_quote
 from binlake.schema import arithmetic
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import LakeColumn
-from binlake.schema.render import RENDERERS
+from binlake.schema.render import RENDERERS, vectors_in_bytes
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import computed_columns
 
@@ -31,7 +31,7 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: Inv
     """
     parts = []
     if step.files:
-        staged = _read(session, step.files, invalid)
+        staged = _read(session, step.files, step.schema, invalid)
         if any(file.xids for file in step.files):
             staged = staged.where("xid IS NULL")
         number, offset = life.low.order
@@ -63,10 +63,16 @@ def _of_current_rows(staged: DataFrame, row_end: str) -> DataFrame:
     )
 
 
-def _read(session: SparkSession, files: tuple[StagedFile, ...], invalid: InvalidValues) -> DataFrame:
+def _read(
+    session: SparkSession, files: tuple[StagedFile, ...], known: TableSchema, invalid: InvalidValues
+) -> DataFrame:
     """The rows of staged files that weren't rolled back."""
     schema = staged_schema(files[0].columns, invalid)
     staged = session.read.schema(from_arrow_schema(schema)).parquet(*[file.path for file in files])
+    for name in vectors_in_bytes(known.logged, files[0].columns):
+        for image in ("before", "after"):
+            vector = functions.expr(f"binlake_vector({image}.{spark_quote(name)})")
+            staged = staged.withColumn(image, functions.col(image).withField(spark_quote(name), vector))
     void = sorted({(file.first[0], *bounds) for file in files for bounds in file.void})
     if not void:
         return staged
@@ -82,7 +88,7 @@ def _read(session: SparkSession, files: tuple[StagedFile, ...], invalid: Invalid
 
 def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -> DataFrame:
     """Rows of the XA transactions that ended."""
-    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), invalid)
+    staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), step.schema, invalid)
     rows = sorted({(one.xid, one.file, one.after, one.prepared, *one.committed) for _, one in step.xa})
     columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
     session.createDataFrame(rows, columns).createOrReplaceTempView("ended")

@@ -14,7 +14,7 @@ from binlake.binlog.border import DELETE, UPDATE, staged_schema
 from binlake.config import PipelineConfig
 from binlake.schema import arithmetic
 from binlake.schema.lake_columns import LakeColumn
-from binlake.schema.render import RENDERERS
+from binlake.schema.render import RENDERERS, vectors, vectors_in_bytes
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import computed_columns
 from binlake.state import files
@@ -32,7 +32,8 @@ def staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int) 
         part = files.parquet_rows(file.path, most - sum(one.nbytes for one in parts))
         if part is None:
             return None
-        parts.append(part.cast(staged_schema(file.columns, config.invalid)))
+        part = part.cast(staged_schema(file.columns, config.invalid))
+        parts.append(_with_vectors(part, vectors_in_bytes(step.schema.logged, file.columns)))
     rows = pa.concat_tables(parts, promote_options="default")
     number, offset = life.low.order
     if min(file.first[:2] for file in step.files) < (number, offset):
@@ -40,6 +41,20 @@ def staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int) 
         rows = rows.filter(pc.or_(pc.greater(rows["file"], number), here))
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in ("file", "offset", "row")]))
     return rows.append_column("number", pa.array(np.arange(rows.num_rows)))
+
+
+def _with_vectors(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return staged rows with lists of floats in the place of these columns' bytes."""
+    for image in ("before", "after") if names else ():
+        place = rows.schema.get_field_index(image)
+        struct = rows[image].combine_chunks()
+        fields = [field.name for field in struct.type]
+        arrays = [
+            vectors(array) if name in names else array for name, array in zip(fields, struct.flatten(), strict=True)
+        ]
+        made = pa.StructArray.from_arrays(arrays, fields, mask=pc.is_null(struct))
+        rows = rows.set_column(place, pa.field(image, made.type), made)
+    return rows
 
 
 def newest_rows(schema: TableSchema, columns: Sequence[LakeColumn], staged: pa.Table) -> tuple[pa.Table, pa.Table]:

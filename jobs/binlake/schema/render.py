@@ -1,13 +1,18 @@
-"""MariaDB's UUID, INET4 and INET6 travel in the log as their stored bytes: the text that the server prints.
+"""MariaDB's UUID, INET4, INET6 and VECTOR travel in the log as their stored bytes: what the server shows.
 
-Sources: MariaDB's manual on UUID, INET4 and INET6; the stored order of UUID segments tried on MariaDB 10.11.
+Sources: MariaDB's manual on UUID, INET4, INET6 and VECTOR; the stored order of UUID segments tried on MariaDB 10.11.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from binlake.schema.table import Column
 
 Renderer = Callable[[bytes], str]
 
@@ -73,3 +78,21 @@ STORED: dict[str, tuple[int, Callable[[str], bytes]]] = {
     "inet6": (16, lambda text: ipaddress.IPv6Address(text).packed),
 }
 """The way back by column type: how many bytes are stored, and those of a text. Raises ValueError."""
+
+
+def is_vector_in_bytes(recorded: Column, logged: Column) -> bool:
+    """Return whether a column is a VECTOR that MariaDB's log calls VARBINARY; MySQL's has a type of its own."""
+    in_bytes = logged.type == "varbinary" and logged.length == 4 * (recorded.length or 0)
+    return recorded.type == "vector" and in_bytes
+
+
+def vectors_in_bytes(recorded: Iterable[Column], logged: Sequence[Column]) -> tuple[str, ...]:
+    """Return the names of such columns among those of a table map."""
+    by_name = {column.name: column for column in logged}
+    return tuple(one.name for one in recorded if one.name in by_name and is_vector_in_bytes(one, by_name[one.name]))
+
+
+def vectors(stored: pa.Array) -> pa.Array:
+    """Return stored little-endian floats as lists of float32; every bit stays as it is."""
+    found = [None if data is None else np.frombuffer(data, "<f4") for data in stored.to_pylist()]
+    return pa.array(found, pa.list_(pa.float32()))

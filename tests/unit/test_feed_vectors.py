@@ -1,0 +1,57 @@
+"""MariaDB logs a VECTOR as VARBINARY: a feed shows what the recorded shape says, and no other column so."""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+import pytest
+
+from binlake.batch.manifest import StagedFile
+from binlake.feeds import shapes
+from binlake.schema.render import is_vector_in_bytes, vectors
+from binlake.schema.table import Column, TableName, TableSchema
+
+VECTOR = Column("v", "vector", length=2)
+BYTES = Column("b", "varbinary", length=8)
+LOGGED = Column("v", "varbinary", length=8)
+
+
+def staged(*columns: Column) -> StagedFile:
+    place = (1, 4, 0)
+    return StagedFile("f", TableName("d", "t"), columns, (), 0, 0, 1, 0, 0, place, place, 1, "", {})
+
+
+@pytest.mark.parametrize(
+    ("recorded", "logged", "expected"),
+    [
+        (VECTOR, LOGGED, True),
+        (VECTOR, Column("v", "varbinary", length=12), False),
+        (VECTOR, VECTOR, False),  # MySQL's
+        (BYTES, Column("b", "varbinary", length=8), False),
+    ],
+)
+def test_a_vector_in_bytes_has_four_for_each_number(recorded: Column, logged: Column, expected: bool) -> None:
+    assert is_vector_in_bytes(recorded, logged) is expected
+
+
+def test_every_bit_of_a_number_stays() -> None:
+    stored = [struct.pack("<2I", 0x7FA00001, 0x80000000), None, b""]
+    found = vectors(pa.array(stored, pa.binary()))
+    assert found.type == pa.list_(pa.float32())
+    bits = [None if one.as_py() is None else one.values.to_numpy().tobytes() for one in found]
+    assert bits == stored
+
+
+def test_a_feed_shows_numbers_for_the_vector_alone() -> None:
+    schema = TableSchema((VECTOR, BYTES))
+    table = shapes.table_of(staged(LOGGED, BYTES), schema)
+    assert [column.type for column in table.columns] == ["vector", "varbinary"]
+    row = {"v": struct.pack("<2f", 1.5, -2), "b": b"12345678"}
+    image = pa.struct([("v", pa.binary()), ("b", pa.binary())])
+    rows = pa.record_batch([pa.array([None], image), pa.array([row], image)], names=["before", "after"])
+    told = shapes.shown(table, rows)
+    assert told.column("after").to_pylist() == [{"v": [1.5, -2.0], "b": b"12345678"}]
+    assert told.column("before").to_pylist() == [None]
+    again = shapes.shown(table, told)
+    assert again.column("after").to_pylist() == told.column("after").to_pylist()
