@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from deltalake import DeltaTable
 
-from binlake.schema.virtual import leaves_generated_columns_out
 from binlake.source import catalog
-from binlake.source.server import version_numbers
 from mirror import Mirror
+from virtual_columns import are_all_logged
 
 COLUMNS = (
     "id INT PRIMARY KEY, a INT, b BIGINT UNSIGNED, p DECIMAL(8,3), q DECIMAL(5,2) UNSIGNED,"
@@ -33,10 +32,6 @@ pytestmark = pytest.mark.parametrize("server", ["mariadb"], indirect=True)
 
 def shown(mirror: Mirror, table: str) -> list[str]:
     return [field.name for field in DeltaTable(mirror.path(table)).schema().fields]
-
-
-def logs_them_all(mirror: Mirror) -> bool:
-    return not leaves_generated_columns_out(version_numbers(mirror.server.variable("version")))
 
 
 @pytest.fixture
@@ -74,7 +69,7 @@ def test_what_is_more_than_arithmetic_is_left_out(mirror: Mirror) -> None:
     mirror.execute("CREATE TABLE born (id INT PRIMARY KEY, v INT, w INT AS (v) STORED, x CHAR(3) AS (HEX(v)) VIRTUAL)")
     mirror.execute("INSERT INTO born (id, v) VALUES (1, 1)", "UPDATE born SET v = 2")
     mirror.sync()
-    all_of_them = ["w"] if logs_them_all(mirror) else []
+    all_of_them = ["w"] if are_all_logged(mirror.server) else []
     assert shown(mirror, "s") == ["id", "v", *all_of_them]
     assert shown(mirror, "born") == ["id", "v", "w", *(["x"] if all_of_them else [])]
     assert {mirror.watermark(table)["status"] for table in ("s", "born")} == {"following"}
@@ -95,7 +90,7 @@ def test_a_server_that_begins_to_leave_them_out_is_noticed(
     mirror.execute("INSERT INTO s (id, v) VALUES (3, 3)", "UPDATE s SET v = 20 WHERE id = 2")
     mirror.sync()
     status = mirror.watermark("s")["status"]
-    if logs_them_all(mirror):
+    if are_all_logged(mirror.server):
         mirror.assert_equal("s")
     elif policy == "stop":
         assert status == "stopped"

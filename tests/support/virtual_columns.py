@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from binlake.schema.virtual import leaves_generated_columns_out
+from binlake.source.server import version_numbers
+from servers import Server
+
 COLUMNS = """
     pk INT AUTO_INCREMENT PRIMARY KEY, n INT, u BIGINT UNSIGNED, s VARCHAR(40), e ENUM('a', 'b'), d DATE, t TIME,
     dt DATETIME(6), ts TIMESTAMP NULL, j JSON, `odd ``name` INT
@@ -59,3 +63,8 @@ OFFSETS = (
     "INT AS (HOUR(CONCAT(s, '')))",
     "DATETIME AS ('2020-01-02 18:00:00+00:00')",
 )
+
+
+def are_all_logged(server: Server) -> bool:
+    """Whether the server's log has generated columns in updates and deletes, too."""
+    return server.kind == "mysql" or not leaves_generated_columns_out(version_numbers(server.variable("version")))

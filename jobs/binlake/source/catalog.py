@@ -355,6 +355,8 @@ def _mariadb_default(type_: str, text: str, extra: str) -> tuple[bool, str | Non
         if type_ in _BYTES and (value or type_ == "binary"):
             return False, "0x" + value.encode().rstrip(b"\0").hex().upper()
         return False, value
+    if type_ in _BYTES and (digits := re.fullmatch(r"x'([0-9A-Fa-f]*)'", text)):  # since 11.8
+        return False, "0x" + bytes.fromhex(digits[1]).rstrip(b"\0").hex().upper()
     if re.fullmatch(r"-?[0-9.]+(e[+-]?[0-9]+)?|b'[01]*'", text, re.I):
         return False, text
     return True, None
