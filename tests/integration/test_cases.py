@@ -1,21 +1,23 @@
-"""tests/cases: what a schema change does, from the server's log to the lake.
+"""tests/cases and tests/reports: what a schema change does, from the server's log to the lake.
 
 A case is a file ``{family}/{name}.sql`` of statements in the order of the log, each ended by ``;`` at the end of its
 line. Comments of one line say the rest:
 
+    -- servers mysql, mariadb >= 10.7      those that know the statements; without it all do
+    -- report https://…   the public report that the case comes from; its statements are words of our own
     -- snapshot           what stands above is in the bootstrap's snapshot, what follows comes by the log
     -- sync               the lake is brought to here, then the case goes on
-    -- only mysql         or mariadb
     -- fails              the next statement does
     -- resnapshot t       at the end a new snapshot of t has been asked and taken
-    -- stopped t          or the table stopped
+    -- refused t WORDS    or the table stopped, for a reason that holds these words
     -- gone t             no table of this name is mirrored any more
     -- without t.c        the lake goes without this column
 
 The selected cases of a server are mirrored together, each in a database of its own: ``pytest -k NAME`` carries that
-one alone. Merges are cut off after some of their Delta commits, and begun again: after every single one with
-BINLAKE_CUT_OFF=1 (make soak), else once for each sync, each table after one of three. So each case proves as well
-that a kill between two of its epochs does no harm.
+one alone. A case whose statement the server refuses is left where it stands, and its test alone fails. Merges are cut
+off after some of their Delta commits, and begun again: after every single one with BINLAKE_CUT_OFF=1 (make soak), else
+once for each sync, each table after one of three. So each case proves as well that a kill between two of its epochs
+does no harm.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pymysql
 import pytest
 from deltalake import DeltaTable
 
@@ -44,61 +47,97 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(2400)  # the first case of a server waits for all of them
-CASES = Path(__file__).parents[1] / "cases"
+TESTS = Path(__file__).parents[1]
+CASES = {f"{path.parent.name}/{path.stem}": path for path in sorted(TESTS.glob("cases/*/*.sql"))}
+REPORTS = {f"{path.parent.name}/{path.stem}": path for path in sorted(TESTS.glob("reports/**/*.sql"))}
 SHARE, MOST = (float(os.environ["BINLAKE_CUT_OFF"]), None) if "BINLAKE_CUT_OFF" in os.environ else (0.34, 1)
 """Which part of the Delta commits ends a run, and how many runs of a sync are ended."""
+
+Version = tuple[int, ...]
 
 
 @dataclass
 class Case:
-    """parts[0] is snapshotted, each later part ends with a sync."""
+    """parts[0] is snapshotted, each later part ends with a sync.
+
+    servers: the lowest version of each kind that knows the statements; without any, every server does.
+    refusal: the error of the statement that the server refused; nothing after it was run.
+    """
 
     name: str
     parts: list[list[str]] = field(default_factory=lambda: [[]])
     has_snapshot: bool = False
-    only: str = ""
+    servers: dict[str, Version] = field(default_factory=dict)
+    reports: list[str] = field(default_factory=list)
     failing: set[str] = field(default_factory=set)
     expected: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
     without: set[tuple[str, str]] = field(default_factory=set)
+    refusal: str = ""
 
     @property
     def database(self) -> str:
         return "case_" + self.name.replace("/", "_")
 
+    def is_known_to(self, kind: str, version: Version) -> bool:
+        return not self.servers or (kind in self.servers and version >= self.servers[kind])
 
-def read_case(path: Path) -> Case:
-    case = Case(f"{path.parent.name}/{path.stem}")
+
+def read_case(name: str, text: str) -> Case:
+    case = Case(name)
     statement, fails = "", False
-    for line in path.read_text(encoding="utf-8").splitlines():
-        word, _, rest = (
-            line.removeprefix("-- ").partition(" ") if line.startswith("-- ") and not statement else ("", "", "")
-        )
-        if word in ("snapshot", "sync"):
-            case.has_snapshot |= word == "snapshot"
-            case.parts.append([])
-        elif word == "only":
-            case.only = rest
-        elif word == "fails":
-            fails = True
-        elif word in ("resnapshot", "stopped", "gone"):
-            case.expected |= dict.fromkeys(rest.split(), word)
-        elif word == "without":
-            case.without |= {(table, column) for table, _, column in (one.partition(".") for one in rest.split())}
-        elif not word and line.strip():
+    for line in text.splitlines():
+        if line.startswith("-- ") and not statement:
+            word, _, rest = line.removeprefix("-- ").partition(" ")
+            fails |= word == "fails"
+            _read_comment(case, word, rest)
+        elif line.strip():
             statement += line + "\n"
             if line.endswith(";"):
                 case.parts[-1].append(statement.rstrip().removesuffix(";"))
                 case.failing |= {case.parts[-1][-1]} if fails else set()
                 statement, fails = "", False
-    assert not statement, f"{path}: a statement without end"
+    assert not statement, f"{name}: a statement without end"
     if not case.has_snapshot:
         case.parts.insert(0, [])
     return case
 
 
-def cases(names: Iterable[str], kind: str) -> list[Case]:
-    found = [read_case(CASES / f"{name}.sql") for name in names]
-    return [case for case in found if case.only in ("", kind)]
+def _read_comment(case: Case, word: str, rest: str) -> None:
+    """Take what a comment says of the case; one that begins with no word of ours is prose."""
+    if word in ("snapshot", "sync") and not rest:
+        case.has_snapshot |= word == "snapshot"
+        case.parts.append([])
+    elif word == "servers":
+        case.servers = dict(_read_server(text) for text in rest.split(","))
+    elif word == "report":
+        case.reports.append(rest)
+    elif word in ("resnapshot", "gone"):
+        case.expected |= dict.fromkeys(rest.split(), word)
+    elif word == "refused":
+        table, _, case.reasons[table] = rest.partition(" ")
+        case.expected[table] = "stopped"
+    elif word == "without":
+        case.without |= {(table, column) for table, _, column in (one.partition(".") for one in rest.split())}
+
+
+def _read_server(text: str) -> tuple[str, Version]:
+    """The kind and the lowest version in ``mariadb >= 10.7`` or ``mysql``."""
+    kind, _, lowest = (part.strip() for part in text.partition(">="))
+    assert kind in ("mysql", "mariadb"), f"{text!r} names no kind of server"
+    return kind, _version(lowest or "0")
+
+
+def _version(text: str) -> Version:
+    return tuple(int(number) for number in text.partition("-")[0].split("."))
+
+
+def cases(names: Iterable[str], server: Server) -> list[Case]:
+    """Those of these names whose statements the server knows."""
+    paths = CASES | REPORTS
+    found = [read_case(name, paths[name].read_text(encoding="utf-8")) for name in names]
+    version = _version(server.variable("version"))
+    return [case for case in found if case.is_known_to(server.kind, version)]
 
 
 def selected(items: Iterable[pytest.Item], kind: str) -> list[str]:
@@ -120,7 +159,7 @@ def mirrored(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mirrored]:
     server: Server = request.getfixturevalue(f"{request.param}_server")
-    found = {case.name: case for case in cases(selected(request.session.items, request.param), server.kind)}
+    found = {case.name: case for case in cases(selected(request.session.items, request.param), server)}
     folder = tmp_path_factory.mktemp(f"cases-{server.kind}")
     mirror = Mirror(server, "", folder, spark, include=["case_*.*"], exclude=["case_*.elsewhere*"])
     _run(server, list(found.values()), 0)
@@ -136,42 +175,43 @@ def mirrored(
 
 
 def _run(server: Server, chosen: list[Case], part: int) -> None:
-    with server.connect() as connection, connection.cursor() as cursor:
-        for case in chosen:
-            if part == 0:
-                cursor.execute(f"CREATE DATABASE {mysql_quote(case.database)}")
-            if part >= len(case.parts):
-                continue
-            cursor.execute(
-                "SET sql_mode = 'STRICT_TRANS_TABLES', time_zone = DEFAULT, timestamp = DEFAULT,"
-                " explicit_defaults_for_timestamp = DEFAULT"
-            )
-            cursor.execute(f"USE {mysql_quote(case.database)}")
+    """Run this part of each case in a session of its own; one that the server refuses gets its refusal."""
+    if part == 0:
+        server.execute(*(f"CREATE DATABASE {mysql_quote(case.database)}" for case in chosen))
+    for case in chosen:
+        if part >= len(case.parts) or case.refusal:
+            continue
+        session = "SET sql_mode = 'STRICT_TRANS_TABLES'"
+        with server.connect(database=case.database, init_command=session) as connection, connection.cursor() as cursor:
             for statement in case.parts[part]:
-                try:
-                    cursor.execute(statement)
-                except Exception as error:
-                    if statement not in case.failing:
-                        raise AssertionError(f"{case.name}: {statement}\n{error}") from error
-                else:
-                    assert statement not in case.failing, f"{case.name}: {statement} doesn't fail"
+                error = _refusal(cursor, statement)
+                if bool(error) != (statement in case.failing):
+                    case.refusal = f"{case.name}: {statement}\n{error or 'does not fail'}"
+                    break
 
 
-def _case_ids() -> list[str]:
-    return [f"{path.parent.name}/{path.stem}" for path in sorted(CASES.glob("*/*.sql"))]
+def _refusal(cursor: pymysql.cursors.Cursor, statement: str) -> str:
+    try:
+        cursor.execute(statement)
+    except pymysql.MySQLError as error:
+        return str(error)
+    return ""
 
 
-@pytest.mark.parametrize("name", _case_ids())
+@pytest.mark.parametrize("name", [*CASES, *REPORTS])
 def test_the_lake_is_what_the_server_is(mirrored: Mirrored, name: str) -> None:
     case = mirrored.cases.get(name)
     if case is None:
-        pytest.skip("a case of the other server")
+        pytest.skip("this server doesn't know its statements")
+    assert not case.refusal, case.refusal
     mirror = mirrored.mirror
     rows = [row for row in mirror.metadata.read("watermarks") if row["database"] == case.database]
     living = {row["table"]: row for row in rows if row["status"] != "dropped"}
     reasons = {table: (row["status"], row["reason"]) for table, row in living.items() if row["status"] != "following"}
     expected = {table: "stopped" for table, what in case.expected.items() if what == "stopped"}
     assert {table: status for table, (status, _) in reasons.items()} == expected, reasons
+    for table, words in case.reasons.items():
+        assert words in reasons[table][1]
     gone = {table for table, what in case.expected.items() if what == "gone"}
     assert not gone & living.keys()
     with Source.open(mirror.endpoint) as source:
@@ -219,3 +259,40 @@ def _assert_row(row: dict[str, Any]) -> None:
     for shape in (row["before"], row["after"]):
         if shape:
             loads(TableSchema, shape)
+
+
+# -- the cases' own form -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, path in REPORTS.items() if path.parent.name == "reports"])
+def test_a_report_has_its_address(name: str) -> None:
+    case = read_case(name, REPORTS[name].read_text(encoding="utf-8"))
+    assert case.reports
+    assert all(address.startswith("https://") for address in case.reports)
+
+
+def test_a_case_says_which_servers_know_it() -> None:
+    case = read_case("a/b", "-- servers mysql >= 8.0.13, mariadb\nSELECT 1;\n")
+    assert [case.is_known_to("mysql", version) for version in [(8, 0, 12), (8, 0, 13), (9, 7)]] == [False, True, True]
+    assert case.is_known_to("mariadb", (10, 5))
+    assert not read_case("a/b", "-- servers mysql\n").is_known_to("mariadb", (11, 8))
+    assert read_case("a/b", "SELECT 1;\n").is_known_to("mariadb", (10, 5))
+
+
+def test_a_refused_statement_fails_its_case_alone(server: Server) -> None:
+    unknown = read_case(
+        "form/unknown", "CREATE TABLE t (a INT);\nNO SUCH STATEMENT;\nCREATE TABLE u (a INT);\n-- sync\n"
+    )
+    allowed = read_case("form/allowed", "-- fails\nSELECT 1;\n")
+    sound = read_case("form/sound", "-- fails\nNO SUCH STATEMENT;\nCREATE TABLE t (a INT);\n")
+    chosen = [unknown, allowed, sound]
+    try:
+        _run(server, chosen, 0)
+        _run(server, chosen, 1)
+        assert unknown.refusal.startswith("form/unknown: NO SUCH STATEMENT\n(1064, ")
+        assert allowed.refusal == "form/allowed: SELECT 1\ndoes not fail"
+        assert not sound.refusal
+        made = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema LIKE 'case\\_form%'"
+        assert set(server.execute(made)) == {("case_form_unknown", "t"), ("case_form_sound", "t")}
+    finally:
+        server.execute(*(f"DROP DATABASE {case.database}" for case in chosen))

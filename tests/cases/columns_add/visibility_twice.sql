@@ -1,4 +1,4 @@
--- only mysql
+-- servers mysql
 CREATE TABLE t (id INT PRIMARY KEY, a INT INVISIBLE VISIBLE, b INT VISIBLE INVISIBLE, c INT DEFAULT 1 DEFAULT 2);
 INSERT INTO t (id, a, b) VALUES (1, 2, 3), (2, NULL, NULL);
 

@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 CREATE TABLE t (id INT PRIMARY KEY, a TEXT COMPRESSED, b VARCHAR(1000) COMPRESSED=zlib CHARACTER SET latin1 DEFAULT 'x');
 INSERT INTO t VALUES (1, REPEAT('long ', 1000), REPEAT('ä', 900)), (2, 'short', ''), (3, NULL, NULL);
 -- snapshot

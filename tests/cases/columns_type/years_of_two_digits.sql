@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 -- resnapshot number digits
 CREATE TABLE t (id INT PRIMARY KEY, y YEAR(2) DEFAULT 99, n YEAR(2) NOT NULL DEFAULT '00');
 INSERT INTO t VALUES (1, 69, 70), (2, '00', 2000), (3, NULL, 2069), (4, DEFAULT, DEFAULT);

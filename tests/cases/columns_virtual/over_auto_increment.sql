@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 -- without t.label
 CREATE TABLE t (pk INT AUTO_INCREMENT PRIMARY KEY, k INT, v INT AS (pk + k) VIRTUAL, w SMALLINT UNSIGNED AS (v * 100 - 3),
                 label VARCHAR(20) AS (CONCAT('#', pk)) VIRTUAL);

@@ -1,4 +1,4 @@
--- only mysql
+-- servers mysql
 SET time_zone = '-03:00';
 CREATE TABLE t (id INT PRIMARY KEY, n BIGINT, v DATETIME AS (FROM_UNIXTIME(n)) STORED);
 INSERT INTO t (id, n) VALUES (1, 86400);

@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 CREATE TABLE t (id INT PRIMARY KEY);
 INSERT INTO t VALUES (1);
 CREATE TABLE u (id INT PRIMARY KEY);

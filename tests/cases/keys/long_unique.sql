@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 CREATE TABLE t (id INT PRIMARY KEY, x TEXT UNIQUE, y BLOB, z VARCHAR(1000));
 INSERT INTO t VALUES (1, 'eins', 'a', 'z'), (2, NULL, NULL, NULL);
 CREATE TABLE alone (x TEXT NOT NULL UNIQUE, n INT);

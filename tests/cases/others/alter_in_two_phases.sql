@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 SET SESSION binlog_alter_two_phase = 1;
 CREATE TABLE t (id INT PRIMARY KEY, v INT, w INT);
 INSERT INTO t VALUES (1, 1, 1), (2, 1, 2);

@@ -1,4 +1,4 @@
--- only mysql
+-- servers mysql
 CREATE TABLE `before😀` (id INT PRIMARY KEY, `c😀` VARCHAR(9));
 INSERT INTO `before😀` VALUES (1, '😀');
 -- snapshot

@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 CREATE SEQUENCE s;
 CREATE SEQUENCE stepping START WITH 5 INCREMENT BY -2 MINVALUE -99 MAXVALUE 9 CACHE 3 CYCLE;
 DO NEXTVAL(s), NEXTVAL(stepping), NEXTVAL(stepping);

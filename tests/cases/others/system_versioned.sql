@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 CREATE TABLE t (id INT PRIMARY KEY, v TEXT UNIQUE) WITH SYSTEM VERSIONING;
 INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three');
 UPDATE t SET v = 'uno' WHERE id = 1;

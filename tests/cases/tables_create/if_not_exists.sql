@@ -1,4 +1,4 @@
--- only mysql
+-- servers mysql
 SET lc_time_names = 'de_DE', auto_increment_increment = 3, time_zone = '+03:00';
 CREATE TABLE IF NOT EXISTS made (id INT PRIMARY KEY, v VARCHAR(9));
 INSERT INTO made VALUES (1, 'one');

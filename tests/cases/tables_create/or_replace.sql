@@ -1,4 +1,4 @@
--- only mariadb
+-- servers mariadb
 CREATE TABLE t (id INT PRIMARY KEY, v INT);
 INSERT INTO t VALUES (1, 1);
 CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, w TEXT);

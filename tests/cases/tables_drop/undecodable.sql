@@ -9,4 +9,4 @@ CREATE TABLE u (d DATE);
 INSERT INTO u VALUES ('0000-00-00');
 CREATE OR REPLACE VIEW v AS SELECT 1;
 INSERT INTO u VALUES ('2020-01-01');
--- stopped u
+-- refused u a date that no calendar has
