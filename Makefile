@@ -18,7 +18,7 @@ ui: ## Airflow's UI on what the last demo left
 	@$(SETUP) demo
 	@$(PYTHON) docker/local/ui.py
 
-test: ## all tests, two side by side, quick ones first
+test: ## all tests, two side by side, quick ones first (SERVERS="mysql mariadb mariadb-11.4 mariadb-11.8": on these alone)
 	@$(SETUP) tests
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -43,8 +43,8 @@ bench-peers: ## the decoder beside go-mysql, mysql-binlog-connector-java and Deb
 	$(PYTHON) docker/local/bench_decoder.py peers
 	$(PYTHON) docker/local/bench_flink.py
 
-soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, every cut of every case, damaged logs, strangers, images
-	@$(SETUP) tests
+soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction of 3 GB, 5 GB of backlog, 1,000 syncs, every cut of every case, damaged logs, strangers, images, all tests on MariaDB 11.4 and 11.8
+	@SERVERS="mariadb-11.4 mariadb-11.8" $(SETUP) tests
 	$(PYTHON) tests/soak/random_statements.py both $(or $(MINUTES),10)
 	$(PYTHON) tests/soak/big_transaction.py mysql 3
 	$(PYTHON) tests/soak/backlog.py mysql 5
@@ -54,6 +54,10 @@ soak: ## long (MINUTES=10 a server): kills and restarts at random, a transaction
 	$(PYTHON) tests/strangers/run.py both $(or $(MINUTES),10)
 	BINLAKE_CUT_OFF=1 BINLAKE_WALK_STATEMENTS=2000 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 5400 -rP \
 	  tests/integration/test_cases.py tests/integration/test_random_walk.py
+	set -e; for server in mariadb-11.4 mariadb-11.8; do export SERVERS=$$server; \
+	  $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder; \
+	  $(PYTHON) tests/soak/random_statements.py mariadb $(or $(MINUTES),10); \
+	  $(PYTHON) tests/strangers/run.py mariadb $(or $(MINUTES),10); done
 	$(MAKE) images
 
 images: ## each step of docker/Dockerfile in a fresh root, each service's health check (as root; wants debootstrap)

@@ -122,3 +122,21 @@ def test_server_dies_with_its_parent() -> None:
 def test_failed_start_shows_the_error_log() -> None:
     with pytest.raises(ServerFailed, match="no-such-option"), Server("mariadb", no_such_option="x"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {"mysql": "", "mariadb": ""}),
+        ("mariadb-11.8", {"mariadb": "11.8"}),
+        ("mysql, mariadb-11.4", {"mysql": "", "mariadb": "11.4"}),
+    ],
+)
+def test_servers_are_chosen_by_name(text: str, expected: dict[str, str]) -> None:
+    assert servers.chosen(text) == expected
+
+
+@pytest.mark.parametrize("text", ["postgres", "mariadb-10.1", "mysql-8.0"])
+def test_an_unknown_server_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"mariadb-11\.8 are known"):
+        servers.chosen(text)
