@@ -43,6 +43,8 @@ MADE_FOR_TESTS = {
 NEWEST_MARIADB = "11.8"
 ON_NEWEST_MARIADB = frozenset({"test_cases", "test_generated_columns", "test_newest_mariadb"})
 """Files whose tests use it, where SERVERS names none."""
+OF_NEWEST_MARIADB = frozenset({"test_newest_mariadb"})
+"""Those among them about what older ones don't have."""
 
 # Instants mustn't depend on the machine's zone.
 os.environ["TZ"] = "UTC"
@@ -72,7 +74,9 @@ def _is_of_the_soak(item: pytest.Item) -> bool:
 
 
 def _is_of_another_server(item: pytest.Item) -> bool:
-    """Whether a test asks by its fixtures or parameters for a kind of server that this run doesn't have."""
+    """Whether a test asks by its file, fixtures or parameters for a server that this run doesn't have."""
+    if item.path.stem in OF_NEWEST_MARIADB and os.environ.get("SERVERS") and RELEASES.get("mariadb") != NEWEST_MARIADB:
+        return True
     fixtures = getattr(item, "fixturenames", ())
     parameters = getattr(item, "callspec", None)
     values = parameters.params.values() if parameters else ()

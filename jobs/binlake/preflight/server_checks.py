@@ -123,7 +123,7 @@ def settings(subject: Examined) -> Iterator[Check]:
         remedy = "take binlog_storage_engine from the server's option file, restart it, and take new snapshots"
         yield Check("binlog_storage_engine", False, f"{engine}: its pages aren't read, only a log in files is", remedy)
     for variable, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
-        value = found.get(variable, "not known to this server")
+        value = found.get(variable, subject.source.release.without_setting(variable))
         good = value.upper() in (wanted, *_AS_GOOD.get(variable, ()))
         yield Check(variable, good, value, "" if good else _set_sessions(subject, variable, wanted))
     if options := found.get("binlog_row_value_options", ""):

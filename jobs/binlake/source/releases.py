@@ -127,6 +127,14 @@ class Release:
         """Whether rows changed by foreign keys are logged, unless innodb_native_foreign_keys is on."""
         return self._is_mysql(9, 6)
 
+    def without_setting(self, variable: str) -> str:
+        """Return what holds where a server hasn't the variable.
+
+        MySQL deprecated binlog_format in 8.0.34: without it rows alone are logged.
+        """
+        only_rows = variable == "binlog_format" and self._is_mysql(8, 0, 34)
+        return "ROW" if only_rows else "not known to this server"
+
     def kept_log(self, hours: float) -> tuple[str, str]:
         """The setting that keeps the log so long, and its value; rounded up to days on MariaDB before 10.6."""
         if self.flavour == "mariadb" and self.version < (10, 6):

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from binlake.check import Check
-from binlake.errors import ServerSettingError
+from binlake.errors import ServerSettingError, UnsupportedColumn
 from binlake.preflight import server_checks
 from binlake.preflight.server_checks import Examined
+from binlake.schema.datatypes import arrow_type
+from binlake.schema.table import TableName, TableSchema
 from binlake.source import releases
 from binlake.source.cascades import unlogged_cascades
+from binlake.source.catalog import read_schemas
 from binlake.source.gaps import log_gaps
 from binlake.source.releases import AURORA, AZURE, CLOUD_SQL, RDS, SERIES, Release, service_of
 from binlake.source.replicas import Replica, replicas
@@ -102,6 +105,53 @@ def test_the_log_is_kept_by_the_setting_that_the_release_has(version: str, setti
     assert Release(flavour, version_numbers(version)).kept_log(169) == setting
 
 
+def shape(version: str, *columns: dict[str, Any]) -> TableSchema:
+    """Of the table shop.t, of whose columns information_schema says so."""
+    name = TableName("shop", "t")
+    of = {"d": name.database, "t": name.table}
+    nothing = dict.fromkeys(
+        ("value", "extra", "charset", "length", "digits", "scale", "fraction", "expression")
+    )  # fmt: skip
+    source = RecordedServer(
+        version,
+        {},
+        {
+            "information_schema.tables": [{**of, "collation": columns[0]["table"], "kind": "BASE TABLE"}],
+            "information_schema.columns": [{**of, **nothing, "nullable": "YES", **column} for column in columns],
+            "information_schema.statistics": [],
+        },
+    )
+    return read_schemas(source, [name])[name]
+
+
+def test_shapes_are_the_same_however_a_release_spells_them() -> None:
+    """Widths of integers went in 8.0.19, utf8 became utf8mb3 in 8.0.28, and in collations in 8.0.30."""
+    old = shape(
+        "8.0.18",
+        {"name": "id", "type": "int", "declared": "int(10) unsigned", "digits": 10, "scale": 0, "table": "utf8_bin"},
+        {"name": "b", "type": "tinyint", "declared": "tinyint(1)", "digits": 3, "scale": 0},
+        {"name": "y", "type": "year", "declared": "year(4)"},
+        {"name": "v", "type": "varchar", "declared": "varchar(20)", "charset": "utf8", "length": 20},
+    )
+    new = shape(
+        "8.0.44",
+        {"name": "id", "type": "int", "declared": "int unsigned", "digits": 10, "scale": 0, "table": "utf8mb3_bin"},
+        {"name": "b", "type": "tinyint", "declared": "tinyint(1)", "digits": 3, "scale": 0},
+        {"name": "y", "type": "year", "declared": "year"},
+        {"name": "v", "type": "varchar", "declared": "varchar(20)", "charset": "utf8mb3", "length": 20},
+    )
+    assert old == new
+    assert (old.charset, old.column("v").charset, old.column("id").unsigned) == ("utf8mb3", "utf8mb3", True)
+
+
+def test_a_type_that_is_new_is_refused_by_its_name() -> None:
+    """XMLTYPE came with MariaDB 12.3; statements with it stop their table (tests/unit/schema/test_ddl_parse.py)."""
+    found = shape("12.3.3-MariaDB", {"name": "x", "type": "xmltype", "declared": "xmltype", "table": "utf8mb4_bin"})
+    with pytest.raises(UnsupportedColumn, match="'x' has the type XMLTYPE") as refused:
+        arrow_type(found.column("x"))
+    assert "exclude the table" in refused.value.remedy
+
+
 REFUSED = ("5.7.44-log", "5.6.51", "10.4.34-MariaDB-1:10.4.34+maria~ubu2004", "5.5.5-10.3.39-MariaDB")
 
 
@@ -122,6 +172,7 @@ def test_a_release_that_cant_name_columns_is_refused_before_anything_is_asked(
     [
         ("9.7.4", True, "MySQL 9.7 is proved"),
         ("9.8.0", "warn", "MySQL after 9.7 is expected to work"),
+        ("26.10.0", "warn", "MySQL after 9.7 is expected to work"),
         ("8.0.44", "warn", "MySQL 8.0 is expected to work"),
         ("8.3.0", "warn", "MySQL 8.1 to 8.3 is expected"),
         ("8.4.8-8", "warn", "MySQL 8.4 is expected"),
@@ -208,6 +259,15 @@ def test_images_without_what_the_image_before_has_are_as_good_as_full() -> None:
     checks = {check.name: check for check in server_checks.settings(subject)}
     assert checks["binlog_row_image"].ok is True
     assert "binlog_storage_engine" not in checks
+
+
+@pytest.mark.parametrize(
+    ("version", "good"), [("26.10.0", True), ("9.7.4", True), ("8.0.33", False), ("11.8.6-MariaDB", False)]
+)
+def test_a_mysql_that_hasnt_binlog_format_any_more_logs_rows(version: str, good: bool) -> None:
+    checks = {check.name: check for check in server_checks.settings(Examined(RecordedServer(version), {}))}
+    assert checks["binlog_format"].ok is good
+    assert checks["binlog_row_metadata"].ok is False
 
 
 def test_a_log_in_pages_is_refused() -> None:
