@@ -170,6 +170,7 @@ class LakeConfig(_Strict):
     def _is_known_and_tells_no_secret(cls, path: str) -> str:
         stores.refuse_unknown(path)
         stores.refuse_secrets(path)
+        stores.refuse_misread(path)
         return path
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Sequence
 
-_NOT_IN_PATHS = re.compile(r"[/\\%~?#\x00-\x1f\x7f]")
+_NOT_IN_PATHS = re.compile(r"[/\\%~?#\[\]^|\x00-\x1f\x7f]")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.=-]")
 
 
@@ -35,9 +35,9 @@ def spark_string(text: str) -> str:
 def folder(name: str, *, plain: bool = False) -> str:
     """The folder of a database or table: its name as it stands, odd characters as ``~XX``.
 
-    ``/ \\ % ~ ? #``, control characters and a leading ``_`` or ``.`` are written as the bytes' hexadecimal: deltalake
-    1.6 reads no history where a path has ``?`` or ``#``, as if an address ended there. plain: so is all but ASCII's
-    letters, digits, ``_ . = -``.
+    ``/ \\ % ~ ? # [ ] ^ |``, control characters and a leading ``_`` or ``.`` are written as the bytes' hexadecimal:
+    deltalake 1.6 reads no history where a path has ``?`` or ``#``, as if an address ended there, and panics at those
+    behind. plain: so is all but ASCII's letters, digits, ``_ . = -``.
     """
 
     def escape(text: str) -> str:

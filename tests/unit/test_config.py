@@ -1,5 +1,6 @@
 """The YAML is checked at the border; each error names file and key."""
 
+import json
 import re
 from pathlib import Path
 
@@ -55,6 +56,21 @@ def test_a_relative_lake_lies_in_the_project(
 def test_an_absolute_lake_stays_where_it_is(tmp_path: Path, lake: str) -> None:
     loaded = config.load(write(tmp_path, WHOLE.replace("./lake", lake)))
     assert loaded.lake.path == str(Path(lake).expanduser())
+
+
+@pytest.mark.parametrize("letter", "%\\?#*[]{}^|\t")
+@pytest.mark.parametrize("place", ["/data/a{}41/lake", "./a{}41", "s3://bucket/a{}41"])
+def test_a_lake_that_libraries_would_look_for_elsewhere_is_refused(tmp_path: Path, letter: str, place: str) -> None:
+    text = WHOLE.replace("{path: ./lake}", f"{{path: {json.dumps(place.replace('{}', letter))}}}")
+    with pytest.raises(ConfigurationError, match=r"(?s)shop.yaml.*lake.path") as refused:
+        config.load(write(tmp_path, text))
+    assert "\\t" in str(refused.value) if letter == "\t" else letter in str(refused.value)
+
+
+def test_the_folder_of_a_relative_lake_counts_too(tmp_path: Path) -> None:
+    (tmp_path / "a[x]").mkdir()
+    with pytest.raises(ConfigurationError, match=r"find different folders"):
+        config.load(write(tmp_path / "a[x]", WHOLE))
 
 
 def test_sparks_settings_are_given_as_spark_writes_them(tmp_path: Path) -> None:

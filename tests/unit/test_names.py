@@ -23,6 +23,7 @@ from binlake import names
         ("tab\t", "tab~09"),
         ("what?", "what~3F"),
         ("c#", "c~23"),
+        ("a[x]^|b", "a~5Bx~5D~5E~7Cb"),
     ],
 )
 def test_folder_keeps_names_and_writes_odd_characters_as_bytes(name: str, folder: str) -> None:

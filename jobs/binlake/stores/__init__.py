@@ -23,6 +23,7 @@ _STORES = {"s3": "s3", "s3a": "s3", "abfs": "azure", "abfss": "azure"}
 _FILE_SYSTEMS = ("file", "hdfs")
 """That Spark brings itself."""
 _PLAIN_ON_HDFS = re.compile(r"hdfs://[A-Za-z0-9_.-]+(:\d+)?(/[A-Za-z0-9_.=~-]+)*/?")
+_MISREAD = re.compile(r"[%\\?#*\[\]{}^|\x00-\x1f\x7f]")
 _CANONICAL = {"s3": "s3a", "abfs": "abfss"}
 
 
@@ -78,6 +79,20 @@ def refuse_unknown(path: str) -> None:
         raise ValueError(
             f"{scheme}:// isn't supported, for two runs that race weren't proved safe there: use a folder that all "
             "hosts share, s3:// (or s3a://, also of a server of your own that speaks S3), or abfss://"
+        )
+
+
+def refuse_misread(path: str) -> None:
+    """Raises ValueError for letters by which one of the libraries finds another folder than the others, or none.
+
+    deltalake decodes %41, takes a backslash for a slash and panics at [ ] ^ |; ? or # ends an address; Hadoop expands
+    [ ] { } *.
+    """
+    if misread := sorted(set(_MISREAD.findall(path))):
+        raise ValueError(
+            f"{path!r} has {' '.join(misread if misread[0] >= ' ' else map(repr, misread))}, with which Spark and "
+            "deltalake find different folders; name one without % \\ ? # * [ ] { } ^ | and control characters (a "
+            "symbolic link to it will do)"
         )
 
 
