@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CONTENT = "binlake was here"
+_PROBE_TIMES = (1 << 20) // len(_CONTENT)
+"""A megabyte: less no batch leaves on a disk."""
 _BOUNDED = {
     "fs.s3a.impl.disable.cache": "true",
     "fs.s3a.attempts.maximum": "2",
@@ -69,7 +71,7 @@ def _folder(config: PipelineConfig) -> Check:
     probe = _probe(folder)
     try:
         files.make_folder(folder)
-        files.write_text(probe, "")
+        files.write_text(probe, _CONTENT * _PROBE_TIMES)  # a full disk takes an empty file
         files.remove_file(probe)
     except (BinlakeError, OSError) as error:
         said = error.message if isinstance(error, BinlakeError) else str(error)

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -199,11 +199,16 @@ def write_text(path: str, text: str) -> None:
     if isinstance(filesystem, fs.LocalFileSystem):
         with _storage(f"write {path}"):
             temporary = Path(f"{inner}.writing")
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
-                handle.write(data)
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(temporary, inner)
+            try:
+                with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
+                    handle.write(data)
+                    handle.flush()
+                    os.fsync(handle.fileno())
+                os.replace(temporary, inner)
+            except OSError:
+                with suppress(OSError):  # of a full disk each part of a file is one more
+                    temporary.unlink()
+                raise
         return
     if stores.is_hdfs(path):
         with _storage(f"write {path}"):

@@ -6,6 +6,7 @@ Who owns what is decided by ``swap`` alone: two stale appends both succeed, a st
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -173,6 +174,19 @@ def _unreadable(location: str, error: Exception) -> LakeError:
     )
 
 
+def _refuse_unwritable(location: str) -> None:
+    """Of a folder, asked before deltalake is, whose threads fail in Rust with a page of their own. Raises LakeError."""
+    if "://" in location:
+        return
+    folder = next((path for path in (Path(location), *Path(location).parents) if path.exists()), Path("/"))
+    disk = os.statvfs(folder)
+    if disk.f_blocks and not (disk.f_bavail if os.geteuid() else disk.f_bfree):
+        raise storage_errors.failed(f"can't write the metadata table {location}", OSError("No space left on device"))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        why = "Read-only file system" if disk.f_flag & os.ST_RDONLY else "Permission denied"
+        raise storage_errors.failed(f"can't write the metadata table {location}", OSError(f"{folder}: {why}"))
+
+
 def _refuse_file(location: str) -> None:
     """A lake below something that isn't a folder is no empty lake. Raises LakeError."""
     above = next((path for path in Path(location).parents if path.exists()), None)
@@ -222,6 +236,7 @@ class Metadata:
     def table(self, name: str) -> DeltaTable:
         """The Delta table, made empty when it isn't there yet."""
         location = self.location(name)
+        _refuse_unwritable(location)
         try:
             return tables.opened(location)
         except TableNotFoundError:
@@ -291,6 +306,7 @@ class Metadata:
 
         Raises LakeError, also where the store can't tell who wins.
         """
+        _refuse_unwritable(self.location(name))
         tables.refuse_overwriting_store(self._path)
         try:
             tables.created(

@@ -1,0 +1,100 @@
+"""A lake on a disk that is full, read-only or another account's: the remedy alone is told, and no page of Rust's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from binlake.config import PipelineConfig
+from binlake.preflight import reach
+from binlake.state import lease, storage_errors
+from binlake.state.metadata import metadata_of
+
+HOLD = """
+import sys
+from binlake.errors import BinlakeError
+from binlake.state import lease
+from binlake.state.metadata import Metadata
+try:
+    with lease.held(Metadata(sys.argv[1])) as held:
+        pass
+except BinlakeError as error:
+    print(f"binlake: {error}", file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of two megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def config(disk: Path) -> PipelineConfig:
+    """A source whose lake was begun there."""
+    found = PipelineConfig.model_validate(
+        {
+            "source": {"name": "shop", "connection": "shop", "server_id": 4001},
+            "tables": {"include": ["shop.*"]},
+            "lake": {"path": str(disk)},
+        }
+    )
+    with lease.held(metadata_of(found)):
+        return found
+
+
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            continue
+    assert not os.statvfs(disk).f_bavail
+
+
+def held_elsewhere(config: PipelineConfig) -> str:
+    """What another process says that takes the lease."""
+    command = [sys.executable, "-c", HOLD, f"{config.root}/_binlake"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+
+
+def test_a_full_disk(config: PipelineConfig, disk: Path) -> None:
+    fill(disk)
+    said = held_elsewhere(config)
+    assert said.startswith("binlake: can't write the metadata table")
+    assert storage_errors.FREE in said
+    assert "panicked" not in said
+
+
+def test_a_read_only_disk(config: PipelineConfig, disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    said = held_elsewhere(config)
+    assert said.startswith("binlake: can't write the metadata table")
+    assert "Read-only file system" in said
+    assert storage_errors.ALLOW in said
+    assert "panicked" not in said
+
+
+def test_a_folder_of_another_account(config: PipelineConfig, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(Exception, match="Permission denied") as refused, lease.held(metadata_of(config)):
+        pass
+    assert storage_errors.ALLOW in str(refused.value)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_doctor_tells_a_full_disk_from_a_writable_one(config: PipelineConfig, disk: Path, full: bool) -> None:
+    if full:
+        fill(disk)
+    (check,) = reach.lake_checks(config, None)
+    assert check.ok is not full
+    assert ("No space left" in check.found) == full
+    assert [path.name for path in Path(f"{config.root}/_binlake").iterdir()] == ["lease"], "no probe is left"
