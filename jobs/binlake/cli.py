@@ -21,42 +21,34 @@ from typing import Any, get_args
 import argcomplete
 
 from binlake import config as configuration
+from binlake import interrupts
 from binlake.batch.steps import Status
 from binlake.commands import checks, environment, replay_arguments, steps, streams, tables
 from binlake.errors import BinlakeError
 from binlake.versions import STORE_JARS
 
-_INTERRUPTED = 130
-"""As shells tell it: 128 and the signal's number."""
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of ``binlake``."""
-    sys.exit(run(arguments))
+def main() -> None:
+    """What installations before ``binlake.start`` begin with."""
+    sys.exit(run())
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code."""
-    parser = _parser()
-    argcomplete.autocomplete(parser)
-    parsed = parser.parse_args(arguments)
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    if parsed.verbose:
-        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
-        logging.getLogger("binlake").setLevel(logging.DEBUG)
+    """Run one command; gives the exit code. Nothing unexpected ends with 1, which says that there is a difference."""
     try:
-        command: Callable[[argparse.Namespace], None] = parsed.command
-        command(parsed)
+        _run(arguments)
     except BinlakeError as error:
         print(f"binlake: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # who reads has seen enough: head, less
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("binlake: interrupted; run again to go on, nothing is lost", file=sys.stderr)
-        return _INTERRUPTED
-    except Exception as error:
+    except (SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # Rust's panics are no Exception
+        if isinstance(error, KeyboardInterrupt) or interrupts.was_raised():
+            print(interrupts.SAID, end="", file=sys.stderr)
+            return interrupts.EXIT_CODE
         print(f"binlake: unexpected {type(error).__name__}: {_first_line(error)}", file=sys.stderr)
         print("  → run again; nothing is lost. If it stays, report it with this message", file=sys.stderr)
         logging.getLogger("binlake").debug("traceback", exc_info=True)
@@ -64,7 +56,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _first_line(error: Exception) -> str:
+def _run(arguments: Sequence[str] | None) -> None:
+    parser = _parser()
+    argcomplete.autocomplete(parser)
+    parsed = parser.parse_args(arguments)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    if parsed.verbose:
+        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
+        logging.getLogger("binlake").setLevel(logging.DEBUG)
+    command: Callable[[argparse.Namespace], None] = parsed.command
+    command(parsed)
+
+
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else ""
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
-from binlake import submitter
+from binlake import interrupts, submitter
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.once import once
@@ -81,7 +81,12 @@ def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: 
         told = {"kind": type(error).__name__, "message": str(error), "retryable": error.retryable}
         _hand_back({"error": told, **_application()})
         return error.exit_code
-    except Exception as error:
+    except KeyboardInterrupt:
+        print(interrupts.SAID, end="", file=sys.stderr)
+        return interrupts.EXIT_CODE
+    except (SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # Rust's panics are no Exception
         # Where it happened, and no more than the first line of what: Spark's messages can quote rows.
         first_line = str(error).strip().partition("\n")[0]
         print("".join(traceback.format_tb(error.__traceback__)), file=sys.stderr)

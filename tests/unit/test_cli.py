@@ -58,6 +58,43 @@ def test_a_sync_that_waits_for_its_server_ends_at_ctrl_c(tmp_path: Path) -> None
     assert lease.read(metadata_of(config.load(yaml))).holder is None
 
 
+STARTING = """
+import os, signal, sys, types
+{before}
+sys.modules["argcomplete"] = types.ModuleType("argcomplete")
+def interrupted(name):
+    os.kill(os.getpid(), signal.SIGINT)
+    raise ImportError("what an extension module makes of it")
+sys.modules["argcomplete"].__getattr__ = interrupted
+from binlake import start
+{meanwhile}
+sys.argv = ["binlake", "status", "--config", "x"]
+start.main()
+"""
+"""Interrupted in the import of what ``binlake.cli`` imports, or by its first use."""
+
+
+@pytest.mark.parametrize("during", ["imports", "work"])
+def test_ctrl_c_in_the_first_second_is_one_line(during: str) -> None:
+    at_import = "sys.modules['argcomplete'] = None; sys.meta_path.insert(0, types.SimpleNamespace("
+    at_import += "find_spec=lambda name, *_: interrupted(name) if name == 'argparse' else None))"
+    meanwhile = "sys.modules.pop('argparse', None)\n" + at_import if during == "imports" else ""
+    before = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # who runs the tests may have it ignored
+    program = STARTING.format(before=before, meanwhile=meanwhile)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "binlake: interrupted; run again to go on, nothing is lost\n")
+
+
+class Panic(BaseException):
+    """As pyo3's PanicException: no Exception."""
+
+
+def test_a_panic_is_no_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    raising(monkeypatch, Panic("Invalid object store url"))
+    assert cli.run(["status", "--config", "x"]) == 3
+    assert "unexpected Panic: Invalid object store url" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("options", "where"), [([], False), (["-v"], True)])
 def test_where_an_unexpected_error_came_from(tmp_path: Path, options: list[str], where: bool) -> None:
     program = (
