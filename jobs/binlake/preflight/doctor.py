@@ -40,10 +40,11 @@ from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import MIRRORED, Listed, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.engines import refused_engines
-from binlake.source.folder import Folder
-from binlake.source.log import Origin, opened
+from binlake.source.folder import Folder, FolderLog
+from binlake.source.log import Log, Origin, opened
+from binlake.source.releases import Release
 from binlake.source.replicas import replicas
-from binlake.source.server import Source, denied
+from binlake.source.server import Source, denied, version_numbers
 from binlake.state import lease
 from binlake.state.metadata import Metadata, metadata_of
 from binlake.versions import JAVA
@@ -104,6 +105,7 @@ def _files(config: PipelineConfig, folder: Folder) -> list[Check]:
             note_seen(metadata_of(config), log)
             return [
                 Check("files", True, f"{len(sizes)} of {log.flavour} in {folder.address}, {total:,.1f} MB"),
+                *_release_of_files(log),
                 Check(
                     "numbering",
                     not missing,
@@ -114,6 +116,12 @@ def _files(config: PipelineConfig, folder: Folder) -> list[Check]:
             ]
     except BinlakeError as error:
         return [Check("files", False, error.message, error.remedy)]
+
+
+def _release_of_files(log: Log) -> Iterator[Check]:
+    """Yield what is known of the server that wrote a folder's files."""
+    if isinstance(log, FolderLog):
+        yield server_checks.known_release(Release(log.flavour, version_numbers(log.version_text)).series)
 
 
 def _server(config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str]) -> list[Check]:

@@ -22,7 +22,7 @@ from binlake.names import mysql_quote
 from binlake.source.catalog import MIRRORED, list_tables
 from binlake.source.connection import Endpoint
 from binlake.source.gaps import log_gaps
-from binlake.source.releases import Service, service_of
+from binlake.source.releases import Series, Service, service_of
 from binlake.source.retention import RETENTION, retention_hours, service_hours
 from binlake.source.server import Source, denied, error_code
 
@@ -75,14 +75,20 @@ def reached(source: Source) -> Check:
 
 def release(subject: Examined) -> Iterator[Check]:
     """Yield what is known of its version, and of the service that runs it; one that is refused was never connected."""
-    series = subject.source.release.series
-    if series.verdict == "proved":
-        yield Check("release", True, f"{series.name} is proved: {series.why}")
-    else:
-        remedy = "run binlake verify after the first syncs"
-        yield Check("release", "warn", f"{series.name} is expected to work: {series.why}", remedy)
+    yield known_release(subject.source.release.series)
     if service := subject.service:
         yield Check("service", True, f"{service.name}: settings are made {service.settings}")
+
+
+def known_release(series: Series) -> Check:
+    """Say whether servers of a series are proved, expected to work, or refused."""
+    if series.verdict == "proved":
+        return Check("release", True, f"{series.name} is proved: {series.why}")
+    if series.verdict == "expected":
+        remedy = "run binlake verify after the first syncs"
+        return Check("release", "warn", f"{series.name} is expected to work: {series.why}", remedy)
+    remedy = "upgrade the server, or mirror a replica of it that is newer"
+    return Check("release", False, f"{series.name} is refused: {series.why}", remedy)
 
 
 def _tables_are_visible(subject: Examined) -> Iterator[Check]:

@@ -244,6 +244,9 @@ def _acquire(source: Source, mode: LockMode, names: Sequence[TableName]) -> Lock
                 remedy="GRANT RELOAD ON *.*, or LOCK TABLES and SELECT on the databases, to the account",
             ) from error
         except SourceError as error:
+            if mode == "flush" and error_code(error) == ER.OPTION_PREVENTS_STATEMENT:
+                mode = "tables"  # as a service's server says that it allows nobody to flush
+                continue
             if error_code(error) != ER.LOCK_WAIT_TIMEOUT:
                 raise
             if attempt + 1 < _LOCK_TRIES:

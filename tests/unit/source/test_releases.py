@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 from binlake.check import Check
+from binlake.config import PipelineConfig
 from binlake.errors import ServerSettingError, UnsupportedColumn
 from binlake.preflight import server_checks
+from binlake.preflight.doctor import preflight
 from binlake.preflight.server_checks import Examined
 from binlake.schema.datatypes import arrow_type
 from binlake.schema.table import TableName, TableSchema
 from binlake.source import releases
 from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import read_schemas
+from binlake.source.connection import translate
+from binlake.source.folder import Folder
 from binlake.source.gaps import log_gaps
+from binlake.source.locks import read_lock
 from binlake.source.releases import AURORA, AZURE, CLOUD_SQL, RDS, SERIES, Release, service_of
 from binlake.source.replicas import Replica, replicas
 from binlake.source.retention import headroom_seconds, kept_hours
 from binlake.source.server import Source, version_numbers
 from recorded_server import DENIED, UUID, RecordedServer
 
+PUBLIC = Path(__file__).parents[2] / "binlogs" / "public"
 FOLLOWED = (
     "8.0.11", "8.0.21", "8.0.22", "8.0.26", "8.0.37-0ubuntu0.22.04.3", "8.0.34-26", "8.2.0", "8.3.0", "8.4.8-8",
     "9.0.1", "9.6.0", "9.7.4", "10.5.23-MariaDB-0+deb11u1", "10.11.14-MariaDB", "11.8.6-MariaDB", "12.3.3-MariaDB",
@@ -191,6 +199,26 @@ def test_doctor_says_of_each_release_whether_it_is_proved(version: str, ok: bool
     assert bool(check.remedy) == (ok == "warn")
 
 
+def test_doctor_says_so_of_the_server_that_wrote_a_folder_of_files(tmp_path: Path) -> None:
+    config = PipelineConfig.model_validate(
+        {
+            "source": {"name": "files", "connection": f"file://{PUBLIC}", "server_id": 1},
+            "tables": {"include": ["d.*"]},
+            "lake": {"path": str(tmp_path)},
+        }
+    )
+    said = {}
+    for version in ("8.0.36", "5.7.21"):
+        folder = tmp_path / version
+        folder.mkdir()
+        blocks = (PUBLIC / f"mysql-{version}.txt").read_text(encoding="utf-8").split("BINLOG '\n")
+        (folder / "binlog.000001").write_bytes(b"\xfebin" + base64.b64decode(blocks[1].partition("'")[0]))
+        checks = preflight(config, Folder(folder), spark_checks=False)
+        said[version] = next((check.ok, check.found) for check in checks if check.name == "release")
+    assert said["8.0.36"] == ("warn", f"MySQL 8.0 is expected to work: {Release('mysql', (8, 0, 36)).series.why}")
+    assert said["5.7.21"] == (False, f"MySQL 5.7 and before is refused: {Release('mysql', (5, 7, 21)).series.why}")
+
+
 def test_every_series_has_a_name_and_a_reason_of_its_own_place() -> None:
     assert len({(one.flavour, one.since) for one in SERIES}) == len(SERIES)
     for flavour in ("mysql", "mariadb"):
@@ -252,6 +280,31 @@ def test_settings_of_a_service_are_made_where_it_has_them(service: releases.Serv
     lock, _ = server_checks.snapshot_grants(subject)
     assert lock.ok is True
     assert "LOCK TABLES stands in" in lock.found
+
+
+class Refusing(RecordedServer):
+    """A service's server, which lets tables be locked, and refuses more by an error of this number."""
+
+    number = 0
+
+    def query(self, sql: str, args: Any = None) -> list[dict[str, Any]]:
+        if sql.startswith(("SET SESSION lock_wait_timeout", "LOCK TABLES", "UNLOCK TABLES")):
+            self.asked.append(sql)
+            return []
+        if sql == "FLUSH TABLES WITH READ LOCK":
+            error = pymysql.err.OperationalError(self.number, "refused")
+            raise translate(error, self.endpoint) from error
+        return super().query(sql, args)
+
+
+@pytest.mark.parametrize("number", [1045, 1227, 1290])
+def test_where_nobody_may_flush_the_tables_of_a_wave_are_locked(number: int) -> None:
+    source = Refusing("8.0.31-google", {}, {"XA RECOVER": []})
+    source.number = number
+    with read_lock(source, "flush", [TableName("shop", "t")]) as held:
+        assert held.mode == "tables"
+        assert source.asked[-2:] == ["LOCK TABLES `shop`.`t` READ", "XA RECOVER"]
+    assert source.asked[-1] == "UNLOCK TABLES"
 
 
 def test_images_without_what_the_image_before_has_are_as_good_as_full() -> None:
