@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from binlake.batch.manifest import Manifest, StagedSlice
+from binlake.binlog.memory import pool
 from binlake.binlog.reader import read
 from binlake.binlog.transport import Transport
 from binlake.config import PipelineConfig
@@ -138,6 +141,8 @@ def stage_batch(
         with suppress(LakeError):
             files.remove_folder(folder)
         raise
+    pool.release()
+    pa.default_memory_pool().release_unused()
     return manifest
 
 

@@ -45,6 +45,11 @@ class BufferPool:
         weakref.finalize(array, self._give, memory, rounded).atexit = False
         return array
 
+    def release(self) -> None:
+        """Give what waits back to the system: nothing is read for a while."""
+        for free in list(self._free.values()):
+            free.clear()
+
     def _give(self, memory: mmap.mmap, size: int) -> None:
         if self.kept + size <= MOST_KEPT:
             self._free[size].append(memory)
