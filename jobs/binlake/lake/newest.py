@@ -22,25 +22,49 @@ from binlake.state.key_ranges import image_column
 
 PLACE = "place "
 """Beside columns of a key: no name of the server's ends with a space."""
+_SEQUENCE = ("file", "offset", "row")
+_READ = ("op", *_SEQUENCE, "before", "after")
+"""Of staged rows; who committed them, and when, is a third of the bytes of short ones."""
 
 
-def staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> pa.Table | None:
-    """The epoch's mutations after the snapshot, in the order of the log, with ``number``: their place in it. None where
-    they take more than ``most`` bytes of memory."""
+def newest_rows(
+    life: Life, step: MergeStep, columns: Sequence[LakeColumn], config: PipelineConfig, most: int
+) -> tuple[pa.Table, pa.Table] | None:
+    """Return the staged keys, old and new ones, and the rows that stand at last, both as the lake has them. None where
+    the staged rows take more than ``most`` bytes of memory.
+
+    Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
+    the key deletes the old one, and then writes the new one.
+    """
+    staged = _staged_rows(life, step, config, most)
+    if staged is None:
+        return None
+    came = _where(staged.select(["after", "number"]), pc.not_equal(staged["op"], DELETE))
+    gone = pc.or_(pc.equal(staged["op"], DELETE), _moved(step.schema, staged))
+    left = staged.select(["before", "number"]).filter(gone)
+    del staged  # most old images aren't asked for again
+    return _newest(step.schema, columns, came, left)
+
+
+def _staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> pa.Table | None:
+    """The epoch's mutations after the snapshot, in the order of the log: ``op``, ``before``, ``after``, and ``number``,
+    their place in it. None where they take more than ``most`` bytes of memory."""
     parts: list[pa.Table] = []
     for file in step.files:
-        part = files.parquet_rows(file.path, most - sum(one.nbytes for one in parts))
+        part = files.parquet_rows(file.path, most - sum(one.nbytes for one in parts), _READ)
         if part is None:
             return None
-        part = part.cast(staged_schema(file.columns, config.invalid))
+        schema = staged_schema(file.columns, config.invalid)
+        part = part.cast(pa.schema([schema.field(name) for name in part.column_names]))
         parts.append(_with_vectors(part, vectors_in_bytes(step.schema.logged, file.columns)))
     rows = pa.concat_tables(parts, promote_options="default")
     number, offset = life.low.order
     if min(file.first[:2] for file in step.files) < (number, offset):
         here = pc.and_(pc.equal(rows["file"], number), pc.greater_equal(rows["offset"], offset))
         rows = rows.filter(pc.or_(pc.greater(rows["file"], number), here))
-    rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in ("file", "offset", "row")]))
-    return rows.append_column("number", pa.array(np.arange(rows.num_rows)))
+    if not _is_in_order(rows):
+        rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in _SEQUENCE]))
+    return rows.drop_columns(_SEQUENCE).append_column("number", pa.array(np.arange(rows.num_rows)))
 
 
 def _with_vectors(rows: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -57,23 +81,50 @@ def _with_vectors(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows
 
 
-def newest_rows(schema: TableSchema, columns: Sequence[LakeColumn], staged: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The staged keys, old and new ones, and the rows that stand at last, both as the lake has them.
+def _is_in_order(rows: pa.Table) -> bool:
+    """Tell whether the rows ascend by their sequence: to sort them costs a copy of them all."""
+    above = np.zeros(max(rows.num_rows - 1, 0), np.bool_)
+    for name in reversed(_SEQUENCE):
+        values = rows[name].to_numpy()
+        above = (values[1:] > values[:-1]) | ((values[1:] == values[:-1]) & above)
+    return bool(above.all())
 
-    Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
-    the key deletes the old one, and then writes the new one.
+
+def _newest(
+    schema: TableSchema, columns: Sequence[LakeColumn], came: pa.Table, left: pa.Table
+) -> tuple[pa.Table, pa.Table]:
+    """Return the keys, and the rows that stand.
+
+    came, left: rows with the new and the old image of what stands behind a mutation and what doesn't any more.
     """
-    came = staged.filter(pc.not_equal(staged["op"], DELETE))
-    left = staged.filter(pc.or_(pc.equal(staged["op"], DELETE), _moved(schema, staged)))
     computed = computed_columns(schema)
     keys = {image: _images(columns, rows, image, computed) for image, rows in (("after", came), ("before", left))}
     ranks = {"after": pc.add(pc.multiply(came["number"], 2), 1), "before": pc.multiply(left["number"], 2)}
     changes = pa.concat_tables(
         [keys[image].select(schema.key).append_column(PLACE, ranks[image]) for image in ("before", "after")]
     )
+    if _are_different_numbers(changes.select(schema.key)):
+        return changes.select(schema.key), keys["after"]
     last = changes.group_by(list(schema.key), use_threads=False).aggregate([(PLACE, "max")])
+    if last.num_rows == changes.num_rows:  # no key occurs twice
+        return last.select(schema.key), keys["after"]
     stands = pc.is_in(ranks["after"], value_set=last[f"{PLACE}_max"].combine_chunks())
     return last.select(schema.key), keys["after"].filter(stands)
+
+
+def _are_different_numbers(keys: pa.Table) -> bool:
+    """Tell whether the keys are of one column of numbers, and none occurs twice: they are sorted in a tenth of the
+    memory in which they are grouped."""
+    column = keys.column(0)
+    if keys.num_columns != 1 or not pa.types.is_integer(column.type) or column.null_count:
+        return False
+    ascending = np.sort(column.to_numpy())
+    return bool((ascending[1:] != ascending[:-1]).all())
+
+
+def _where(rows: pa.Table, wanted: pa.ChunkedArray) -> pa.Table:
+    """Return the wanted rows, uncopied where all are wanted."""
+    return rows if pc.all(wanted).as_py() else rows.filter(wanted)
 
 
 def _moved(schema: TableSchema, staged: pa.Table) -> pa.ChunkedArray:

@@ -31,7 +31,7 @@ from binlake.config import PipelineConfig
 from binlake.faults import fault
 from binlake.lake import plain_tables
 from binlake.lake.delta_schema import FIELD_ID
-from binlake.lake.newest import PLACE, newest_rows, staged_rows
+from binlake.lake.newest import PLACE, newest_rows
 from binlake.lake.plain_files import added_file, delta_type
 from binlake.lake.plain_tables import OwnCommit, removed
 from binlake.schema.lake_columns import LakeColumn
@@ -108,10 +108,10 @@ def merged(
         return False
     whole = sum(sizes.values()) <= min(limit, SMALL)
     with _memory(staged_bytes + (sum(sizes.values()) if whole else 0)):
-        staged = staged_rows(life, step, config, limit * _UNPACKED)
-        if staged is None:
+        found = newest_rows(life, step, columns, config, limit * _UNPACKED)
+        if found is None:
             return False
-        changed, newest = newest_rows(step.schema, columns, staged)
+        changed, newest = found
         stored = _stored_fields(log, columns)
         look = _Look(table, columns, stored, step.schema.key, changed, touched, limit * _UNPACKED)
         changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
@@ -233,7 +233,7 @@ def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.
     whole = len(names) == len(look.columns)
     wanted = [look.stored[name] for name in names]
     path = f"{look.table.path}/{add['path']}"
-    found = files.parquet_rows(path, room, None if whole else [field.name for field in wanted])
+    found = files.parquet_rows(path, room, None if whole else [field.name for field in wanted], narrow=not whole)
     if found is None:
         return None
     for field in wanted:

@@ -29,6 +29,8 @@ STAGED_ANEW = "run again: the batch is staged anew"
 _CHUNK = 4 << 20
 _ROWS = 1 << 20
 _FEW_ROWS = 4096
+_COMBINED = 16 << 20
+"""Bytes of batches that are put together: many small pieces of memory take half as much again."""
 _ROW_GROUP = 64 << 20
 """Bytes of memory whose rows make a row group."""
 _DATA_FILE: dict[str, Any] = {"compression": "snappy", "store_decimal_as_integer": True}
@@ -440,29 +442,51 @@ def parquet_groups_backwards(path: str, columns: list[str]) -> Iterator[pa.Table
         raise StagingError(f"can't read {path}: {error}", remedy=STAGED_ANEW) from error
 
 
-def parquet_rows(path: str, most: int, columns: Sequence[str] | None = None) -> pa.Table | None:
+def parquet_rows(
+    path: str, most: int, columns: Sequence[str] | None = None, *, narrow: bool = False
+) -> pa.Table | None:
     """A whole Parquet file, or some columns of it that it has, in this thread; None where these take more than ``most``
-    bytes of memory, which a small file of equal texts may. Raises OSError, ArrowException."""
-    found: list[pa.RecordBatch] = []
+    bytes of memory, which a small file of equal texts may. narrow: of a few bytes a row, so that many are read before
+    they are counted. Raises OSError, ArrowException."""
+    found: list[pa.Table] = []
+    small: list[pa.RecordBatch] = []
     with opened(path) as source:
         file = pq.ParquetFile(source)
         names = file.schema_arrow.names
         chosen = names if columns is None else [name for name in names if name in columns]
-        for batch in file.iter_batches(_FEW_ROWS if columns is None else _ROWS, columns=chosen, use_threads=False):
-            found.append(batch)
+        for batch in file.iter_batches(_ROWS if narrow else _FEW_ROWS, columns=chosen, use_threads=False):
+            small.append(batch)
             most -= batch.nbytes
             if most < 0:
                 return None
-        return pa.Table.from_batches(found, pa.schema([file.schema_arrow.field(name) for name in chosen]))
+            if sum(one.nbytes for one in small) > _COMBINED:
+                found.append(pa.Table.from_batches(small).combine_chunks())
+                small.clear()
+        schema = pa.schema([file.schema_arrow.field(name) for name in chosen])
+        return pa.concat_tables([*found, pa.Table.from_batches(small, schema)])
 
 
 def write_parquet(path: str, rows: pa.Table) -> int:
     """One data file of a table, for its readers too; gives its bytes. Raises OSError."""
+    if rows.nbytes > _ROW_GROUP:
+        return _write_groups(path, rows)
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, **_DATA_FILE)
     data = sink.getvalue()
     write_bytes(path, data)
     return int(data.size)
+
+
+def _write_groups(path: str, rows: pa.Table) -> int:
+    """Write one row group after the other, so that no more than one is held beside the rows; give the file's bytes."""
+    sink = ParquetSink(path, rows.schema)
+    try:
+        for batch in rows.to_batches():
+            sink.write(batch)
+        return sink.close()
+    except BaseException:
+        sink.abandon()
+        raise
 
 
 class ParquetSink:
