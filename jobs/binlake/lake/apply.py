@@ -319,7 +319,7 @@ class _Group:
                 merge_epoch(lambda: self._session, target, one.life, step, self._config, version=version, note=note)
 
     def _is_for_spark(self, one: TableProgress, why: str) -> bool:
-        """Whether a change of the table's shape is left to Spark, which is said with its reason."""
+        """Tell whether a change of the table's shape is left to Spark, and say it with its reason."""
         if why:
             self._report.say(f"{one.life.name}: its shape is changed by Spark: {why}")
         return bool(why)

@@ -44,7 +44,7 @@ class OwnCommit:
 
 
 def beyond_plain(log: DeltaTable) -> str:
-    """What a table has that only Delta's own writer knows how to keep; empty where it has nothing of that kind."""
+    """Say what a table has that only Delta's own writer knows how to keep; nothing where it has none of that kind."""
     protocol, metadata = log.protocol(), log.metadata()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())} - FEATURES
     settings = set(metadata.configuration) - _SETTINGS
@@ -60,13 +60,13 @@ def beyond_plain(log: DeltaTable) -> str:
 
 
 def fields_of(log: DeltaTable) -> list[dict[str, Any]]:
-    """As Delta's schema has them."""
+    """Return the fields of Delta's schema."""
     found: list[dict[str, Any]] = json.loads(log.schema().to_json())["fields"]
     return found
 
 
 def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[DeltaAction] | None:
-    """The add actions of data files that are there; None where they can't be told here. Raises OSError."""
+    """Return the add actions of data files that are there; None where they can't be told here. Raises OSError."""
     if not all(map(_PLAIN_PATH.fullmatch, paths)):
         return None
     if not paths:
@@ -76,14 +76,14 @@ def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[D
 
 
 def removed(add: DeltaAction) -> DeltaAction:
-    """The action that takes a data file away."""
+    """Return the action that takes a data file away."""
     told = {"path": add["path"], "deletionTimestamp": now(), "dataChange": True, "extendedFileMetadata": True}
     vector = {"deletionVector": add["deletionVector"]} if add.get("deletionVector") else {}
     return {"remove": {**told, "partitionValues": {}, "size": add["size"], **vector}}
 
 
 def commit(table: LakeLog, log: DeltaTable, told: OwnCommit, actions: Sequence[DeltaAction]) -> None:
-    """These in the version behind the one that ``log`` was read at, with the life's transaction version.
+    """Commit these in the version behind the one that ``log`` was read at, with the life's transaction version.
 
     Raises CommitFailedError where that version is taken, which may be by ourselves; OSError.
     """
@@ -99,5 +99,5 @@ def commit(table: LakeLog, log: DeltaTable, told: OwnCommit, actions: Sequence[D
 
 
 def now() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return time.time_ns() // 1_000_000

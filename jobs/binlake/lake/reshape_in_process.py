@@ -52,7 +52,7 @@ class _Columns:
         return self.settings.get(MAPPING_MODE, "none") != "none"
 
     def mapped(self) -> _Columns:
-        """With column mapping by name, where it comes to a table whose data files know nothing of it."""
+        """Turn column mapping by name on, in a table whose data files know nothing of it."""
         fields = [
             {**field, "metadata": {**field["metadata"], FIELD_ID: number, PHYSICAL_NAME: field["name"]}}
             for number, field in enumerate(self.fields, start=1)
@@ -60,7 +60,7 @@ class _Columns:
         return _Columns(fields, {**self.settings, MAPPING_MODE: "name", MOST_ID: str(len(fields))})
 
     def reshaped(self, columns: Sequence[ReshapedColumn]) -> _Columns:
-        """Afterwards. Raises KeyError where an origin isn't there."""
+        """Return the columns after the step. Raises KeyError where an origin isn't there."""
         names = [column.name for column in columns]
         before = self
         if not self.are_mapped and (renames_or_drops(self.fields, columns) or needs_column_mapping(names)):
@@ -69,7 +69,7 @@ class _Columns:
         return before._numbered(after) if before.are_mapped else _Columns(after, before.settings)
 
     def _numbered(self, fields: _Fields) -> _Columns:
-        """New fields get numbers that no field had before, and names of their own in data files."""
+        """Give new fields numbers that no field had before, and names of their own in data files."""
         most = int(self.settings[MOST_ID])
         numbered: _Fields = []
         for field in fields:
@@ -83,7 +83,7 @@ class _Columns:
 def reshaped(
     table: LakeLog, columns: Sequence[ReshapedColumn], config: PipelineConfig, *, version: int, note: dict[str, Any]
 ) -> str:
-    """The table's columns become ``columns``, in one commit; repeating it changes nothing.
+    """Make the table's columns ``columns``, in one commit; repeating it changes nothing.
 
     Gives why it is left to Spark, where nothing was changed; empty where it is done. Raises LakeTableChanged where a
     column isn't there; CommitFailedError where somebody else committed meanwhile, or where the answer to our own commit
@@ -108,7 +108,7 @@ def reshaped(
 
 
 def emptied(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> str:
-    """All rows go, in one commit without data files; as ``reshaped``."""
+    """Take all rows away, in one commit without data files; gives and raises what ``reshaped`` does."""
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
         return ""
@@ -150,7 +150,7 @@ def _metadata(log: DeltaTable, after: _Columns) -> DeltaAction:
 
 
 def _protocol(log: DeltaTable, after: _Columns) -> list[DeltaAction]:
-    """With the features that the columns ask for first; none where the table has them."""
+    """Return the protocol with what the columns are the first to ask for; nothing where the table has it."""
     protocol = log.protocol()
     reader, writer = list(protocol.reader_features or ()), list(protocol.writer_features or ())
     asked = ["columnMapping"] if after.are_mapped else []
