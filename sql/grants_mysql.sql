@@ -7,7 +7,8 @@
 GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'binlake'@'%';
 
 -- For the snapshot: the short lock under which the read views are opened (lock mode flush), and the proof
--- that no prepared XA transaction lies before the position.
+-- that no prepared XA transaction lies before the position. Where a service runs the server (Amazon, Google, Azure)
+-- leave FLUSH_TABLES out: nobody may flush tables with a read lock there, and they are locked instead.
 GRANT FLUSH_TABLES, XA_RECOVER_ADMIN ON *.* TO 'binlake'@'%';
 
 -- To read rows and definitions, for each mirrored database; LOCK TABLES for lock mode tables alone.
