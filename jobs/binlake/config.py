@@ -6,17 +6,16 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from binlake import accounts, names, stores
-from binlake.errors import ConfigurationError
+from binlake import accounts, names, stores, yaml_file
 from binlake.feed_config import FeedConfig, names_once
 from binlake.orchestration import AirflowConfig, Schedule
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import leaving_out
 from binlake.table_pattern import TablePattern
+from binlake.yaml_file import CATALOG, MEMORY, NAME, YamlFile
 
 _TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
 _GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
@@ -34,7 +33,7 @@ class SourceConfig(_Strict):
     that are ours to use; files need none.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+    name: Annotated[str, Field(pattern=NAME)]
     connection: Annotated[str, Field(min_length=1)]
     server_id: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
     server_ids: Annotated[int, Field(ge=1, le=1024)] = 16
@@ -43,6 +42,17 @@ class SourceConfig(_Strict):
     def is_files(self) -> bool:
         """Whether files stand in the place of a server."""
         return self.connection.startswith("file:")
+
+    @field_validator("connection")
+    @classmethod
+    def _is_a_connection(cls, connection: str) -> str:
+        if "://" in connection and not connection.startswith("file:"):
+            scheme = connection.partition("://")[0]
+            raise ValueError(
+                f"found an address, {scheme}://…; wanted the id of an Airflow connection, such as shop_mysql, or "
+                "file:///folder: the address and the password belong into that connection"
+            )
+        return connection
 
     @model_validator(mode="after")
     def _is_a_replica(self) -> Self:
@@ -238,7 +248,7 @@ class CatalogConfig(_Strict):
     """
 
     metastore: Annotated[str, Field(min_length=1)] | None = None
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = "spark_catalog"
+    name: Annotated[str, Field(pattern=CATALOG)] = "spark_catalog"
     database: str = "{database}"
 
     @field_validator("metastore")
@@ -277,7 +287,6 @@ class PageConfig(_Strict):
         return columns_named(self.mask_columns, name.database, name.table)
 
 
-_MEMORY = r"^[1-9]\d*[kmgtKMGT]$"
 _OF_THEIR_OWN = {
     "spark.master": "master",
     "spark.driver.memory": "driver_memory",
@@ -295,8 +304,8 @@ class SparkConfig(_Strict):
     """
 
     master: Annotated[str, Field(min_length=1)] | None = None
-    driver_memory: Annotated[str, Field(pattern=_MEMORY)] | None = None
-    executor_memory: Annotated[str, Field(pattern=_MEMORY)] | None = None
+    driver_memory: Annotated[str, Field(pattern=MEMORY)] | None = None
+    executor_memory: Annotated[str, Field(pattern=MEMORY)] | None = None
     jars: list[str] = []
     conf: dict[str, str | bool | int | float] = {}
 
@@ -402,47 +411,20 @@ class PipelineConfig(_Strict):
         return "/".join([self.root, "_staging", *parts])
 
 
-class _Loader(yaml.SafeLoader):
-    """Values that can't be, such as a 13th month or half of a surrogate pair, are errors at a place of the file."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except ValueError as error:
-            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
-
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        value = super().construct_scalar(node)
-        value.encode()
-        return value
-
-
 def load(path: str | Path) -> PipelineConfig:
     """Read one YAML; raises ConfigurationError that names the file and each wrong key.
 
     Relative folders in it start from the project: the folder that holds ``dags``, if the file lies below that, else the
     file's own. So all commands and tasks mean the same, wherever they are started.
     """
-    try:
-        document = yaml.load(Path(path).read_bytes(), _Loader)
-    except OSError as error:
-        raise ConfigurationError(f"can't read {path}: {error.strerror}", remedy="give --config FILE") from error
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="mend the place named above") from error
-    if not isinstance(document, dict):
-        raise ConfigurationError(f"{path} holds no settings", remedy="README.md shows a whole file")
+    return config_of(yaml_file.read(path))
+
+
+def config_of(file: YamlFile) -> PipelineConfig:
+    """The same of a file that is read, or is to be written."""
     for section, key in (("lake", "path"), ("catalog", "metastore")):
-        _from_project(document.get(section), key, Path(path))
-    try:
-        return PipelineConfig.model_validate(document)
-    except ValidationError as error:
-        raise refused(path, error) from None
-
-
-def refused(path: str | Path, error: ValidationError) -> ConfigurationError:
-    """What is wrong with a file, a line for each key."""
-    lines = [f"  {'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)]
-    return ConfigurationError(f"{path}:\n" + "\n".join(lines), remedy="mend these keys; README.md shows a whole file")
+        _from_project(file.document.get(section), key, file.path)
+    return file.model(PipelineConfig)
 
 
 def _from_project(section: Any, key: str, file: Path) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from binlake.table_pattern import TablePattern
+from binlake.yaml_file import NAME, WEB
 
 Operation = Literal["insert", "update", "delete"]
 Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
@@ -39,7 +40,7 @@ def _without_login(url: str) -> str:
     return url
 
 
-RegistryUrl = Annotated[str, Field(pattern=r"^https?://"), AfterValidator(_without_login)]
+RegistryUrl = Annotated[str, Field(pattern=WEB), AfterValidator(_without_login)]
 
 
 class TextFormat(_Strict):
@@ -224,7 +225,7 @@ class FeedConfig(_Strict):
     otherwise. keep_gb (of log), keep_hours: so much staging is kept for it; a feed further behind stops.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+    name: Annotated[str, Field(pattern=NAME)]
     sources: list[str] = []
     include: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
     exclude: list[TablePattern] = []

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from croniter import croniter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from binlake.yaml_file import DOTTED
+
 
 def _is_schedule(schedule: str) -> str:
     if not croniter.is_valid(schedule):
@@ -31,7 +33,7 @@ class NotifyConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     when: Annotated[list[Occasion], Field(min_length=1)]
-    notifier: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*([.][A-Za-z_]\w*)+$")]
+    notifier: Annotated[str, Field(pattern=DOTTED)]
     arguments: dict[str, Any] = {}
 
 

@@ -7,8 +7,9 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from binlake.config import PipelineConfig, SourceConfig, load
-from binlake.errors import SourceError, UsageError
+from binlake import yaml_file
+from binlake.config import PipelineConfig, SourceConfig, config_of
+from binlake.errors import ConfigurationError, SourceError, UsageError
 from binlake.source.catalog import user_databases
 from binlake.source.connection import Endpoint
 from binlake.source.replicas import replicas
@@ -40,6 +41,7 @@ def write_yaml(
     """
     if path.exists():
         raise UsageError(f"{path} is there already", remedy="choose another file, or edit that one")
+    _checked(path, _text(name, include or ["shop.*"], lake, schedule, first_id=1))  # before the server is asked
     with Source.open(endpoint) as source:
         patterns = list(include) or [f"{database}.*" for database in user_databases(source)]
         if not patterns:
@@ -47,18 +49,35 @@ def write_yaml(
                 "the account sees no database", remedy="grant it SELECT on those to mirror, or give --tables"
             )
         first = _free_ids(source)
-    written = _YAML.format(
+    written = _text(name, patterns, lake, schedule, first)
+    config = _checked(path, written)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(written, encoding="utf-8")
+    return config
+
+
+def _text(name: str, patterns: Collection[str], lake: str, schedule: str, first_id: int) -> str:
+    return _YAML.format(
         name=name,
         connection=f"{name.replace('-', '_')}_mysql",
-        server_id=first,
+        server_id=first_id,
         server_ids=_SERVER_IDS,
         include="[" + ", ".join(_quoted(pattern) for pattern in patterns) + "]",
         lake=_quoted(lake),
         schedule=schedule,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(written, encoding="utf-8")
-    return load(path)
+
+
+def _checked(path: Path, text: str) -> PipelineConfig:
+    """What the file will mean. Raises UsageError: nothing is written that can't be read."""
+    try:
+        return config_of(yaml_file.parsed(text.encode(), path))
+    except ConfigurationError as error:
+        _, _, lines = error.message.partition("\n")
+        raise UsageError(
+            f"nothing was written to {path}, for it would be refused:\n{lines or error.message}",
+            remedy="mend --tables, --name, --lake or --schedule",
+        ) from None
 
 
 _SERVER_IDS = SourceConfig.model_fields["server_ids"].default

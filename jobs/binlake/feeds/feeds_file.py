@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import yaml
-from pydantic import ValidationError
 
 from binlake import config as configuration
+from binlake import yaml_file
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
 from binlake.feed_config import FeedConfig, FeedsFile
@@ -23,8 +20,8 @@ Feeds = list[tuple[PipelineConfig, FeedConfig]]
 
 def is_file_of_feeds(path: str | Path) -> bool:
     """Whether it holds feeds and no source. Raises ConfigurationError where it can't be read."""
-    document = _document(Path(path))
-    return isinstance(document, dict) and "source" not in document and "feeds" in document
+    document = yaml_file.read(path).document
+    return "source" not in document and "feeds" in document
 
 
 def feeds_of(path: str | Path) -> Feeds:
@@ -35,10 +32,7 @@ def feeds_of(path: str | Path) -> Feeds:
     if not is_file_of_feeds(path):
         config = configuration.load(path)
         return [(config, feed) for feed in config.feeds]
-    try:
-        found = FeedsFile.model_validate(_document(Path(path)))
-    except ValidationError as error:
-        raise configuration.refused(path, error) from None
+    found = yaml_file.read(path).model(FeedsFile)
     folder = Path(path).resolve().parent
     return [(configuration.load(folder / source), feed) for feed in found.feeds for source in feed.sources]
 
@@ -72,12 +66,3 @@ def hold_staging(feeds: Feeds) -> None:
     for config, feed in feeds:
         if feed.begin == "oldest":
             feed_watermarks.register(metadata_of(config), feed.name, FeedLimits(feed.keep_gb, feed.keep_hours))
-
-
-def _document(path: Path) -> Any:
-    try:
-        return yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"can't read {path}: {error.strerror}", remedy="give --config FILE") from error
-    except (yaml.YAMLError, ValueError):
-        return None  # whoever loads it says what is wrong

@@ -35,6 +35,7 @@ IDLE = 7 * 86_400
 CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
 """Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
 
+_SCHEMES = ("mysql", "mariadb")
 _TLS = {"ca", "cert", "key", "verify_mode", "check_hostname"}
 TLS_FIELDS = {f"ssl_{name}": name for name in _TLS}
 """Each in a field of its own, as Airflow's form of a connection has them; one that is left empty says nothing."""
@@ -130,6 +131,12 @@ def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
 
     Raises ConfigurationError without repeating the text, which holds a password.
     """
+    scheme = "" if is_json(text) else _scheme(text)
+    if scheme and scheme not in _SCHEMES:
+        raise ConfigurationError(
+            f"the connection {name} is of {scheme}://, and a source's is a MySQL or MariaDB server",
+            remedy="write mysql://user:password@host:3306/ (percent-encode odd characters), or Airflow's JSON form",
+        )
     try:
         told = _fields(text)
         return endpoint(
@@ -142,11 +149,25 @@ def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
         ) from None
 
 
+def _scheme(uri: str) -> str:
+    """Empty for what is no URI."""
+    scheme, separator, _ = uri.partition("://")
+    return scheme.strip().lower() if separator and scheme.strip().isalnum() else ""
+
+
 def _fields(text: str) -> dict[str, Any]:
     told = parsed(text)
-    if not is_json(text) and not (told["host"] and urlsplit(text).scheme):
-        raise ValueError("not a URI")
+    if not is_json(text):
+        _refuse_broken(text, told["host"])
     return told
+
+
+def _refuse_broken(text: str, host: str | None) -> None:
+    """Raises ValueError for what is no URI, and for one whose password has a letter that ends it: what follows would be
+    taken for the host, and told."""
+    parts = urlsplit(text)
+    if not (host and parts.scheme) or "@" in parts.path + parts.query + parts.fragment:
+        raise ValueError("not a URI")
 
 
 def fields_of(connection: str) -> dict[str, Any]:
@@ -205,7 +226,7 @@ def endpoint_of(uri: str) -> Endpoint:
 
     Raises UsageError, which doesn't repeat the URI.
     """
-    if urlsplit(uri).scheme not in ("mysql", "mariadb"):
+    if _scheme(uri) not in _SCHEMES:
         raise UsageError(
             "the URI is neither a server's nor a file's",
             remedy="write mysql://user@host:3306/ (and the password into MYSQL_PWD), or file:///folder",

@@ -32,7 +32,26 @@ def test_tls_in_fields_of_their_own_as_airflow_s_form_has_them() -> None:
         parse_airflow_connection("mysql://u:p@h/?ssl_capath=/certs", name="X")
 
 
-@pytest.mark.parametrize("text", ["not a uri with s3cret", "{s3cret", "mysql://", "mysql://u:s3cret@h:port/"])
+@pytest.mark.parametrize("password", ["p@s3cret", "p:@s3cret", "@", "%40s3cret", "s3cret@:"])
+def test_a_password_may_have_an_at(password: str) -> None:
+    found = parse_airflow_connection(f"mysql://u:{password}@h/", name="X")
+    assert (found.host, found.user, found.password) == ("h", "u", password.replace("%40", "@"))
+
+
+@pytest.mark.parametrize("uri", ["http://x", "https://u:s3cret@h/", "postgres://u:s3cret@h:5432/db"])
+def test_another_service_is_no_source(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match="a source's is a MySQL or MariaDB server") as found:
+        parse_airflow_connection(uri, name="X")
+    assert "s3cret" not in str(found.value)
+
+
+NO_URIS = [
+    "not a uri with s3cret", "{s3cret", "mysql://", "mysql://u:s3cret@h:port/", "mysql://u:p@s3cret/x@h/",
+    "mysql://u:p@s3cret#x@h/", "mysql://u:p@s3cret?x@h/x@y", "mysql://s3cret:1#x@h/", "mysql://u:[s3cret@h/",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_URIS)
 def test_errors_do_not_repeat_the_text(text: str) -> None:
     with pytest.raises(ConfigurationError) as found:
         parse_airflow_connection(text, name="AIRFLOW_CONN_X")

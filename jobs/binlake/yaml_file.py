@@ -1,0 +1,239 @@
+"""A YAML as people write it: each key once, and errors that name line, key, what was found and what is wanted.
+
+Values of keys that aren't known or may be secrets are repeated nowhere, nor is what stands before an ``@``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from binlake.errors import ConfigurationError
+
+NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
+CATALOG = r"^[A-Za-z_][A-Za-z0-9_]*$"
+MEMORY = r"^[1-9]\d*[kmgtKMGT]$"
+DOTTED = r"^[A-Za-z_]\w*([.][A-Za-z_]\w*)+$"
+WEB = r"^https?://"
+_IN_WORDS = {
+    NAME: "a name: a letter, then letters, digits, _ or -, 63 of them at most",
+    CATALOG: "a name: a letter or _, then letters, digits or _",
+    MEMORY: "a whole number and k, m, g or t, such as 4g",
+    DOTTED: "a dotted name, such as package.module.Name",
+    WEB: "an address that begins with http:// or https://",
+}
+_SECRET = re.compile(r"(?i)(secret|password|passwd|token|access.?key)")
+_LOGIN = re.compile(r"(://)[^\s'\"]*@")
+_MOST_LETTERS = 60
+_Model = TypeVar("_Model", bound=BaseModel)
+KeyPath = tuple[int | str, ...]
+"""Keys and numbers of list items, from the top."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Keys that are written twice, and values that can't be, such as a 13th month or half of a surrogate pair, are
+    errors at a place of the file."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        value = super().construct_scalar(node)
+        value.encode()
+        return value
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if before := lines.get(key.value):
+                    twice = f"the key {key.value!r} is written twice, first in line {before}"
+                    raise yaml.constructor.ConstructorError(None, None, twice, key.start_mark)
+                lines[key.value] = key.start_mark.line + 1
+        return super().construct_mapping(node, deep)
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """What a file holds, and where in it."""
+
+    path: Path
+    document: dict[Any, Any]
+    _root: yaml.Node
+
+    def model(self, kind: type[_Model]) -> _Model:
+        """Raises ConfigurationError with a line for each wrong key."""
+        try:
+            return kind.model_validate(self.document)
+        except ValidationError as error:
+            lines = [f"  {self._said(kind, one)}" for one in error.errors(include_url=False)]
+            raise ConfigurationError(
+                f"{self.path}:\n" + "\n".join(lines), remedy="mend these keys; README.md shows a whole file"
+            ) from None
+
+    def _said(self, kind: type[BaseModel], error: Mapping[str, Any]) -> str:
+        place: KeyPath = error["loc"]
+        text = _LOGIN.sub(r"\1…@", _explained(kind, error))
+        named = ".".join(map(str, place))
+        return f"line {self._line(place)}: {named}: {text}" if named else f"line {self._line(place)}: {text}"
+
+    def _line(self, place: KeyPath) -> int:
+        """Of the key, or of what it is missing in; names of alternatives, as pydantic has them in places, are none."""
+        node, line = self._root, self._root.start_mark.line + 1
+        for part in place:
+            found = _below(node, part)
+            if found is not None:
+                node, line = found
+        return line
+
+
+def _below(node: yaml.Node, part: int | str) -> tuple[yaml.Node, int] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value == str(part):
+                return value, key.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part].start_mark.line + 1
+    return None
+
+
+def read(path: str | Path) -> YamlFile:
+    """Raises ConfigurationError for what is no YAML with keys."""
+    try:
+        return parsed(Path(path).read_bytes(), path)
+    except OSError as error:
+        raise ConfigurationError(f"can't read {path}: {error.strerror}", remedy="give --config FILE") from error
+
+
+def parsed(text: bytes, path: str | Path) -> YamlFile:
+    """The same of text that is to stand in the file."""
+    loader = None
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        document = loader.construct_document(root) if root is not None else None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        said = f"{path}{where}: this isn't YAML as it should be: {error.problem or error.context}"
+        raise ConfigurationError(said, remedy="mend that place") from error
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path} isn't YAML: {error}", remedy="mend the place named above") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+    if root is None or not isinstance(document, dict):
+        raise ConfigurationError(f"{path} holds no settings", remedy="README.md shows a whole file")
+    return YamlFile(Path(path), document, root)
+
+
+# words ---------------------------------------------------------------------------------------------------------------
+def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
+    """What was found and what is wanted, without pydantic's words."""
+    place, what, context = error["loc"], error["type"], error.get("ctx") or {}
+    if what == "extra_forbidden":
+        return _unknown(str(place[-1]), _keys(_model_at(kind, place[:-1])))
+    if what == "missing":
+        return "this key is missing" + _example(str(place[-1]))
+    if what == "value_error":
+        return str(context["error"])
+    if what == "union_tag_not_found":
+        return "its key type is missing"
+    if what == "union_tag_invalid":
+        return f"found type: {context['tag']}; wanted {context['expected_tags']}"
+    return f"found {_found(place, error['input'])}; wanted {_wanted(what, context, error['msg'])}"
+
+
+def _unknown(key: str, known: Sequence[str]) -> str:
+    close = get_close_matches(key.lower(), known, 1)
+    if close:
+        return f"there is no key {key!r}; did you mean {close[0]!r}?"
+    return f"there is no key {key!r}; there are {', '.join(known)}"
+
+
+def _example(key: str) -> str:
+    examples = {
+        "name": "name: shop",
+        "connection": "connection: shop_mysql",
+        "include": 'include: ["shop.*"]',
+        "path": "path: ./lake",
+        "source": "source: {name: shop, connection: shop_mysql, server_id: 4001}",
+        "tables": 'tables: {include: ["shop.*"]}',
+        "lake": "lake: {path: ./lake}",
+    }
+    return f"; write {examples[key]}" if key in examples else ""
+
+
+def _found(place: KeyPath, value: Any) -> str:
+    if any(_SECRET.search(str(part)) for part in place):
+        return "another value"
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        return "keys" if isinstance(value, dict) else ("an empty list" if not value else "a list")
+    said = str(value).lower() if isinstance(value, bool) else repr(value)
+    return said if len(said) <= _MOST_LETTERS else said[:_MOST_LETTERS] + "…"
+
+
+def _wanted(what: str, context: Mapping[str, Any], message: str) -> str:
+    words = {
+        "string_type": "text (a number or a word such as yes and no in quotes)",
+        "list_type": "a list, such as [a, b]",
+        "dict_type": "keys with values, such as {a: b}",
+        "model_type": "keys with values, such as {a: b}",
+        "model_attributes_type": "keys with values, such as {a: b}",
+        "bool_type": "true or false",
+        "bool_parsing": "true or false",
+        "too_short": "at least one",
+        "string_too_short": "a text that isn't empty",
+        "greater_than_equal": f"a number not below {context.get('ge')}",
+        "greater_than": f"a number above {context.get('gt')}",
+        "less_than_equal": f"a number not above {context.get('le')}",
+    }
+    if what == "literal_error":
+        return str(context["expected"]).replace("'", "")
+    if what == "string_pattern_mismatch":
+        return _IN_WORDS.get(context["pattern"], f"what {context['pattern']} matches")
+    if what.startswith("int_"):
+        return "a whole number"
+    if what.startswith(("float_", "finite_")):
+        return "a number"
+    return words.get(what, message)
+
+
+# keys ----------------------------------------------------------------------------------------------------------------
+def _keys(model: type[BaseModel] | None) -> list[str]:
+    return list(model.model_fields) if model else []
+
+
+def _model_at(kind: type[BaseModel], place: KeyPath) -> type[BaseModel] | None:
+    """The model of which the keys below a place are fields."""
+    kinds = [kind]
+    for part in place:
+        fields = [one.model_fields[str(part)].annotation for one in kinds if str(part) in one.model_fields]
+        tagged = [one for one in kinds if part in _tags(one)]
+        kinds = tagged or [model for one in fields for model in _models(one)] or kinds
+    return kinds[0] if kinds else None
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        if get_origin(annotation) is not Literal:
+            yield from _models(argument)
+
+
+def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
+    field = model.model_fields.get("type")
+    return get_args(field.annotation) if field else ()
