@@ -24,14 +24,17 @@ def warm() -> int:
     """
     from importlib import resources
 
+    from binlake.binlog import layouts
     from binlake.binlog.border import Mutations
     from binlake.binlog.boundaries import transaction_boundaries
     from binlake.binlog.reader import read
     from binlake.binlog.transport import FileTransport
+    from binlake.binlog.widening import widened
     from binlake.position import FIRST_OFFSET, Slice
 
     with resources.as_file(resources.files(__package__) / "warm.000001") as path:
         part = Slice(path.name, FIRST_OFFSET, path.stat().st_size, 0, True)
         emitted = list(read(FileTransport(path), part, lambda database, table: True))
         list(transaction_boundaries(FileTransport(path), part))
+    widened(b"\1", layouts.many(1, layouts.PROGRAM), (True,))  # only newer MariaDBs write logs that need it
     return sum(one.batch.num_rows for one in emitted if isinstance(one, Mutations))

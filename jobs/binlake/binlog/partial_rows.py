@@ -16,6 +16,7 @@ from binlake.binlog import jsondiff
 from binlake.binlog.events import ByteCursor, EventType, Malformed
 from binlake.binlog.tablemap import TableMap, Undecodable, Wire
 from binlake.binlog.values import uncompressed_event
+from binlake.binlog.widening import widened
 
 _UPDATES = (
     EventType.UPDATE_ROWS_V1,
@@ -70,6 +71,8 @@ def complete(
         raise Undecodable(PARTIAL, PARTIAL_REMEDY)
     if kind >= EventType.WRITE_ROWS_COMPRESSED_V1:
         cursor = ByteCursor(uncompressed_event(cursor.rest()))
+    if absent and after in (None, before) and kind != EventType.PARTIAL_UPDATE_ROWS:
+        return Completed(widened(cursor.rest(), program, before), absent)
     json_columns = [place for place, field in enumerate(table.fields) if field.wire is Wire.JSON]
     rows = _Rows(cursor, program.tolist(), before, after, json_columns, kind == EventType.PARTIAL_UPDATE_ROWS)
     return Completed(b"".join(rows.images()), absent)
