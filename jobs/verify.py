@@ -4,7 +4,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from binlake import job, pipeline
-from binlake.errors import DIFFERING_REMEDY, CheckFailed
 
 if TYPE_CHECKING:
     from binlake.verify import VerifyReport
@@ -14,8 +13,7 @@ def work(run: job.Job) -> "VerifyReport":
     asked = run.arguments
     found = pipeline.verify(run.config, run.origin, run.session, run.report, tables=asked.tables, run=asked.run)
     run.report.say(found.to_text())
-    if not found.equal:
-        raise CheckFailed("the lake differs from the server", remedy=DIFFERING_REMEDY)
+    found.refuse_unequal()
     return found
 
 

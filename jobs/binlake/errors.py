@@ -51,6 +51,8 @@ DIFFERING_REMEDY: Final = (
     "binlake snapshot --config FILE --tables TABLE --keys FIRST..LAST"
 )
 """The remedy of a lake that isn't what the server is."""
+UNVERIFIED_REMEDY: Final = "see what is said of each above, then verify again"
+"""The remedy of tables that should have been compared with the server."""
 
 
 def snapshot_command(table: object) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from binlake.commands import printing, replay_arguments
 from binlake.commands.sessions import catalog_session_of, origin_of, report_of, session_of
 from binlake.config import PipelineConfig
-from binlake.errors import DIFFERING_REMEDY, CheckFailed, TableError
+from binlake.errors import TableError
 from binlake.moment import parse_moment
 from binlake.report import Report
 
@@ -72,8 +72,7 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         printing.as_json(found.to_json())
     else:
         print(found.to_text())
-    if not found.equal:
-        raise CheckFailed("the lake differs from the server", remedy=DIFFERING_REMEDY)
+    found.refuse_unequal()
 
 
 def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:

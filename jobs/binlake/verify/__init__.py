@@ -291,7 +291,7 @@ def not_compared(
     name: TableName, mark: dict[str, Any] | None, on_server: bool, position: Position
 ) -> TableResult | None:
     """Why a table isn't compared; None when it is to be."""
-    if mark is None:
+    if mark is None or (mark["status"] == "dropped" and on_server):
         return TableResult(name, "missing", reason="included, but never snapshotted", remedy=snapshot_command(name))
     if mark["status"] != "following":
         return TableResult(

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from binlake.errors import DIFFERING_REMEDY, UNVERIFIED_REMEDY, CheckFailed
 from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.serialization import dump
@@ -13,8 +14,10 @@ from binlake.serialization import dump
 SHOWN = 10
 """Differing rows of a table that the text shows; JSON has them all."""
 
-State = Literal["compared", "failed", "stopped", "dropped", "missing"]
-"""failed: should have been compared and couldn't be. The last three are those of the watermarks."""
+State = Literal["compared", "failed", "stopped", "resnapshot", "paused", "dropped", "missing"]
+"""failed: should have been compared and couldn't be. Those behind it are the watermarks'."""
+_AS_DECIDED = ("paused", "dropped")
+"""States of tables that nobody expects to be compared."""
 Kind = Literal["missing", "extra", "changed"]
 
 
@@ -90,11 +93,26 @@ class VerifyReport:
 
     @property
     def equal(self) -> bool:
-        """Every following table was compared and is equal, and there was one at least.
+        """Every table is proved equal, and there was one at least; what is paused or dropped doesn't count."""
+        return bool(self.compared) and not (self.differing or self.unverified)
 
-        Tables that are known to be stopped or missing are reported, and don't count here.
-        """
-        return bool(self.compared) and not any(table.state == "failed" or table.equal is False for table in self.tables)
+    @property
+    def differing(self) -> tuple[TableResult, ...]:
+        return tuple(table for table in self.compared if not table.equal)
+
+    @property
+    def unverified(self) -> tuple[TableResult, ...]:
+        """Tables that were to be compared, of which nobody knows whether they are equal."""
+        return tuple(table for table in self.tables if table.state not in ("compared", *_AS_DECIDED))
+
+    def refuse_unequal(self) -> None:
+        """Raises CheckFailed, unless every table is proved to be equal."""
+        if self.differing:
+            raise CheckFailed("the lake differs from the server", remedy=DIFFERING_REMEDY)
+        if not self.equal:
+            named = ", ".join(str(table.name) for table in self.unverified)
+            what = f"not compared with the server: {named}" if named else "no table was compared with the server"
+            raise CheckFailed(what, remedy=UNVERIFIED_REMEDY)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -107,9 +125,10 @@ class VerifyReport:
         }
 
     def to_text(self) -> str:
-        equal = sum(1 for table in self.compared if table.equal)
+        equal = len(self.compared) - len(self.differing)
+        left = f", {len(self.unverified)} not compared," if self.unverified else ""
         last = (
-            f"{equal} of {len(self.compared)} tables equal at {self.position.short}"
+            f"{equal} of {len(self.compared)} tables equal{left} at {self.position.short}"
             f" (server locked for {self.lock_ms} ms, {self.seconds:.0f} s in all)"
         )
         return "\n".join([*(table.to_text() for table in self.tables), last])

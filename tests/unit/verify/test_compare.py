@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from binlake.errors import CheckFailed
 from binlake.position import Position
 from binlake.schema.table import TableName
 from binlake.verify import compare
@@ -63,8 +66,14 @@ def test_a_verification_that_compared_nothing_is_not_equal() -> None:
 
     name = TableName("d", "t")
     good = TableResult(name, "compared", True, 1, 1, 1, 0)
-    assert report(good, TableResult(name, "stopped")).equal
-    assert not report(TableResult(name, "stopped")).equal
+    assert report(good, TableResult(name, "paused"), TableResult(name, "dropped")).equal
+    assert not report(TableResult(name, "dropped")).equal
+    stopped = report(good, TableResult(name, "stopped"))
+    assert not stopped.equal
+    assert "1 of 1 tables equal, 1 not compared, at log.000001:4" in stopped.to_text()
+    with pytest.raises(CheckFailed, match=r"not compared with the server: d[.]t"):
+        stopped.refuse_unequal()
+    assert not report(good, TableResult(name, "resnapshot")).equal
     assert not report(good, TableResult(name, "failed", reason="behind")).equal
     assert not report(good, TableResult(name, "compared", False, 1, 0, 1, 1)).equal
     assert report(good).to_json()["tables"][0]["name"] == "d.t"

@@ -19,6 +19,7 @@ function statements(found) {
 
 function verified({ verified: last, source, now_us }) {
   if (!last) return "never, or long ago";
+  if (last.equal === null) return [badge("warn", "not compared"), " ", moments(last.at_us, now_us)];
   const result = last.equal ? badge("good", "equal") : badge("bad", `${number(last.differing)} chunks differ`);
   const through = last.batch ? toBatch(source, last.batch) : "the snapshot";
   const position = last.position ? [" at ", where(last.position)] : null;
@@ -149,7 +150,7 @@ export async function oneTable(place) {
         ["Verified", verified(found), "The newest comparison with the server, value by value", "double"],
         ["Delta table", el("span", { class: "mono" }, found.path), "Where its rows lie", "row"],
       ),
-      found.verified && !found.verified.equal
+      found.verified?.equal === false
         ? advice([{ health: "bad", what: "the lake differs from the server", remedy: "run binlake verify again; if it differs still, snapshot the table again" }])
         : null,
       found.size?.many_small
