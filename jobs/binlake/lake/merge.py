@@ -33,7 +33,7 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     """The table map must agree with the schema we carry; raises SchemaMismatch."""
     shown = [column for column in file.columns if column.name not in schema.hidden]
     if [column.name for column in shown] != [column.name for column in schema.logged]:
-        raise _mismatch(name, file, "its columns are others")
+        raise _mismatch(name, file, _other_columns([one.name for one in shown], [one.name for one in schema.logged]))
     if schema.row_end is not None and not any(column.name == schema.row_end for column in file.columns):
         raise _mismatch(name, file, f"the column {schema.row_end!r} is missing")
     for logged, known in zip(shown, schema.logged, strict=True):
@@ -43,6 +43,13 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     key = tuple(column for column in file.key if column != schema.row_end)
     if key and schema.key_kind == "primary" and key != schema.key:
         raise _mismatch(name, file, "its primary key is another")
+
+
+def _other_columns(logged: list[str], known: list[str]) -> str:
+    more, less = (", ".join(sorted({*one} - {*other})) for one, other in ((logged, known), (known, logged)))
+    said = [f"the log has {more}, which the recorded shape lacks"] if more else []
+    said += [f"the log lacks {less}, which the recorded shape has"] if less else []
+    return "its columns are others: " + ("; ".join(said) or "they stand in another order")
 
 
 def _check_side_columns(name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], table: LakeTable) -> None:
