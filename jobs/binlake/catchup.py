@@ -12,8 +12,8 @@ from typing import Any
 
 from binlake import names
 from binlake.batch import epochs
+from binlake.batch.rules import Rules
 from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
-from binlake.batch.walk import Rules
 from binlake.config import PipelineConfig, TablesConfig
 from binlake.errors import TableError, UsageError, resnapshot_again
 from binlake.merge import SessionFactory, apply_steps, outset_of

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -379,9 +382,21 @@ class PipelineConfig(_Strict):
         return self.policies.of(name).on_drop_table == "drop" or bool(_TOOLS_COPY.match(name.table))
 
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
-        """A table's shape with the columns that aren't mirrored. Raises ConfigurationError for one of the key."""
+        """A table's shape with the columns that aren't mirrored, and the policies on invalid values. Raises
+        ConfigurationError for an excluded column of the key."""
         base = self.tables.ghost_of(name.database, name.table) or name.table
-        return leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
+        shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
+        return replace(shape, invalid=self.invalid)
+
+    @property
+    def reading(self) -> str:
+        """Twelve hex digits of the settings that decide what is read of which table."""
+        settings = self.model_dump(include={"tables", "policies", "invalid_dates", "invalid_text"})
+        return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+
+    def reading_as(self, tables: TablesConfig, invalid: InvalidValues) -> Self:
+        """With other settings of what is read."""
+        return self.model_copy(update={"tables": tables, "invalid_dates": invalid.dates, "invalid_text": invalid.text})
 
     @property
     def root(self) -> str:

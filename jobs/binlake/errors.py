@@ -70,6 +70,11 @@ def resnapshot_again(table: object) -> str:
     return f"snapshot it again: binlake table resnapshot --config FILE --table '{table}' --why …"
 
 
+def catch_up_again(table: object) -> str:
+    """The remedy of a table that missed a part of the log."""
+    return f"read what it missed while the server has it: {resume_command(table)}; or {snapshot_again(table)}"
+
+
 def resume_command(table: object) -> str:
     return f"binlake table resume --config FILE --table '{table}' --why …"
 

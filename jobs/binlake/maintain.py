@@ -69,7 +69,7 @@ PATIENCE = 900.0
 _LOOK_AGAIN = 1.0
 _NO_TABLE = "it has no Delta table yet"
 _SIDE_BY_SIDE = 4
-_TOUCHED = ("following", "paused", "dropped")
+_TOUCHED = ("following", "paused", "excluded", "dropped")
 _TRIES = 3
 """Of a table whose files are replaced by others while they are rewritten."""
 _COMMIT_BYTES = 8 << 30

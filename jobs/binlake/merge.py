@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from binlake.batch import epochs
 from binlake.batch.manifest import Manifest
 from binlake.batch.outcome import outcome_of
+from binlake.batch.rules import Rules
 from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
-from binlake.batch.walk import Outset, Rules
+from binlake.batch.walk import Outset
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
 from binlake.report import Report
@@ -32,7 +33,8 @@ SessionFactory = Callable[[], "SparkSession"]
 def merge_batch(
     held: Lease, config: PipelineConfig, session: SessionFactory, staged: OpenBatch, report: Report
 ) -> tuple[OpenBatch, list[TableOutcome], Manifest]:
-    """Merge the staged batch; where a staged file is missing or damaged, it is to be staged again.
+    """Merge the staged batch under the settings by which it was read; where a staged file is missing or damaged, it is
+    to be staged again.
 
     Raises StagingError for such a file, TableError where a table's policy ends the run.
     """
@@ -40,6 +42,8 @@ def merge_batch(
     metadata = held.metadata
     try:
         manifest = manifest_of(config, staged)
+        config = as_staged(config, manifest)
+        held.read_under(config.reading)
         lives = watermarks.read_lives(metadata, open_batch=staged.batch)
         steps = epochs.split(manifest, _outset(config, staged, held.control().standing, metadata, lives))
         if manifest.content != staged.content:
@@ -58,6 +62,13 @@ def merge_batch(
     return merged, outcomes, manifest
 
 
+def as_staged(config: PipelineConfig, manifest: Manifest) -> PipelineConfig:
+    """With the settings by which a batch was read, whatever the YAML has by now."""
+    if manifest.tables is None or manifest.invalid is None:
+        return config
+    return config.reading_as(manifest.tables, manifest.invalid)
+
+
 def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:
     """Of the batch's chosen attempt; raises StagingError."""
     return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
@@ -65,17 +76,13 @@ def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:
 
 def outset_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -> Outset:
     """What the YAML and the batch's plan tell, for these lives."""
-    rules = Rules(
-        config.included,
-        config.ghost,
-        config.excluding,
-        config.policies.of,
-        can_snapshot=not config.source.is_files,
-        goes_when_dropped=config.goes_when_dropped,
-        invalid=config.invalid,
-    )
     return Outset(
-        config.source.name, rules, batch.range, lives, cascades=batch.cascades, lower_case_names=batch.lower_case_names
+        config.source.name,
+        Rules.of(config),
+        batch.range,
+        lives,
+        cascades=batch.cascades,
+        lower_case_names=batch.lower_case_names,
     )
 
 

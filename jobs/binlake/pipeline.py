@@ -51,7 +51,7 @@ from binlake.source.lineage import check_position
 from binlake.source.log import Origin, opened, readers, server_of
 from binlake.source.plan import next_range
 from binlake.source.server import Source
-from binlake.state import decisions, files, lease, leftovers, replayable, watermarks
+from binlake.state import decisions, files, lease, leftovers, life_settings, replayable, watermarks
 from binlake.state.decisions import Reason
 from binlake.state.failures import noted
 from binlake.state.intervals import merged_by
@@ -60,6 +60,8 @@ from binlake.state.metadata import metadata_of as metadata_of
 from binlake.state.metadata import now_us
 from binlake.state.record import (
     RunReport,
+    TableRun,
+    changed_by_yaml,
     last_run,
     names_dropped,
     note_batch,
@@ -82,7 +84,8 @@ class PlanOutcome:
     """empty: nothing new up to ``position``. unfinished: an older batch must be carried through first.
 
     merged_by: of a range that is empty because it was to stop before a time, the batch that merged what was committed
-    before that; None where none is known, or a snapshot had it.
+    before that; None where none is known, or a snapshot had it. tables: of which the YAML reads something else now, and
+    what becomes of them.
     """
 
     batch: int | None
@@ -91,6 +94,7 @@ class PlanOutcome:
     message: str
     unfinished: bool = False
     merged_by: int | None = None
+    tables: tuple[TableRun, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,7 @@ def bootstrap(
         refuse_read(control.planned_to, results)
         note_bootstrap(metadata, run, control.batch, began_us, results)
         fault("bootstrap noted")
+        held.read_under(config.reading)
         begin_lives(held, metadata, source, results, control.batch, names_awaited(config, source, failures))
         fault("lives begun")
         held.check()  # who slept until here may have had its tables copied anew by others
@@ -263,13 +268,15 @@ def _carry(
     earlier: list[RunReport] = []
     while True:
         planned = _plan(held, config, origin, *bounds)
+        for table in planned.tables:
+            report.say(f"{table.table} is {table.status}{': ' if table.reason else ''}{table.reason}")
         report.say(planned.message)
         if planned.empty:
             found = nothing_new(planned.batch, planned.position, planned.message)
-            return replace(found, earlier=tuple(earlier))
+            return replace(found, tables=planned.tables, earlier=tuple(earlier))
         _stage(held, config, origin, session, report)
         _merge(held, config, session, report)
-        recorded = _record(held, config, run)
+        recorded = _record(held, config, run).preceded_by(planned.tables)
         if not planned.unfinished:
             return replace(recorded, earlier=tuple(earlier))
         earlier.append(recorded)
@@ -400,9 +407,12 @@ def resume(
             raise UsageError(f"batch {control.open.batch} is open", remedy="run binlake sync to finish it, then resume")
         metadata = held.metadata
         row = decisions.row_to_resume(metadata, name)
+        if not config.included(name):
+            raise UsageError(f"{name} isn't included", remedy="take it into tables.include in the YAML, then resume")
         decisions.note(metadata, "resume", reason, database=name.database, table=name.table, batch=control.batch)
         life = catch_up(config, origin, session, metadata, row, report)
         assert control.position is not None
+        held.read_under("")
         watermarks.follow_again(metadata, life.id)
     return f"{name} follows again, at {control.position.short}"
 
@@ -445,6 +455,8 @@ def _plan(
     if standing is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
     leftovers.remove_recorded(config, standing)
+    standing, changed = life_settings.compare(held, config, standing)
+    tables = tuple(map(changed_by_yaml, changed))
     began = time.monotonic()
     with opened(origin) as log:
         found = next_range(log, log.transport(), standing.position, until, stop_at)
@@ -458,7 +470,8 @@ def _plan(
         by = merged_by(held.metadata, until) if until else None
         if by and until:
             message += f"; what was committed before {until:%Y-%m-%d %H:%M:%S %Z}: {by.told}"
-        return PlanOutcome(control.batch, True, str(found.stop), message, merged_by=by.batch if by else None)
+        merged = by.batch if by else None
+        return PlanOutcome(control.batch, True, str(found.stop), message, merged_by=merged, tables=tables)
     planned = OpenBatch(
         control.batch + 1,
         found,
@@ -476,7 +489,7 @@ def _plan(
     )
     if found.start.server != standing.position.server:
         message = f"going on from {standing.position.server} on {found.start.server}, of the same lineage; {message}"
-    return PlanOutcome(planned.batch, False, str(found.stop), message)
+    return PlanOutcome(planned.batch, False, str(found.stop), message, tables=tables)
 
 
 def _begun_before(begun: OpenBatch) -> PlanOutcome:

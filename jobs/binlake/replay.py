@@ -24,7 +24,7 @@ from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, rebased
 from binlake.config import LakeConfig, PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, BinlakeError, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
-from binlake.merge import SessionFactory, apply_steps, manifest_of, outset_of
+from binlake.merge import SessionFactory, apply_steps, as_staged, manifest_of, outset_of
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
@@ -341,7 +341,7 @@ class _Replay:
         if plan is None or manifest is None:
             plan, manifest = self._staged_again(number)
         life = rebased(life, life.high, plan.range.start)
-        outset = replace(outset_of(self._sought.config, plan, [life]), prepared=prepared)
+        outset = replace(outset_of(as_staged(self._sought.config, manifest), plan, [life]), prepared=prepared)
         steps = epochs.split(manifest, outset)
         (table,) = [one for one in steps.tables if one.life.id == life.id]
         self._refuse_stop(table.life)
@@ -351,7 +351,8 @@ class _Replay:
             check_file(file)
         alone = BatchSteps((table,), (), (), ())
         self._report.say(f"{self._name}: batch {number}, {len(table.steps)} steps")
-        outcomes = apply_steps(self._sought.beside, self._session, plan, alone, self._report)
+        beside = as_staged(self._sought.beside, manifest)
+        outcomes = apply_steps(beside, self._session, plan, alone, self._report)
         life = outcomes[0].life if outcomes else table.life
         self._refuse_stop(life)
         version = outcomes[0].delta_version if outcomes else life.delta_version

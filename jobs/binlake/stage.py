@@ -134,7 +134,8 @@ def stage_batch(
     folder = config.staging_path(str(plan.batch), attempt)
     tasks = [SliceTask(part, number, folder, config, skip(part)) for number, part in enumerate(plan.range.slices)]
     try:
-        manifest = Manifest(plan.batch, attempt, tuple(_staged(session, tasks, transports, plan, report)))
+        slices = tuple(_staged(session, tasks, transports, plan, report))
+        manifest = Manifest(plan.batch, attempt, slices, config.tables, config.invalid)
         write_manifest(folder, manifest)
     except BaseException:
         # Attempts that nobody reads would fill the disk further with each retry.

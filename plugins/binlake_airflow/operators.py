@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from binlake.merge import SessionFactory
     from binlake.pipeline import PlanOutcome
     from binlake.state.lease import OpenBatch
-    from binlake.state.record import RunReport
+    from binlake.state.record import RunReport, TableRun
     from binlake_airflow.lineage import TableLineage
 
 log = logging.getLogger(f"airflow.task.{__name__}")
@@ -251,7 +251,9 @@ class _BatchFindingOperator(SourceOperator):
     def execute(self, context: Context) -> None:
         wait_for_earlier_backfill(context)
         with airflow_errors():
-            found = self.found(context, load(self.config_file))
+            config = load(self.config_file)
+            found = self.found(context, config)
+        tell_tables(context, config, found.tables)
         self.log.info("%s", found.message)
         context["ti"].xcom_push("return_value", asdict(found))
         if found.empty:
@@ -471,12 +473,17 @@ def tell(context: Context, config: PipelineConfig, report: RunReport) -> None:
     for line in printing.run_lines(report):
         log.info("%s", line)
     log.info("it stands at %s", report.position)
-    for table in report.tables:
+    tell_tables(context, config, report.tables)
+    _count(config.source.name, report)
+
+
+def tell_tables(context: Context, config: PipelineConfig, tables: Iterable[TableRun]) -> None:
+    """Of those that stand still: in the log, and of those that stopped to whom the YAML names."""
+    for table in tables:
         if table.status in assets.STANDING_STILL:
             log.warning("%s %s: %s\n  → %s", table.table, table.status, table.reason, table.remedy)
         if table.newly_stopped:
             notices.tell(config, context, "stopped", f"{table.table} stopped: {table.reason}", table.remedy)
-    _count(config.source.name, report)
 
 
 def _count(source: str, report: RunReport) -> None:

@@ -10,7 +10,6 @@ from deltalake import DeltaTable
 
 from binlake.errors import ConfigurationError
 from binlake.preflight.doctor import preflight
-from mirror import on_mariadb
 
 if TYPE_CHECKING:
     from mirror import Mirror
@@ -77,18 +76,3 @@ def test_the_key_cant_be_excluded(mirror: Mirror) -> None:
         mirror.snapshot()
     failed = [check for check in preflight(mirror.config, mirror.origin, spark_checks=False) if check.ok is False]
     assert [(check.name, "tables.exclude_columns" in check.remedy) for check in failed] == [("excluded columns", True)]
-
-
-@on_mariadb
-def test_a_column_excluded_later_stops_its_table_until_it_is_snapshotted_again(mirror: Mirror) -> None:
-    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
-    mirror.snapshot()
-    mirror.options = {"tables": {"include": [f"{mirror.database}.*"], "exclude_columns": [f"{mirror.database}.t.v"]}}
-    mirror.execute("INSERT INTO t VALUES (2, 2)")
-    (table,) = mirror.sync().tables
-    assert (table.status, table.remedy.split(":")[0]) == ("stopped", "snapshot this table again")
-    mirror.snapshot("*.t")
-    mirror.execute("INSERT INTO t VALUES (3, 3)")
-    mirror.sync()
-    assert columns(mirror, "t") == ["id"]
-    assert mirror.verify().equal

@@ -111,6 +111,7 @@ def _forgotten_keys(walk: Walk) -> None:
 def split(manifest: Manifest, outset: Outset) -> BatchSteps:
     """Each table's steps in one batch."""
     walk = Walk(manifest.batch, outset)
+    walk.compare_settings()
     for staged, part in zip(manifest.slices, outset.range.slices, strict=True):
         _walk_slice(walk, manifest.batch, part.created, staged)
     if outset.cascades is not None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from binlake.binlog.border import RolledBack, Statement, Stopped, XaEvent
+from binlake.config import TablesConfig
+from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dump, load
 
@@ -61,11 +63,16 @@ class StagedSlice:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The staging of a batch: its slices in the order of the log."""
+    """The staging of a batch: its slices in the order of the log.
+
+    tables, invalid: the YAML's settings by which it was read; None where an older binlake didn't say.
+    """
 
     batch: int
     attempt: str
     slices: tuple[StagedSlice, ...]
+    tables: TablesConfig | None = None
+    invalid: InvalidValues | None = None
 
     @property
     def files(self) -> tuple[StagedFile, ...]:

@@ -17,8 +17,9 @@ from binlake.schema.hidden import without_hashes
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import Base64
 
-Status = Literal["following", "stopped", "paused", "resnapshot", "dropped", "missing"]
-"""resnapshot: stands until it is snapshotted anew, which happens by itself. paused: until somebody resumes it."""
+Status = Literal["following", "stopped", "paused", "resnapshot", "excluded", "dropped", "missing"]
+"""resnapshot: stands until it is snapshotted anew, which happens by itself. paused: until somebody resumes it.
+excluded: until the YAML includes it again."""
 
 
 @dataclass(frozen=True)

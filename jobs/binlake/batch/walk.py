@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +13,7 @@ from binlake.batch import renames
 from binlake.batch.kept_columns import keeping
 from binlake.batch.manifest import StagedFile
 from binlake.batch.prepared import PreparedTransactions
+from binlake.batch.rules import Rules
 from binlake.batch.steps import (
     CreateStep,
     LeaveStep,
@@ -27,9 +28,7 @@ from binlake.batch.steps import (
 )
 from binlake.binlog.border import Statement, XaEvent
 from binlake.binlog.partial_rows import PARTIAL, PARTIAL_REMEDY
-from binlake.config import Policy
 from binlake.errors import (
-    SNAPSHOTTED_BY_ITSELF,
     ConfigurationError,
     SchemaMismatch,
     UnfollowedStatement,
@@ -38,7 +37,6 @@ from binlake.errors import (
 from binlake.position import Position, Range, file_number
 from binlake.schema import datatypes, ddl
 from binlake.schema.cascades import Cascade
-from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.temporary import TemporaryTables
 from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, computed_by_server, judged
@@ -48,28 +46,6 @@ FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "
 APART = "not applied"
 """The lake's table stands still, or elsewhere; the server's did what the statement says."""
 """What is done about a statement, in the DDL history."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the YAML says of tables.
-
-    included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
-    adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
-    server to ask for a new snapshot. goes_when_dropped: its folder is removed once the batch is recorded. invalid:
-    which invalid values the lake keeps.
-    """
-
-    included: Callable[[TableName], bool]
-    ghost: Callable[[TableName], bool] = lambda name: False
-    excluding: Callable[[TableName, TableSchema], TableSchema] = lambda name, schema: schema
-    policy: Callable[[TableName], Policy] = lambda name: Policy()
-    can_snapshot: bool = True
-    goes_when_dropped: Callable[[TableName], bool] = lambda name: False
-    invalid: InvalidValues = FAIL
-
-    def followed(self, name: TableName) -> bool:
-        return self.included(name) or self.ghost(name)
 
 
 @dataclass(frozen=True)
@@ -159,7 +135,7 @@ class Walk:
             self.stop_table(table, Standstill.at(self._file_name(number), offset, why, PARTIAL_REMEDY))
             return False
         after = as_logged(before)
-        if why := self._refused_for_untold(table.life.name, after):
+        if why := self.rules.refused_for_untold(table.life.name, after):
             self.stop_table(table, Standstill.at(self._file_name(number), offset, why, UNTOLD_REMEDY))
             return False
         table.life = replace(table.life, schema=after)
@@ -205,17 +181,24 @@ class Walk:
             table.life = replace(table.life, status="stopped", standstill=standstill)
 
     def ask(self, table: TableSteps, standstill: Standstill) -> str:
-        """A new snapshot, where the policy says so and there is a server to take it from; else the table stops. The
-        remedy is told here."""
-        name = table.life.name
-        wanted = self.rules.policy(name).on_unfollowable == "resnapshot"
-        if wanted and self.rules.can_snapshot and self.rules.included(name):
-            if table.life.status == "following":
-                by_itself = replace(standstill, remedy=SNAPSHOTTED_BY_ITSELF)
-                table.life = replace(table.life, status="resnapshot", standstill=by_itself)
-            return ASKED
-        self.stop_table(table, replace(standstill, remedy=snapshot_again(name)))
-        return STOPPED
+        """A new snapshot, where the policy says so and there is a server to take it from; else the table stops."""
+        asked = self.rules.unfollowable(table.life, standstill)
+        if asked.status == "stopped":
+            assert asked.standstill is not None
+            self.stop_table(table, asked.standstill)
+            return STOPPED
+        if table.life.status == "following":
+            table.life = asked
+        return ASKED
+
+    def compare_settings(self) -> None:
+        """Tables whose rows were read under other settings than the batch was: between its plan and its staging
+        somebody may have changed the YAML."""
+        for table in self.tables.values():
+            try:
+                table.life = self.rules.under(table.life)
+            except ConfigurationError as error:
+                self.stop_table(table, Standstill(error.message, error.remedy))
 
     # statements ------------------------------------------------------------------------------------------------------
     def statement(self, batch: int, created: int, statement: Statement) -> None:
@@ -384,7 +367,7 @@ class Walk:
             after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             return self._asked(table, here.standstill(error.message))
-        if why := self._refused_for_untold(table.life.name, after):
+        if why := self.rules.refused_for_untold(table.life.name, after):
             return self._stopped(table, here.standstill(why, UNTOLD_REMEDY))
         kept_origins = tuple(column.name for column in before.kept)
         if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
@@ -404,11 +387,6 @@ class Walk:
 
     def _as_logged(self, here: _At, schema: TableSchema) -> TableSchema:
         return as_logged(schema) if here.statement.session.unlogged else schema
-
-    def _refused_for_untold(self, name: TableName, schema: TableSchema) -> str:
-        """Why a table isn't mirrored that has columns which the log doesn't tell; empty where it is."""
-        refused = schema.untold and self.rules.policy(name).on_untold_column == "stop"
-        return f"{'; '.join(judged(schema).untold.values())} (on_untold_column: stop)" if refused else ""
 
     def _create(
         self, here: _At, name: TableName, change: ddl.CreateTable | ddl.CreateLike, table: TableSteps | None
@@ -439,7 +417,7 @@ class Walk:
         except ConfigurationError as error:
             self.missing.add(name)
             return STOPPED, error.message
-        if why := self._refused_for_untold(name, schema):
+        if why := self.rules.refused_for_untold(name, schema):
             self.missing.add(name)
             return STOPPED, f"{here.position.short}: {why}"
         life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)
@@ -505,10 +483,20 @@ class Walk:
             table.add(MoveStep(old, new), self.turn)
             if not stays:
                 table.add(LeaveStep(old, new), self.turn)
+            action, reason = self._read_as(here, table, reason)
         elif self.rules.included(new):
+            stood = table.life.status
             table.life = replace(table.life, status="following", standstill=None)
-            action = self.ask(table, here.standstill(f"renamed from {old}, which was stopped"))
+            action = self.ask(table, here.standstill(f"renamed from {old}, which was {stood}"))
         self._note(here, new, table, action, reason, (schema, schema))
+
+    def _read_as(self, here: _At, table: TableSteps, reason: str) -> tuple[str, str]:
+        """Under its new name other columns of a table may be excluded."""
+        try:
+            why = self.rules.reads_otherwise(table.life.name, table.life.schema)
+        except ConfigurationError as error:
+            why = error.message
+        return self._asked(table, here.standstill(why)) if why else (FOLLOWED, reason)
 
     def _note(
         self,

@@ -12,6 +12,7 @@ from pydantic import PlainSerializer
 
 from binlake.errors import ConfigurationError, UsageError
 from binlake.position import Flavour, Position
+from binlake.schema.invalid import InvalidValues
 from binlake.serialization import dump
 
 KeyKind = Literal["primary", "unique", "none"]
@@ -112,6 +113,8 @@ class TableSchema:
     unlogged: the server's log has generated columns in inserts alone (MariaDB 11.5 and newer). It doesn't count where
         shapes are compared: ``untold`` has what follows from it.
     versioned: MariaDB keeps former rows in the table (WITH SYSTEM VERSIONING); the lake has the current ones.
+    invalid: the policies on invalid values under which the rows were read; None where an older binlake didn't say. The
+        YAML alone changes them, so that shapes are equal whatever they are.
     """
 
     columns: tuple[Column, ...]
@@ -125,6 +128,7 @@ class TableSchema:
     sequence: bool = False
     versioned: bool = False
     unlogged: bool = field(default=False, compare=False)
+    invalid: InvalidValues | None = field(default=None, compare=False)
 
     @property
     def row_end(self) -> str | None:
@@ -173,7 +177,7 @@ class TableSchema:
     @property
     def fingerprint(self) -> str:
         """Twelve hex digits that name this shape; equal shapes have equal ones."""
-        shape = {key: value for key, value in dump(self).items() if key not in ("indexes", "unlogged")}
+        shape = {key: value for key, value in dump(self).items() if key not in ("indexes", "unlogged", "invalid")}
         for column in (*shape["columns"], *shape["kept"]):
             del column["stored"]  # it doesn't count where shapes are compared
         text = json.dumps(shape, sort_keys=True, ensure_ascii=False)

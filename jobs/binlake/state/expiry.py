@@ -77,7 +77,9 @@ def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[Metadata
 def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     """Rows that went, by table."""
     old, old_quarantine = now_us() - int(promised.runs_days * _DAY), now_us() - int(promised.quarantine_days * _DAY)
-    stands_still = [row for row in metadata.read("watermarks") if row["status"] not in ("following", "dropped")]
+    stands_still = [
+        row for row in metadata.read("watermarks") if row["status"] not in ("following", "excluded", "dropped")
+    ]
     stopped = ", ".join(literal(row["table_id"]) for row in stands_still)
     told = metadata.read("runs", ["kind", "ended_us"])
     runs = [row["ended_us"] for row in told if row["kind"] not in ("maintain", FAILED)]

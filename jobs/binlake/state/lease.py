@@ -82,19 +82,21 @@ class Standing:
 
     Every life that follows is merged up to ``position``, unless its own watermark is further. charsets: the databases'
     default character sets there, None where no server was asked yet. prepared: XA transactions without an outcome,
-    whose staged rows are kept.
+    whose staged rows are kept. reading: the YAML's settings with which all lives were compared, see
+    PipelineConfig.reading; empty where some weren't.
     """
 
     batch: int
     position: Position
     charsets: Mapping[str, str] | None = None
     prepared: tuple[PreparedXa, ...] = ()
+    reading: str = ""
 
     def after(self, plan: OpenBatch) -> Standing:
         """Once this batch is recorded."""
         told = plan.outcome.charsets
         charsets = self.charsets if told is None else {one.database: one.charset for one in told}
-        return Standing(plan.batch, plan.range.stop, charsets, plan.outcome.prepared)
+        return Standing(plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading)
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,18 @@ class Lease:
     def know(self, standing: Standing, charsets: Mapping[str, str]) -> None:
         """The databases' default character sets where everything stands, which nobody asked for before."""
         self.update(position=formats.written(replace(standing, charsets=charsets)))
+
+    def compared(self, standing: Standing, reading: str) -> Standing:
+        """All lives were compared with these settings of the YAML; empty: they are to be compared anew."""
+        compared = replace(standing, reading=reading)
+        self.update(position=formats.written(compared))
+        return compared
+
+    def read_under(self, reading: str) -> None:
+        """Some lives are read under these settings; where they weren't all compared with the same, they are anew."""
+        standing = self.control().standing
+        if standing is not None and standing.reading not in ("", reading):
+            self.compared(standing, "")
 
     def release(self) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
-from binlake.batch.steps import BatchSteps
+from binlake.batch.steps import BatchSteps, Life
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, LakeError
 from binlake.position import Position
@@ -23,6 +23,10 @@ from binlake.state.metadata import Metadata, now_us
 
 if TYPE_CHECKING:
     from binlake.source.ahead import LogSeen
+
+
+_MISSING_BATCHES = ("stopped", "excluded")
+"""Statuses of lives that keep their position, and the number of the first batch that they miss."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,13 @@ class RunReport:
     tables: tuple[TableRun, ...]
     phases: tuple[tuple[str, float], ...]
     earlier: tuple[RunReport, ...] = ()
+
+    def preceded_by(self, tables: tuple[TableRun, ...]) -> RunReport:
+        """With what became of tables before the batch was planned, unless the batch tells more of them."""
+        newly = {table.table for table in tables if table.newly_stopped}
+        here = [replace(table, newly_stopped=table.newly_stopped or table.table in newly) for table in self.tables]
+        names = {table.table for table in here}
+        return replace(self, tables=(*(table for table in tables if table.table not in names), *here))
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "phases": dict(self.phases), "earlier": [run.to_json() for run in self.earlier]}
@@ -189,11 +200,12 @@ def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -
     if old and not life.changed and life.status == old["status"] != "following":
         named = {"database": life.name.database, "table": life.name.table}  # it may have been renamed meanwhile
         return {**old, **named, "reason": life.reason or None, "remedy": life.remedy or None}
-    position = max(plan.range.stop, life.low)
-    if old and life.status == "stopped":
+    position, batch = max(plan.range.stop, life.low), plan.batch
+    if old and life.status in _MISSING_BATCHES:
         position = Position.parse(old["position"], old["gtid_set"] or "")
+        batch = old["batch"] if old["status"] in _MISSING_BATCHES else batch
     version = old["delta_version"] if life.delta_version is None and old else life.delta_version
-    return watermarks.watermark_row(life, batch=plan.batch, position=position, delta_version=version)
+    return watermarks.watermark_row(life, batch=batch, position=position, delta_version=version)
 
 
 def _replaced(rows: list[dict[str, Any]]) -> set[str]:
@@ -216,6 +228,12 @@ def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
     living = {_name(row) for row in rows if row["status"] != "dropped"}
     living |= {one.name for one in lives if one.status != "dropped"}
     return sorted({one.name for one in lives if one.status == "dropped"} - living)
+
+
+def changed_by_yaml(life: Life) -> TableRun:
+    """What is told of a life that stands otherwise since the YAML was changed."""
+    newly = life.status == "stopped"
+    return TableRun(str(life.name), life.status, 0, 0, 0, None, "", 0.0, life.reason, life.remedy, newly)
 
 
 def _newly_stopped(life: LifeOutcome, before: dict[str, Any] | None) -> bool:

@@ -7,7 +7,9 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from binlake.batch.rules import LEFT_OUT
 from binlake.config import PipelineConfig
+from binlake.schema.table import TableName
 from binlake.state import decisions, feed_watermarks, lease, watermarks
 from binlake.state.attempts import OF_KEYS
 from binlake.state.failures import FAILED
@@ -82,7 +84,14 @@ class SourceStatus:
         }
 
 
-def _table(row: dict[str, Any]) -> dict[str, Any]:
+def _table(config: PipelineConfig, row: dict[str, Any]) -> dict[str, Any]:
+    """As the YAML has it now: no further run follows what it leaves out, and the next one what it includes again."""
+    name = TableName(row["database"], row["table"])
+    follows = config.included(name) or config.ghost(name)
+    if not follows and row["status"] in ("following", "stopped", "resnapshot", "missing"):
+        row = {**row, "status": "excluded", "reason": LEFT_OUT.reason, "remedy": LEFT_OUT.remedy}
+    if follows and row["status"] == "excluded":
+        row = {**row, "reason": "the YAML includes it again", "remedy": "run binlake sync, which brings it up to date"}
     kept = ("status", "batch", "position", "delta_version", "reason", "remedy", "table_id")
     return {"table": f"{row['database']}.{row['table']}", **{key: row[key] for key in kept}}
 
@@ -100,7 +109,7 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
         open_batch={"batch": opened.batch, "state": opened.state, "stop": str(opened.range.stop)} if opened else None,
         holder=control.holder,
         holder_died=control.holder_died,
-        tables=tuple(sorted(map(_table, watermarks.read(metadata)), key=lambda row: row["table"])),
+        tables=tuple(sorted((_table(config, row) for row in watermarks.read(metadata)), key=lambda row: row["table"])),
         poison=tuple(
             {key: row[key] for key in ("file", "offset", "reason", "remedy")}
             for row in (decisions.poison(metadata, opened.batch) if opened else [])

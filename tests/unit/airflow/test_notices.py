@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier, CronDataIntervalTimetable
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import config, pipeline, watch
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
+from binlake.pipeline import PlanOutcome
 from binlake.state.metadata import metadata_of
 from binlake.state.record import RunReport, TableRun
 from binlake.watch import Watched
-from binlake_airflow import notices
+from binlake_airflow import notices, operators
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.notices import TaskFailed
 from binlake_airflow.operators import BinlakeRecordOperator
@@ -205,6 +206,25 @@ def test_a_table_that_a_batch_stopped_is_told_once_and_counted(tmp_path: Path, m
     assert counted == {
         "binlake.shop.mutations": 5, "binlake.shop.bytes": 90, "binlake.shop.merge": timedelta(seconds=1.5),
     }  # fmt: skip
+
+
+def test_a_table_that_the_yaml_stopped_is_told_though_nothing_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yaml(tmp_path, f"notify: [{noted('stopped')}]")
+    new = TableRun("shop.new", "stopped", 0, 0, 0, None, "", 0.0, "it is read otherwise", "copy it", newly_stopped=True)
+    out = replace(new, table="shop.out", status="excluded", newly_stopped=False)
+    found = PlanOutcome(7, True, "b.1:9", "nothing new", tables=(new, out))
+    monkeypatch.setattr(pipeline, "plan", lambda *_: found)
+    for name in ("wait_for_earlier_backfill", "stop_of"):
+        monkeypatch.setattr(operators, name, lambda *_: None)
+    monkeypatch.setattr(BinlakeHook, "origin", lambda _: None)
+    pushed: dict[str, Any] = {}
+    task = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+    with pytest.raises(DownstreamTasksSkipped):
+        dags_of(tmp_path)["binlake_shop_sync"].get_task("plan").execute({"ti": task})
+    assert told == ["shop.new stopped: it is read otherwise (stopped)"]
+    assert [table["table"] for table in pushed["return_value"]["tables"]] == ["shop.new", "shop.out"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from binlake.batch.epochs import split
 from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
+from binlake.batch.rules import Rules
 from binlake.batch.steps import (
     BatchSteps,
     CreateStep,
@@ -19,7 +20,7 @@ from binlake.batch.steps import (
     TableSteps,
     TruncateStep,
 )
-from binlake.batch.walk import Outset, Rules
+from binlake.batch.walk import Outset
 from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
 from binlake.position import Position, Range, Slice

@@ -7,8 +7,9 @@ from typing import Literal
 
 from binlake.batch.epochs import split
 from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
+from binlake.batch.rules import Rules
 from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, ReshapeStep
-from binlake.batch.walk import Outset, Rules
+from binlake.batch.walk import Outset
 from binlake.binlog.border import Statement, XaEvent
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema

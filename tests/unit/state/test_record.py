@@ -14,8 +14,9 @@ import pytest
 from binlake.batch.epochs import split
 from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
 from binlake.batch.outcome import BatchOutcome, DefaultCharset, outcome_of
+from binlake.batch.rules import Rules
 from binlake.batch.steps import BatchSteps, Life, PreparedXa, Standstill, TableOutcome, rebased
-from binlake.batch.walk import Outset, Rules
+from binlake.batch.walk import Outset
 from binlake.binlog.border import Statement
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema

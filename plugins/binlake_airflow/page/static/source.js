@@ -7,7 +7,7 @@ import { advice, badge, el, facts, link, moments, reason, status, table, time, t
 import { feedSections } from "./feeds.js";
 import { bytes, compare, duration, moment, number } from "./words.js";
 
-const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "bootstrapping", "following", "dropped"];
+const TROUBLE = ["stopped", "missing", "resnapshot", "paused", "bootstrapping", "following", "excluded", "dropped"];
 const HEALTH_WORDS = { good: "healthy", warn: "needs a look", bad: "needs you", new: "to be begun" };
 
 function sourceFacts(one) {
@@ -106,7 +106,7 @@ function files(row) {
 function compared(source, { verified }, now_us) {
   if (!verified) return el("span", { class: "quiet" }, "–");
   const through = verified.batch ? toBatch(source, verified.batch) : "the snapshot";
-  return [verified.equal ? null : badge("bad", "differs"), " ", time(verified.at_us, now_us), el("span", { class: "under", title: verified.position }, "through ", through)];
+  return [verified.equal ? null : verified.equal === null ? badge("warn", "not compared") : badge("bad", "differs"), " ", time(verified.at_us, now_us), el("span", { class: "under", title: verified.position }, "through ", through)];
 }
 
 function progress({ snapshot }) {
