@@ -115,6 +115,7 @@ class TablePositions:
         """Raises SourceError."""
         try:
             with connect(self._endpoint) as connection, connection.cursor() as cursor:
+                cursor.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")  # nothing is cut in silence
                 yield cursor
         except pymysql.MySQLError as error:
             raise translate(error, self._endpoint) from None

@@ -134,7 +134,7 @@ def _answer(query: ChunkQuery, columns: int) -> Iterator[list[pa.BinaryArray]]:
     connection: Any = connect(query.endpoint, **options)
     try:
         with connection.cursor() as cursor:
-            variables = (*jdbc.session_variables(query.mariadb), f"net_write_timeout={jdbc.STALLED}")
+            variables = jdbc.session_variables(query.mariadb)
             cursor.execute("SET " + ", ".join(f"SESSION {one}" for one in variables))
             if query.init_statements:
                 cursor.execute(query.init_statements)

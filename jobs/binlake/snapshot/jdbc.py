@@ -18,6 +18,7 @@ from binlake.schema.keys import key_index
 from binlake.schema.table import TableName, TableSchema
 from binlake.snapshot import bounds, keystores
 from binlake.snapshot.bounds import Bound
+from binlake.source import session
 from binlake.source.connection import Endpoint
 
 DRIVER = "com.mysql.cj.jdbc.Driver"
@@ -87,7 +88,7 @@ class ChunkQuery:
     seen: str = ""
 
 
-def read(session: SparkSession, query: ChunkQuery) -> DataFrame:
+def read(spark: SparkSession, query: ChunkQuery) -> DataFrame:
     """A frame of one partition; its connection runs the statements before the query.
 
     Resolving the columns opens a connection of its own, without the statements.
@@ -95,17 +96,17 @@ def read(session: SparkSession, query: ChunkQuery) -> DataFrame:
     options = connection_options(query.endpoint, mariadb=query.mariadb)
     if query.init_statements:
         options["sessionInitStatement"] = query.init_statements
-    frame = session.read.format("jdbc").options(**options).option("dbtable", f"({query.text}) AS chunk").load()
-    return frame if settings.is_local(str(session.sparkContext.master)) else _for_executors(session, frame, options)
+    frame = spark.read.format("jdbc").options(**options).option("dbtable", f"({query.text}) AS chunk").load()
+    return frame if settings.is_local(str(spark.sparkContext.master)) else _for_executors(spark, frame, options)
 
 
-def _for_executors(session: SparkSession, frame: DataFrame, options: dict[str, str]) -> DataFrame:
+def _for_executors(spark: SparkSession, frame: DataFrame, options: dict[str, str]) -> DataFrame:
     """The same with its stores as executors have them: a frame's options are the driver's, who resolved it."""
-    shipped = keystores.shipped(session.sparkContext, options)
+    shipped = keystores.shipped(spark.sparkContext, options)
     if not shipped:
         return frame
-    jvm: Any = session.sparkContext._jvm
-    java_session: Any = session._jsparkSession
+    jvm: Any = spark.sparkContext._jvm
+    java_session: Any = spark._jsparkSession
     relation = frame._jdf.queryExecution().analyzed().relation()
     parameters = relation.jdbcOptions().parameters()
     for option, url in shipped.items():
@@ -114,7 +115,7 @@ def _for_executors(session: SparkSession, frame: DataFrame, options: dict[str, s
     there = relation.copy(
         relation.schema(), relation.parts(), chosen, relation.additionalMetrics(), relation.sparkSession()
     )
-    return DataFrame(java_session.baseRelationToDataFrame(there), session)
+    return DataFrame(java_session.baseRelationToDataFrame(there), spark)
 
 
 def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
@@ -145,13 +146,9 @@ def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
 
 def session_variables(mariadb: bool) -> tuple[str, ...]:
     """Assignments by which both readers' sessions are set."""
-    isolation = "tx_isolation" if mariadb else "transaction_isolation"
-    no_limit = "max_statement_time=0" if mariadb else "max_execution_time=0"
     return (
-        "time_zone='+00:00'",
-        f"{isolation}='REPEATABLE-READ'",
-        no_limit,
-        "sql_mode=''",  # PAD_CHAR_TO_FULL_LENGTH would change values
+        *session.assignments(mariadb=mariadb),
+        f"net_write_timeout={STALLED}",
         "optimizer_switch='derived_merge=on'",  # Spark wraps the query; it must not be materialised
         "optimizer_switch='mrr=off'",  # rows come in the order of the key's index
     )

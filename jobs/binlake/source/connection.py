@@ -21,7 +21,7 @@ from pymysql.cursors import Cursor
 
 from binlake.connection_text import is_json, parsed, variable_of
 from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError, UsageError
-from binlake.source import error_numbers
+from binlake.source import error_numbers, session
 
 CONNECT_TIMEOUT = 20
 """Seconds for the TCP connection, and for each answer of the handshake."""
@@ -29,8 +29,6 @@ READ_TIMEOUT = 300
 """Seconds for each answer to a query; who asks what takes longer gives its own."""
 WRITE_TIMEOUT = 60
 """Seconds for a command to leave."""
-IDLE = 7 * 86_400
-"""Seconds for which the server keeps a connection that asks nothing: a snapshot's waits for its copies."""
 
 CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
 """Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
@@ -276,12 +274,13 @@ class _Connection(pymysql.Connection):
 
 
 def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:
-    """A control connection: utf8mb4, UTC, autocommit; nothing on it waits without a deadline.
+    """A session that depends on no default of the server (see ``session``), in utf8mb4, without an open transaction;
+    nothing in it waits without a deadline.
 
     Raises ConnectionFailed, AccessDenied, and SourceError where TLS is asked for and can't be trusted.
     """
     try:
-        session = _Connection(
+        connection = _Connection(
             host=where.host,
             port=where.port,
             user=where.user,
@@ -292,15 +291,16 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
             read_timeout=CONNECT_TIMEOUT,
             write_timeout=CONNECT_TIMEOUT,  # TLS is agreed upon under it
             ssl=where.encryption.context() if where.encryption else None,
-            init_command=f"SET time_zone = '+00:00', wait_timeout = {IDLE}",
+            init_command=session.statement(),
             **options,
         )
+        connection.rollback()  # init_connect may have begun a transaction
     except pymysql.err.MySQLError as error:
         raise translate(error, where) from None
     # pymysql has the same timeouts for the handshake and for queries, which may take longer.
-    session._read_timeout = read_timeout  # type: ignore[attr-defined]
-    session._write_timeout = WRITE_TIMEOUT  # type: ignore[attr-defined]
-    return session
+    connection._read_timeout = read_timeout  # type: ignore[attr-defined]
+    connection._write_timeout = WRITE_TIMEOUT  # type: ignore[attr-defined]
+    return connection
 
 
 def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
@@ -329,7 +329,10 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
             f"{where.address}: {text}",
             remedy="check that the server runs and that host and port in the connection are right, then run again",
         )
-    return SourceError(f"{where.address}: error {code}: {text}", remedy="run binlake doctor")
+    return SourceError(
+        f"{where.address}: error {code}: {text}",
+        remedy="run binlake doctor; where it says the same, raise the limit or mend the setting that the server names",
+    )
 
 
 def _untrusted(error: pymysql.err.MySQLError, code: int, text: str) -> str:

@@ -24,7 +24,7 @@ _HEAD_TRIES = 5
 class Source:
     """A control connection: asks the server about itself, changes nothing.
 
-    The session is utf8mb4, UTC, autocommit; generated invisible primary keys show in information_schema.
+    The session is set as all of ours (see session); generated invisible primary keys show in information_schema.
     Errors come in our tree: ConnectionFailed, AccessDenied, SourceError, and ServerSettingError for a release whose log
     can't be followed.
     """
@@ -45,8 +45,6 @@ class Source:
             self.server_identity = str(self.query("SELECT @@server_uuid AS id")[0]["id"])
             if self.release.hides_generated_keys:
                 self.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
-            # Numbers of rows up to a day old would make one chunk of a table that has just been filled.
-            self.execute("SET SESSION information_schema_stats_expiry = 0")
 
     @classmethod
     def open(cls, endpoint: Endpoint, **options: Any) -> Source:

@@ -20,8 +20,6 @@ from binlake.source.server import Source
 
 STATEMENT_TIMEOUT = 24 * 3600
 """Seconds that a statement over a large table may take."""
-IDLE_TIMEOUT = 7 * 24 * 3600
-"""Seconds that a view may wait for the lake to catch up."""
 LOOKING = 2
 """Views that are kept for differing rows."""
 
@@ -92,7 +90,10 @@ class ReadViews:
         """
         self._endpoint = endpoint
         with ExitStack() as stack:
-            sources = [stack.enter_context(_open(endpoint)) for _ in range(count + LOOKING)]
+            sources = [
+                stack.enter_context(Source.open(endpoint, read_timeout=STATEMENT_TIMEOUT))
+                for _ in range(count + LOOKING)
+            ]
             self._ids = [source.connection_id for source in sources]
             control = stack.enter_context(Source.open(endpoint))
             with read_lock(control, "flush", tables) as held:
@@ -126,12 +127,3 @@ class ReadViews:
             for connection in self._ids:
                 with suppress(SourceError):
                     control.execute(f"KILL {connection}")
-
-
-def _open(endpoint: Endpoint) -> Source:
-    source = Source.open(endpoint, read_timeout=STATEMENT_TIMEOUT)
-    no_limit = "max_statement_time" if source.is_mariadb else "max_execution_time"
-    # An sql_mode may pad CHAR, or take '' for NULL.
-    source.execute(f"SET SESSION sql_mode = '', {no_limit} = 0, wait_timeout = {IDLE_TIMEOUT}")
-    source.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    return source

@@ -1,0 +1,76 @@
+"""What each session of ours sets: nothing that it reads may depend on a default of the server or of its account.
+
+A server's own settings (SET GLOBAL, ``init_connect``) are what its applications need. ``sql_select_limit`` cuts what a
+SELECT gives without a word, the catalog as well; ``PAD_CHAR_TO_FULL_LENGTH`` changes values; a VIRTUAL column is worked
+out under the settings of the session that reads it. Numbers are written out: DEFAULT would be the server's own.
+"""
+
+from __future__ import annotations
+
+IDLE = 7 * 86_400
+"""Seconds for which the server keeps a connection that asks nothing: a snapshot's waits for its copies."""
+
+_MOST = 2**64 - 1
+_BOTH = (
+    "time_zone='+00:00'",
+    "sql_mode=''",
+    # What a SELECT gives, all of it
+    f"sql_select_limit={_MOST}",
+    f"max_join_size={_MOST}",
+    "sql_big_selects=1",  # max_join_size sets it, so it comes after
+    "sql_auto_is_null=0",
+    "sql_buffer_result=0",
+    f"group_concat_max_len={1 << 20}",
+    # What expressions give
+    "div_precision_increment=4",
+    "default_week_format=0",
+    "lc_time_names='en_US'",
+    "lc_messages='en_US'",  # a refusal is known by its text, too
+    "sql_quote_show_create=1",
+    # Transactions
+    "autocommit=1",
+    "completion_type=0",
+    # How long anything may take
+    f"wait_timeout={IDLE}",
+    "lock_wait_timeout=86400",
+)
+_MYSQL = (
+    "transaction_isolation='REPEATABLE-READ'",
+    "transaction_read_only=0",
+    "max_execution_time=0",
+    "block_encryption_mode='aes-128-ecb'",
+    "windowing_use_high_precision=1",
+    # Numbers of rows up to a day old would make one chunk of a table that has just been filled.
+    "information_schema_stats_expiry=0",
+)
+_MARIADB = (
+    "tx_isolation='REPEATABLE-READ'",
+    "tx_read_only=0",
+    "max_statement_time=0",
+    "old_mode=''",
+    "default_regex_flags=''",
+    "system_versioning_asof=DEFAULT",  # here it's the present, whatever the server's own
+    "idle_transaction_timeout=0",
+    "idle_readonly_transaction_timeout=0",
+    "idle_write_transaction_timeout=0",
+    # Limits at which it refuses a question
+    f"max_session_mem_used={2**63 - 1}",
+    f"tmp_disk_table_size={_MOST}",
+    f"sort_buffer_size={2 << 20}",
+)
+
+
+def assignments(*, mariadb: bool) -> tuple[str, ...]:
+    """The variables with their values, as SET SESSION takes them, for a server of a known kind."""
+    return (*_BOTH, *(_MARIADB if mariadb else _MYSQL))
+
+
+def statement() -> str:
+    """One SET for a server of either kind: each reads only the comments that are meant for it.
+
+    MariaDB passes over the comments of MySQL 5.7 to 9.9, and MySQL over those with an M.
+    """
+    parts = [f"SESSION {one}" for one in _BOTH]
+    text = "SET " + ", ".join(parts)
+    text += "".join(f" /*!80000 , SESSION {one} */" for one in _MYSQL)
+    return text + "".join(f" /*M!100500 , SESSION {one} */" for one in _MARIADB)

@@ -1,0 +1,161 @@
+"""Whatever a server's settings are, our sessions read the same: a snapshot, a sync and a comparison are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from binlake.errors import BinlakeError
+from binlake.snapshot import direct, jdbc
+from binlake.snapshot.jdbc import ChunkQuery
+from binlake.source.cascades import unlogged_cascades
+from binlake.source.catalog import database_charsets, list_tables, read_schemas
+from binlake.source.connection import Endpoint
+from binlake.source.engines import refused_engines
+from binlake.source.gaps import log_gaps
+from binlake.source.server import Source
+from binlake.verify import server_side
+from binlake.verify.hashes import TableHashes
+from mirror import Mirror
+from odd_settings import OddSettings
+from servers import KINDS, Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATABASE = "d"
+ROWS = 30
+TYPES = """CREATE TABLE every_type (
+  id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, n DECIMAL(20, 5), f FLOAT, r DOUBLE, b BIT(12), d DATE, at DATETIME(6),
+  ts TIMESTAMP(3) NULL, tm TIME(3), y YEAR, c CHAR(10), v VARCHAR(30) CHARACTER SET latin1,
+  g VARCHAR(30) CHARACTER SET gbk, t LONGTEXT, x BLOB, e ENUM('a', 'ö'), s SET('p', 'q'), j JSON, bin BINARY(4),
+  p POINT, w INT AS (DAYOFMONTH(d)) VIRTUAL,
+  q DECIMAL(30, 12) AS (n / 7) VIRTUAL, k VARCHAR(20) AS (CONCAT(c, '|')) VIRTUAL,
+  m VARCHAR(64) AS (SUBSTR(v, 2)) STORED)"""
+ROW = """(NULL, 1234.5, 0.1, 1e300, b'101010', '2024-02-29', '2024-02-29 12:34:56.789012', '2024-06-01 00:00:00.5',
+  '-100:00:01.5', 2024, 'ab  ', 'zürich', '中文', REPEAT('ä', 40000), REPEAT(0x00FF, 30000), 'ö', 'p,q',
+  '{"k": [1, "ü", 1.5]}', 0x01000000, ST_GeomFromText('POINT(1 2)'), DEFAULT, DEFAULT, DEFAULT, DEFAULT)"""
+INIT_CONNECT = (
+    "SET sql_mode = 'ANSI,PAD_CHAR_TO_FULL_LENGTH', time_zone = '-07:30', sql_select_limit = 2, max_join_size = 1,"
+    " sql_big_selects = 0, div_precision_increment = 0, completion_type = 1;"
+    " SET NAMES latin1; SET autocommit = 0; BEGIN"
+)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A server with tables, and an account that has no more than sql/grants gives."""
+
+    server: Server
+    endpoint: Endpoint
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
+    with Server(request.param) as server:
+        wide = ", ".join(f"c{number} INT DEFAULT {number}" for number in range(31))
+        status = "REPLICATION CLIENT, XA_RECOVER_ADMIN" if server.kind == "mysql" else "BINLOG MONITOR"
+        server.execute(f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4")
+        server.execute(
+            TYPES,
+            f"INSERT INTO every_type VALUES {', '.join([ROW] * ROWS)}",
+            f"CREATE TABLE wide ({wide})",
+            f"INSERT INTO wide () VALUES {', '.join(['()'] * ROWS)}",
+            "CREATE TABLE child (id INT PRIMARY KEY, parent BIGINT UNSIGNED,"
+            " FOREIGN KEY (parent) REFERENCES every_type (id))",
+            "CREATE USER mirror@'127.0.0.1' IDENTIFIED BY 'x'",
+            f"GRANT SELECT, LOCK TABLES ON {DATABASE}.* TO mirror@'127.0.0.1'",
+            f"GRANT REPLICATION SLAVE, RELOAD, {status} ON *.* TO mirror@'127.0.0.1'",
+            database=DATABASE,
+        )
+        yield Filled(server, Endpoint("127.0.0.1", server.port, "mirror", "x"))
+
+
+def read_all(where: Endpoint) -> list[Any]:
+    """What the control connection learns, every value as the direct reader gets it, and the hashes of verify."""
+    with Source.open(where) as source:
+        names = [listed.name for listed in list_tables(source)]
+        schemas = read_schemas(source, names)
+        found: list[Any] = [
+            schemas, database_charsets(source), unlogged_cascades(source, [DATABASE]), log_gaps(source, [DATABASE]),
+            refused_engines(source), source.head(), source.binary_logs(),
+        ]  # fmt: skip
+        for name, schema in schemas.items():
+            query = ChunkQuery(where, jdbc.chunk_query(name, schema, None, None), source.is_mariadb)
+            columns = direct._rows(query, len(schema.mirrored))
+            found.append([[values.to_pylist() for values in batch] for batch in columns])
+            found.append(server_side.aggregate(source, name, TableHashes(schema, 1)))
+    return found
+
+
+def outcome(where: Endpoint) -> list[Any] | str:
+    try:
+        return read_all(where)
+    except (BinlakeError, RuntimeError) as error:
+        return f"refused: {error}"
+
+
+def changing(odd: OddSettings, values: dict[str, str], where: Endpoint, expected: list[Any]) -> dict[str, str]:
+    """The fewest of the values that still change what is read."""
+    items = list(values.items())
+    for half in (items[: len(items) // 2], items[len(items) // 2 :]):
+        if half and len(half) < len(items):
+            with odd.set_to(dict(half)):
+                found = outcome(where)
+            if found != expected:
+                return changing(odd, dict(half), where, expected)
+    return values
+
+
+@pytest.mark.parametrize("filled", ["mariadb"], indirect=True)
+def test_a_limit_of_memory(filled: Filled) -> None:
+    expected = read_all(filled.endpoint)
+    with filled.server.setting("max_session_mem_used", 8192):
+        assert read_all(filled.endpoint) == expected
+
+
+def test_no_session_variable_changes_what_is_read(filled: Filled) -> None:
+    odd = OddSettings(filled.server)
+    expected = read_all(filled.endpoint)
+    tried: set[str] = set()
+    for number in range(odd.rounds()):
+        values = odd.accepted(number)
+        tried |= values.keys()
+        with odd.set_to(values):
+            found = outcome(filled.endpoint)
+        if found != expected:
+            culprits = changing(odd, values, filled.endpoint, expected)
+            with odd.set_to(culprits):
+                found = outcome(filled.endpoint)
+            pytest.fail(f"{culprits}: {found if isinstance(found, str) else 'other values'}")
+    assert len(tried) > len(odd.as_it_was) - 10  # nearly all take an odd value
+
+
+@pytest.mark.parametrize(
+    "number", [1, *(pytest.param(other, marks=pytest.mark.soak) for other in (0, 2, 3, 4, 5, 6, 7))]
+)
+def test_a_mirror_beside_odd_settings(
+    filled: Filled, number: int, lake: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Mirror, "endpoint", filled.endpoint)
+    mirror = Mirror(filled.server, DATABASE, lake, spark, options={"policies": {"on_unlogged_cascade": "derive"}})
+    odd = OddSettings(filled.server)
+    filled.server.execute(f'SET GLOBAL init_connect = "{INIT_CONNECT}"')
+    try:
+        with filled.server.connect(database=DATABASE) as writer, odd.set_to(odd.accepted(number)):
+            mirror.snapshot()
+            with writer.cursor() as cursor:
+                cursor.execute("UPDATE every_type SET c = 'xy', n = 2 WHERE id < 9")
+                cursor.execute("DELETE FROM wide LIMIT 3")
+                cursor.execute("INSERT INTO child VALUES (1, 1)")
+            assert mirror.sync().mutations == 12
+            verified = mirror.verify("d.every_type", "d.wide").tables
+        mirror.assert_equal("every_type", "wide", "child")
+        counted = [filled.server.execute(f"SELECT COUNT(*) FROM {DATABASE}.{one.name.table}")[0][0] for one in verified]
+        assert [(one.equal, one.source_rows) for one in verified] == [(True, rows) for rows in counted]
+    finally:
+        filled.server.execute("SET GLOBAL init_connect = ''")
