@@ -48,6 +48,7 @@ from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets, included_databases
 from binlake.source.folder import Folder
 from binlake.source.lineage import check_position
+from binlake.source.locks import Busy
 from binlake.source.log import Origin, opened, readers, server_of
 from binlake.source.plan import next_range
 from binlake.source.server import Source
@@ -219,10 +220,11 @@ def sync(
     the log alone couldn't tell are snapshotted anew. What an unfinished batch did is told too, in ``earlier``.
     ``run``: see ``bootstrap``."""
     _tell_missing_jars(config, report)
-    snapshot_asked(config, origin, session, report, run)
+    may_copy = snapshot_asked(config, origin, session, report, run)
     with lease.held(metadata_of(config)) as held:
         recorded = _carry(held, config, origin, session, report, _Bounds(until, stop_at), run)
-    snapshot_asked(config, origin, session, report, run)
+    if may_copy:
+        snapshot_asked(config, origin, session, report, run)
     return recorded
 
 
@@ -236,17 +238,24 @@ def _tell_missing_jars(config: PipelineConfig, report: Report) -> None:
 
 def snapshot_asked(
     config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, run: str | None = None
-) -> list[SnapshotResult]:
-    """Snapshot the tables for which a sync asked. One that can't be is said, and asked for again by the next run."""
+) -> bool:
+    """Snapshot the tables for which a sync asked. One that can't be is said, and asked for again by the next run.
+
+    Gives whether the server let itself be copied: where it doesn't, the log is followed all the same, and this run
+    doesn't wait for it again.
+    """
     asked = watermarks.asked(metadata_of(config))
     if not asked or isinstance(origin, Folder):
-        return []
+        return True
     report.say(f"to be snapshotted anew: {', '.join(map(str, asked))}")
     try:
-        return bootstrap(config, origin, session, report, asked=True, run=run)
+        bootstrap(config, origin, session, report, asked=True, run=run)
     except TableError as error:
         report.say(str(error))
-        return []
+    except Busy as error:
+        report.say(str(error))
+        return False
+    return True
 
 
 class _Bounds(NamedTuple):

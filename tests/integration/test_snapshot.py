@@ -24,12 +24,13 @@ from binlake.schema.table import TableName
 from binlake.snapshot import jdbc, wave
 from binlake.snapshot import snapshot as snapshot_room
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
-from binlake.source import locks
+from binlake.source import locks, prepared
 from binlake.source.catalog import included_tables
 from binlake.source.connection import Endpoint
 from binlake.source.locks import Busy, Gate, Gates, read_lock
 from binlake.source.server import Source
-from binlake.state import lease
+from binlake.state import decisions, lease
+from binlake.state.decisions import Reason
 from binlake.state.delta_log import LakeLog, overtaking
 from comparison import assert_equal
 from mirror import SHORT_LIVED, Mirror, on_mariadb, on_mysql
@@ -466,13 +467,46 @@ def test_a_transaction_that_stays_prepared_is_named(mirror: Mirror, monkeypatch:
             cursor.execute("XA END 'y'")
             cursor.execute("XA PREPARE 'y'")
         with Source.open(mirror.endpoint) as source:
-            with pytest.raises(Busy, match="prepared XA"), read_lock(source, "flush", []):
+            with pytest.raises(Busy, match="prepared XA") as caught, read_lock(source, "flush", []):
                 pass
             mirror.execute("UPDATE a SET amount = 5 WHERE id = 2")  # nothing is locked any more
+        assert ("X'79',X'',1" if mirror.server.kind == "mysql" else "'y'") in caught.value.message
+        assert "connection" in caught.value.message or "whose client has left" in caught.value.message
     finally:
         with preparing.cursor() as cursor:
             cursor.execute("XA ROLLBACK 'y'")
         preparing.close()
+
+
+def test_a_sync_follows_the_log_beside_a_transaction_that_stays_prepared(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is another table's. The lock isn't taken, nor waited for twice; the snapshot is taken once it has ended."""
+    mirror.include = [f"{mirror.database}.a", f"{mirror.database}.b"]
+    mirror.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+    accounts(mirror, "a", "b")
+    mirror.snapshot()
+    decisions.resnapshot(mirror.config, TableName(mirror.database, "b"), Reason("ann", "a test"))
+    monkeypatch.setattr(locks, "_PATIENCE", 0)
+    looks: list[list[str]] = []
+
+    def look(source: Source) -> list[str]:
+        looks.append([str(row["data"]) for row in source.query("XA RECOVER")])
+        return looks[-1]
+
+    monkeypatch.setattr(prepared, "prepared_xids", look)
+    monkeypatch.setattr(locks, "_acquire", lambda *_: pytest.fail("the lock is taken"))
+    with mirror.server.connect(database=mirror.database) as preparing, preparing.cursor() as cursor:
+        for statement in ("XA START 'z'", "INSERT INTO other VALUES (1)", "XA END 'z'", "XA PREPARE 'z'"):
+            cursor.execute(statement)
+        mirror.execute("UPDATE a SET amount = 7 WHERE id = 1")
+        mirror.sync()
+        cursor.execute("XA ROLLBACK 'z'")
+    mirror.assert_equal("a")
+    assert len(looks) == 1
+    monkeypatch.undo()
+    mirror.sync()
+    mirror.assert_equal("a", "b")
 
 
 def test_an_account_that_may_not_flush_locks_its_tables(mirror: Mirror) -> None:

@@ -37,7 +37,7 @@ from binlake.snapshot.commit import SnapshotResult, commit, committed_result
 from binlake.snapshot.wave import Copying, Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
-from binlake.source.locks import LockMode
+from binlake.source.locks import LockMode, StaysPrepared
 from binlake.source.server import Source
 from binlake.state import files, java_errors
 from binlake.state.metadata import Metadata
@@ -219,8 +219,8 @@ class _Snapshotter:
             open_tables.remove(refused.table)
             self._fail(refused.table.name, refused.error)
         except BinlakeError as error:
-            if not error.retryable or isinstance(error, LakeError):  # a full disk stays full while the lock is taken
-                raise
+            if not error.retryable or isinstance(error, LakeError | StaysPrepared):
+                raise  # a full disk stays full while the lock is taken, and who is prepared was waited for
             tables = {id(member.table): member.table for member in wave}.values()
             for table in tables:
                 table.tries += 1

@@ -34,6 +34,7 @@ from binlake.errors import AccessDenied, ServerSettingError, SourceError
 from binlake.names import mysql_quote
 from binlake.position import Position
 from binlake.schema.table import TableName
+from binlake.source import prepared
 from binlake.source.server import Source, error_code
 
 LockMode = Literal["flush", "tables", "none"]
@@ -61,6 +62,10 @@ class Busy(SourceError):
     """The lock can't be had, or a prepared transaction doesn't end."""
 
     retryable = True
+
+
+class StaysPrepared(Busy):
+    """XA transactions stay prepared: they were waited for, and may stay for days."""
 
 
 @dataclass(frozen=True)
@@ -187,42 +192,35 @@ class Held:
 def read_lock(source: Source, mode: LockMode, names: Sequence[TableName]) -> Iterator[Held]:
     """Stop writes (to ``names`` only, in mode ``tables``) with no prepared transaction around; then let them go on.
 
-    Raises AccessDenied, or Busy when long transactions or prepared ones don't end.
+    Prepared ones are waited for without the lock, and looked for again under it. Raises AccessDenied, or Busy when long
+    transactions or prepared ones don't end.
     """
     deadline = time.monotonic() + _PATIENCE
     source.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT}")
     while True:
+        if xids := prepared.wait_until_ended(source, max(0.0, deadline - time.monotonic())):
+            raise _stay_prepared(source, xids)
         mode = _acquire(source, mode, names)
         since = time.monotonic()
         held = Held(mode)
         try:
-            prepared = _prepared(source)
-            if not prepared:
+            xids = prepared.prepared_xids(source)
+            if not xids:
                 yield held
                 return
         finally:
             source.execute("UNLOCK TABLES")
             held.ms = (time.monotonic() - since) * 1000
         if time.monotonic() > deadline:
-            raise Busy(
-                f"{prepared} prepared XA transactions don't end: their rows would be lost to the snapshot",
-                remedy="XA RECOVER lists them; XA COMMIT or XA ROLLBACK them, then run again",
-            )
-        time.sleep(_PAUSE)
+            raise _stay_prepared(source, xids)
 
 
-def _prepared(source: Source) -> int:
-    """How many XA transactions are prepared."""
-    try:
-        return len(source.query("XA RECOVER"))
-    except SourceError as error:
-        # Without the grant MySQL answers as if the transaction were broken.
-        if error_code(error) != ER.XAER_RMERR:
-            raise
-        raise AccessDenied(
-            "the account may not list prepared XA transactions, whose rows would be lost to the snapshot",
-            remedy="GRANT XA_RECOVER_ADMIN ON *.* to the account",
-        ) from error
+def _stay_prepared(source: Source, xids: Sequence[str]) -> StaysPrepared:
+    return StaysPrepared(
+        f"{len(xids)} prepared XA transactions don't end, on whatever tables: their rows would be lost to the snapshot:"
+        f" {prepared.told(source, xids)}",
+        remedy="let their application end them, or XA COMMIT or XA ROLLBACK them by these names; then run again",
+    )
 
 
 def _acquire(source: Source, mode: LockMode, names: Sequence[TableName]) -> LockMode:
