@@ -12,7 +12,7 @@ import pytest
 
 from binlake.check import Check
 from binlake.config import PipelineConfig
-from binlake.errors import ServerSettingError, TableError
+from binlake.errors import ConfigurationError, ServerSettingError, TableError
 from binlake.position import FIRST_OFFSET, Slice
 from binlake.preflight.doctor import preflight
 from binlake.source.connection import Endpoint
@@ -196,6 +196,11 @@ def test_a_table_that_is_not_there(server: Server, tables: str, lake: Path) -> N
 def test_a_server_id_in_use(server: Server, tables: str, lake: Path) -> None:
     own = int(server.variable("server_id"))
     assert "server_id" in failing(examine(server, lake, tables, server_id=own))["our server ids"]
+    source_config = pipeline_config(lake, tables, server_id=own).source
+    with Source.open(Endpoint("127.0.0.1", server.port, "root", "")) as source:
+        with pytest.raises(ConfigurationError, match=f"server_id {own} is the server's own") as caught:
+            readers(source, source_config)
+        assert "source.server_id" in caught.value.remedy
 
 
 def test_tables_that_cannot_be_mirrored(server: Server, database: str, lake: Path) -> None:

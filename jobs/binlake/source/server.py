@@ -11,7 +11,7 @@ import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import Cursor, DictCursor
 
-from binlake.errors import AccessDenied, ServerSettingError, SourceError
+from binlake.errors import AccessDenied, ConfigurationError, ServerSettingError, SourceError
 from binlake.position import Flavour
 from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, connect, translate
@@ -73,7 +73,15 @@ class Source:
         return self.variables(["lower_case_table_names"]).get("lower_case_table_names") == "1"
 
     def transport(self, server_id: int = 0, name: str = "binlake") -> ServerTransport:
-        """A reader of the log; with a server_id it's a replica, which the server lists by that name."""
+        """A reader of the log; with a server_id it's a replica, which the server lists by that name.
+
+        Raises ConfigurationError for the server's own id.
+        """
+        if server_id == self.server_id != 0:
+            raise ConfigurationError(
+                f"server_id {server_id} is the server's own",
+                remedy="choose a range that neither this server nor a replica of it uses: source.server_id in the YAML",
+            )
         return ServerTransport(self.endpoint, server_id, self.flavour, name)
 
     @property
