@@ -299,11 +299,11 @@ class Refusing(RecordedServer):
 
 @pytest.mark.parametrize("number", [1045, 1227, 1290])
 def test_where_nobody_may_flush_the_tables_of_a_wave_are_locked(number: int) -> None:
-    source = Refusing("8.0.31-google", {}, {"XA RECOVER": []})
+    source = Refusing("8.0.31-google", {}, {"XA RECOVER CONVERT XID": []})
     source.number = number
     with read_lock(source, "flush", [TableName("shop", "t")]) as held:
         assert held.mode == "tables"
-        assert source.asked[-2:] == ["LOCK TABLES `shop`.`t` READ", "XA RECOVER"]
+        assert source.asked[-2:] == ["LOCK TABLES `shop`.`t` READ", "XA RECOVER CONVERT XID"]
     assert source.asked[-1] == "UNLOCK TABLES"
 
 
