@@ -180,13 +180,14 @@ def _text_file(path: Path) -> TextIO:
 
 
 def _rows(item: Mutations, files: dict[int, str], plain: Callable[[Any], Any]) -> Iterator[dict[str, Any]]:
-    """Mutations as plain values."""
+    """Return mutations as plain values, without columns that the log doesn't have for a row."""
     clocks = {column.name for column in item.columns if column.type == "time"}
 
     def image(value: dict[str, Any] | None) -> dict[str, Any] | None:
         if value is None:
             return None
-        return {name: plain(_clock(one) if name in clocks else one) for name, one in value.items()}
+        there = {name: one for name, one in value.items() if one is not None or name not in item.absent}
+        return {name: plain(_clock(one) if name in clocks else one) for name, one in there.items()}
 
     for row in item.batch.to_pylist():
         yield {

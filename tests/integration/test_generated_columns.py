@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from deltalake import DeltaTable
 
+from binlake import cli
 from binlake.source import catalog
 from mirror import Mirror
 from virtual_columns import are_all_logged
@@ -108,3 +109,13 @@ def test_rows_that_lack_more_than_generated_columns_stop_their_table(mirror: Mir
     mirror.sync()
     assert mirror.watermark("s")["status"] == "stopped"
     assert "the log holds partial row images" in mirror.watermark("s")["reason"]
+
+
+def test_a_listing_shows_what_the_log_has(mirror: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
+    mirror.execute("CREATE TABLE s (id INT PRIMARY KEY, v INT, w INT AS (v) STORED)", "INSERT INTO s (id) VALUES (1)")
+    file, offset = mirror.server.execute("SHOW MASTER STATUS")[0][:2]
+    mirror.execute("UPDATE s SET v = 2")
+    capsys.readouterr()
+    assert cli.run(["binlog", mirror.server.uri(), "--start", f"{file}:{offset}"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith(" ")]
+    assert lines == ["id = 1", "v = NULL → 2", *(["w = NULL → 2"] if are_all_logged(mirror.server) else [])]
