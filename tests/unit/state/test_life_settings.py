@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 from unittest import mock
 
 import pytest
 
+from binlake import pipeline
 from binlake.config import PipelineConfig
+from binlake.errors import UsageError
+from binlake.report import Report
 from binlake.schema.table import TableName
+from binlake.source.connection import Endpoint
 from binlake.state import lease, life_settings, watermarks
+from binlake.state.decisions import Reason
 from binlake.state.metadata import Metadata
 from binlake.state.status import read_status
 from past import Past
@@ -89,3 +95,17 @@ def test_a_table_that_never_began_is_forgotten_when_it_leaves(past: Past, tmp_pa
     watermarks.write(past.metadata, [missing])
     compared(past.metadata, config(tmp_path, "late"))
     assert watermarks.lifeless(past.metadata) == frozenset()
+
+
+def test_a_table_that_is_left_out_is_not_resumed(past: Past, tmp_path: Path) -> None:
+    (paused,) = [found for found in past.metadata.read("watermarks") if found["table"] == "table_0001"]
+    watermarks.write(past.metadata, [{**paused, "status": "paused"}])
+    out = config(tmp_path, "table_0001")
+    assert compared(past.metadata, out) == []
+    here, name = Endpoint("127.0.0.1", 1, "nobody", ""), past.names[1]
+    with pytest.raises(UsageError, match="isn't included"):
+        pipeline.resume(out, here, _no_session, Report(quiet=True), name, Reason("ada", "why"))
+
+
+def _no_session() -> NoReturn:
+    raise AssertionError("no Spark is needed")
