@@ -98,6 +98,11 @@ class SourceOperator(BaseOperator):
         self.config_file = config_file
 
 
+def _is_true(value: Any) -> bool:
+    """Of a field of a form, or what a template gives for it."""
+    return str(value).lower() == "true"
+
+
 class BinlakePreflightOperator(SourceOperator):
     """Check server, grants, tables, Spark and lake; a failing line fails the run, with the SQL that mends it.
 
@@ -122,7 +127,7 @@ class BinlakePreflightOperator(SourceOperator):
         with airflow_errors():
             config = load(self.config_file)
             origin = BinlakeHook(config.source.connection).origin()
-            if self.begin is True:
+            if _is_true(self.begin):
                 metadata_of(config).begin_anew()
             checks = preflight(config, origin, patterns=self.tables or ())
         for check in checks:
@@ -177,7 +182,7 @@ class BinlakeSnapshotOperator(LineageOperator):
 
         rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []
-        begin = ["--begin"] if self.begin is True else []
+        begin = ["--begin"] if _is_true(self.begin) else []
         with airflow_errors():
             config = self.pipeline_config()
             origin = BinlakeHook(config.source.connection).origin()

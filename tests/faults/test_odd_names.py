@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DATABASE = "../x`'\";--\n%s<b>"
 SQL = "'; DROP TABLE victim; -- `"
-LOOKUP = "${jndi:ldap://127.0.0.1/a}\n../../up"
+LOOKUP = "${jndi:ldap://127.0.0.1/a}\n../../up[x]^|"
 SCRIPT = "<script>alert(1)</script>%20{0}☃"
 """Identifiers hold no character beyond U+FFFF, on either server."""
 VALUE = "'; DROP TABLE victim; -- ${jndi:ldap://127.0.0.1/a} ../../up \n\t<script>alert(1)</script> %s {0} \\ 🐬"
