@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from binlake.config import PipelineConfig
+from binlake.errors import LakeError
 from binlake.preflight import reach
 from binlake.state import lease, storage_errors
 from binlake.state.metadata import metadata_of
@@ -83,11 +84,29 @@ def test_a_read_only_disk(config: PipelineConfig, disk: Path) -> None:
     assert "panicked" not in said
 
 
-def test_a_folder_of_another_account(config: PipelineConfig, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
-    with pytest.raises(Exception, match="Permission denied") as refused, lease.held(metadata_of(config)):
-        pass
-    assert storage_errors.ALLOW in str(refused.value)
+@contextmanager
+def another_account() -> Iterator[None]:
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_lake_of_another_account_that_can_be_read(config: PipelineConfig, disk: Path) -> None:
+    for folder in disk.parents[:3]:
+        folder.chmod(0o755)
+    with another_account(), pytest.raises(LakeError, match="Permission denied") as refused:
+        metadata_of(config).append("runs", [{"run": "1"}])
+    assert refused.value.remedy == storage_errors.ALLOW
+
+
+def test_a_lake_of_another_account_that_can_not_be_entered(config: PipelineConfig, disk: Path) -> None:
+    """It isn't gone, nor without a snapshot, nor damaged."""
+    disk.chmod(0o700)
+    with another_account(), pytest.raises(LakeError, match="Permission denied") as refused:
+        lease.read(metadata_of(config))
+    assert refused.value.remedy == storage_errors.ALLOW
 
 
 @pytest.mark.parametrize("full", [False, True])

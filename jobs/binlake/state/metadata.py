@@ -168,33 +168,43 @@ def _unwritable(location: str, error: Exception) -> LakeError:
 
 
 def _unreadable(location: str, error: Exception) -> LakeError:
-    return LakeError(
-        f"can't read the metadata table {location}: {storage_errors.cause_of(error)}",
-        remedy="run again; if it stays, the folder is damaged: restore the lake from a backup, or begin it anew",
-    )
+    failed = storage_errors.failed(f"can't read the metadata table {location}", error)
+    if failed.remedy == storage_errors.OTHER:
+        failed.remedy = "run again; if it stays, files of this folder are damaged or missing: restore it from a backup"
+    return failed
+
+
+def _nearest(location: str) -> Path:
+    """The folder itself, or the nearest above it that this account can see."""
+    return next(path for path in (Path(location), *Path(location).parents) if os.path.exists(path))
 
 
 def _refuse_unwritable(location: str) -> None:
     """Of a folder, asked before deltalake is, whose threads fail in Rust with a page of their own. Raises LakeError."""
     if "://" in location:
         return
-    folder = next((path for path in (Path(location), *Path(location).parents) if path.exists()), Path("/"))
+    folder = _nearest(location)
     disk = os.statvfs(folder)
     if disk.f_blocks and not (disk.f_bavail if os.geteuid() else disk.f_bfree):
         raise storage_errors.failed(f"can't write the metadata table {location}", OSError("No space left on device"))
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         why = "Read-only file system" if disk.f_flag & os.ST_RDONLY else "Permission denied"
         raise storage_errors.failed(f"can't write the metadata table {location}", OSError(f"{folder}: {why}"))
 
 
-def _refuse_file(location: str) -> None:
-    """A lake below something that isn't a folder is no empty lake. Raises LakeError."""
-    above = next((path for path in Path(location).parents if path.exists()), None)
-    if "://" not in location and above is not None and not above.is_dir():
+def _refuse_hidden(location: str) -> None:
+    """A lake below something that isn't a folder, or that this account may not enter, is no empty lake. Raises
+    LakeError."""
+    if "://" in location:
+        return
+    above = _nearest(location)
+    if not above.is_dir():
         raise LakeError(
             f"{above} isn't a folder",
             remedy="let lake.path in the YAML name a folder that is writable for this account",
         )
+    if not os.access(above, os.R_OK | os.X_OK, effective_ids=True):
+        raise storage_errors.failed(f"can't read the metadata table {location}", OSError(f"{above}: Permission denied"))
 
 
 class Metadata:
@@ -267,7 +277,7 @@ class Metadata:
         """Rows as dictionaries, all of them unless ``where`` or ``newest`` choose; none when the table isn't there."""
         location = self.location(name)
         if not tables.is_table(location):
-            _refuse_file(location)
+            _refuse_hidden(location)
             if name == "lease":
                 self.refuse_gone()
             return []
