@@ -104,7 +104,7 @@ def steps_of(path: str) -> list[tuple[Any, ...]]:
 
 
 def assert_both_ways_make_the_same(mirror: Mirror, tables: list[str], spark: SparkSession) -> None:
-    """The lake and its copy follow the log, by Spark and by the process; only Spark's can be told by its commits."""
+    """Let the lake follow the log by the process, a copy of it by Spark, and compare tables, steps and values."""
     by_spark, alone = with_limit(copied(mirror), 0), with_limit(mirror, 16)
     by_spark.sync()
     alone.sync()
