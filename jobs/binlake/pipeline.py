@@ -72,6 +72,7 @@ from binlake.state.record import (
     record_batch,
     recorded_run,
 )
+from binlake.watch import refuse_unlogged
 
 if TYPE_CHECKING:
     from binlake.maintain import MaintainReport
@@ -468,6 +469,7 @@ def _plan(
     tables = tuple(map(changed_by_yaml, changed))
     began = time.monotonic()
     with opened(origin) as log:
+        refuse_unlogged(held.metadata, log, standing.position)
         found = next_range(log, log.transport(), standing.position, until, stop_at)
         cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
         if isinstance(log, Source) and not found.empty and standing.charsets is None:

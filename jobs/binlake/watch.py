@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from binlake.binlog.locate import RESNAPSHOT
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError
+from binlake.errors import BinlakeError, PositionLost
 from binlake.position import Position
 from binlake.source.ahead import ahead_of, log_seen
 from binlake.source.log import Log, Origin, opened
 from binlake.source.retention import headroom_seconds
 from binlake.source.server import Source
 from binlake.state import lease
-from binlake.state.metadata import Metadata, metadata_of, now_us
+from binlake.state.metadata import Metadata, literal, metadata_of, now_us
 from binlake.state.record import note_log
 from binlake.state.status import read_status
 
@@ -48,6 +50,29 @@ def watch(config: PipelineConfig, origin: Origin) -> Watched:
         note_seen(metadata_of(config), log)
     lag = None if found.carried_us is None else max(0.0, (now_us() - found.carried_us) / 1e6)
     return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped)
+
+
+def refuse_unlogged(metadata: Metadata, log: Log, position: Position) -> None:
+    """Refuse to go on from a position behind which the server ran without its log.
+
+    A server that writes none is noted, by its own clock, before ServerSettingError is raised. Once it writes one again,
+    no GTID, no offset and no name of a file tells of the gap: PositionLost is raised until the log is followed from a
+    file that it began since, which a snapshot of all tables makes it.
+    """
+    if not isinstance(log, Source) or not log.is_of(position.server):
+        return
+    if not log.log_status():
+        metadata.append("unlogged", [{"server": position.server, "at_us": log.now()}])
+        log.head()  # raises, with the remedy
+    since = position.created * 1_000_000
+    seen = metadata.read("unlogged", where=f"server = {literal(position.server)} AND at_us >= {since}")
+    if seen:
+        at = datetime.fromtimestamp(max(row["at_us"] for row in seen) / 1e6, UTC)
+        raise PositionLost(
+            f"the server wrote no log when it was looked at on {at:%Y-%m-%d %H:%M:%S} UTC, and the lake stands at "
+            f"{position.short}, before that: what was written then is in no log",
+            remedy=RESNAPSHOT,
+        )
 
 
 def note_seen(metadata: Metadata, log: Log) -> None:

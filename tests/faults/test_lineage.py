@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlake import pipeline
-from binlake.errors import PositionLost, UsageError
+from binlake.errors import PositionLost, ServerSettingError, UsageError
 from binlake.preflight.doctor import preflight
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -223,6 +223,30 @@ def test_log_files_of_another_name(followed: Mirror, primary: Server) -> None:
     followed.sync()
     primary.restart(log_bin="renamed")
     followed.execute("INSERT INTO a VALUES (4, 'under the new name')")
+    assert_begins_anew(followed)
+
+
+@pytest.mark.parametrize("seen_by", ["sync", "doctor"])
+@pytest.mark.parametrize("primary", ["mysql"], indirect=True)
+def test_a_server_that_ran_without_its_log(followed: Mirror, primary: Server, seen_by: str) -> None:
+    """Neither GTIDs nor positions tell of what it did meanwhile, but it was seen."""
+    time.sleep(1.1)  # the file where the lake stands is older by its second
+    primary.restart(log_bin=None, skip_log_bin="")
+    followed.execute("INSERT INTO a VALUES (4, 'in no log')")
+    if seen_by == "sync":
+        with pytest.raises(ServerSettingError, match="writes no binlog") as caught:
+            followed.sync()
+        assert "restart the server" in caught.value.remedy
+        assert "binlake snapshot" in caught.value.remedy
+    else:
+        assert any(check.name == "log_bin" and not check.ok for check in preflight(followed.config, followed.origin))
+    time.sleep(1.1)
+    primary.restart(log_bin="binlog", skip_log_bin=None)
+    if seen_by == "doctor":
+        assert "in no log" in refused(followed)
+        return
+    (position,) = [check for check in preflight(followed.config, followed.origin) if check.name == "lake's position"]
+    assert "in no log" in position.found
     assert_begins_anew(followed)
 
 

@@ -46,9 +46,9 @@ from binlake.source.releases import Release
 from binlake.source.replicas import replicas
 from binlake.source.server import Source, denied, version_numbers
 from binlake.state import lease
-from binlake.state.metadata import Metadata, metadata_of
+from binlake.state.metadata import metadata_of
 from binlake.versions import JAVA
-from binlake.watch import note_seen
+from binlake.watch import note_seen, refuse_unlogged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -298,9 +298,11 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
 def _position(subject: _Subject) -> Iterator[Check]:
     """The lake goes on from where it stands."""
     try:
-        standing = lease.read(Metadata(subject.config.metadata_path("").rstrip("/"))).position
+        metadata = metadata_of(subject.config)
+        standing = lease.read(metadata).position
         if standing is None:
             return
+        refuse_unlogged(metadata, subject.source, standing)
         transport = subject.source.transport()
         yield Check("lake's position", True, lineage.prove(subject.source, transport, standing))
     except BinlakeError as error:

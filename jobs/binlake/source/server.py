@@ -11,6 +11,7 @@ import pymysql
 from pymysql.constants import ER
 from pymysql.cursors import Cursor, DictCursor
 
+from binlake.binlog.locate import RESNAPSHOT
 from binlake.errors import AccessDenied, ConfigurationError, ServerSettingError, SourceError
 from binlake.position import Flavour
 from binlake.source import error_numbers
@@ -139,7 +140,8 @@ class Source:
         if not rows:
             raise ServerSettingError(
                 f"{self.endpoint.address} writes no binlog",
-                remedy="set log_bin=ON in the server's option file and restart the server",
+                remedy="set log_bin=ON in the server's option file and restart the server; what is written until then"
+                f" is in no log, so then {RESNAPSHOT}",
             )
         gtid_set = rows[0].get("Executed_Gtid_Set") or ""
         return rows[0]["File"], int(rows[0]["Position"]), gtid_set.replace("\n", "")

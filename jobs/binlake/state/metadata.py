@@ -80,6 +80,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     "source_log": _schema(
         at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=pa.float64()
     ),
+    # When a server was seen to write no log, by its clock: what it executed around then stands in none.
+    "unlogged": _schema(server=_TEXT, at_us=_INT),
     # Names that a catalog was given for tables of the lake.
     "registrations": _schema(
         catalog=_TEXT, registered_database=_TEXT, registered_table=_TEXT, path=_TEXT, database=_TEXT, table=_TEXT,
