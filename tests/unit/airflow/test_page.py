@@ -99,7 +99,7 @@ def test_a_broken_file_hides_no_other(server: Any, folder: Path) -> None:
     Path(bad.config.root).write_text("a file in the folder's place")
     found = {one["source"]: one for one in get(viewer(server), "sources")["sources"]}
     assert found["shop"]["health"] == "good"
-    assert "tabels: Extra inputs" in found["bank"]["error"]["detail"]
+    assert "line 2: tabels: there is no key 'tabels'; did you mean 'tables'?" in found["bank"]["error"]["detail"]
     assert found["bank"]["error"]["remedy"]
     assert "isn't a folder" in found["damaged"]["error"]["detail"]
     assert "tabels" in get(viewer(server), "sources/bank/tables", 409)["detail"]
