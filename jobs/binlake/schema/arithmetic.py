@@ -11,13 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import Literal
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Literal
 
 from binlake.names import spark_quote
 from binlake.schema.lexer import Lexer, Token
 from binlake.schema.table import Column, TableSchema, Virtual
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _DIGITS = {8: 3, 16: 5, 24: 8, 32: 10, 64: 20}
@@ -268,6 +269,8 @@ def computed(term: Stored, image: pa.StructArray, arrow: pa.DataType) -> pa.Arra
     rows = range(len(image))
     values = [_value(term, {name: columns[name][row] for name in names}) for row in rows]
     scale = _scale(term)
+    import pyarrow as pa  # Airflow parses DAGs without it
+
     if not pa.types.is_decimal(arrow):
         return pa.array(values, arrow)
     return pa.array([None if value is None else Decimal(value).scaleb(-scale, _EXACT) for value in values], arrow)
