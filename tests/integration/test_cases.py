@@ -12,6 +12,7 @@ line. Comments of one line say the rest:
     -- refused t WORDS    or the table stopped, for a reason that holds these words
     -- gone t             no table of this name is mirrored any more
     -- without t.c        the lake goes without this column
+    -- waits WORDS        the outcome is what it should be, and isn't yet: what is to be mended
 
 The selected cases of a server are mirrored together, each in a database of its own: ``pytest -k NAME`` carries that
 one alone. A case whose statement the server refuses is left where it stands, and its test alone fails. Merges are cut
@@ -73,6 +74,7 @@ class Case:
     expected: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     without: set[tuple[str, str]] = field(default_factory=set)
+    waits: str = ""
     refusal: str = ""
 
     @property
@@ -117,6 +119,8 @@ def _read_comment(case: Case, word: str, rest: str) -> None:
     elif word == "refused":
         table, _, case.reasons[table] = rest.partition(" ")
         case.expected[table] = "stopped"
+    elif word == "waits":
+        case.waits = rest
     elif word == "without":
         case.without |= {(table, column) for table, _, column in (one.partition(".") for one in rest.split())}
 
@@ -199,11 +203,13 @@ def _refusal(cursor: pymysql.cursors.Cursor, statement: str) -> str:
 
 
 @pytest.mark.parametrize("name", [*CASES, *REPORTS])
-def test_the_lake_is_what_the_server_is(mirrored: Mirrored, name: str) -> None:
+def test_the_lake_is_what_the_server_is(request: pytest.FixtureRequest, mirrored: Mirrored, name: str) -> None:
     case = mirrored.cases.get(name)
     if case is None:
         pytest.skip("this server doesn't know its statements")
     assert not case.refusal, case.refusal
+    if case.waits:
+        request.applymarker(pytest.mark.xfail(reason=case.waits, strict=False))
     mirror = mirrored.mirror
     rows = [row for row in mirror.metadata.read("watermarks") if row["database"] == case.database]
     living = {row["table"]: row for row in rows if row["status"] != "dropped"}

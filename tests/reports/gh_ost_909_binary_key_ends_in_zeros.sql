@@ -1,0 +1,9 @@
+-- report https://github.com/github/gh-ost/issues/909
+-- report https://github.com/shyiko/mysql-binlog-connector-java/issues/169
+-- report https://github.com/PeerDB-io/peerdb/pull/4445
+CREATE TABLE orders (id BINARY(16) PRIMARY KEY, short BINARY(4) NOT NULL, free VARBINARY(8), state INT);
+INSERT INTO orders VALUES (0xAA00000000000000000000000000BB00, 0x01020000, 0x0100, 1), (0xAA000000000000000000000000000000, 0x00000000, 0x00, 2);
+-- snapshot
+INSERT INTO orders VALUES (0x00000000000000000000000000000000, 0x00010000, '', 3), (0x2020202020202020202020202020, 0x2000, 0x2000, 4);
+UPDATE orders SET state = state + 10, short = 0x0A WHERE id = 0xAA000000000000000000000000000000;
+DELETE FROM orders WHERE id = 0xAA00000000000000000000000000BB00;
