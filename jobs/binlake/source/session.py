@@ -30,9 +30,7 @@ _BOTH = (
     # Transactions
     "autocommit=1",
     "completion_type=0",
-    # How long anything may take
     f"wait_timeout={IDLE}",
-    "lock_wait_timeout=86400",
 )
 _MYSQL = (
     "transaction_isolation='REPEATABLE-READ'",
