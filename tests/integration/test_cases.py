@@ -11,7 +11,7 @@ line. Comments of one line say the rest:
     -- resnapshot t       at the end a new snapshot of t has been asked and taken
     -- refused t WORDS    or the table stopped, for a reason that holds these words
     -- gone t             no table of this name is mirrored any more
-    -- without t.c        the lake goes without this column
+    -- without t.c        the lake goes without this column; "for mariadb >= 11.5" may follow
     -- waits WORDS        the outcome is what it should be, and isn't yet: what is to be mended
 
 The selected cases of a server are mirrored together, each in a database of its own: ``pytest -k NAME`` carries that
@@ -73,7 +73,7 @@ class Case:
     failing: set[str] = field(default_factory=set)
     expected: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    without: set[tuple[str, str]] = field(default_factory=set)
+    without: list[tuple[str, str, dict[str, Version]]] = field(default_factory=list)
     waits: str = ""
     refusal: str = ""
 
@@ -82,7 +82,14 @@ class Case:
         return "case_" + self.name.replace("/", "_")
 
     def is_known_to(self, kind: str, version: Version) -> bool:
-        return not self.servers or (kind in self.servers and version >= self.servers[kind])
+        return _is_among(self.servers, kind, version)
+
+    def columns_without(self, table: str, kind: str, version: Version) -> set[str]:
+        return {column for of, column, servers in self.without if of == table and _is_among(servers, kind, version)}
+
+
+def _is_among(servers: dict[str, Version], kind: str, version: Version) -> bool:
+    return not servers or (kind in servers and version >= servers[kind])
 
 
 def read_case(name: str, text: str) -> Case:
@@ -122,7 +129,9 @@ def _read_comment(case: Case, word: str, rest: str) -> None:
     elif word == "waits":
         case.waits = rest
     elif word == "without":
-        case.without |= {(table, column) for table, _, column in (one.partition(".") for one in rest.split())}
+        names, _, servers = rest.partition(" for ")
+        known = dict(_read_server(text) for text in servers.split(",")) if servers else {}
+        case.without += [(table, column, known) for table, column in (name.split(".") for name in names.split())]
 
 
 def _read_server(text: str) -> tuple[str, Version]:
@@ -226,7 +235,8 @@ def test_the_lake_is_what_the_server_is(request: pytest.FixtureRequest, mirrored
         assert names == living.keys(), "tables on the server, and those followed"
         for table in sorted(names - expected.keys()):
             path = mirror.config.table_path(TableName(case.database, table))
-            without = {column for of, column in case.without if of == table}
+            version = _version(mirror.server.variable("version"))
+            without = case.columns_without(table, mirror.server.kind, version)
             comparison.assert_equal(mirror.server, case.database, table, path, without=without)
             _assert_shape(mirror, source, TableName(case.database, table))
             _assert_old_versions_can_be_read(path)
@@ -283,6 +293,12 @@ def test_a_case_says_which_servers_know_it() -> None:
     assert case.is_known_to("mariadb", (10, 5))
     assert not read_case("a/b", "-- servers mysql\n").is_known_to("mariadb", (11, 8))
     assert read_case("a/b", "SELECT 1;\n").is_known_to("mariadb", (10, 5))
+
+
+def test_a_case_says_which_columns_a_lake_lacks_for_which_servers() -> None:
+    case = read_case("a/b", "-- without t.a t.b\n-- without t.c for mariadb >= 11.5\n")
+    assert case.columns_without("t", "mariadb", (11, 4)) == case.columns_without("t", "mysql", (9, 7)) == {"a", "b"}
+    assert case.columns_without("t", "mariadb", (11, 8)) == {"a", "b", "c"}
 
 
 def test_a_refused_statement_fails_its_case_alone(server: Server) -> None:

@@ -6,7 +6,7 @@ import io
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,10 +202,11 @@ class Mirror:
     def version(self, table: str) -> int:
         return int(DeltaTable(self.path(table)).version())
 
-    def assert_equal(self, *tables: str) -> None:
-        """Each table's Delta copy equals the server's, by a comparison that shares no code with the engine."""
+    def assert_equal(self, *tables: str, without: Collection[str] = ()) -> None:
+        """Each table's Delta copy equals the server's, by a comparison that shares no code with the engine. without:
+        columns that the lake must not have."""
         for table in tables:
-            comparison.assert_equal(self.server, self.database, table, self.path(table))
+            comparison.assert_equal(self.server, self.database, table, self.path(table), without=without)
 
     def commits(self, *tables: str) -> Counter[tuple[str, int, int]]:
         """How often each (life, batch, step) was committed to the Delta tables of these, so far as they are there."""

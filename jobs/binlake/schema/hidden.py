@@ -22,5 +22,10 @@ def without_hashes(logged: tuple[Column, ...], schema: TableSchema) -> tuple[Col
     return logged[:count]
 
 
+def is_hidden_hash(name: str, schema: TableSchema) -> bool:
+    """Return whether a column of the log is a hash that MariaDB keeps for a long unique key."""
+    return _HASH.fullmatch(name) is not None and not schema.has(name)
+
+
 def _may_be_hash(column: Column) -> bool:
     return column.type == "bigint" and column.unsigned and _HASH.fullmatch(column.name) is not None

@@ -1,4 +1,5 @@
 -- without t.zoned t.shown
+-- without t.kept for mariadb >= 11.5
 -- without later.day
 -- without reshaped.v
 SET time_zone = '-03:00';

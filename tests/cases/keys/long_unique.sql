@@ -1,4 +1,5 @@
 -- servers mariadb
+-- without born.v for mariadb >= 11.5
 CREATE TABLE t (id INT PRIMARY KEY, x TEXT UNIQUE, y BLOB, z VARCHAR(1000));
 INSERT INTO t VALUES (1, 'eins', 'a', 'z'), (2, NULL, NULL, NULL);
 CREATE TABLE alone (x TEXT NOT NULL UNIQUE, n INT);
