@@ -15,6 +15,7 @@ from binlake.names import mysql_quote
 from binlake.schema import ddl
 from binlake.schema.session import Session
 from binlake.schema.table import Column, TableName, TableSchema
+from binlake.schema.virtual import as_logged
 from binlake.source import catalog
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
@@ -90,6 +91,7 @@ def shapes(source: Source, database: str) -> dict[str, TableSchema]:
 
 def compare(statement: str, parsed: TableSchema, shown: TableSchema) -> list[str]:
     """What of a shape differs, its indexes included."""
+    parsed = as_logged(parsed) if shown.unlogged else parsed
     if parsed == shown and parsed.indexes == shown.indexes:
         return []
     different = [f"{a}\n      != {b}" for a, b in zip(parsed.columns, shown.columns, strict=False) if a != b]
