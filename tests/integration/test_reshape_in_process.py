@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from binlake.lake import plain_tables, reshape_in_process
+from binlake.lake import plain_tables, reshape_in_process, rewrite
 from mirror import Mirror, on_mariadb, on_mysql, sync_alone
 from odd_values import LENIENT, SAMPLES
 
@@ -153,12 +153,38 @@ def test_forty_pairs_of_alter_and_insert_ask_for_no_spark(mirror: Mirror) -> Non
     mirror.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     mirror.snapshot()
     for number in range(PAIRS):
-        mirror.execute(f"ALTER TABLE t ADD c{number} INT", f"INSERT INTO t (id, c{number}) VALUES ({10 + number}, 7)")
+        default = "DEFAULT 7" if number % 2 else ""
+        mirror.execute(
+            f"ALTER TABLE t ADD c{number} INT {default}", f"INSERT INTO t (id, c{number}) VALUES ({10 + number}, 7)"
+        )
     before = mirror.version("t")
     sync_alone(with_limit(mirror, 16))
     assert mirror.version("t") - before <= 2 * PAIRS
     mirror.assert_equal("t")
     mirror.assert_each_once("t")
+
+
+def test_constants_of_old_rows_are_written_without_spark(
+    followed: Mirror, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside rows that deletion vectors hide, and columns that came, went and got other names."""
+    with monkeypatch.context() as patch:
+        patch.setattr(rewrite, "SMALL", 0)
+        followed.execute("INSERT INTO t VALUES (3, 'c'), (4, 'd')", "DELETE FROM t WHERE id = 2")
+        sync_alone(followed)
+    followed.execute(
+        "ALTER TABLE t ADD COLUMN n INT DEFAULT 7, ADD COLUMN big BIGINT UNSIGNED DEFAULT 18446744073709551615 FIRST,"
+        " ADD COLUMN d DECIMAL(6,2) NOT NULL DEFAULT -1.5, ADD COLUMN s VARCHAR(20) DEFAULT 'it''s \\\\ ü',"
+        " ADD COLUMN e ENUM('a', 'ü') DEFAULT 'ü', ADD COLUMN m SET('x', 'y') NOT NULL DEFAULT 'x,y',"
+        " ADD COLUMN z SMALLINT NOT NULL, ADD COLUMN w VARCHAR(5) NOT NULL",
+        "UPDATE t SET n = NULL WHERE id = 1",
+        "ALTER TABLE t RENAME COLUMN n TO other, DROP COLUMN v, ADD COLUMN n TINYINT DEFAULT -3",
+        "INSERT INTO t (id, z, w) VALUES (5, 5, 'five')",
+        "ALTER TABLE t ADD COLUMN v CHAR(3) DEFAULT 'v' FIRST",
+    )
+    sync_alone(followed)
+    followed.assert_equal("t")
+    followed.assert_each_once("t")
 
 
 @pytest.fixture
@@ -169,7 +195,11 @@ def followed(mirror: Mirror) -> Mirror:
     return mirror
 
 
-CHANGES = ("ALTER TABLE t RENAME COLUMN v TO w, ADD COLUMN v INT", "TRUNCATE TABLE t")
+CHANGES = (
+    "ALTER TABLE t RENAME COLUMN v TO w, ADD COLUMN v INT",
+    "TRUNCATE TABLE t",
+    "ALTER TABLE t ADD COLUMN n INT DEFAULT 7",
+)
 
 
 @on_mariadb
@@ -232,7 +262,7 @@ def test_a_run_cut_off_after_each_commit_comes_to_the_same(followed: Mirror) -> 
         ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", CHANGES[0],
          "the table has changeDataFeed, delta.enableChangeDataFeed"),
         ("ALTER TABLE {t} ALTER COLUMN v COMMENT 'kept'", CHANGES[1], "column 'v' isn't as binlake makes it"),
-        ("OPTIMIZE {t}", "ALTER TABLE t ADD COLUMN n INT DEFAULT 7", "all rows get other values in n"),
+        ("OPTIMIZE {t}", "ALTER TABLE t ADD COLUMN n DATE DEFAULT '2020-02-02'", "all rows get other values in n"),
     ],
 )  # fmt: skip
 def test_what_is_left_to_spark_is_said_with_its_reason(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from binlake import __version__
@@ -63,6 +64,16 @@ def fields_of(log: DeltaTable) -> list[dict[str, Any]]:
     """Return the fields of Delta's schema."""
     found: list[dict[str, Any]] = json.loads(log.schema().to_json())["fields"]
     return found
+
+
+def stored_field(field: Mapping[str, Any], arrow: pa.DataType) -> pa.Field:
+    """Return a column as data files have it: column mapping gives it a name and number of its own there.
+
+    field: of Delta's schema.
+    """
+    own = field["metadata"]
+    number = {"PARQUET:field_id": str(own[FIELD_ID])} if FIELD_ID in own else None
+    return pa.field(own.get(PHYSICAL_NAME, field["name"]), arrow, metadata=number)
 
 
 def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[DeltaAction] | None:

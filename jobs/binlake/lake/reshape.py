@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
+
+import pyarrow as pa
 
 from binlake.batch.steps import ReshapeStep
 from binlake.lake.delta_schema import delta_field
 from binlake.names import spark_quote, spark_string
 from binlake.schema import datatypes
+from binlake.schema.arithmetic import INTEGER_BITS
 from binlake.schema.conversion import conversion
 from binlake.schema.defaults import is_impossible_date
 from binlake.schema.invalid import InvalidValues
@@ -22,16 +26,19 @@ from binlake.schema.table import Column
 class ReshapedColumn:
     """A column as it stands afterwards. origin: the column that holds its values until then; None for a new one.
 
-    suffix: what kept texts of invalid dates have behind them now. value: what all rows have in a new column, and those
-    with NULL in one that was there, in Spark SQL.
+    arrow: the column's type in data files. suffix: what kept texts of invalid dates have behind them now. value: what
+    all rows have in a new column, and those with NULL in one that was there, in Spark SQL. constant: the same of a new
+    column, where it is known without Spark.
     """
 
     name: str
     kind: str
     origin: str | None
     kind_before: str | None
+    arrow: pa.DataType
     suffix: str = ""
     value: str | None = None
+    constant: pa.Scalar | None = None
 
     @property
     def is_written(self) -> bool:
@@ -62,10 +69,13 @@ def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[Reshap
         if one.is_side:
             columns.append(_side_column(one, old, text))
         else:
-            columns.append(_reshaped(one, old, value=_value(one.source, before.get((origin, "text")), text)))
+            new = _reshaped(one, old, value=_value(one.source, before.get((origin, "text")), text))
+            if text is not None and old is None and new.value is not None:
+                new = replace(new, constant=constant(one, text))
+            columns.append(new)
     for column, kept_origin in zip(step.after.kept, step.kept_origins, strict=True):
         kind = datatypes.delta_type(column)
-        columns.append(ReshapedColumn(column.name, kind, kept_origin, kind))
+        columns.append(ReshapedColumn(column.name, kind, kept_origin, kind, datatypes.arrow_type(column)))
     return columns
 
 
@@ -87,9 +97,12 @@ def _side_column(side: LakeColumn, old: LakeColumn | None, text: str | None) -> 
 
 def _reshaped(column: LakeColumn, old: LakeColumn | None, suffix: str = "", value: str | None = None) -> ReshapedColumn:
     name, kind = (old.name, old.delta) if old else (None, None)
-    return ReshapedColumn(column.name, column.delta, name, kind, suffix, value)
+    return ReshapedColumn(column.name, column.delta, name, kind, column.arrow, suffix, value)
 
 
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+_NUMBERS = frozenset({*INTEGER_BITS, "decimal"})
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _DIGITS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
 """Of a DECIMAL before its point, into which Delta widens an integer."""
@@ -132,6 +145,24 @@ def renames_or_drops(fields: list[dict[str, Any]], columns: Sequence[ReshapedCol
     origins = {column.origin.lower() for column in columns if column.origin}
     renamed = any(column.origin is not None and column.origin != column.name for column in columns)
     return renamed or any(field["name"].lower() not in origins for field in fields)
+
+
+def constant(column: LakeColumn, text: str) -> pa.Scalar | None:
+    """Return the server's constant as the lake has it; None for types whose texts aren't read here.
+
+    text: of a whole number, a DECIMAL, a text, an ENUM or SET, as the server writes it.
+    """
+    if column.source.type in _TEXTS and pa.types.is_string(column.arrow):
+        return pa.scalar(text, column.arrow)
+    if column.source.type not in _NUMBERS or _NUMBER.fullmatch(text) is None:
+        return None
+    number = Decimal(text)
+    try:
+        if pa.types.is_integer(column.arrow):
+            return pa.scalar(int(number), column.arrow) if number == int(number) else None
+        return pa.scalar(number, column.arrow) if pa.types.is_decimal(column.arrow) else None
+    except (pa.ArrowInvalid, OverflowError):  # it doesn't fit, whatever the server made of it
+        return None
 
 
 def default_expression(column: Column, text: str) -> str:

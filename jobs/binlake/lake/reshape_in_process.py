@@ -1,12 +1,14 @@
 """Other columns over a plain table's rows, and none of its rows, in one Delta commit without Spark.
 
-Columns come as NULL, go, move and get other names by Delta's metadata alone: no data file is read or written. The
+Columns come as NULL, go, move and get other names by Delta's metadata alone: no data file is read or written. Where new
+columns have a constant in old rows, the rows of a small table are written anew in the same commit. The
 commit says what Spark's way in ``table.py`` says, column mapping and the protocol's features included where a table
 first needs them, and takes the place behind the very version that was read, or none.
 
 | left to Spark | because |
 |---|---|
-| values that become others: a constant for old rows, a type that Delta writes otherwise | every row is written anew |
+| values that become others: a type that Delta writes otherwise | each value is cast as Spark casts it |
+| constants of other types than whole numbers, DECIMALs and texts, or in large tables | every row is written anew |
 | tables with constraints, change data feeds, partitions, widened types … | Delta's own writer knows what they ask |
 | tables of a protocol before table features | Spark upgrades them |
 | stores on which two writers can't be kept apart | no commit there is conditional |
@@ -28,6 +30,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import LakeTableChanged
 from binlake.lake import plain_tables
 from binlake.lake.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, needs_column_mapping
+from binlake.lake.filled_rows import filled
 from binlake.lake.plain_tables import OwnCommit
 from binlake.lake.reshape import ReshapedColumn, renames_or_drops, reshaped_fields
 from binlake.state import files
@@ -89,7 +92,7 @@ def reshaped(
     column isn't there; CommitFailedError where somebody else committed meanwhile, or where the answer to our own commit
     got lost: the table's recorded version tells which; LakeError, OSError.
     """
-    if written := [column.name for column in columns if column.is_written]:
+    if written := [column.name for column in columns if column.is_written and column.constant is None]:
         return f"all rows get other values in {', '.join(written)}"
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
@@ -102,8 +105,15 @@ def reshaped(
         raise LakeTableChanged(
             f"{table.path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
         ) from None
-    told = OwnCommit("Manual Update", version, note, {}, {})
-    plain_tables.commit(table, log, told, [*_protocol(log, after), _metadata(log, after)])
+    actions = [*_protocol(log, after), _metadata(log, after)]
+    operation = "Manual Update"
+    if any(column.constant is not None for column in columns):
+        room = int(config.merge.without_spark_mb * 1_000_000)
+        rewritten = filled(table.path, log, after.fields, columns, room)
+        if isinstance(rewritten, str):
+            return f"all rows get another value, and {rewritten}"
+        operation, actions = "WRITE", [*actions, *rewritten]
+    plain_tables.commit(table, log, OwnCommit(operation, version, note, {}, {}), actions)
     return ""
 
 

@@ -30,7 +30,6 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.config import PipelineConfig
 from binlake.faults import fault
 from binlake.lake import plain_tables
-from binlake.lake.delta_schema import FIELD_ID
 from binlake.lake.newest import PLACE, newest_rows
 from binlake.lake.plain_files import added_file, delta_type
 from binlake.lake.plain_tables import OwnCommit, removed
@@ -38,7 +37,6 @@ from binlake.schema.lake_columns import LakeColumn
 from binlake.state import deletion_vectors, files, key_ranges
 from binlake.state.delta_actions import DeltaAction
 from binlake.state.delta_log import LakeLog
-from binlake.state.key_ranges import PHYSICAL_NAME
 
 MOST_ROWS = 5_000_000
 """Staged rows that are held at once."""
@@ -149,13 +147,8 @@ def _is_plain_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> bool:
 
 def _stored_fields(log: DeltaTable, columns: Sequence[LakeColumn]) -> dict[str, pa.Field]:
     """By the lake's names: column mapping gives a data file's columns names and numbers of their own."""
-    told = {field.name: field.metadata for field in log.schema().fields}
-    return {one.name: _stored_field(one, told[one.name]) for one in columns}
-
-
-def _stored_field(column: LakeColumn, told: Mapping[str, Any]) -> pa.Field:
-    number = {"PARQUET:field_id": str(told[FIELD_ID])} if FIELD_ID in told else None
-    return pa.field(told.get(PHYSICAL_NAME, column.name), column.arrow, metadata=number)
+    fields = {field["name"]: field for field in plain_tables.fields_of(log)}
+    return {one.name: plain_tables.stored_field(fields[one.name], one.arrow) for one in columns}
 
 
 def _stored(rows: pa.Table, fields: Mapping[str, pa.Field]) -> pa.Table:

@@ -1,3 +1,4 @@
+-- without u.half for mariadb >= 11.5
 CREATE TABLE t (id INT PRIMARY KEY, n INT);
 INSERT INTO t VALUES (1, 1), (2, 2);
 CREATE TABLE u LIKE t;
