@@ -35,6 +35,7 @@ from binlake.schema.changes import AlterTable
 from binlake.schema.conversion import conversion
 from binlake.schema.defaults import ImpossibleDate, NotConstant
 from binlake.schema.definition import ColumnDefinition, converted, converted_definition
+from binlake.schema.dependents import Altered, computed_anew
 from binlake.schema.keys import Constraint, is_there, new_keys, with_key
 from binlake.schema.table import Column, Index, TableSchema
 from binlake.schema.virtual import renamed
@@ -308,14 +309,11 @@ class _Evolving:
 
     def _unprovable(self, after: TableSchema) -> Iterable[str]:
         """Why the values of columns that stay can't be told."""
-        values_changed = False
         for entry in self.entries:
             old, new = entry.origin, entry.column
             if old is None:
                 continue
             found = conversion(old, new, strict=self.change.strict)
-            retyped = _typed(old) != _typed(new)
-            values_changed = values_changed or retyped
             if new not in after.mirrored:
                 continue
             if old not in self.before.mirrored:
@@ -328,10 +326,26 @@ class _Evolving:
                 yield f"column {new.name!r}: PAD_CHAR_TO_FULL_LENGTH added spaces to its values"
             elif new.auto_increment and not old.auto_increment and not self.change.keeps_zeros:
                 yield f"column {new.name!r}: AUTO_INCREMENT numbered rows that had 0 or NULL"
-        kept = [entry for entry in self.entries if entry.origin and entry.definition is None]
-        computed = [entry.column for entry in kept if entry.column.generated and not entry.column.row_time]
-        if values_changed and any(column in after.mirrored for column in computed):
-            yield "generated columns are computed anew from a column that changed its type"
+        written = {entry.column.name for entry in self.entries if entry.definition is not None}
+        for column in computed_anew(after, self._altered_columns()):
+            if column in after.mirrored and column.name not in written:
+                why = "from what the statement changes (type or collation of a column, default collation)"
+                yield f"generated column {column.name!r} is computed anew {why}"
+
+    def _altered_columns(self) -> Altered:
+        converts = bool(self._all(ConvertCharset))
+        retyped, added, recollated = set[str](), set[str](), set[str]()
+        for entry in self.entries:
+            name, written = entry.column.name.lower(), entry.definition is not None
+            if entry.origin is None:
+                added.add(name)
+                continue
+            if _typed(entry.origin) != _typed(entry.column) or (written and entry.column.generated):
+                retyped.add(name)
+            if entry.column.charset and (written or converts):
+                recollated.add(name)
+        default = converts or bool(self._all(TableCharset))
+        return Altered(frozenset(retyped), frozenset(added), frozenset(recollated), default)
 
     def _reencoded(self, after: TableSchema) -> Iterable[str]:
         for entry in self.entries:

@@ -362,6 +362,29 @@ def test_generated_columns_follow_the_columns_they_are_made_of() -> None:
     assert not evolution("ALTER TABLE t MODIFY x INT DEFAULT 5, DROP n", schema).unprovable
 
 
+@pytest.mark.parametrize(
+    ("clauses", "anew"),
+    [
+        ("MODIFY v VARCHAR(9) COLLATE utf8mb4_bin", "same chain"),
+        ("CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "same chain"),
+        ("COLLATE utf8mb4_bin", "same chain"),
+        ("MODIFY v VARCHAR(19)", "same size chain"),
+        ("MODIFY n BIGINT", "sum chain"),
+        ("MODIFY o VARCHAR(99)", ""),
+        ("MODIFY o VARCHAR(9) COLLATE utf8mb4_bin, ADD p INT", ""),
+        ("DROP n, ADD n INT", "sum chain"),
+    ],
+)
+def test_generated_columns_are_computed_anew_from_what_changes(clauses: str, anew: str) -> None:
+    schema = created(
+        "CREATE TABLE t (id INT PRIMARY KEY, n INT, v VARCHAR(9), o VARCHAR(9), same INT AS (v = 'A') VIRTUAL,"
+        " size VARCHAR(9) AS (CONCAT(v, 'A')) VIRTUAL, `sum` INT AS (n + 1) STORED,"
+        " chain INT AS (same + `sum`) VIRTUAL)"
+    )
+    found = [why.split("'")[1] for why in evolution(f"ALTER TABLE t {clauses}", schema).unprovable]
+    assert sorted(found) == sorted(anew.split())
+
+
 def test_a_shape_comes_back_from_json() -> None:
     text = "CREATE TABLE t (a INT(5) ZEROFILL, b FLOAT(7,3), c ENUM('x') NOT NULL, UNIQUE (c), KEY (b)) CHARSET latin1"
     schema = created(text)
