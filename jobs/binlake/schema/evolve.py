@@ -105,8 +105,7 @@ class _Evolving:
 
     def result(self) -> Evolution:
         self._check_names()
-        moved = self._columns_that_stay()
-        self._columns_that_come(moved)
+        self._columns_that_come(self._columns_that_stay())
         self._check_twice()
         self._settle_timestamps()
         self._rename_within_expressions()
@@ -147,11 +146,11 @@ class _Evolving:
             if not self.before.has(name) and not getattr(one, "if_exists", False):
                 raise self._mismatch(f"the column {name!r} is altered, which the recorded shape doesn't have")
 
-    def _columns_that_stay(self) -> list[tuple[_Entry, ColumnPlace]]:
-        """Fills ``entries`` in the old order; returns the changed ones that go to another place."""
+    def _columns_that_stay(self) -> dict[str, _Entry]:
+        """Fills ``entries`` in the old order; returns the changed ones that go to another place, by their old names."""
         dropped = {one.name.lower() for one in self._all(DropColumn)}
         changed = {one.old.lower(): one for one in self._all(ChangeColumn)}
-        moved: list[tuple[_Entry, ColumnPlace]] = []
+        moved: dict[str, _Entry] = {}
         for column in self.before.columns:
             name = column.name.lower()
             if name in dropped:
@@ -160,10 +159,9 @@ class _Evolving:
                 self.entries.append(_Entry(self._altered(column), column))
                 continue
             entry = _Entry(one.definition.column(self.charset), column, one.definition)
+            self.entries.append(entry)
             if one.place:
-                moved.append((entry, one.place))
-            else:
-                self.entries.append(entry)
+                moved[name] = entry
         return moved
 
     def _altered(self, column: Column) -> Column:
@@ -186,17 +184,18 @@ class _Evolving:
         text = defaults.shown_text(column, one.default, self.flavour, self.change.session)
         return replace(column, default=text, default_is_expression=False)
 
-    def _columns_that_come(self, moved: list[tuple[_Entry, ColumnPlace]]) -> None:
-        """Added and moved columns, in the order of the statement."""
-        waiting = {entry.origin.name.lower(): entry for entry, _ in moved if entry.origin}
+    def _columns_that_come(self, moved: dict[str, _Entry]) -> None:
+        """Added and moved columns, in the order of the statement. A column stands where it stood until its own clause
+        moves it, so that clauses before that place theirs after it."""
         for one in self.change.alterations:
             if isinstance(one, AddColumn):
                 name = one.definition.name.lower()
                 if one.if_not_exists and self._is_there(name):
                     continue
                 entry = _Entry(one.definition.column(self.charset), None, one.definition)
-            elif isinstance(one, ChangeColumn) and one.old.lower() in waiting:
-                entry = waiting.pop(one.old.lower())
+            elif isinstance(one, ChangeColumn) and one.old.lower() in moved:
+                entry = moved.pop(one.old.lower())
+                self.entries.remove(entry)
             else:
                 continue
             self.entries.insert(self._index(one.place), entry)
