@@ -1,6 +1,5 @@
 -- report https://github.com/zendesk/maxwell/issues/1216
 -- servers mysql
--- waits the place after a column that moves in the same statement asks for a snapshot yet
 CREATE TABLE tasks (id INT PRIMARY KEY, item_id INT, title VARCHAR(20));
 CREATE TABLE t (a INT, c VARCHAR(20), d VARCHAR(20), id INT PRIMARY KEY);
 INSERT INTO tasks VALUES (1, 10, 'a');
