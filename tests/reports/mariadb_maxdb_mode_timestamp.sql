@@ -1,7 +1,6 @@
 -- report https://mariadb.com/kb/en/sql-mode/
 -- In the mode MAXDB a TIMESTAMP is a DATETIME, and in the mode ORACLE other types are others, too.
 -- servers mariadb
--- waits a TIMESTAMP of the mode MAXDB stops its table yet
 CREATE TABLE before_it (id INT PRIMARY KEY, v INT);
 INSERT INTO before_it VALUES (1, 1);
 -- snapshot

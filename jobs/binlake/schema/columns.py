@@ -46,8 +46,8 @@ _SYNONYMS = {
 _AFTER_DEFINITION = ("FIRST", "AFTER", "PARTITION", "REMOVE")
 BY_TRANSACTION = "its rows are versioned by transactions, and their changes are logged as statements"
 _TEXTUAL = frozenset({*TEXT_TO_BYTES, "enum", "set"})
-# REAL_AS_FLOAT and ORACLE give these words another meaning.
-_BY_SQL_MODE = ("REAL", "DATE", "BLOB")
+# REAL_AS_FLOAT, ORACLE and MAXDB give these words another meaning.
+_BY_SQL_MODE = ("REAL", "DATE", "BLOB", "TIMESTAMP")
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _MARIADB_ONLY = frozenset({"uuid", "inet4", "inet6"})
 
@@ -85,6 +85,8 @@ def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
         cursor.accept("PRECISION")
     if written.key == "REAL" and dialect.sql_mode & lexer.REAL_AS_FLOAT:
         type_ = "float"
+    if type_ == "timestamp" and dialect.flavour == "mariadb" and dialect.sql_mode & lexer.MAXDB:
+        type_ = "datetime"
     if written.key == "LONG":
         type_ = _long(cursor)
     if not type_ or (type_ in _MARIADB_ONLY and dialect.flavour == "mysql"):

@@ -21,6 +21,7 @@ TokenKind = Literal["word", "quoted", "string", "number", "bytes", "symbol", "br
 REAL_AS_FLOAT = 1 << 0
 ANSI_QUOTES = 1 << 2
 ORACLE = 1 << 9
+MAXDB = 1 << 12
 NO_AUTO_VALUE_ON_ZERO = 1 << 19
 NO_BACKSLASH_ESCAPES = 1 << 20
 STRICT_TRANS_TABLES = 1 << 21
