@@ -1,6 +1,5 @@
 -- report https://github.com/pingcap/tiflow/issues/3687
 -- servers mysql
--- waits the stop names no partial row image yet
 -- All values of the row are defaults: its image holds no column at all.
 -- refused n partial row images
 CREATE TABLE n (id INT DEFAULT 7, v VARCHAR(10) DEFAULT 'x');

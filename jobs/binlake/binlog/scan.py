@@ -94,11 +94,13 @@ def prepare(rows: Any, events: Any, columns: int, id_size: int, failed: Any) -> 
             if at + 2 > end:
                 return NOT_ROWS
             at += max(load16(at), 2)  # extra row data of partitions and NDB, with their own length
-        if at + 3 > end:
+        if at + 1 > end:
             return NOT_ROWS
         width = load8(at)
         at += 1
         if width == 252:
+            if at + 2 > end:
+                return NOT_ROWS
             width = load16(at)
             at += 2
         elif width > 250:
