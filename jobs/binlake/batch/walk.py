@@ -37,10 +37,9 @@ from binlake.errors import (
 from binlake.position import Position, Range, file_number
 from binlake.schema import datatypes, ddl
 from binlake.schema.cascades import Cascade
-from binlake.schema.hidden import is_hidden_hash
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.temporary import TemporaryTables
-from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, computed_by_server, judged
+from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, judged, lost_columns
 from binlake.serialization import dumps
 
 FOLLOWED, ASKED, STOPPED, IGNORED = "followed", "resnapshot asked", "stopped", "ignored"
@@ -131,9 +130,8 @@ class Walk:
         """
         number, offset, _ = file.first
         before = table.life.schema
-        hashes = {name for name in file.absent if is_hidden_hash(name, before)}
-        if unknown := sorted(set(file.absent) - computed_by_server(before) - hashes):
-            why = f"{PARTIAL}: {', '.join(unknown)}"
+        if lost := lost_columns(file.absent, before):
+            why = f"{PARTIAL}: {', '.join(lost)}"
             self.stop_table(table, Standstill.at(self._file_name(number), offset, why, PARTIAL_REMEDY))
             return False
         after = as_logged(before)

@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 
 from binlake.batch.manifest import StagedFile
 from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.binlog.partial_rows import PARTIAL, PARTIAL_REMEDY
+from binlake.errors import FeedError
 from binlake.feeds.contract import FeedTable
 from binlake.position import file_number
 from binlake.schema import arithmetic
 from binlake.schema.render import RENDERERS, is_vector_in_bytes, vectors
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.schema.virtual import as_logged, computed_columns
+from binlake.schema.virtual import as_logged, computed_columns, lost_columns
 from binlake.serialization import loads
 from binlake.state.metadata import Metadata
 
@@ -60,9 +62,15 @@ def _schema(text: str) -> TableSchema:
 
 
 def table_of(file: StagedFile, schema: TableSchema | None) -> FeedTable:
-    """A staged file's table: with the columns that the lake has, in their order, as far as the shape is known."""
-    if schema is not None and file.absent:
-        schema = as_logged(schema)
+    """A staged file's table: with the columns that the lake has, in their order, as far as the shape is known.
+
+    Raises FeedError where the log lacks values that only it could tell.
+    """
+    if file.absent:
+        lost = list(file.absent) if schema is None else lost_columns(file.absent, schema)
+        if lost:
+            raise FeedError(f"{file.name}: {PARTIAL}: {', '.join(lost)}", remedy=PARTIAL_REMEDY)
+        schema = schema and as_logged(schema)
     staged = {column.name: column for column in file.columns}
     shown = schema.mirrored if schema is not None else ()
     if schema is None or not all(column.name in staged for column in shown):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from binlake.position import Flavour
 from binlake.schema import arithmetic
 from binlake.schema.arithmetic import END, INTEGER_BITS, column_of, tokens_of
+from binlake.schema.hidden import is_hidden_hash
 from binlake.schema.lexer import Token
 from binlake.schema.table import Column, TableSchema, Virtual
 
@@ -141,9 +142,10 @@ def as_logged(schema: TableSchema) -> TableSchema:
     return schema if schema.unlogged else leaving_out(replace(schema, unlogged=True))
 
 
-def computed_by_server(schema: TableSchema) -> frozenset[str]:
-    """Return the names of the generated columns."""
-    return frozenset(column.name for column in schema.columns if column.generated and not column.row_time)
+def lost_columns(absent: Iterable[str], schema: TableSchema) -> list[str]:
+    """Return which columns that a row's images lack aren't computed by the server itself: their values are lost."""
+    computed = {column.name for column in schema.columns if column.generated and not column.row_time}
+    return sorted(name for name in absent if name not in computed and not is_hidden_hash(name, schema))
 
 
 def computed_columns(schema: TableSchema) -> dict[str, arithmetic.Stored]:
