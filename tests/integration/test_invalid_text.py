@@ -222,3 +222,22 @@ def test_or_stops_a_table_of_which_an_older_lake_does_not_say_its_policy(mirror:
     mirror.execute("UPDATE t SET v = NULL")
     (table,) = mirror.sync().tables
     assert (table.status, "column 'v__text' differs" in table.reason) == ("stopped", True)
+
+
+@on_mysql
+def test_a_new_column_with_the_name_of_a_side_column_stops_its_table(mirror: Mirror) -> None:
+    mirror.options["invalid_dates"] = "keep_text"
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, d DATE)", "INSERT INTO t VALUES (1, '2020-01-02')")
+    mirror.snapshot()
+    mirror.execute(
+        "ALTER TABLE t ADD d__text VARCHAR(9) DEFAULT 'x'",
+        "CREATE TABLE born (id INT PRIMARY KEY, e DATE, e__TEXT INT)",
+    )
+    mirror.sync()
+    stopped = mirror.watermark("t")
+    assert stopped["status"] == "stopped"
+    assert "'d__text' has the name of the side column that keeps another's invalid values" in stopped["reason"]
+    assert stopped["remedy"].startswith("rename the column")
+    (born,) = [row for row in mirror.history() if row["table"] == "born"]
+    assert born["action"] == "stopped"
+    assert "'e__text' has the name of the side column" in born["reason"]

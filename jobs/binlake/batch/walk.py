@@ -37,6 +37,7 @@ from binlake.errors import (
 from binlake.position import Position, Range, file_number
 from binlake.schema import datatypes, ddl
 from binlake.schema.cascades import Cascade
+from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.schema.temporary import TemporaryTables
 from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, judged, lost_columns
@@ -369,6 +370,8 @@ class Walk:
             return self._asked(table, here.standstill(error.message))
         if why := self.rules.refused_for_untold(table.life.name, after):
             return self._stopped(table, here.standstill(why, UNTOLD_REMEDY))
+        if why := named_twice(after, self.rules.invalid):
+            return self._stopped(table, here.standstill(why, TWICE_REMEDY))
         kept_origins = tuple(column.name for column in before.kept)
         if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
             after, kept_origins = keeping(before, after, evolution.origins)
@@ -417,7 +420,7 @@ class Walk:
         except ConfigurationError as error:
             self.missing.add(name)
             return STOPPED, error.message
-        if why := self.rules.refused_for_untold(name, schema):
+        if why := self.rules.refused_for_untold(name, schema) or named_twice(schema, self.rules.invalid):
             self.missing.add(name)
             return STOPPED, f"{here.position.short}: {why}"
         life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)

@@ -11,6 +11,7 @@ has it kept, the column is followed by a side column that holds what the server 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -47,6 +48,20 @@ def lake_columns(schema: TableSchema, invalid: InvalidValues) -> tuple[LakeColum
 def columns_of(columns: Iterable[Column], invalid: InvalidValues) -> tuple[LakeColumn, ...]:
     """Each column's, followed by its side column. Raises UnsupportedColumn."""
     return tuple(one for column in columns for one in _of(column, invalid))
+
+
+TWICE_REMEDY = "rename the column, or exclude the table in the YAML"
+
+
+def named_twice(schema: TableSchema, invalid: InvalidValues) -> str:
+    """Say which column has the name of another's side column; empty where none has."""
+    if invalid.dates != "keep_text" and invalid.text != "keep_bytes":
+        return ""
+    counted = Counter(column.name.lower() for column in lake_columns(schema, invalid))
+    twice = next((name for name, count in counted.items() if count > 1), None)
+    if twice is None:
+        return ""
+    return f"the column {twice!r} has the name of the side column that keeps another's invalid values"
 
 
 def side_columns(columns: Iterable[Column], invalid: InvalidValues) -> tuple[LakeColumn, ...]:

@@ -7,7 +7,6 @@ them is asked once all its chunks are copied.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from binlake.errors import InvalidDate, InvalidText, UnsupportedColumn
 from binlake.names import spark_quote
 from binlake.schema import datatypes
 from binlake.schema.invalid import KEEP_DATES, InvalidValues
-from binlake.schema.lake_columns import lake_columns, side_columns
+from binlake.schema.lake_columns import TWICE_REMEDY, lake_columns, named_twice, side_columns
 from binlake.schema.table import Column, TableName, TableSchema
 
 NOT_TEXT = "binlake: no text in column"
@@ -93,13 +92,8 @@ def refuse_dates(name: TableName, schema: TableSchema, counts: Mapping[str, int]
 
 def refuse_twice(name: TableName, schema: TableSchema, invalid: InvalidValues) -> None:
     """Raises UnsupportedColumn."""
-    counted = Counter(column.name.lower() for column in lake_columns(schema, invalid))
-    twice = [column for column, count in counted.items() if count > 1]
-    if twice:
-        raise UnsupportedColumn(
-            f"{name}: the column {twice[0]!r} has the name of the side column that keeps another's invalid values",
-            remedy="rename the column, or exclude the table in the YAML",
-        )
+    if why := named_twice(schema, invalid):
+        raise UnsupportedColumn(f"{name}: {why}", remedy=TWICE_REMEDY)
 
 
 def refused_dates(schema: TableSchema, invalid: InvalidValues) -> list[Column]:
