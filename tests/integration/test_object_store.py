@@ -352,6 +352,7 @@ def test_the_command_line_works_by_a_connection_alone_and_keeps_no_secret(mirror
     store = ObjectStore(tmp_path / "s3", authority.sign("store"))
     lake = {**mirror.config.model_dump()["lake"], "connection": "store"}
     environment = {"AIRFLOW_CONN_STORE": json.dumps(store.connection), "SSL_CERT_FILE": str(authority.pem)}
+    environment["XDG_STATE_HOME"] = str(tmp_path / "state")  # other tests' stores had lakes at this address
     with store:
         said = doctor_in_a_process(mirror, lake, environment, tmp_path)
     kept = [path for folder in (tmp_path, store.folder) for path in folder.rglob("*") if path.is_file()]
