@@ -93,16 +93,6 @@ def column_of(columns: Sequence[Column], token: Token) -> Column | None:
     return next((column for column in columns if column.name.lower() == token.text.lower()), None)
 
 
-def closing(tokens: list[Token], opening: int) -> int | None:
-    """Return the index of the parenthesis that closes the one at ``opening``; None where none does."""
-    depth = 0
-    for at in range(opening, len(tokens)):
-        depth += (tokens[at].key == "(") - (tokens[at].key == ")")
-        if not depth:
-            return at
-    return None
-
-
 class _Parser:
     """Reads an expression from left to right. within: names of the generated columns that led here."""
 

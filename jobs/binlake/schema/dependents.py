@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from binlake.schema import arithmetic
-from binlake.schema.arithmetic import END, INTEGER_BITS, column_of, tokens_of
+from binlake.schema.arithmetic import END, column_of, tokens_of
 from binlake.schema.table import Column, TableSchema, Virtual
+from binlake.schema.virtual import NOT_TEXT
 
-_NOT_TEXT = frozenset({*INTEGER_BITS, "decimal", "float", "double", "bit", "year", "date", "datetime", "time"})
 _WITHOUT_COLLATION = frozenset(
     """
     ABS BIT_LENGTH CHARACTER_LENGTH CHAR_LENGTH COALESCE CONCAT CRC32 HEX IFNULL LEFT LENGTH MD5 MID OCTET_LENGTH RIGHT
@@ -85,7 +85,7 @@ def _has_collation(expression: Virtual, columns: Sequence[Column]) -> bool:
         if token.kind == "word" and following.key == "(":
             exact, numbers = exact and token.key in _WITHOUT_COLLATION, False
         elif (column := column_of(columns, token)) is not None:
-            numbers = numbers and column.type in _NOT_TEXT
+            numbers = numbers and column.type in NOT_TEXT
         elif token.kind in ("string", "bytes"):
             numbers = False
         elif token.kind != "number" and token.key not in _OPERATORS:

@@ -29,7 +29,7 @@ UNTOLD_REMEDY = (
     " without it: on_untold_column: leave_out"
 )
 
-_NOT_TEXT = frozenset({*INTEGER_BITS, "decimal", "float", "double", "bit", "year", "date", "datetime", "time"})
+NOT_TEXT = frozenset({*INTEGER_BITS, "decimal", "float", "double", "bit", "year", "date", "datetime", "time"})
 _DATES = frozenset({"date", "datetime"})
 
 
@@ -273,7 +273,7 @@ class _Judge:
             inner = _Judge(column.virtual.flavour, self.columns, self.within | {column.name})
             inner.expression(tokens_of(column.virtual))
             self.counts = self.counts or inner.counts
-        return _Facts(column.type not in _NOT_TEXT, column.type == "time", column.type in _DATES)
+        return _Facts(column.type not in NOT_TEXT, column.type == "time", column.type in _DATES)
 
     def _function(self, name: str, inside: list[Token]) -> _Facts:
         if name == "UNIX_TIMESTAMP" and len(inside) == 1 and _is_timestamp(column_of(self.columns, inside[0])):
@@ -330,10 +330,12 @@ def _is_timestamp(column: Column | None) -> bool:
 
 def _closing(tokens: list[Token], opening: int) -> int:
     """Index of the parenthesis that closes the one at ``opening``. Raises _NotTold."""
-    end = arithmetic.closing(tokens, opening)
-    if end is None:
-        raise _NotTold("its expression isn't understood")
-    return end
+    depth = 0
+    for at in range(opening, len(tokens)):
+        depth += (tokens[at].key == "(") - (tokens[at].key == ")")
+        if not depth:
+            return at
+    raise _NotTold("its expression isn't understood")
 
 
 def _arguments(tokens: list[Token]) -> list[list[Token]]:
