@@ -30,8 +30,12 @@ _Given = TypeVar("_Given")
 
 
 def noted(phase: str) -> Callable[[Callable[_Asked, _Given]], Callable[_Asked, _Given]]:
-    """Of a function that has the source's settings among its first arguments: what it raises is written down, and goes
-    on. An error that came through several of them is written down once, where it came from."""
+    """Write down what a function raises, and let it go on.
+
+    The function has the source's settings among its arguments. Where it has the lease, too, and lost it, nothing is
+    written down: what fails then comes of the loss. An error that came through several such functions is written down
+    once, where it came from.
+    """
 
     def decorated(function: Callable[_Asked, _Given]) -> Callable[_Asked, _Given]:
         @functools.wraps(function)
@@ -41,7 +45,7 @@ def noted(phase: str) -> Callable[[Callable[_Asked, _Given]], Callable[_Asked, _
                 return function(*arguments, **named)
             except Exception as error:
                 config = next(one for one in arguments if isinstance(one, PipelineConfig))
-                if not isinstance(error, _NO_FAILURES) and not hasattr(error, _NOTED):
+                if not isinstance(error, _NO_FAILURES) and not hasattr(error, _NOTED) and not _lost_lease(arguments):
                     note(metadata_of(config), phase, _said(error), began_us)
                     setattr(error, _NOTED, True)
                 raise
@@ -49,6 +53,19 @@ def noted(phase: str) -> Callable[[Callable[_Asked, _Given]], Callable[_Asked, _
         return run
 
     return decorated
+
+
+def _lost_lease(arguments: tuple[object, ...]) -> bool:
+    """Tell whether a lease is among the arguments that another run has by now."""
+    try:
+        for argument in arguments:
+            if isinstance(argument, lease.Lease):
+                argument.check()
+    except LeaseHeld:
+        return True
+    except BinlakeError:  # the metadata can't be read: the failure stays this run's own
+        return False
+    return False
 
 
 def _said(error: Exception) -> str:

@@ -13,7 +13,8 @@ from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LeaseHeld, SourceError, SparkNeeded, UsageError
 from binlake.report import Report
 from binlake.source.connection import endpoint
-from binlake.state import failures, runs
+from binlake.state import failures, lease, runs
+from binlake.state.lease import Lease
 from binlake.state.metadata import now_us
 from binlake.state.status import read_status
 from past import Past
@@ -75,6 +76,18 @@ def test_what_fails_is_noted_once_where_it_came_from_and_without_values(
     failures.note_death(past.metadata, "merge", now_us())
     assert len(noted(past)) == 3
     assert any(phase == "merge" and "died" in said for phase, said in noted(past))
+
+
+def test_a_run_that_lost_its_lease_writes_nothing_down(past: Past) -> None:
+    @failures.noted("merge")
+    def step(held: Lease, config: PipelineConfig) -> None:
+        past.metadata.swap("lease", "token IS NOT NULL", {"token": "of another"})
+        raise SourceError("a file that the other run removed")
+
+    past.write()
+    with pytest.raises(LeaseHeld, match="lost its lease"), lease.held(past.metadata) as held:
+        step(held, past.config)
+    assert noted(past) == []
 
 
 def test_a_failure_is_told_until_something_succeeds(past: Past) -> None:
