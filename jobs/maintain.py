@@ -3,17 +3,18 @@
 import sys
 from typing import TYPE_CHECKING
 
-from binlake import job, pipeline
+from binlake import pipeline
+from binlake.job import script
 
 if TYPE_CHECKING:
-    from binlake.maintain import MaintainReport
+    from binlake.maintain.maintain import MaintainReport
 
 
-def work(run: job.Job) -> "MaintainReport":
+def work(run: script.Job) -> "MaintainReport":
     return pipeline.maintain(run.config, run.session, run.report, run=run.arguments.run)
 
 
 if __name__ == "__main__":
-    parser = job.parser("maintain")
+    parser = script.parser("maintain")
     parser.add_argument("--run", metavar="NAME")
-    sys.exit(job.run(parser, work))
+    sys.exit(script.run(parser, work))

@@ -2,14 +2,15 @@
 
 import sys
 
-from binlake import job, pipeline
+from binlake import pipeline
+from binlake.job import script
 
 
-def work(run: job.Job) -> pipeline.StepOutcome:
+def work(run: script.Job) -> pipeline.StepOutcome:
     # A merge that found a staged file damaged left the batch to be staged anew; otherwise this does nothing.
     pipeline.stage(run.config, run.origin, run.session, run.report)
     return pipeline.merge(run.config, run.session, run.report)
 
 
 if __name__ == "__main__":
-    sys.exit(job.run(job.parser("merge"), work))
+    sys.exit(script.run(script.parser("merge"), work))

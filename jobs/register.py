@@ -3,12 +3,13 @@
 import sys
 from dataclasses import replace
 
-from binlake import job, pipeline
-from binlake.register import RegisterReport
+from binlake import pipeline
+from binlake.job import script
+from binlake.phases.register import RegisterReport
 
 
-def work(run: job.Job) -> RegisterReport:
-    from binlake.lake.named_tables import session_settings
+def work(run: script.Job) -> RegisterReport:
+    from binlake.spark.named_tables import session_settings
 
     if run.config.catalog is not None:
         run = replace(run, settings=session_settings(run.config.catalog))
@@ -16,4 +17,4 @@ def work(run: job.Job) -> RegisterReport:
 
 
 if __name__ == "__main__":
-    sys.exit(job.run(job.parser("register"), work))
+    sys.exit(script.run(script.parser("register"), work))

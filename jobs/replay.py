@@ -3,14 +3,15 @@
 import sys
 from typing import TYPE_CHECKING
 
-from binlake import job, pipeline
-from binlake.commands import replay_arguments
+from binlake import pipeline
+from binlake.cli import replay_arguments
+from binlake.job import script
 
 if TYPE_CHECKING:
-    from binlake.replay import ReplayedTable
+    from binlake.phases.replay import ReplayedTable
 
 
-def work(run: job.Job) -> "list[ReplayedTable]":
+def work(run: script.Job) -> "list[ReplayedTable]":
     found = pipeline.replay(run.config, run.session, run.report, replay_arguments.request(run.arguments))
     for table in found:
         run.report.say(table.to_text())
@@ -18,6 +19,6 @@ def work(run: job.Job) -> "list[ReplayedTable]":
 
 
 if __name__ == "__main__":
-    parser = job.parser("replay")
+    parser = script.parser("replay")
     replay_arguments.add_to(parser)
-    sys.exit(job.run(parser, work))
+    sys.exit(script.run(parser, work))

@@ -2,20 +2,21 @@
 
 import sys
 
-from binlake import job, pipeline
+from binlake import pipeline
+from binlake.job import script
+from binlake.metadata.decisions import Reason
 from binlake.schema.table import TableName
-from binlake.state.decisions import Reason
 
 
-def work(run: job.Job) -> list[str]:
+def work(run: script.Job) -> list[str]:
     asked = run.arguments
     tables = [TableName.parse(table) for table in asked.tables]
     return pipeline.resume_all(run.config, run.origin, run.session, run.report, tables, Reason(asked.who, asked.why))
 
 
 if __name__ == "__main__":
-    parser = job.parser("resume")
+    parser = script.parser("resume")
     parser.add_argument("--tables", nargs="+", required=True, metavar="TABLE")
     parser.add_argument("--who", required=True, metavar="NAME")
     parser.add_argument("--why", required=True, metavar="TEXT")
-    sys.exit(job.run(parser, work))
+    sys.exit(script.run(parser, work))

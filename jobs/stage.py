@@ -2,12 +2,13 @@
 
 import sys
 
-from binlake import job, pipeline
+from binlake import pipeline
+from binlake.job import script
 
 
-def work(run: job.Job) -> pipeline.StepOutcome:
+def work(run: script.Job) -> pipeline.StepOutcome:
     return pipeline.stage(run.config, run.origin, run.session, run.report)
 
 
 if __name__ == "__main__":
-    sys.exit(job.run(job.parser("stage"), work))
+    sys.exit(script.run(script.parser("stage"), work))

@@ -3,13 +3,14 @@
 import sys
 from typing import TYPE_CHECKING
 
-from binlake import job, pipeline
+from binlake import pipeline
+from binlake.job import script
 
 if TYPE_CHECKING:
-    from binlake.verify import VerifyReport
+    from binlake.verify.verify import VerifyReport
 
 
-def work(run: job.Job) -> "VerifyReport":
+def work(run: script.Job) -> "VerifyReport":
     asked = run.arguments
     found = pipeline.verify(run.config, run.origin, run.session, run.report, tables=asked.tables, run=asked.run)
     run.report.say(found.to_text())
@@ -18,7 +19,7 @@ def work(run: job.Job) -> "VerifyReport":
 
 
 if __name__ == "__main__":
-    parser = job.parser("verify")
+    parser = script.parser("verify")
     parser.add_argument("--tables", nargs="+", metavar="PATTERN")
     parser.add_argument("--run", metavar="NAME")
-    sys.exit(job.run(parser, work))
+    sys.exit(script.run(parser, work))

@@ -170,7 +170,7 @@ def spark() -> Iterator[SparkSession]:
     Expressions are interpreted where production generates code for them: for a handful of rows that code costs a fifth
     of the time. Whole stages are generated here too, and the jobs that tests start themselves run as in production.
     """
-    from binlake.lake import session
+    from binlake.spark import session
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", OPTIMISED_LATE)

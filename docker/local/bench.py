@@ -27,11 +27,11 @@ from bench_sync import run as run_binlake
 from binlake import config as configuration
 from binlake import pipeline
 from binlake.config import PipelineConfig
-from binlake.lake import session
+from binlake.metadata import lease
 from binlake.position import Position
 from binlake.report import Report
 from binlake.source.connection import from_environment
-from binlake.state import lease
+from binlake.spark import session
 from servers import Server
 
 ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))

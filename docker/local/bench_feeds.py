@@ -27,25 +27,26 @@ import bench_peers
 import broker
 import peers
 from bench_figures import Figure, keep
-from binlake import merge, pipeline
+from binlake import pipeline
 from binlake.binlog.border import staged_schema
 from binlake.config import PipelineConfig
-from binlake.feed_config import DebeziumFormat, GenericFormat, SinkConfig
-from binlake.feeds import generic
+from binlake.config.feed_config import DebeziumFormat, GenericFormat, SinkConfig
 from binlake.feeds.carry import carry, rarely_collected
-from binlake.feeds.connect_avro import AvroWriter
-from binlake.feeds.connect_json import JsonWriter
 from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable, Format, Message
-from binlake.feeds.debezium import Debezium
-from binlake.feeds.generic import Generic
-from binlake.feeds.kafka import KafkaSink
+from binlake.feeds.formats import generic
+from binlake.feeds.formats.connect_avro import AvroWriter
+from binlake.feeds.formats.connect_json import JsonWriter
+from binlake.feeds.formats.debezium import Debezium
+from binlake.feeds.formats.generic import Generic
+from binlake.feeds.formats.text import plain
 from binlake.feeds.registry import PARTS
-from binlake.feeds.text import plain
+from binlake.feeds.sinks.kafka import KafkaSink
+from binlake.merge import merge
+from binlake.metadata.feed_watermarks import FeedPosition
 from binlake.report import Report
 from binlake.schema.invalid import FAIL
 from binlake.schema.table import Column, TableName
 from binlake.source.folder import Folder
-from binlake.state.feed_watermarks import FeedPosition
 
 COLUMNS = (
     Column("id", "bigint"), Column("customer", "int"), Column("status", "varchar", length=20, charset="utf8mb4"),

@@ -41,7 +41,7 @@ def decode(log: dict[str, Any], what: str = "all") -> int:
 def stage(log: dict[str, Any], what: str = "all") -> int:
     """The same into staging's Parquet."""
     from binlake.binlog.reader import read
-    from binlake.state.staging import stage_slice
+    from binlake.staging.staged_files import stage_slice
 
     part = _slice(log)
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +103,7 @@ def wire(log: dict[str, Any], port: int) -> dict[str, float]:
 def cold(log: dict[str, Any]) -> dict[str, float]:
     """What a stage task pays before it is at work: modules, kernels out of their cache, a small slice to Parquet."""
     began = time.perf_counter()
-    import binlake.stage  # noqa: F401
+    import binlake.staging.stage  # noqa: F401
 
     imported = time.perf_counter()
     rows = stage(log)

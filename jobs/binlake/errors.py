@@ -31,7 +31,7 @@
     ├── FeedError                               a feed can't go on: its condition, its format, what it lacks
     │   └── SinkFailed        retry helps       the sink refused, or can't be reached
     ├── SetupFailed                             this machine can't be given what it lacks
-    ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (snapshot/wave.py)
+    ├── ChunkFailed               retry helps   Spark lost a task of a snapshot (snapshot/waves.py)
     └── LeaseHeld                 retry helps   another run works on this source
 
 Every message ends with what to do next; none carries a secret or the value of a row.

@@ -16,7 +16,31 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlake.bootstrap import (
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, BinlogError, TableError, UsageError
+from binlake.faults import fault
+from binlake.merge.merge import merge_batch
+from binlake.metadata import decisions, lease, leftovers, life_settings, replayable, watermarks
+from binlake.metadata.decisions import Reason
+from binlake.metadata.failures import noted
+from binlake.metadata.intervals import merged_by
+from binlake.metadata.lease import Lease, OpenBatch
+from binlake.metadata.metadata import metadata_of as metadata_of
+from binlake.metadata.metadata import now_us
+from binlake.metadata.record import (
+    RunReport,
+    TableRun,
+    changed_by_yaml,
+    last_run,
+    names_dropped,
+    note_batch,
+    note_log,
+    note_poison,
+    nothing_new,
+    record_batch,
+    recorded_run,
+)
+from binlake.phases.bootstrap import (
     KeysAsked,
     begin_lives,
     begin_with_files,
@@ -31,54 +55,32 @@ from binlake.bootstrap import (
     refused_for_gaps,
     refused_for_untold_columns,
 )
-from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, BinlogError, TableError, UsageError
-from binlake.faults import fault
-from binlake.lake import settings
-from binlake.merge import SessionFactory, merge_batch
+from binlake.phases.plan import next_range
+from binlake.phases.register import RegisterReport
+from binlake.phases.register import is_due as due
+from binlake.phases.register import register as register_names
+from binlake.phases.watch import refuse_unlogged
 from binlake.position import Position
-from binlake.register import RegisterReport
-from binlake.register import is_due as due
-from binlake.register import register as register_names
 from binlake.report import Report
 from binlake.schema.cascades import Cascade
 from binlake.schema.table import TableName
 from binlake.source.ahead import log_seen
-from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets, included_databases
 from binlake.source.folder import Folder
 from binlake.source.lineage import check_position
 from binlake.source.locks import Busy
 from binlake.source.log import Origin, opened, readers, server_of
-from binlake.source.plan import next_range
 from binlake.source.server import Source
-from binlake.state import decisions, files, lease, leftovers, life_settings, replayable, watermarks
-from binlake.state.decisions import Reason
-from binlake.state.failures import noted
-from binlake.state.intervals import merged_by
-from binlake.state.lease import Lease, OpenBatch
-from binlake.state.metadata import metadata_of as metadata_of
-from binlake.state.metadata import now_us
-from binlake.state.record import (
-    RunReport,
-    TableRun,
-    changed_by_yaml,
-    last_run,
-    names_dropped,
-    note_batch,
-    note_log,
-    note_poison,
-    nothing_new,
-    record_batch,
-    recorded_run,
-)
-from binlake.watch import refuse_unlogged
+from binlake.source.unlogged_cascades import unlogged_cascades
+from binlake.spark import settings
+from binlake.spark.starting import SessionFactory
+from binlake.storage import files
 
 if TYPE_CHECKING:
-    from binlake.maintain import MaintainReport
-    from binlake.replay import ReplayedTable, ReplayRequest
+    from binlake.maintain.maintain import MaintainReport
+    from binlake.phases.replay import ReplayedTable, ReplayRequest
     from binlake.snapshot.snapshot import LockMode, SnapshotResult
-    from binlake.verify import VerifyReport
+    from binlake.verify.verify import VerifyReport
 
 
 @dataclass(frozen=True)
@@ -326,7 +328,7 @@ def is_short_run(config: PipelineConfig) -> bool:
 
     Behind a batch that was begun before may come any length of log.
     """
-    from binlake.stage import is_short
+    from binlake.staging.stage import is_short
 
     control = lease.read(metadata_of(config))
     return control.open is not None and is_short(control.open) and control.open.planned_us >= control.since_us
@@ -358,7 +360,7 @@ def verify(
 ) -> VerifyReport:
     """Compare every value: a consistent read of the server, the lake brought to its position, chunk by chunk.
     ``run``: see ``bootstrap``."""
-    from binlake.verify import verify as compare
+    from binlake.verify.verify import verify as compare
 
     def catch_up(position: Position) -> None:
         sync(config, origin, session, report, stop_at=position, run=run)
@@ -372,7 +374,7 @@ def replay(
     config: PipelineConfig, session: SessionFactory, report: Report, request: ReplayRequest
 ) -> list[ReplayedTable]:
     """Build tables once more as they stood after a batch, beside those that are there. Needs no server."""
-    from binlake.replay import replay as build_again
+    from binlake.phases.replay import replay as build_again
 
     return build_again(config, session, metadata_of(config), report, request)
 
@@ -387,7 +389,7 @@ def maintain(
     run: str | None = None,
 ) -> MaintainReport:
     """Look after the data files of the tables that patterns name, else of all, and after our own metadata."""
-    from binlake.maintain import maintain as look_after
+    from binlake.maintain.maintain import maintain as look_after
 
     return look_after(config, session, metadata_of(config), report, tables=tables, run=run)
 
@@ -408,7 +410,7 @@ def resume(
     config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName, reason: Reason
 ) -> str:
     """A paused or stopped table goes through the batches it missed, and follows again. Gives what to tell."""
-    from binlake.catchup import catch_up
+    from binlake.phases.catchup import catch_up
 
     metadata = metadata_of(config)
     with lease.held(metadata) as held:
@@ -511,7 +513,7 @@ def _begun_before(begun: OpenBatch) -> PlanOutcome:
 
 @noted("stage")
 def _stage(held: Lease, config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report) -> StepOutcome:
-    from binlake.stage import remove_attempts, stage_batch
+    from binlake.staging.stage import remove_attempts, stage_batch
 
     control = held.control()
     planned = control.open

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from binlake import accounts
+from binlake.storage import accounts
 
 
 def _look_up(connection: str) -> accounts.ConnectionFields:

@@ -12,8 +12,8 @@ from airflow.sdk import Asset, AssetAlias
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from binlake.state.metadata import Metadata
-    from binlake.state.record import RunReport
+    from binlake.metadata.metadata import Metadata
+    from binlake.metadata.record import RunReport
 
 Told = tuple[str, dict[str, Any]]
 """A table, and what its asset's event tells."""
@@ -71,7 +71,7 @@ def changes(report: RunReport) -> list[Told]:
 
 def copies(metadata: Metadata, run: str) -> list[Told]:
     """Of each table that a run's snapshots copied."""
-    from binlake.bootstrap import tables_copied
+    from binlake.phases.bootstrap import tables_copied
 
     return [
         (

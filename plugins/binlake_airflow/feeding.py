@@ -19,7 +19,7 @@ from binlake_airflow.submit import airflow_errors
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from binlake.feed_config import FeedConfig
+    from binlake.config.feed_config import FeedConfig
 
 
 class BinlakeFeedOperator(BaseOperator):
@@ -67,7 +67,7 @@ def _lend_connections(feed: FeedConfig) -> None:
 
     Raises ConfigurationError.
     """
-    from binlake.connection_text import variable_of
+    from binlake.storage.connection_text import variable_of
 
     of_place = feed.position.partition(":")[2].partition("/")[0] if feed.position.startswith("mysql:") else None
     of_registry = feed.registry[1] if feed.registry else None

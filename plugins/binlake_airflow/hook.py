@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from binlake import accounts
 from binlake.errors import BinlakeError, ConfigurationError
+from binlake.storage import accounts
 
 if TYPE_CHECKING:
     import pymysql
@@ -80,7 +80,7 @@ class BinlakeHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """For the Test button under Admin → Connections: whether this server can be mirrored by this account, else what
         mends it. Which tables are wanted isn't known there: the preflight of each run looks at them."""
-        from binlake.preflight.server_checks import server_checks
+        from binlake.doctor.server_checks import server_checks
 
         try:
             checks = server_checks(self.endpoint())

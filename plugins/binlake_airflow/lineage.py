@@ -72,14 +72,14 @@ class _Known:
     """What metadata know of a source's tables."""
 
     def __init__(self, config: PipelineConfig, origin: Origin) -> None:
-        from binlake.state.metadata import metadata_of
+        from binlake.metadata.metadata import metadata_of
 
         self._config = config
         self._server = _server(origin)
         self._metadata = metadata_of(config)
 
     def of_batch(self, batch: int) -> Iterator[TableLineage]:
-        from binlake.state import history, lease
+        from binlake.metadata import history, lease
 
         merged = lease.read(self._metadata).open
         if merged is None or merged.batch != batch:  # recorded by another run meanwhile, which tells it
@@ -91,7 +91,7 @@ class _Known:
                 yield self._table(life.name, shapes[life.id])
 
     def of_tables(self, names: Collection[str]) -> Iterator[TableLineage]:
-        from binlake.state import history
+        from binlake.metadata import history
 
         ids = self._ids(names)
         shapes = history.schemas_now(self._metadata, list(ids.values()))
@@ -100,7 +100,7 @@ class _Known:
                 yield self._table(name, shapes[life])
 
     def of_replays(self, replayed: Sequence[Mapping[str, Any]]) -> Iterator[TableLineage]:
-        from binlake.state import history
+        from binlake.metadata import history
 
         if not replayed:
             return
@@ -113,8 +113,8 @@ class _Known:
 
     def _ids(self, names: Collection[str]) -> dict[TableName, str]:
         """Table ids of those that live."""
+        from binlake.metadata import watermarks
         from binlake.schema.table import TableName
-        from binlake.state import watermarks
 
         living = [row for row in watermarks.read(self._metadata) if row["low"] and row["status"] != "dropped"]
         known = {TableName(row["database"], row["table"]): row["table_id"] for row in living}

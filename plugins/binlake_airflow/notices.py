@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import PipelineConfig, load
+from binlake.config.orchestration import NotifyConfig, Occasion
 from binlake.errors import BinlakeError
-from binlake.orchestration import NotifyConfig, Occasion
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -68,8 +68,8 @@ class FeedStopped:
     feed: str
 
     def __call__(self, context: Context) -> None:
-        from binlake.state import feed_watermarks
-        from binlake.state.metadata import metadata_of
+        from binlake.metadata import feed_watermarks
+        from binlake.metadata.metadata import metadata_of
 
         try:
             config = load(self.config_file)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from pyspark.sql import SparkSession
 
-    from binlake.merge import SessionFactory
+    from binlake.metadata.lease import OpenBatch
+    from binlake.metadata.record import RunReport, TableRun
     from binlake.pipeline import PlanOutcome
-    from binlake.state.lease import OpenBatch
-    from binlake.state.record import RunReport, TableRun
+    from binlake.spark.starting import SessionFactory
     from binlake_airflow.lineage import TableLineage
 
 log = logging.getLogger(f"airflow.task.{__name__}")
@@ -41,7 +41,7 @@ BACKFILL = "backfill"
 
 def _open_batch(config: PipelineConfig) -> OpenBatch | None:
     from binlake import pipeline
-    from binlake.state import lease
+    from binlake.metadata import lease
 
     return lease.read(pipeline.metadata_of(config)).open
 
@@ -71,7 +71,7 @@ def session_of(step: str, config: PipelineConfig) -> SessionFactory:
     """For a step that shouldn't need Spark: only where other runs changed the batch meanwhile it does."""
 
     def build() -> SparkSession:
-        from binlake.lake import session
+        from binlake.spark import session
 
         return session.build(f"binlake {step}", spark=config.spark, lake=config.root)
 
@@ -119,9 +119,9 @@ class BinlakePreflightOperator(SourceOperator):
         self.begin = begin
 
     def execute(self, context: Context) -> None:
-        from binlake.preflight.doctor import preflight
-        from binlake.state import failures
-        from binlake.state.metadata import metadata_of, now_us
+        from binlake.doctor.preflight import preflight
+        from binlake.metadata import failures
+        from binlake.metadata.metadata import metadata_of, now_us
 
         began_us = now_us()
         with airflow_errors():
@@ -177,8 +177,8 @@ class BinlakeSnapshotOperator(LineageOperator):
         self.keys = keys
 
     def execute(self, context: Context) -> Any:
-        from binlake.preflight import beforehand
-        from binlake.state.metadata import metadata_of
+        from binlake.doctor import beforehand
+        from binlake.metadata.metadata import metadata_of
 
         rows = [f"--keys={self.keys}"] if self.keys else []  # which may begin with a minus
         patterns = ["--tables", *self.tables] if self.tables else []
@@ -199,8 +199,8 @@ class BinlakeResnapshotOperator(LineageOperator):
         super().__init__(job="snapshot", **kwargs)
 
     def execute(self, context: Context) -> Any:
-        from binlake.state import watermarks
-        from binlake.state.metadata import metadata_of
+        from binlake.metadata import watermarks
+        from binlake.metadata.metadata import metadata_of
 
         with airflow_errors():
             config = self.pipeline_config()
@@ -230,8 +230,8 @@ class BinlakeAnnounceOperator(SourceOperator):
         self.batches = batches
 
     def execute(self, context: Context) -> None:
-        from binlake.state.metadata import metadata_of
-        from binlake.state.record import recorded_by
+        from binlake.metadata.metadata import metadata_of
+        from binlake.metadata.record import recorded_by
 
         with airflow_errors():
             config = load(self.config_file)
@@ -329,7 +329,7 @@ class BinlakeStageOperator(_BatchStepOperator):
     def execute(self, context: Context) -> Any:
         from binlake import pipeline
         from binlake.report import Report
-        from binlake.stage import is_short
+        from binlake.staging.stage import is_short
 
         with airflow_errors():
             config = self.pipeline_config()
@@ -361,7 +361,7 @@ class BinlakeMergeOperator(_BatchStepOperator):
     def _merge(self, context: Context) -> Any:
         from binlake import pipeline
         from binlake.report import Report
-        from binlake.stage import is_short
+        from binlake.staging.stage import is_short
 
         with airflow_errors():
             config = self.pipeline_config()
@@ -399,8 +399,8 @@ class BinlakeSyncOperator(LineageOperator):
         self.until = until
 
     def execute(self, context: Context) -> Any:
-        from binlake.state.metadata import metadata_of
-        from binlake.state.record import recorded_by
+        from binlake.metadata.metadata import metadata_of
+        from binlake.metadata.record import recorded_by
 
         wait_for_earlier_backfill(context)
         with airflow_errors():
@@ -424,9 +424,9 @@ class BinlakeSyncOperator(LineageOperator):
     def _sync(self, context: Context, config: PipelineConfig) -> dict[str, Any]:
         """The run's report as JSON."""
         from binlake import pipeline
+        from binlake.metadata.metadata import now_us
         from binlake.report import Report
-        from binlake.stage import is_short
-        from binlake.state.metadata import now_us
+        from binlake.staging.stage import is_short
 
         until, began_us = stop_of(context, self.until), now_us()
         origin = BinlakeHook(config.source.connection).origin()
@@ -473,7 +473,7 @@ class BinlakeRecordOperator(SourceOperator):
 
 def tell(context: Context, config: PipelineConfig, report: RunReport) -> None:
     """What a batch did to each table: in the log, to whom the YAML names, and as metrics."""
-    from binlake.commands import printing
+    from binlake.cli import printing
 
     for line in printing.run_lines(report):
         log.info("%s", line)

@@ -38,12 +38,12 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """True, too, where the server's log no longer has the lake's position: the sync tells what to do."""
+        from binlake.metadata.metadata import metadata_of
+        from binlake.metadata.status import read_status
+        from binlake.phases.watch import note_seen
         from binlake.position import Position
         from binlake.source.ahead import ahead_of
         from binlake.source.log import opened
-        from binlake.state.metadata import metadata_of
-        from binlake.state.status import read_status
-        from binlake.watch import note_seen
 
         with airflow_errors():
             config = load(self.config_file)

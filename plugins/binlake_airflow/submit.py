@@ -23,11 +23,12 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
 )
 
-from binlake import accounts, submitter
 from binlake.config import PipelineConfig, load
 from binlake.errors import BinlakeError, ConfigurationError, LeaseHeld
-from binlake.lake.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
-from binlake.lake.starting import is_worth_reading
+from binlake.job import submitter
+from binlake.spark.settings import SHARE, check, is_local, launch_settings, refuse_missing_jars
+from binlake.spark.starting import is_worth_reading
+from binlake.storage import accounts
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
 
@@ -159,8 +160,8 @@ class BinlakeSparkOperator(SparkSubmitOperator):
 
         short_lived: its JVM ends before optimised code would pay. Raises UsageError where Spark lacks jars.
         """
-        from binlake.state import failures
-        from binlake.state.metadata import metadata_of, now_us
+        from binlake.metadata import failures
+        from binlake.metadata.metadata import metadata_of, now_us
 
         self._short_lived = short_lived
         config, began_us = self.pipeline_config(), now_us()

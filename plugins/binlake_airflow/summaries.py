@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from binlake_airflow.assets import STANDING_STILL
 
 if TYPE_CHECKING:
-    from binlake.state.metadata import Metadata
-    from binlake.state.record import RunReport
+    from binlake.metadata.metadata import Metadata
+    from binlake.metadata.record import RunReport
 
 _NAMED = 20
 """Names at most."""

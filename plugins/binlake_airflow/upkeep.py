@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
-from binlake.orchestration import Occasion
+from binlake.config.orchestration import Occasion
 from binlake_airflow import lineage, notices, summaries
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators import LineageOperator, SourceOperator, run_key, session_of
@@ -40,7 +40,7 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         self.tables = tables
 
     def execute(self, context: Context) -> Any:
-        from binlake.preflight import beforehand
+        from binlake.doctor import beforehand
 
         config = self.pipeline_config()
         with airflow_errors():
@@ -72,8 +72,8 @@ class BinlakeResumeOperator(BinlakeSparkOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
-        from binlake.preflight import beforehand
-        from binlake.state.decisions import Reason
+        from binlake.doctor import beforehand
+        from binlake.metadata.decisions import Reason
 
         reason = Reason(_decider(context), str(self.why or ""))
         with airflow_errors():
@@ -121,8 +121,8 @@ class BinlakeReplayOperator(LineageOperator):
         self.why = why
 
     def execute(self, context: Context) -> Any:
-        from binlake.commands import replay_arguments
-        from binlake.preflight import beforehand
+        from binlake.cli import replay_arguments
+        from binlake.doctor import beforehand
 
         given = {"--batch": self.batch, "--as-of": self.as_of, "--archive": self.archive, "--why": self.why}
         arguments = [f"{name}={value}" for name, value in given.items() if value is not None]
@@ -143,7 +143,8 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
         super().__init__(job="maintain", **kwargs)
 
     def execute(self, context: Context) -> Any:
-        from binlake import maintain, pipeline
+        from binlake import pipeline
+        from binlake.maintain import maintain
         from binlake.report import Report
 
         with airflow_errors():
@@ -167,7 +168,7 @@ class BinlakeWatchOperator(SourceOperator):
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from binlake.watch import watch
+        from binlake.phases.watch import watch
 
         with airflow_errors():
             config = load(self.config_file)

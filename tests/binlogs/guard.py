@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from binlake.binlog import batches, columns, finishers, memory, payload, reader, strings
+from binlake.binlog import batches, columns, finishers, payload, reader, strings
 from binlake.binlog.events import HEADER
-from binlake.binlog.kernels import SLACK
 from binlake.binlog.transport import FileTransport, LogChunk
+from binlake.kernels import memory
+from binlake.kernels.row_kernels import SLACK
 from binlake.position import Slice
 
 _PAGE = mmap.PAGESIZE

@@ -11,9 +11,10 @@ import threading
 from itertools import count
 from typing import Any
 
-from binlake import cli, faults
-from binlake.lake import functions
-from binlake.state import staging
+from binlake import faults
+from binlake.cli import command_line
+from binlake.spark import functions
+from binlake.staging import staged_files
 
 POINT, COUNT = sys.argv[1], int(sys.argv[2])
 _reached = count(1)
@@ -39,7 +40,7 @@ def dying_within(work: Any, seconds: float) -> Any:
 if __name__ == "__main__":
     faults.at_point = at_point
     if POINT == "within stage":
-        staging.SliceWriter.finish = die  # type: ignore[method-assign,assignment]
+        staged_files.SliceWriter.finish = die  # type: ignore[method-assign,assignment]
     if POINT == "within merge":
         functions.register = dying_within(functions.register, 3.0)
-    sys.exit(cli.run(sys.argv[3:]))
+    sys.exit(command_line.run(sys.argv[3:]))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlake import cli, faults
-from binlake.lake import session
+from binlake import faults
+from binlake.cli import command_line
+from binlake.spark import session
 from mirror import Mirror
 from servers import Server
 
@@ -34,7 +35,7 @@ def ready(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
 
 
 def command(mirror: Mirror, *arguments: str) -> int:
-    return cli.run([arguments[0], "--config", str(mirror.write_yaml()), *arguments[1:]])
+    return command_line.run([arguments[0], "--config", str(mirror.write_yaml()), *arguments[1:]])
 
 
 def good_again(mirror: Mirror) -> None:
@@ -67,12 +68,12 @@ def test_a_missing_grant(ready: Mirror, monkeypatch: pytest.MonkeyPatch, capsys:
 def test_an_unknown_key_and_an_unknown_table(ready: Mirror, capsys: pytest.CaptureFixture[str]) -> None:
     path = ready.write_yaml()
     path.write_text(path.read_text().replace('"exclude"', '"exclud"'))
-    assert cli.run(["sync", "--config", str(path)]) == 2
+    assert command_line.run(["sync", "--config", str(path)]) == 2
     assert "tables.exclud" in capsys.readouterr().err
     assert command(ready, "snapshot", "--tables", "nowhere.*") == 2
     assert "no included table matches" in capsys.readouterr().err
     with pytest.raises(SystemExit) as wrong_use:
-        cli.run(["sync"])
+        command_line.run(["sync"])
     assert wrong_use.value.code == 2
     assert command(ready, "sync", "--until", "tomorrow") == 2
     good_again(ready)
@@ -83,7 +84,7 @@ def test_an_unwritable_lake(ready: Mirror, tmp_path: Path, capsys: pytest.Captur
     blocked.folder.write_text("")
     path = ready.write_yaml()
     path.write_text(path.read_text().replace(str(ready.folder), str(blocked.folder)))
-    assert cli.run(["snapshot", "--config", str(path)]) == 3
+    assert command_line.run(["snapshot", "--config", str(path)]) == 3
     assert "writable" in capsys.readouterr().err
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlake import cli, faults
-from binlake.lake import data_files, session
-from binlake.lake.delta_schema import DeltaSchema
-from binlake.lake.table import CONFLICTS, LakeTable, NewTable
-from binlake.lake.transaction import Alone
-from binlake.state import lease
-from binlake.state.delta_log import overtaking
+from binlake import faults
+from binlake.cli import command_line
+from binlake.delta.delta_log import overtaking
+from binlake.delta.delta_schema import DeltaSchema
+from binlake.merge.lake_table import CONFLICTS, LakeTable, NewTable
+from binlake.metadata import lease
+from binlake.spark import data_files, session
+from binlake.spark.transaction import Alone
 from frozen import Frozen
 from mirror import Mirror
 
@@ -75,7 +76,7 @@ def work(mirror: Mirror) -> None:
 
 
 def command(mirror: Mirror, *arguments: str) -> int:
-    return cli.run([arguments[0], "--config", str(mirror.write_yaml()), *arguments[1:]])
+    return command_line.run([arguments[0], "--config", str(mirror.write_yaml()), *arguments[1:]])
 
 
 def expire(mirror: Mirror) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
+from binlake.doctor.preflight import preflight
 from binlake.errors import AccessDenied
-from binlake.preflight.doctor import preflight
 from binlake.schema.table import TableName
 from binlake.source.connection import Endpoint
 from binlake.source.locks import LockMode, read_lock

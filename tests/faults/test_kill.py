@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.faults import FaultPoint
-from binlake.lake import rewrite
+from binlake.merge import in_process
 from mirror import SHORT_LIVED, Mirror, on_mariadb, on_mysql
 
 SHAPED = ("renamed", "typed", "one", "two", "emptied", "late")
@@ -139,7 +139,7 @@ def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
 @on_mariadb
 def test_cut_off_where_rows_are_marked(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are in large data files."""
-    monkeypatch.setattr(rewrite, "SMALL", 0)
+    monkeypatch.setattr(in_process, "SMALL", 0)
     cut_off_at_each(followed, MARKED)
 
 

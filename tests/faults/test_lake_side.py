@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from binlake import cli
-from binlake.lake import apply, merge, session
+from binlake.cli import command_line
+from binlake.merge import apply, by_spark
+from binlake.spark import session
 from mirror import Mirror
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def work(mirror: Mirror) -> None:
 
 def command(mirror: Mirror, *arguments: str) -> int:
     verbs = 2 if arguments[0] == "table" else 1
-    return cli.run([*arguments[:verbs], "--config", str(mirror.write_yaml()), *arguments[verbs:]])
+    return command_line.run([*arguments[:verbs], "--config", str(mirror.write_yaml()), *arguments[verbs:]])
 
 
 def sql(mirror: Mirror, statement: str, table: str = "t") -> None:
@@ -244,7 +245,7 @@ def between_read_and_commit(
     """
     reading, go = folder / "reading", folder / "go"
     versions: list[int] = []
-    staged, merged = merge.staged_rows, merge.merge_epoch
+    staged, merged = by_spark.staged_rows, by_spark.merge_epoch
 
     def waits(batches: Iterator[Any]) -> Iterator[Any]:
         import time
@@ -278,7 +279,7 @@ def between_read_and_commit(
             go.touch()
 
     with monkeypatch.context() as patched:
-        patched.setattr(merge, "staged_rows", slow)
+        patched.setattr(by_spark, "staged_rows", slow)
         patched.setattr(apply, "merge_epoch", counted)
         thread = threading.Thread(target=act)
         thread.start()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from binlake import pipeline
+from binlake.doctor.preflight import preflight
 from binlake.errors import PositionLost, ServerSettingError, UsageError
-from binlake.preflight.doctor import preflight
+from binlake.metadata import decisions
+from binlake.metadata.decisions import Reason
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source import lineage
-from binlake.state import decisions
-from binlake.state.decisions import Reason
 from mirror import Mirror
 from servers import KINDS, Server
 

@@ -27,7 +27,7 @@ DOUBLED = "INSERT INTO {0} SELECT id + {1}, v FROM {0}"
 
 @contextmanager
 def snapshot(mirror: Mirror, port: int, master: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "binlake.cli", "snapshot", "--config", str(mirror.write_yaml())]
+    command = [sys.executable, "-m", "binlake.cli.command_line", "snapshot", "--config", str(mirror.write_yaml())]
     connection = {"AIRFLOW_CONN_TESTS": f"mysql://root@127.0.0.1:{port}/", "SPARK_MASTER": master}
     environment = {**os.environ, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1", **connection}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

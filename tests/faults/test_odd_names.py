@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from binlake import cli
-from binlake.lake import session
+from binlake.cli import command_line
 from binlake.names import mysql_quote
+from binlake.spark import session
 from mirror import Mirror
 from servers import Server
 
@@ -72,7 +72,7 @@ def test_odd_names_are_mirrored_and_do_nothing(
     monkeypatch.setattr(session, "build", lambda name, **options: odd.spark)
     monkeypatch.setenv("AIRFLOW_CONN_TESTS", odd.server.uri())
     for command in ("doctor", "status", "history"):
-        assert cli.run([command, "--config", str(odd.write_yaml())]) == 0, capsys.readouterr()
+        assert command_line.run([command, "--config", str(odd.write_yaml())]) == 0, capsys.readouterr()
     assert "DROP TABLE victim" in capsys.readouterr().out
     # Nothing was written but the lake, and in it nothing but the source.
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]

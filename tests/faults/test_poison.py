@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlake import cli, pipeline
-from binlake.lake import session
+from binlake import pipeline
+from binlake.cli import command_line
+from binlake.spark import session
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def ready(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
 
 def command(mirror: Mirror, *arguments: str) -> int:
     verbs = 2 if arguments[0] == "table" else 1
-    return cli.run([*arguments[:verbs], "--config", str(mirror.write_yaml()), *arguments[verbs:]])
+    return command_line.run([*arguments[:verbs], "--config", str(mirror.write_yaml()), *arguments[verbs:]])
 
 
 def decide(mirror: Mirror, action: str, *arguments: str, table: str | None = "t") -> int:
@@ -155,7 +156,7 @@ def test_a_table_ends_the_run_where_the_policy_says_so(ready: Mirror) -> None:
 @pytest.mark.parametrize("policy", ["stop_table", "stop_run"])
 def test_a_commit_that_fails(ready: Mirror, policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One table's folder can't be written: by policy it stops alone, or the run is repeated."""
-    from binlake.lake import apply
+    from binlake.merge import apply
 
     ready.options["policies"] = {"on_commit_failure": policy}
     with monkeypatch.context() as broken:

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from binlake import merge, pipeline
+from binlake import pipeline
+from binlake.delta.delta_log import STEPS_PER_BATCH
 from binlake.errors import LakeError, LeaseHeld, StagingError, UsageError
-from binlake.lake import apply
+from binlake.merge import apply, merge, table_progress
+from binlake.metadata import lease, record
+from binlake.metadata.holder import LIFETIME
 from binlake.schema.table import TableName
-from binlake.state import lease, progress, record
-from binlake.state.delta_log import STEPS_PER_BATCH
-from binlake.state.holder import LIFETIME
 from protocol_model import KEYLESS_TABLE, TABLES, Row, Waiting, Worker, World
 
 A, B, HEAP = TABLES
@@ -242,7 +242,7 @@ def widen_the_range(patch: pytest.MonkeyPatch) -> None:
 
 
 def version_as(patch: pytest.MonkeyPatch, version: Callable[[int, int], int]) -> None:
-    for module in (apply, progress):
+    for module in (apply, table_progress):
         patch.setattr(module, "transaction_version", version)
 
 

@@ -22,8 +22,8 @@ from binlake.errors import BinlakeError
 from binlake.schema.invalid import FAIL
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
-from binlake.state import files
-from binlake.state.staging import stage_slice, write_manifest
+from binlake.staging.staged_files import stage_slice, write_manifest
+from binlake.storage import files
 from binlog_slices import SERVER_ID, from_server, written
 from mirror import SHORT_LIVED, Mirror
 from servers import Server, free_port
@@ -36,9 +36,9 @@ VALUE = "Zeilenwert9b1c"
 
 TWO_SYNCS = """
 import sys
-from binlake import cli
+from binlake.cli import command_line
 for _ in range(2):
-    print("ended with", cli.run(["sync", "--config", sys.argv[1]]), flush=True)
+    print("ended with", command_line.run(["sync", "--config", sys.argv[1]]), flush=True)
     input()
 """
 

@@ -16,11 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from binlake import cli, faults, pipeline
-from binlake.lake import apply, session
+from binlake import faults, pipeline
+from binlake.cli import command_line
+from binlake.merge import apply
+from binlake.metadata import lease
 from binlake.report import Report
 from binlake.snapshot import few_rows
-from binlake.state import lease, staging
+from binlake.spark import session
+from binlake.staging import staged_files as staging
 from mirror import Mirror
 
 if TYPE_CHECKING:
@@ -136,7 +139,7 @@ def work(mirror: Mirror) -> None:
 
 
 def command(mirror: Mirror, *arguments: str) -> int:
-    return cli.run([arguments[0], "--config", str(mirror.write_yaml()), *arguments[1:]])
+    return command_line.run([arguments[0], "--config", str(mirror.write_yaml()), *arguments[1:]])
 
 
 def staging_folder(mirror: Mirror) -> Path:
@@ -188,7 +191,7 @@ def failing(capfd: pytest.CaptureFixture[str]) -> Callable[..., Refused]:
     def run(mirror: Mirror | Path, name: str = "sync") -> Refused:
         capfd.readouterr()
         path = mirror if isinstance(mirror, Path) else mirror.write_yaml()
-        code = cli.run([name, "--config", str(path)])
+        code = command_line.run([name, "--config", str(path)])
         said = capfd.readouterr().err
         return Refused(code, said[said.find("binlake: ") :])
 

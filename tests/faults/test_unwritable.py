@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 
 from binlake.config import PipelineConfig
+from binlake.doctor import reach
 from binlake.errors import LakeError
-from binlake.preflight import reach
-from binlake.state import lease, storage_errors
-from binlake.state.metadata import metadata_of
+from binlake.metadata import lease
+from binlake.metadata.metadata import metadata_of
+from binlake.storage import storage_errors
 
 HOLD = """
 import sys
 from binlake.errors import BinlakeError
-from binlake.state import lease
-from binlake.state.metadata import Metadata
+from binlake.metadata import lease
+from binlake.metadata.metadata import Metadata
 try:
     with lease.held(Metadata(sys.argv[1])) as held:
         pass

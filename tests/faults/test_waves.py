@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from binlake.bootstrap import names_to_snapshot
 from binlake.errors import AccessDenied, BinlakeError, ConnectionFailed, TableError
+from binlake.phases.bootstrap import names_to_snapshot
 from binlake.report import Report
 from binlake.snapshot import snapshot as snapshots
-from binlake.snapshot import wave
+from binlake.snapshot import waves
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
 from mirror import Mirror, on_mariadb, on_mysql
@@ -70,16 +70,16 @@ def test_a_task_that_fails_by_itself(
     two: Mirror, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where the driver's jar isn't on the class path of the executors."""
-    monkeypatch.setattr(wave.jdbc, "DRIVER", "com.example.Missing")
+    monkeypatch.setattr(waves.jdbc, "DRIVER", "com.example.Missing")
     error, _ = failing(two, two.endpoint, capsys)
-    assert isinstance(error, wave.ChunkFailed)
+    assert isinstance(error, waves.ChunkFailed)
     assert "ClassNotFoundException: com.example.Missing" in error.message
     assert "reach" not in error.remedy
 
 
 @on_mariadb
 def test_a_table_that_is_dropped_meanwhile(two: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_wave = wave.run_wave
+    run_wave = waves.run_wave
 
     def dropped_before(*arguments: Any, **options: Any) -> None:
         two.execute("DROP TABLE IF EXISTS b")

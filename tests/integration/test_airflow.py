@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 import comparison
 from airflow_home import AirflowHome, ProcessWatch, dag_test, wait_for
 from binlake import pipeline
+from binlake.metadata import decisions, watermarks
+from binlake.metadata.decisions import Reason
 from binlake.schema.table import TableName
-from binlake.state import decisions, watermarks
-from binlake.state.decisions import Reason
 from servers import Server
 
 README = Path(__file__).parents[2] / "README.md"

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from binlake import cli
+from binlake.cli import command_line
 from binlog_slices import position
 from odd_values import LENIENT
 from servers import Server
@@ -53,7 +53,7 @@ def change(server: Server, database: str) -> None:
 
 def run(capsys: pytest.CaptureFixture[str], server: Server, *arguments: str) -> tuple[int, str, str]:
     capsys.readouterr()
-    code = cli.run(["binlog", server.uri(), *arguments])
+    code = command_line.run(["binlog", server.uri(), *arguments])
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -198,7 +198,7 @@ def test_events_that_the_package_does_not_know_are_said(
 
 
 def test_files_are_refused_with_what_to_do(mysql_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["binlog", mysql_server.datadir.as_uri(), *THROUGH]) == 2
+    assert command_line.run(["binlog", mysql_server.datadir.as_uri(), *THROUGH]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "mysql-replication reads from servers alone" in err

@@ -14,13 +14,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from binlake import stores
 from binlake.config import PipelineConfig
+from binlake.delta import opened_tables
+from binlake.doctor.reach import lake_checks
 from binlake.errors import LeaseHeld
-from binlake.lake import rewrite, session, trust
-from binlake.preflight.reach import lake_checks
-from binlake.state import files, lease, tables
-from binlake.state.metadata import Metadata, now_us
+from binlake.merge import in_process
+from binlake.metadata import lease
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.spark import session, trust
+from binlake.storage import files, stores
 from blob_storage import ACCOUNT, BlobStorage
 from frozen import Frozen
 from mirror import Mirror
@@ -83,8 +85,8 @@ def test_a_mirror_is_made_followed_verified_and_looked_after(mirror: Mirror, mon
     without = replace(mirror, spark=None, options={"merge": {"without_spark_mb": 16}})  # type: ignore[arg-type]
     work(mirror)
     replace(mirror, options={"merge": {"without_spark_mb": 0}}).sync()
-    for small in (rewrite.SMALL, 0):
-        monkeypatch.setattr(rewrite, "SMALL", small)
+    for small in (in_process.SMALL, 0):
+        monkeypatch.setattr(in_process, "SMALL", small)
         plain_work(mirror, f"cut off {small}")
         with without.cut_off_at("data file written"):
             without.sync()
@@ -133,7 +135,7 @@ def test_of_two_who_want_the_lease_one_gets_it(store: BlobStorage) -> None:
     metadata = Metadata(f"{LAKE}/_lease")
     with lease.held(metadata) as held:
         other = {"holder": "other-host pid 1 started 1", "token": "t"}
-        stale = tables.opened(metadata.location("lease"))
+        stale = opened_tables.opened(metadata.location("lease"))
         assert metadata.swap("lease", "token IS NOT NULL", {**other, "expires_us": now_us() + 60_000_000})
         with pytest.raises(CommitFailedError):
             stale.update(predicate="token IS NOT NULL", updates={"holder": "'a third'"})

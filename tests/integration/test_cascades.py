@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from binlake import cli
+from binlake.cli import command_line
 from binlake.errors import TableError
 from binlake.schema.cascades import Cascade
 from binlake.schema.table import TableName
-from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import included_databases
 from binlake.source.log import opened
 from binlake.source.server import Source
+from binlake.source.unlogged_cascades import unlogged_cascades
 from servers import Server
 
 if TYPE_CHECKING:
@@ -228,10 +228,10 @@ def test_a_paused_table_cannot_catch_up_where_they_are_not_logged(
     deriving.execute(*PAIR)
     deriving.snapshot()
     asked = ["--config", str(deriving.write_yaml()), "--table", f"{deriving.database}.down", "--why", "a test"]
-    assert cli.run(["table", "pause", *asked]) == 0
+    assert command_line.run(["table", "pause", *asked]) == 0
     deriving.execute("DELETE FROM up WHERE id = 1")
     deriving.sync()
-    assert cli.run(["table", "resume", *asked]) == 2
+    assert command_line.run(["table", "resume", *asked]) == 2
     assert "can't catch up: foreign key 'refers' cascades" in capsys.readouterr().err
 
 

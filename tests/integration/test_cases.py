@@ -35,12 +35,12 @@ import pytest
 from deltalake import DeltaTable
 
 import comparison
+from binlake.metadata import metadata, watermarks
 from binlake.names import mysql_quote
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 from binlake.source import catalog
 from binlake.source.server import Source
-from binlake.state import metadata, watermarks
 from mirror import Mirror
 from servers import Server
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from binlake.ddl import statements
 from binlake.errors import SchemaMismatch
-from binlake.schema import ddl
 from binlake.schema.table import Index, TableName, TableSchema
 from binlake.source.catalog import list_tables, read_schema, read_schemas, read_tables
 from binlake.source.connection import Endpoint
@@ -56,8 +56,8 @@ def test_a_unique_key_that_mariadb_keeps_by_a_hash_is_none(
     mariadb_server.execute("CREATE OR REPLACE DATABASE hashed")
     schema = schema_of(mariadb_server, "hashed", definition)
     assert schema.key == key
-    parsed = ddl.parse(f"CREATE TABLE t ({definition})", database="hashed", sql_mode=0, flavour="mariadb")
-    assert parsed.changes == (ddl.CreateTable(TableName("hashed", "t"), schema),)
+    parsed = statements.parse(f"CREATE TABLE t ({definition})", database="hashed", sql_mode=0, flavour="mariadb")
+    assert parsed.changes == (statements.CreateTable(TableName("hashed", "t"), schema),)
     mariadb_server.execute("DROP DATABASE hashed")
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from binlake import cli, pipeline
+from binlake import pipeline
+from binlake.cli import command_line
 from binlake.errors import ConfigurationError
+from binlake.metadata import status
 from binlake.report import Report
-from binlake.state import status
 from mirror import Mirror, on_mariadb, on_mysql
 
 ROWS = ("CREATE TABLE t (id INT PRIMARY KEY, v INT, d DATE)", "INSERT INTO t VALUES (1, 1, NULL), (2, 2, NULL)")
@@ -75,7 +76,7 @@ def test_or_it_reads_what_it_missed(copied: Mirror, capsys: pytest.CaptureFixtur
     version = copied.version("t")
     with pytest.MonkeyPatch.context() as variables:
         variables.setenv("AIRFLOW_CONN_TESTS", f"mysql://root@127.0.0.1:{copied.server.port}/")
-        assert cli.run(resume) == 0, capsys.readouterr().err
+        assert command_line.run(resume) == 0, capsys.readouterr().err
     assert copied.version("t") > version
     copied.assert_equal("t")
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from authority import Authority
-from binlake.installation import setup
+from binlake.setup import installation
 from binlake.versions import JAVA
 from cluster import Cluster, Driver, cluster, driver, python_with, wait_until
 from fault_proxy import FaultProxy
@@ -239,7 +239,7 @@ def test_a_worker_that_is_lost_while_it_merges_and_an_executor_while_it_stages(
 
 def another_java() -> Path:
     """The home of a Java of this machine's whose major version isn't the driver's."""
-    own = setup.java()
+    own = installation.java()
     for release in sorted(Path("/usr/lib/jvm").glob("*/release")):
         major = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE)
         if major and own and JAVA <= int(major[1]) != own.major:

@@ -12,8 +12,8 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor
 
+from binlake.ddl.conversion import Conversion, conversion
 from binlake.schema import datatypes
-from binlake.schema.conversion import Conversion, conversion
 from binlake.schema.table import Column, TableName
 from binlake.source import catalog
 from binlake.source.connection import Endpoint
@@ -262,7 +262,7 @@ def in_the_lake(spark: SparkSession, found: list[Changed]) -> tuple[list[list[An
     """Per change its old values, cast, and its new ones, both as the lake has them: one Spark job for all."""
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-    from binlake.lake import functions
+    from binlake.spark import functions
 
     functions.register(spark)
     columns: list[list[str | bytes | None]] = []

@@ -10,10 +10,10 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from binlake.ddl import statements as ddl
 from binlake.errors import SchemaMismatch
 from binlake.names import mysql_quote
-from binlake.schema import ddl
-from binlake.schema.session import Session
+from binlake.schema.statement_session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import as_logged
 from binlake.source import catalog

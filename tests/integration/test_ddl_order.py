@@ -6,8 +6,8 @@ import random
 
 import pymysql
 
+from binlake.ddl import statements
 from binlake.errors import SchemaMismatch
-from binlake.schema import ddl
 from binlake.schema.table import TableSchema
 from binlake.source import catalog
 from binlake.source.connection import Endpoint
@@ -43,10 +43,10 @@ def random_alter(chosen: random.Random) -> str:
 
 
 def order_from_text(statement: str, before: TableSchema, database: str, server: Server) -> list[str]:
-    parsed = ddl.parse(statement, database=database, sql_mode=STRICT_BIT, flavour=server.kind)
+    parsed = statements.parse(statement, database=database, sql_mode=STRICT_BIT, flavour=server.kind)
     [change] = parsed.changes
-    assert isinstance(change, ddl.AlterTable), statement
-    return [column.name for column in ddl.evolve(before, change, flavour=server.kind).after.columns]
+    assert isinstance(change, statements.AlterTable), statement
+    return [column.name for column in statements.evolve(before, change, flavour=server.kind).after.columns]
 
 
 def test_columns_stand_where_the_server_puts_them(server: Server, database: str) -> None:

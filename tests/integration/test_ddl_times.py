@@ -13,8 +13,8 @@ import pytest
 from pymysql.cursors import Cursor
 
 from binlake.binlog.border import Statement
+from binlake.ddl import statements as ddl
 from binlake.names import mysql_quote
-from binlake.schema import ddl
 from binlake.schema.table import TableName, TableSchema
 from binlake.source import catalog
 from binlake.source.connection import Endpoint

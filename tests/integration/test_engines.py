@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlake.doctor.preflight import preflight
 from binlake.errors import TableError
-from binlake.preflight.doctor import preflight
 from mirror import on_mariadb, on_mysql
 from servers import Server
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from binlake.doctor.preflight import preflight
 from binlake.errors import ConfigurationError
-from binlake.preflight.doctor import preflight
 
 if TYPE_CHECKING:
     from mirror import Mirror

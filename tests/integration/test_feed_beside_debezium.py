@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import peers
-from binlake import merge
+from binlake.merge import merge
 from feeding import feed, kept
 from mirror import Mirror, on_mysql
 from odd_values import LENIENT, SampleTable
@@ -192,8 +192,8 @@ IN_A_SNAPSHOT = (
     Listed(rf"samples {ROW}\.DATETIME\(6\)", "the connector's driver has Julian days", ten_days_later),
     Listed(rf"samples {ROW}\.YEAR", "YEAR 0", are(2000, 0)),
 )
-"""Fields that aren't the same, and why: the docstring of feeds/debezium.py says it too. Whole messages: a tombstone
-without a key isn't told, nor what the connector's snapshot says of DDL."""
+"""Fields that aren't the same, and why: the docstring of feeds/formats/debezium.py says it too. Whole messages: a
+tombstone without a key isn't told, nor what the connector's snapshot says of DDL."""
 
 
 def differences(theirs: Any, ours: Any, path: str, kind: Kind) -> Iterator[tuple[str, Any, Any]]:

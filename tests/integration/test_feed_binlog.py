@@ -14,13 +14,13 @@ from deltalake import write_deltalake
 
 import comparison
 from applied import AS_REPLICA, apply
-from binlake import merge
 from binlake.batch.manifest import Manifest
 from binlake.batch.steps import TableOutcome
 from binlake.binlog.border import staged_schema
 from binlake.errors import FeedError
 from binlake.feeds.shapes import shown, table_of
-from binlake.state.watermarks import read_lives
+from binlake.merge import merge
+from binlake.metadata.watermarks import read_lives
 from feeding import carried, feed
 from mirror import Mirror, on_mysql
 from odd_values import SampleTable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from binlake import merge
-from binlake.feeds.csvlog import COLUMNS
+from binlake.feeds.formats.csvlog import COLUMNS
+from binlake.merge import merge
 from feeding import carried, feed
 from mirror import Mirror, on_mysql
 

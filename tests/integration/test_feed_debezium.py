@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from pyspark.sql import functions as F
 
-from binlake import merge
+from binlake.merge import merge
 from feeding import carried, feed, lines
 from mirror import Mirror, on_mysql
 

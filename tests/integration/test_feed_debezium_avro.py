@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 import fastavro
 import pytest
 
-from binlake import cli, merge
+from binlake.cli import command_line
 from binlake.errors import FeedError
 from binlake.feeds import consume
 from binlake.feeds.schema_registry import SchemaRegistry
+from binlake.merge import merge
 from fake_registry import FakeRegistry
 from feeding import feed, kept
 from mirror import Mirror, on_mariadb, on_mysql
@@ -234,9 +235,9 @@ def test_the_command_line(mirror: Mirror, registry: FakeRegistry, capsys: pytest
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY)", "INSERT INTO a VALUES (1)")
     mirror.sync()
     asked = ["tail", "--config", yaml, "--table", "*.a", "--registry", registry.url, "--format"]
-    assert cli.run([*asked, "debezium"]) == 0
+    assert command_line.run([*asked, "debezium"]) == 0
     assert f"tests.{mirror.database}.a-value" in registry.subjects
-    assert cli.run([*asked, "generic"]) == 2
+    assert command_line.run([*asked, "generic"]) == 2
     assert "debezium may have one" in capsys.readouterr().err
 
 

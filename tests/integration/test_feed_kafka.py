@@ -21,16 +21,19 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from binlake import cli, faults, merge
+from binlake import faults
 from binlake.batch.steps import TableOutcome
+from binlake.cli import command_line
+from binlake.config.feed_config import SinkConfig
+from binlake.delta import data_rows
 from binlake.errors import SinkFailed
 from binlake.faults import FaultPoint
-from binlake.feed_config import SinkConfig
 from binlake.feeds import outlet as carrying
 from binlake.feeds.contract import Message
-from binlake.feeds.kafka import KafkaSink
-from binlake.state import data_rows, feed_watermarks
-from binlake.state.feed_watermarks import FeedPosition
+from binlake.feeds.sinks.kafka import KafkaSink
+from binlake.merge import merge
+from binlake.metadata import feed_watermarks
+from binlake.metadata.feed_watermarks import FeedPosition
 from broker import Broker, payloads
 from fake_registry import FakeRegistry
 from feeding import carried, feed
@@ -187,7 +190,7 @@ def test_a_transaction_that_takes_longer_than_the_broker_lets_it_is_told(broker:
 
 @on_mysql
 def test_a_broker_that_isnt_there_is_told(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    from binlake.feeds import kafka
+    from binlake.feeds.sinks import kafka
 
     monkeypatch.setattr(kafka, "_PATIENCE", 4.0)
     config = feed(mirror, format="debezium", sink="kafka://127.0.0.1:1")
@@ -207,9 +210,9 @@ def test_a_pipe_of_generic_avro_and_its_console(
         "UPDATE user SET name = 'bob' WHERE id = 1", "DELETE FROM user",
     )  # fmt: skip
     mirror.sync()
-    assert cli.run(["feed", "--config", str(mirror.write_yaml()), "--quiet"]) == 0
+    assert command_line.run(["feed", "--config", str(mirror.write_yaml()), "--quiet"]) == 0
     capsys.readouterr()
-    assert cli.run(["console-consumer", "--bootstrap", broker.address, "user_generic"]) == 0
+    assert command_line.run(["console-consumer", "--bootstrap", broker.address, "user_generic"]) == 0
     place = re.compile(r"^\d+:\d+ (\S+) ")
     printed = [json.loads(place.sub("", line)) for line in capsys.readouterr().out.splitlines()]
     assert [(one["op"], one["database"], one["table"]) for one in printed] == [
@@ -217,7 +220,7 @@ def test_a_pipe_of_generic_avro_and_its_console(
     ]
     assert (printed[0]["integers"], printed[0]["strings"]) == ({"id": 1}, {"name": "ann"})
     assert (printed[1]["old_strings"], printed[1]["new_strings"]) == ({"name": "ann"}, {"name": "bob"})
-    assert cli.run(["console-consumer", "--bootstrap", broker.address, "no_such_topic"]) == 3
+    assert command_line.run(["console-consumer", "--bootstrap", broker.address, "no_such_topic"]) == 3
     assert "there is no topic 'no_such_topic'" in capsys.readouterr().err
 
 

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from binlake import merge
 from binlake.batch.steps import TableOutcome
+from binlake.delta import data_rows
 from binlake.errors import FeedError
 from binlake.feeds import outlet as carrying
-from binlake.state import data_rows, feed_watermarks
+from binlake.merge import merge
+from binlake.metadata import feed_watermarks
 from feeding import carried, feed, lines
 from mirror import Mirror, on_mysql
 

@@ -13,7 +13,6 @@ import pytest
 
 import peers
 from apicurio_registry import ApicurioRegistry
-from binlake import merge
 from binlake.errors import FeedError, SinkFailed
 from binlake.feeds import carry as carrying
 from binlake.feeds import consume
@@ -21,6 +20,7 @@ from binlake.feeds.carry import Parts
 from binlake.feeds.contract import Message
 from binlake.feeds.registry import make_format
 from binlake.feeds.schema_registry import SchemaRegistry
+from binlake.merge import merge
 from binlake.report import Report
 from fake_registry import FakeRegistry
 from feeding import Kept, feed, kept

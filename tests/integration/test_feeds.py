@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 import pytest
 
-from binlake import cli, merge
+from binlake.cli import command_line
 from binlake.errors import FeedError
 from binlake.feeds import outlet as carrying
-from binlake.feeds.files import FileSink
-from binlake.state import feed_watermarks
-from binlake.state.feed_watermarks import FeedLimits, FeedPosition
-from binlake.state.metadata import metadata_of
+from binlake.feeds.sinks.topic_files import FileSink
+from binlake.merge import merge
+from binlake.metadata import feed_watermarks
+from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
+from binlake.metadata.metadata import metadata_of
 from feeding import carried, feed, lines, told
 from mirror import Mirror, on_mariadb, on_mysql
 
@@ -287,12 +288,12 @@ def test_the_command_line(mirror: Mirror, capsys: pytest.CaptureFixture[str]) ->
     mirror.execute("CREATE TABLE a (id INT PRIMARY KEY, v TEXT)", "INSERT INTO a VALUES (1, 'x\ny')")
     mirror.sync()
     capsys.readouterr()
-    assert cli.run(["tail", "--config", yaml, "--table", "*.a"]) == 0
+    assert command_line.run(["tail", "--config", yaml, "--table", "*.a"]) == 0
     assert f'insert {mirror.database}.a {{"id": 1}} {{"id": 1, "v": "x\\ny"}}' in capsys.readouterr().out
-    assert cli.run(["feed", "--config", yaml, "--feed", "out", "--json", "--quiet"]) == 0
+    assert command_line.run(["feed", "--config", yaml, "--feed", "out", "--json", "--quiet"]) == 0
     (run,) = json.loads(capsys.readouterr().out)
     assert (run["feed"], run["batch"], run["mutations"], run["messages"]) == ("out", 1, 1, 2)
-    assert cli.run(["feed", "--config", yaml, "--feed", "none"]) == 2
+    assert command_line.run(["feed", "--config", yaml, "--feed", "none"]) == 2
     assert "there are: out" in capsys.readouterr().err
 
 
@@ -348,15 +349,15 @@ def test_a_file_of_feeds_over_several_sources(
     fan_in = {"name": "all", "sources": [str(one.write_yaml()) for one in (mirror, other)], "format": "text"}
     several.write_text(json.dumps({"feeds": [{**fan_in, "sink": f"file://{tmp_path}/in"}]}))
     capsys.readouterr()
-    assert cli.run(["feed", "--config", str(several), "--json", "--quiet"]) == 0
+    assert command_line.run(["feed", "--config", str(several), "--json", "--quiet"]) == 0
     assert [(run["source"], run["mutations"]) for run in json.loads(capsys.readouterr().out)] == [
         ("tests", 1),
         ("second", 1),
     ]
     for source in ("tests", "second"):
         assert len(lines(tmp_path / "in", f"{database}.a", source)) == 2
-    assert cli.run(["tail", "--config", str(several), "--feed", "all"]) == 0
+    assert command_line.run(["tail", "--config", str(several), "--feed", "all"]) == 0
     assert capsys.readouterr().out.count(" insert ") == 2
     several.write_text(json.dumps({"feeds": [{**fan_in, "sources": [], "sink": "file:///x"}]}))
-    assert cli.run(["feed", "--config", str(several)]) == 2
+    assert command_line.run(["feed", "--config", str(several)]) == 2
     assert "names no sources" in capsys.readouterr().err

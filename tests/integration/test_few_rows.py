@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from binlake.delta import plain_files
 from binlake.errors import TableError
-from binlake.lake import plain_files
-from binlake.snapshot import few_rows, wave
+from binlake.snapshot import few_rows
 from binlake.snapshot import snapshot as snapshot_room
+from binlake.snapshot import waves as wave
 from binlake.snapshot.copying import Member
 from binlake.snapshot.snapshot import SnapshotResult
 from mirror import Mirror, on_mariadb, on_mysql

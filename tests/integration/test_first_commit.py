@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlake.lake import data_files
-from binlake.lake.delta_schema import DeltaSchema
-from binlake.lake.session import of_this_thread
-from binlake.lake.table import LakeTable, NewTable
-from binlake.lake.transaction import Alone
-from binlake.state.delta_log import overtaking
+from binlake.delta.delta_log import overtaking
+from binlake.delta.delta_schema import DeltaSchema
+from binlake.merge.lake_table import LakeTable, NewTable
+from binlake.spark import data_files
+from binlake.spark.session import of_this_thread
+from binlake.spark.transaction import Alone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

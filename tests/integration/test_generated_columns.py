@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from deltalake import DeltaTable
 
-from binlake import cli
+from binlake.cli import command_line
 from binlake.source import catalog
 from mirror import Mirror
 from virtual_columns import are_all_logged
@@ -116,6 +116,6 @@ def test_a_listing_shows_what_the_log_has(mirror: Mirror, capsys: pytest.Capture
     file, offset = mirror.server.execute("SHOW MASTER STATUS")[0][:2]
     mirror.execute("UPDATE s SET v = 2")
     capsys.readouterr()
-    assert cli.run(["binlog", mirror.server.uri(), "--start", f"{file}:{offset}"]) == 0
+    assert command_line.run(["binlog", mirror.server.uri(), "--start", f"{file}:{offset}"]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith(" ")]
     assert lines == ["id = 1", "v = NULL → 2", *(["w = NULL → 2"] if are_all_logged(mirror.server) else [])]

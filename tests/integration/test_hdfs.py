@@ -14,10 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 from hdfs_native import Client
 
 import peers
+from binlake.doctor.reach import lake_checks
 from binlake.errors import LakeError
 from binlake.faults import FaultPoint
-from binlake.preflight.reach import lake_checks
-from binlake.state import files
+from binlake.storage import files
 from frozen import Frozen
 from hdfs_servers import HdfsServers
 from mirror import Mirror

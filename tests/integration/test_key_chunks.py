@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from binlake.metadata import lease
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot import bounds, cutting, jdbc
@@ -18,7 +19,6 @@ from binlake.snapshot.snapshot import SnapshotTask, snapshot
 from binlake.source.catalog import SourceTable, included_tables, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
-from binlake.state import lease
 from mirror import Mirror, on_mariadb
 from servers import Server
 from writers import writing
@@ -334,7 +334,7 @@ def changing(keys: dict[str, Key]) -> Callable[[Any, int], None]:
     ],
 )
 def test_any_key_is_copied_exactly_while_rows_are_written(mirror: Mirror, reader: str, names: Container[str]) -> None:
-    from binlake.bootstrap import begin_lives
+    from binlake.phases.bootstrap import begin_lives
 
     mirror.options = {"snapshot": {"reader": reader}}
     keys = {name: key for name, key in OF_KIND[mirror.server.kind].items() if name in names}

@@ -8,17 +8,18 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake import pipeline
-from binlake.bootstrap import KeysAsked
+from binlake.doctor import beforehand
 from binlake.errors import LakeTableChanged, LeaseHeld, TableError, UsageError
 from binlake.faults import FaultPoint
-from binlake.lake import exchange
-from binlake.preflight import beforehand
-from binlake.replay import ReplayRequest
+from binlake.merge import exchange
+from binlake.metadata import decisions, lease, record, status
+from binlake.metadata.decisions import Reason
+from binlake.phases.bootstrap import KeysAsked
+from binlake.phases.replay import ReplayRequest
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.snapshot.snapshot import SnapshotResult
-from binlake.state import decisions, files, lease, record, status
-from binlake.state.decisions import Reason
+from binlake.storage import files
 from mirror import Mirror, on_mariadb, on_mysql
 
 WRONG = "wrong"

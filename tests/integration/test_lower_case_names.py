@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from binlake.doctor.preflight import preflight
 from binlake.errors import ConfigurationError
-from binlake.preflight.doctor import preflight
 from binlake.source.folder import Folder
 from binlake.source.log import folder_of
 from mirror import Mirror

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from binlake import cli, faults, pipeline
-from binlake import maintain as maintaining
+from binlake import faults, pipeline
+from binlake.cli import command_line
+from binlake.delta import layout
 from binlake.errors import LeaseHeld, UsageError
-from binlake.lake import rewrite, session
-from binlake.maintain import maintain, wants_spark
+from binlake.maintain import maintain as maintaining
+from binlake.maintain.maintain import maintain, wants_spark
+from binlake.merge import in_process
+from binlake.metadata import lease
+from binlake.metadata.metadata import query
 from binlake.report import Report
-from binlake.state import layout, lease
-from binlake.state.metadata import query
+from binlake.spark import session
 from long_life import BRIEF, begin, live
 from mirror import Mirror, on_mariadb, on_mysql
 
@@ -145,7 +148,7 @@ def test_what_has_nothing_to_do_costs_no_spark(worn: Mirror) -> None:
 
 @on_mysql
 def test_old_deletion_vectors_go(worn: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewrite, "SMALL", 0)
+    monkeypatch.setattr(in_process, "SMALL", 0)
     monkeypatch.setattr(maintaining, "_OLD_VECTORS", 2)
     worn.execute("INSERT INTO keyed VALUES " + ", ".join(f"({key}, 'many')" for key in range(100, 200)))
     for number in range(4):
@@ -176,7 +179,7 @@ def test_the_command_line_tells_each_table_and_the_run_is_noted(
     worn: Mirror, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(session, "build", lambda name, **options: spark)
-    assert cli.run(["maintain", "--config", str(worn.write_yaml()), "--json"]) == 0
+    assert command_line.run(["maintain", "--config", str(worn.write_yaml()), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds"}
     assert {table["table"].rpartition(".")[2] for table in told["tables"]} == set(TABLES)
@@ -187,9 +190,9 @@ def test_the_command_line_tells_each_table_and_the_run_is_noted(
     assert {"lease", "runs", "watermarks"} <= {one["table"] for one in told["metadata"]}
     (row,) = [row for row in worn.metadata.read("runs") if row["kind"] == "maintain"]
     assert json.loads(row["tables"]) == told["tables"]
-    assert cli.run(["maintain", "--config", str(worn.write_yaml())]) == 0
+    assert command_line.run(["maintain", "--config", str(worn.write_yaml())]) == 0
     assert f"{worn.database}.keyed" in capsys.readouterr().out
-    assert cli.run(["status", "--config", str(worn.write_yaml()), "--json"]) == 0
+    assert command_line.run(["status", "--config", str(worn.write_yaml()), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["last_run"]["kind"] == "sync"
 
 

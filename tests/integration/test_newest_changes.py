@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from binlake.schema.table import TableName
-from binlake.state.newest_changes import NewestChanges, newest_changes
+from binlake_airflow.page.newest_changes import NewestChanges, newest_changes
 from mirror import Mirror
 
 

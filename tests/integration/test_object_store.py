@@ -18,16 +18,19 @@ from deltalake.exceptions import CommitFailedError
 from py4j.protocol import Py4JJavaError
 
 from authority import Authority
-from binlake import pipeline, stores
+from binlake import pipeline
 from binlake.config import MergeConfig
+from binlake.delta import layout, opened_tables
+from binlake.doctor.preflight import preflight
 from binlake.errors import LeaseHeld, UsageError
 from binlake.faults import FaultPoint
-from binlake.lake import rewrite, session, settings
-from binlake.preflight.doctor import preflight
+from binlake.merge import in_process
+from binlake.metadata import lease
+from binlake.metadata.metadata import Metadata, now_us
 from binlake.report import Report
 from binlake.snapshot import few_rows
-from binlake.state import layout, lease, tables
-from binlake.state.metadata import Metadata, now_us
+from binlake.spark import session, settings
+from binlake.storage import stores
 from fake_s3 import ROLE, FakeS3
 from frozen import Frozen
 from mirror import Mirror
@@ -178,10 +181,10 @@ def test_who_merges_without_spark_is_followed_wherever_he_is_cut_off(
     """As a table that is small, and as one that is large, whose rows are marked."""
     without = replace(mirror, spark=None, options={"merge": {"without_spark_mb": 16}})  # type: ignore[arg-type]
     points: tuple[tuple[int, FaultPoint], ...] = (
-        (rewrite.SMALL, "data file written"), (0, "rows marked"), (0, "data file written"), (0, "epoch committed"),
+        (in_process.SMALL, "data file written"), (0, "rows marked"), (0, "data file written"), (0, "epoch committed"),
     )  # fmt: skip
     for number, (small, point) in enumerate(points):
-        monkeypatch.setattr(rewrite, "SMALL", small)
+        monkeypatch.setattr(in_process, "SMALL", small)
         plain_work(mirror, f"cut off {number}")
         with without.cut_off_at(point):
             without.sync()
@@ -197,7 +200,7 @@ def test_upkeep_and_a_snapshot_that_are_cut_off_are_taken_up(mirror: Mirror, mon
     monkeypatch.setattr(layout, "FEWEST", 2)
     kept = {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}
     mirror = replace(mirror, options={"maintain": kept, "merge": {"without_spark_mb": 16}})
-    monkeypatch.setattr(rewrite, "SMALL", 0)
+    monkeypatch.setattr(in_process, "SMALL", 0)
     upkeep: tuple[FaultPoint, ...] = ("rows rewritten", "layout committed", "vacuumed")
     for point in upkeep:
         plain_work(mirror, point)
@@ -290,7 +293,7 @@ def test_of_two_who_want_the_lease_one_gets_it(mirror: Mirror) -> None:
     metadata = Metadata("s3a://lake/mirrors/_lease")
     with lease.held(metadata) as held:
         other = {"holder": "other-host pid 1 started 1", "token": "t"}
-        stale = tables.opened(metadata.location("lease"))
+        stale = opened_tables.opened(metadata.location("lease"))
         assert metadata.swap("lease", "token IS NOT NULL", {**other, "expires_us": now_us() + 60_000_000})
         with pytest.raises(CommitFailedError):
             stale.update(predicate="token IS NOT NULL", updates={"holder": "'a third'"})

@@ -8,11 +8,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from binlake import binlog, cli
+from binlake import binlog
 from binlake.binlog.border import Mutations, Statement
+from binlake.cli import command_line
 from binlake.errors import PositionLost, TableError, UsageError
 from binlake.gtid import GtidSet
-from binlake.openlog import OpenLog
+from binlake.source.openlog import OpenLog
 from servers import Server
 
 
@@ -134,7 +135,7 @@ def test_every_event_is_named(server: Server, database: str, start: str) -> None
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.run(["binlog", *arguments])
+    code = command_line.run(["binlog", *arguments])
     out, err = capsys.readouterr()
     return code, out, err
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from binlake import cli
+from binlake.cli import command_line
 from binlake.errors import TableError
+from binlake.metadata import history
 from binlake.schema.table import TableName
-from binlake.state import history
 from mirror import Mirror, on_mariadb, on_mysql
 
 
@@ -219,13 +219,13 @@ def test_the_shape_of_a_table_at_any_place(
     place = shapes[1].position.rpartition("/")[2].partition("@")[0]
     assert history.shape_at(mirror.metadata, name, history.Moment.parse(place)) == shapes[1]
     asked = ["history", "--config", str(mirror.write_yaml()), "--table", str(name)]
-    assert cli.run([*asked, "--at", place]) == 0
+    assert command_line.run([*asked, "--at", place]) == 0
     assert "renamed" not in capsys.readouterr().out
-    assert cli.run([*asked, "--at", "2999-01-01"]) == 0
+    assert command_line.run([*asked, "--at", "2999-01-01"]) == 0
     assert f"there is no {name}" in capsys.readouterr().out
-    assert cli.run([*asked, "--at", "1999-01-01"]) == 2
+    assert command_line.run([*asked, "--at", "1999-01-01"]) == 2
     assert "nothing is known" in capsys.readouterr().err
-    assert cli.run(["history", "--config", str(mirror.write_yaml()), "--at", place]) == 2
+    assert command_line.run(["history", "--config", str(mirror.write_yaml()), "--at", place]) == 2
 
 
 def test_a_table_without_a_key_can_be_appended_to(mirror: Mirror) -> None:

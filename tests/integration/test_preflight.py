@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from binlake.check import Check
 from binlake.config import PipelineConfig
+from binlake.doctor.check import Check
+from binlake.doctor.preflight import preflight
 from binlake.errors import ConfigurationError, ServerSettingError, TableError
 from binlake.position import FIRST_OFFSET, Slice
-from binlake.preflight.doctor import preflight
 from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.log import readers

@@ -14,14 +14,14 @@ import pytest
 from binlake import pipeline
 from binlake.config import CatalogConfig
 from binlake.errors import LakeError, UsageError
-from binlake.lake.named_tables import session_settings
 from binlake.report import Report
+from binlake.spark.named_tables import session_settings
 from hive_metastore import hive_metastore
 from mirror import SHORT_LIVED, Mirror, on_mysql
 
 READ = """
 import json, sys
-from binlake.lake import session
+from binlake.spark import session
 spark = session.build("analyst", short_lived=True, more=json.loads(sys.argv[1]))
 print(json.dumps([list(row) for row in spark.sql(sys.argv[2]).collect()]))
 """
@@ -123,7 +123,7 @@ def test_a_sync_fills_a_metastore_that_others_read(mirror: Mirror, tmp_path: Pat
     with hive_metastore(tmp_path / "metastore") as address:
         mirror.options = {"catalog": {"metastore": address}}
         environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
-        sync = [sys.executable, "-m", "binlake.cli", "sync", "--config", str(mirror.write_yaml())]
+        sync = [sys.executable, "-m", "binlake.cli.command_line", "sync", "--config", str(mirror.write_yaml())]
         done = subprocess.run(sync, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert f"registered {mirror.database}.u" in done.stderr
@@ -147,7 +147,7 @@ def test_names_in_a_metastore_follow_the_tables(mirror: Mirror, tmp_path: Path) 
         environment = {**os.environ, **SHORT_LIVED, "AIRFLOW_CONN_TESTS": mirror.server.uri()}
 
         def sync() -> tuple[int, str]:
-            command = [sys.executable, "-m", "binlake.cli", "sync", "--config", yaml]
+            command = [sys.executable, "-m", "binlake.cli.command_line", "sync", "--config", yaml]
             done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
             return done.returncode, done.stderr
 

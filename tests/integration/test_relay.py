@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from binlake import merge
+from binlake.merge import merge
 from mirror import Mirror, on_mysql
 from relay_client import POLLV2, Event, RelayClient
 from servers import Server, die_with_parent
@@ -89,7 +89,16 @@ def relay(mirror: Mirror) -> Iterator[Running]:
     secret, admin = mirror.folder / "secret", mirror.folder / "admin"
     secret.write_bytes(SECRET + b"\n")
     admin.write_bytes(ADMIN)
-    command = [sys.executable, "-m", "binlake.cli", "relay", "--config", str(mirror.write_yaml()), "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "binlake.cli.command_line",
+        "relay",
+        "--config",
+        str(mirror.write_yaml()),
+        "--port",
+        "0",
+    ]
     command += ["--secret-file", str(secret), "--admin-secret-file", str(admin), "--every", "0.1"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     assert process.stderr

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from binlake import pipeline
+from binlake.delta import opened_tables as tables
 from binlake.errors import UsageError
-from binlake.replay import ReplayedTable, ReplayRequest
+from binlake.metadata.decisions import Reason
+from binlake.metadata.metadata import query
+from binlake.phases.replay import ReplayedTable, ReplayRequest
 from binlake.report import Report
 from binlake.source.folder import Folder
-from binlake.state import tables
-from binlake.state.decisions import Reason
-from binlake.state.metadata import query
 from mirror import Mirror, on_mysql
 
 ASKED = Reason("ann", "somebody changed it")

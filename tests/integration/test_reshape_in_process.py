@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from binlake.lake import plain_tables, reshape_in_process, rewrite
+from binlake.delta import plain_tables
+from binlake.merge import in_process, reshape_in_process
 from mirror import Mirror, on_mariadb, on_mysql, sync_alone
 from odd_values import LENIENT, SAMPLES
 
@@ -169,7 +170,7 @@ def test_constants_of_old_rows_are_written_without_spark(
 ) -> None:
     """Beside rows that deletion vectors hide, and columns that came, went and got other names."""
     with monkeypatch.context() as patch:
-        patch.setattr(rewrite, "SMALL", 0)
+        patch.setattr(in_process, "SMALL", 0)
         followed.execute("INSERT INTO t VALUES (3, 'c'), (4, 'd')", "DELETE FROM t WHERE id = 2")
         sync_alone(followed)
     followed.execute(

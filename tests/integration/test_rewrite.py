@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from binlake.lake import rewrite
+from binlake.merge import in_process
 from mirror import on_mariadb, on_mysql, sync_alone
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def was_by_spark(mirror: Mirror) -> bool:
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if all data files were large."""
-    monkeypatch.setattr(rewrite, "SMALL", 0)
+    monkeypatch.setattr(in_process, "SMALL", 0)
 
 
 @pytest.fixture(params=["rewritten", "marked"])
@@ -146,7 +146,7 @@ def test_rows_of_large_files_are_marked_by_spark_and_without_by_turns(
     followed.execute(f"INSERT INTO t VALUES {filler}")
     followed.sync()
     with monkeypatch.context() as larger:
-        larger.setattr(rewrite, "SMALL", 0)
+        larger.setattr(in_process, "SMALL", 0)
         for turn in range(6):
             followed.options["merge"] = {"without_spark_mb": 16 * (turn % 2)}
             followed.execute(f"DELETE FROM t WHERE id % 20 = {turn}", f"UPDATE t SET v = '{turn}' WHERE id % 20 = 10")
@@ -210,7 +210,7 @@ def test_a_commit_between_read_and_commit_makes_the_step_begin_again(
 ) -> None:
     followed.execute("INSERT INTO t VALUES (5, 'e', 5)")
     sync_alone(followed)
-    commit, tries = rewrite._commit, []
+    commit, tries = in_process._commit, []
 
     def late(*arguments: Any) -> None:
         if not tries:
@@ -218,7 +218,7 @@ def test_a_commit_between_read_and_commit_makes_the_step_begin_again(
         tries.append(arguments)
         commit(*arguments)
 
-    monkeypatch.setattr(rewrite, "_commit", late)
+    monkeypatch.setattr(in_process, "_commit", late)
     followed.execute(*EVERY_WAY)
     followed.sync()
     assert len(tries) == (2 if change.startswith("OPTIMIZE") else 1), "the setting leaves it to Spark"
@@ -230,13 +230,13 @@ def test_a_commit_between_read_and_commit_makes_the_step_begin_again(
 @pytest.mark.usefixtures("either_way")
 def test_a_commit_whose_answer_got_lost_is_known_again(followed: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that was asked twice says that the version is there."""
-    commit = rewrite._commit
+    commit = in_process._commit
 
     def lost(*arguments: Any) -> None:
         commit(*arguments)
         raise CommitFailedError("Failed to commit transaction: 0")
 
-    monkeypatch.setattr(rewrite, "_commit", lost)
+    monkeypatch.setattr(in_process, "_commit", lost)
     followed.execute(*EVERY_WAY)
     sync_alone(followed)
     followed.assert_equal("t")

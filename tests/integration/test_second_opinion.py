@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from pymysqlreplication.row_event import find_charset
 
-from binlake import cli
-from binlake.check import Check
+from binlake.cli import command_line
 from binlake.config import PipelineConfig
-from binlake.opinion import compare, doctor, stream
-from binlake.opinion.doctor import second_opinion
-from binlake.opinion.misread import MISREADINGS
-from binlake.opinion.window import Bounds
+from binlake.doctor.check import Check
+from binlake.second_opinion import comparison, opinion_checks, stream
+from binlake.second_opinion.misread import MISREADINGS
+from binlake.second_opinion.opinion_checks import second_opinion
+from binlake.second_opinion.window import Bounds
 from binlake.source.connection import Endpoint
 from binlog_slices import position
 from odd_values import LENIENT, SAMPLES, Sample, SampleTable
@@ -131,12 +131,12 @@ def test_each_known_misreading_is_named_and_is_a_difference_without_its_entry(
     (left,) = line.detail["left_out"]
     assert (left["why"], left["columns"]) == (str(known), ["c"])
     assert f"left out: {known} (c: " in line.found
-    monkeypatch.setattr(compare, "MISREADINGS", tuple(one for one in MISREADINGS if one is not known))
-    compare._known.cache_clear()
+    monkeypatch.setattr(comparison, "MISREADINGS", tuple(one for one in MISREADINGS if one is not known))
+    comparison._known.cache_clear()
     try:
         line = ask()[f"second opinion {database}.t"]
     finally:
-        compare._known.cache_clear()
+        comparison._known.cache_clear()
     assert line.ok is False
     (difference,) = line.detail["differences"]
     assert (difference["column"], difference["row"]) == ("c", 0)
@@ -201,7 +201,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, change: Callable[[stream.Rows], Any
         rows = rows_of(seen)
         return change(rows) if isinstance(rows, stream.Rows) else rows
 
-    monkeypatch.setattr(doctor, "rows_of", changed)
+    monkeypatch.setattr(opinion_checks, "rows_of", changed)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_rows_and_columns_that_only_one_reader_has(
 def test_rows_that_our_reader_drops_are_found(
     database: str, row: tuple[str, int], ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "read", lambda *_, **__: iter(()))
+    monkeypatch.setattr(opinion_checks, "read", lambda *_, **__: iter(()))
     assert "only mysql-replication has the row" in ask()[f"second opinion {database}.t"].found
 
 
@@ -264,7 +264,7 @@ def test_more_differences_than_are_shown_are_counted(
     )
     planted(monkeypatch, lambda rows: replace(rows, rows=[(None, {**after, "n": None}) for _, after in rows.rows]))
     line = ask()[f"second opinion {database}.t"]
-    assert (line.detail["differing"], len(line.detail["differences"])) == (21, compare.SHOWN)
+    assert (line.detail["differing"], len(line.detail["differences"])) == (21, comparison.SHOWN)
     assert "16 more differences" in line.found
 
 
@@ -411,7 +411,7 @@ def test_no_longer_than_the_bound(database: str, many: int, ask: Ask, monkeypatc
     assert line.ok == "warn"
     assert "within 0 seconds" in line.found
     slow = stream.rows_of
-    monkeypatch.setattr(doctor, "rows_of", lambda seen: (time.sleep(0.3), slow(seen))[1])
+    monkeypatch.setattr(opinion_checks, "rows_of", lambda seen: (time.sleep(0.3), slow(seen))[1])
     began = time.monotonic()
     found = ask(Bounds(seconds=4))
     assert time.monotonic() - began < many * 0.3
@@ -446,7 +446,7 @@ def command(
     caplog.set_level(logging.DEBUG)
 
     def run(*arguments: str) -> tuple[int, str]:
-        code = cli.run(["doctor", "--config", str(path), *arguments])
+        code = command_line.run(["doctor", "--config", str(path), *arguments])
         out, err = capsys.readouterr()
         assert SECRET not in out + err + caplog.text
         assert VALUE not in out + err + caplog.text
@@ -475,7 +475,7 @@ def test_the_command(
 @pytest.mark.parametrize("minutes", ["0", "-1", "inf", "nan", "soon"])
 def test_minutes_that_are_none(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        cli.run(["doctor", "--config", "none", "--second-opinion", "--minutes", minutes])
+        command_line.run(["doctor", "--config", "none", "--second-opinion", "--minutes", minutes])
     assert stopped.value.code == 2
     assert "--minutes" in capsys.readouterr().err
 
@@ -486,5 +486,5 @@ def test_files_have_no_second_opinion(
     path = tmp_path / "pipeline.yaml"
     source = {"name": "tests", "connection": mysql_server.datadir.as_uri()}
     path.write_text(json.dumps({"source": source, "tables": {"include": ["*.*"]}, "lake": {"path": str(lake)}}))
-    assert cli.run(["doctor", "--config", str(path), "--second-opinion"]) == 2
+    assert command_line.run(["doctor", "--config", str(path), "--second-opinion"]) == 2
     assert "--second-opinion needs a server" in capsys.readouterr().err

@@ -12,12 +12,12 @@ import pytest
 from binlake.errors import BinlakeError
 from binlake.snapshot import direct, jdbc
 from binlake.snapshot.jdbc import ChunkQuery
-from binlake.source.cascades import unlogged_cascades
 from binlake.source.catalog import database_charsets, list_tables, read_schemas
 from binlake.source.connection import Endpoint
-from binlake.source.engines import refused_engines
 from binlake.source.gaps import log_gaps
 from binlake.source.server import Source
+from binlake.source.unlogged_cascades import unlogged_cascades
+from binlake.source.unlogged_engines import refused_engines
 from binlake.verify import server_side
 from binlake.verify.hashes import TableHashes
 from mirror import Mirror

@@ -17,21 +17,22 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from binlake import pipeline
-from binlake.bootstrap import begin_lives
+from binlake.delta.delta_log import LakeLog, overtaking
 from binlake.errors import AccessDenied, InvalidDate, TableError
+from binlake.metadata import decisions, lease
+from binlake.metadata.decisions import Reason
+from binlake.phases.bootstrap import begin_lives
 from binlake.report import Report
 from binlake.schema.table import TableName
-from binlake.snapshot import jdbc, wave
+from binlake.snapshot import jdbc
 from binlake.snapshot import snapshot as snapshot_room
+from binlake.snapshot import waves as wave
 from binlake.snapshot.snapshot import SnapshotResult, SnapshotTask, snapshot
-from binlake.source import locks, prepared
+from binlake.source import locks, prepared_xa
 from binlake.source.catalog import included_tables
 from binlake.source.connection import Endpoint
 from binlake.source.locks import Busy, Gate, Gates, read_lock
 from binlake.source.server import Source
-from binlake.state import decisions, lease
-from binlake.state.decisions import Reason
-from binlake.state.delta_log import LakeLog, overtaking
 from comparison import assert_equal
 from mirror import SHORT_LIVED, Mirror, on_mariadb, on_mysql
 from servers import Server
@@ -181,12 +182,12 @@ import sys
 sys.path[:0] = {path!r}
 from pathlib import Path
 from types import SimpleNamespace
-from binlake.lake import session
+from binlake.spark import session
 from binlake.report import Report
 from binlake.snapshot.snapshot import SnapshotTask, snapshot
 from binlake.source.catalog import included_tables
 from binlake.source.server import Source
-from binlake.state import lease
+from binlake.metadata import lease
 from mirror import Mirror
 mirror = Mirror(SimpleNamespace(port={port}), {database!r}, Path({lake!r}), session.build("killed", master="local[2]"))
 with Source.open(mirror.endpoint) as source, lease.held(mirror.metadata):
@@ -494,7 +495,7 @@ def test_a_sync_follows_the_log_beside_a_transaction_that_stays_prepared(
         looks.append([str(row["data"]) for row in source.query("XA RECOVER")])
         return looks[-1]
 
-    monkeypatch.setattr(prepared, "prepared_xids", look)
+    monkeypatch.setattr(prepared_xa, "prepared_xids", look)
     monkeypatch.setattr(locks, "_acquire", lambda *_: pytest.fail("the lock is taken"))
     with mirror.server.connect(database=mirror.database) as preparing, preparing.cursor() as cursor:
         for statement in ("XA START 'z'", "INSERT INTO other VALUES (1)", "XA END 'z'", "XA PREPARE 'z'"):

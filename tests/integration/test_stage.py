@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from binlake import pipeline, stage
+from binlake import pipeline
 from binlake.binlog.transport import FileTransport
 from binlake.errors import BinlogError
-from binlake.merge import manifest_of
+from binlake.merge.merge import manifest_of
+from binlake.metadata import lease
 from binlake.report import Report
-from binlake.state import lease
+from binlake.staging import stage
 from mirror import Mirror, on_mysql
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ def test_a_damaged_event_is_told_the_same_by_both(
 
 SYNC = """
 import sys
-from binlake import cli
-code = cli.run(["sync", "--config", sys.argv[1]])
+from binlake.cli import command_line
+code = command_line.run(["sync", "--config", sys.argv[1]])
 print("pyspark" in sys.modules or "py4j" in sys.modules)
 sys.exit(code)
 """

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from binlake import cli
-from binlake.state.metadata import Metadata, now_us
+from binlake.cli import command_line
+from binlake.metadata.metadata import Metadata, now_us
 from mirror import Mirror
 
 
 def status(mirror: Mirror, *options: str) -> int:
-    return cli.run(["status", "--config", str(mirror.write_yaml()), *options])
+    return command_line.run(["status", "--config", str(mirror.write_yaml()), *options])
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from binlake import faults
-from binlake.state import lease
+from binlake.metadata import lease
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def test_a_range_never_ends_inside_a_transaction(mirror: Mirror) -> None:
 
 
 def _ids(mirror: Mirror) -> set[int]:
-    from binlake.state.metadata import query
+    from binlake.metadata.metadata import query
 
     assert DeltaTable.is_deltatable(mirror.path("a"))
     return {row["id"] for row in query(mirror.path("a")).to_pylist()}

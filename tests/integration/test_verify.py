@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from binlake.config import PipelineConfig
-from binlake.lake import functions
+from binlake.delta.delta_log import LakeLog
+from binlake.metadata.metadata import Metadata
 from binlake.names import spark_quote
 from binlake.position import Position
 from binlake.schema import datatypes
@@ -18,11 +19,11 @@ from binlake.schema.table import TableName
 from binlake.source.catalog import read_schema
 from binlake.source.connection import Endpoint
 from binlake.source.server import Source
-from binlake.state.delta_log import LakeLog
-from binlake.state.metadata import Metadata
-from binlake.verify import DifferingRow, TableResult, VerifyReport, verify
+from binlake.spark import functions
 from binlake.verify.hashes import TableHashes
 from binlake.verify.lake_side import LakeSide
+from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from binlake.verify.verify import verify
 from comparison import assert_equal
 from mirror import on_mariadb, on_mysql
 from odd_values import SampleTable

@@ -13,7 +13,7 @@ import pytest
 import comparison
 from binlake.binlog.border import Mutations
 from binlake.binlog.reader import read
-from binlake.schema import ddl
+from binlake.ddl import statements
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import as_logged
 from binlake.source import catalog
@@ -111,13 +111,13 @@ def test_catalog_and_statement_judge_alike(declared: Declared) -> None:
     columns = PLAIN if declared.server.kind == "mysql" else COLUMNS
     for table, shape in declared.shapes().items():
         declaration = declared.declarations[table]
-        parsed = ddl.parse(
+        parsed = statements.parse(
             f"CREATE TABLE {table} ({columns}, v {declaration})",
             database=declared.database,
             sql_mode=0,
             flavour=declared.server.kind,
         )
         (created,) = parsed.changes
-        assert isinstance(created, ddl.CreateTable)
+        assert isinstance(created, statements.CreateTable)
         logged = created.schema if are_all_logged(declared.server) else as_logged(created.schema)
         assert (logged.untold, logged.columns) == (shape.untold, shape.columns), declaration

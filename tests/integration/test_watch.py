@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
+from binlake.metadata import lease
+from binlake.phases.watch import Watched, watch
 from binlake.source.retention import RETENTION, headroom_seconds, retention_hours
 from binlake.source.server import Source
-from binlake.state import lease
-from binlake.watch import Watched, watch
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.sensors import BinlakeSourceChangedSensor
 from mirror import Mirror

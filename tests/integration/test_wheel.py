@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from binlake.lake import settings
+from binlake.spark import settings
 from mirror import SHORT_LIVED, Mirror, on_mysql
 
 ROOT = Path(__file__).parents[2]

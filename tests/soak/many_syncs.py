@@ -22,9 +22,9 @@ sys.path[:0] = [str(HERE.parent / "support"), str(HERE.parents[1] / "docker" / "
 import bench_pictures  # noqa: E402
 from bench_pictures import Bar, Chart  # noqa: E402
 from binlake import pipeline  # noqa: E402
-from binlake.lake import session  # noqa: E402
+from binlake.metadata.record import RunReport  # noqa: E402
 from binlake.report import Report  # noqa: E402
-from binlake.state.record import RunReport  # noqa: E402
+from binlake.spark import session  # noqa: E402
 from long_life import BRIEF, Stand, begin, live  # noqa: E402
 from mirror import Mirror  # noqa: E402
 from servers import Kind, Server  # noqa: E402

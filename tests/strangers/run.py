@@ -221,7 +221,7 @@ def prepared(kind: Kind, spark: SparkSession, seed: int, names: Sequence[str]) -
 
 def main(kind: Kind, minutes: float, seed: int, names: Sequence[str] = WHOLE) -> bool:
     """Prints as it goes; whether nothing failed."""
-    from binlake.lake import session
+    from binlake.spark import session
 
     made = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     spark = session.build("strangers", master="local[2]", short_lived=names == SAMPLED, more=made)

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import pymysql
 
 import comparison
+from binlake.metadata import watermarks
 from binlake.names import mysql_quote
 from binlake.schema.table import TableName, TableSchema
 from binlake.source import catalog
 from binlake.source.server import Source
-from binlake.state import watermarks
 from mirror import Mirror
 from servers import Server
 

@@ -20,11 +20,11 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from binlake import config
+from binlake.metadata.feed_watermarks import RELAY
+from binlake.metadata.metadata import now_us
 from binlake.relay import core as relay
 from binlake.relay.clients import Client, LastEvent, RelayState
 from binlake.relay.queues import Discard, TableFilter
-from binlake.state.feed_watermarks import RELAY
-from binlake.state.metadata import now_us
 from binlake_airflow.page.answers import MINUTE
 from binlake_airflow.plugin import BinlakePlugin
 from past import Past

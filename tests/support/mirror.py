@@ -20,8 +20,12 @@ import comparison
 from binlake import faults, pipeline
 from binlake.config import MergeConfig, PipelineConfig
 from binlake.faults import FaultPoint
-from binlake.lake import rewrite
-from binlake.maintain import MaintainReport, maintain
+from binlake.maintain.maintain import MaintainReport, maintain
+from binlake.merge import in_process
+from binlake.metadata import lease, watermarks
+from binlake.metadata.lease import Standing
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.record import RunReport
 from binlake.position import Position
 from binlake.report import Report
 from binlake.schema.table import TableName
@@ -30,17 +34,13 @@ from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.log import Origin
 from binlake.source.server import Source
-from binlake.state import lease, watermarks
-from binlake.state.lease import Standing
-from binlake.state.metadata import Metadata
-from binlake.state.record import RunReport
 from servers import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from binlake.snapshot.snapshot import SnapshotResult
-    from binlake.verify import VerifyReport
+    from binlake.verify.verify import VerifyReport
 
 
 MOST_RUNS = 60
@@ -139,17 +139,17 @@ class Mirror:
         """Where the test doesn't say how rows are merged: by turns with Spark and, whatever can be, without; there by
         turns as in small tables, whose files are written anew, and as in large ones, whose rows are marked."""
         if "merge" in self.options:
-            return self._sync(self.config, rewrite.SMALL, options)
+            return self._sync(self.config, in_process.SMALL, options)
         self.turns += 1
         by_spark, marked = [(True, False), (False, True), (False, False)][
             (self.turns + (self.server.kind == "mysql")) % 3
         ]
         merge = MergeConfig(without_spark_mb=0 if by_spark else 16)
         config = self.config.model_copy(update={"merge": merge})
-        return self._sync(config, 0 if marked else rewrite.SMALL, options)
+        return self._sync(config, 0 if marked else in_process.SMALL, options)
 
     def _sync(self, config: PipelineConfig, small: int, options: dict[str, Any]) -> RunReport:
-        with mock.patch.object(rewrite, "SMALL", small):
+        with mock.patch.object(in_process, "SMALL", small):
             return pipeline.sync(config, self.origin, lambda: self.spark, Report(), **options)
 
     @contextmanager

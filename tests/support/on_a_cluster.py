@@ -9,9 +9,11 @@ import os
 import sys
 from contextlib import redirect_stdout
 
-from binlake import cli, faults, stage
+from binlake import faults
+from binlake.cli import command_line
 from binlake.errors import BinlakeError
-from binlake.lake import session
+from binlake.spark import session
+from binlake.staging import stage
 
 _told: set[str] = set()
 _answers = sys.stdout
@@ -52,6 +54,6 @@ if __name__ == "__main__":
             if command == "at":
                 _told.update(arguments)
             else:
-                answer(cli.run([command, *arguments]))
+                answer(command_line.run([command, *arguments]))
     for one in built:
         one.stop()

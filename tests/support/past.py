@@ -14,14 +14,14 @@ from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
 from binlake.batch.steps import Life
 from binlake.binlog.border import INSERT, UPDATE
 from binlake.config import PipelineConfig
+from binlake.metadata import lease, watermarks
+from binlake.metadata.lease import Standing
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.record import TableRun
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import dumps
-from binlake.state import lease, watermarks
-from binlake.state.lease import Standing
-from binlake.state.metadata import Metadata
-from binlake.state.record import TableRun
-from binlake.state.staging import write_manifest
+from binlake.staging.staged_files import write_manifest
 
 HOUR = 3_600_000_000
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

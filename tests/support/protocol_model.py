@@ -22,18 +22,26 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from binlake import bootstrap, faults, pipeline, readers, stage, stores
+from binlake import faults, pipeline, readers
 from binlake.batch.manifest import StagedFile, StagedSlice
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog import boundaries
 from binlake.binlog.border import Statement
 from binlake.binlog.boundaries import Boundary
 from binlake.config import PipelineConfig
+from binlake.delta.attempts import Copied, DataFile
+from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_schema import DeltaSchema
 from binlake.errors import LakeError, StagingError
-from binlake.lake import apply, functions, merge, session
-from binlake.lake.delta_schema import DeltaSchema
-from binlake.lake.reshape import ReshapedColumn
-from binlake.lake.table import LakeTable
+from binlake.merge import apply, by_spark
+from binlake.merge import table_progress as progress
+from binlake.merge.lake_table import LakeTable
+from binlake.merge.reshape import ReshapedColumn
+from binlake.metadata import formats, holder, lease, record, watermarks
+from binlake.metadata.holder import Machine
+from binlake.metadata.lease import Standing
+from binlake.metadata.metadata import SCHEMAS, Metadata, literal
+from binlake.phases import bootstrap, plan
 from binlake.position import Flavour, Position, Slice, file_number
 from binlake.report import Report
 from binlake.schema.invalid import InvalidValues
@@ -42,16 +50,12 @@ from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import loads
 from binlake.snapshot import chunks, commit, snapshot
 from binlake.snapshot.chunks import TableSnapshot
-from binlake.snapshot.wave import Copying, Member, TableChanged
-from binlake.source import plan
+from binlake.snapshot.waves import Copying, Member, TableChanged
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
-from binlake.state import files, formats, holder, lease, progress, record, watermarks
-from binlake.state.attempts import Copied, DataFile
-from binlake.state.delta_log import LakeLog
-from binlake.state.holder import Machine
-from binlake.state.lease import Standing
-from binlake.state.metadata import SCHEMAS, Metadata, literal
+from binlake.spark import functions, session
+from binlake.staging import stage
+from binlake.storage import files, stores
 
 Row = tuple[int | None, ...]
 Content = tuple[tuple[str, ...], tuple[Row, ...]]
@@ -371,7 +375,7 @@ def merge_epoch(
 ) -> None:
     """The mutations after the snapshot, one after the other."""
     for file in step.files:
-        merge.check_shape(life.name, step.schema, file)
+        by_spark.check_shape(life.name, step.schema, file)
     staged: list[RowChange] = [
         change
         for file in step.files

@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from binlake import cli, faults
-from binlake.lake.table import LakeTable
-from binlake.lake.transaction import Alone
-from binlake.state import record
+from binlake import faults
+from binlake.cli import command_line
+from binlake.merge.lake_table import LakeTable
+from binlake.metadata import record
+from binlake.spark.transaction import Alone
 
 at = ""
 
@@ -51,7 +52,7 @@ def main(folder: Path) -> None:
         at, arguments = json.loads((folder / "next").read_text())
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
-            code = cli.run(arguments)
+            code = command_line.run(arguments)
         (folder / "done").write_text(json.dumps([code, said.getvalue()]))
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from py4j.protocol import Py4JJavaError
 
-from binlake import stores
-from binlake.state import files, tables
+from binlake.delta import opened_tables
+from binlake.storage import files, stores
 from mirror import SHORT_LIVED, Mirror
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def race_with_spark(spark: SparkSession, path: str, commits: int) -> None:
     assert not errors
     found = spark.read.format("delta").load(path).toArrow()["n"].to_pylist()
     assert sorted(found) == [*range(commits), *range(100, 100 + commits)]
-    assert tables.opened(path).version() == 2 * commits
+    assert opened_tables.opened(path).version() == 2 * commits
 
 
 def race_for_versions(spark: SparkSession, log_store: Any, folder: str, versions: int) -> list[tuple[int, int]]:
@@ -116,7 +116,7 @@ def doctor_in_a_process(mirror: Mirror, lake: dict[str, Any], environment: dict[
     (folder / "spark-defaults.conf").write_text(defaults)
     ours = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "AZURE_"))}
     done = subprocess.run(
-        [sys.executable, "-m", "binlake.cli", "doctor", "--config", str(yaml)],
+        [sys.executable, "-m", "binlake.cli.command_line", "doctor", "--config", str(yaml)],
         env={**ours, **SHORT_LIVED, **environment, "SPARK_MASTER": "local[2]", "SPARK_CONF_DIR": str(folder)},
         capture_output=True,
         text=True,

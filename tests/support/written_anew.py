@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from binlake.binlog.border import Mutations, Statement
 from binlake.binlog.reader import Emitted
-from binlake.binlogfile import shape
-from binlake.binlogfile.rows import RowImages
+from binlake.binlogfile import table_map_bytes
+from binlake.binlogfile.row_bytes import RowImages
 from binlake.binlogfile.writer import BinlogWriter, Head, RowEvent
 from binlake.position import Flavour
 from binlake.schema.invalid import KEEP_ALL
@@ -54,12 +54,12 @@ def written_anew(emitted: Iterable[Emitted], flavour: Flavour, next_file: str = 
     table_ids: dict[object, int] = {}
 
     def event(mutations: Mutations, row: int) -> RowEvent:
-        fields = shape.fields_of(mutations.columns)
+        fields = table_map_bytes.fields_of(mutations.columns)
         if id(mutations) not in images:
             images[id(mutations)] = RowImages(mutations, fields, KEEP_ALL)
         made = images[id(mutations)]
         table_id = table_ids.setdefault((mutations.name, mutations.columns), len(table_ids) + 1)
-        body = shape.table_map(table_id, mutations.name, fields, mutations.key, flavour)
+        body = table_map_bytes.table_map(table_id, mutations.name, fields, mutations.key, flavour)
         both = [side[row] for side in (made.before, made.after)]
         return RowEvent(made.op[row], body, len(fields), [image for image in both if image is not None])
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
+from binlake.metadata import lease, watermarks
+from binlake.metadata.lease import OpenBatch
 from binlake.position import Range, Slice
-from binlake.state import lease, watermarks
-from binlake.state.lease import OpenBatch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -16,7 +16,8 @@ import yaml
 
 import servers
 import shop
-from binlake import accounts, versions
+from binlake import versions
+from binlake.storage import accounts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from pathlib import Path
 
@@ -18,8 +18,15 @@ MODULES = {
     ".".join(path.relative_to(ENGINE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(ENGINE.rglob("*.py"))
 }
-PURE = ("schema", "binlog", "binlogfile", "batch")
-WITHOUT_JVM = ("source", "state", "feeds", "relay")
+PURE = ("schema", "ddl", "kernels", "binlog", "binlogfile", "batch")
+WITHOUT_JVM = ("config", "storage", "delta", "metadata", "source", "staging", "feeds", "relay")
+SHARED_BY_ALL = 14
+ORDER = (
+    "kernels", "storage", "schema", "ddl", "config", "binlog", "binlogfile", "batch", "source", "delta", "metadata",
+    "spark", "setup", "staging", "merge", "snapshot", "verify", "maintain", "phases", "pipeline", "doctor",
+    "second_opinion", "feeds", "relay", "cli",
+)  # fmt: skip
+"""The rooms from the lowest to the highest; modules beside the folders stand below all but ``pipeline``."""
 SPARK = {"pyspark", "py4j", "delta"}
 
 
@@ -56,15 +63,22 @@ def test_no_folder_imports_what_stands_above_it() -> None:
 
 
 def test_the_rooms_are_those_of_the_plan() -> None:
-    order = ["schema", "binlog", "binlogfile", "batch", "source", "state", "lake", "snapshot", "feeds", "relay"]
     found = graph()
-    for number, one in enumerate(order):
-        assert not found[one] & set(order[number + 1 :]), f"{one} imports what stands above it"
-    assert "source" not in found["lake"], "lake is Spark alone"
-    assert not found["feeds"] & {"lake", "snapshot"}, "a feed needs no Spark"
-    users = {one for one, needs in found.items() if "feeds" in needs}
-    assert users <= {"commands", "cli", "relay"}, "what is below the edge doesn't know it"
+    folders = {path.name for path in ENGINE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == {*ORDER, "job"} - {"pipeline"}
+    for number, name in enumerate(ORDER):
+        assert not found[name] & set(ORDER[number + 1 :]), f"{name} imports what stands above it"
+    assert not found["feeds"] & {"spark", "merge", "snapshot"}, "a feed needs no Spark"
+    users = {name for name, needs in found.items() if "feeds" in needs}
+    assert users <= {"cli", "relay"}, "what is below the edge doesn't know it"
     assert not found["binlog"] & {"config"}, "the binlog knows no pipeline"
+    assert len(list(ENGINE.glob("*.py"))) <= SHARED_BY_ALL
+
+
+def test_a_file_name_stands_once_and_is_no_module_of_python() -> None:
+    names = [path.stem for path in MODULES.values() if path.name != "__init__.py"]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
+    assert not set(names) & sys.stdlib_module_names
 
 
 def public_types(module: str) -> list[str]:
@@ -104,7 +118,18 @@ def test_a_folder_needs_no_more_than_it_may(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["pipeline", "bootstrap", "catchup", "merge", "stage", "job", "cli", "preflight.doctor", "maintain"]
+    "module",
+    [
+        "pipeline",
+        "phases.bootstrap",
+        "phases.catchup",
+        "merge.merge",
+        "staging.stage",
+        "job.script",
+        "cli.command_line",
+        "doctor.preflight",
+        "maintain.maintain",
+    ],
 )
 def test_what_plans_and_tells_starts_without_spark(module: str) -> None:
     run_without(SPARK, f"import binlake.{module}")
@@ -116,5 +141,8 @@ def test_the_status_needs_no_spark(tmp_path: Path) -> None:
         "source: {name: shop, connection: shop_mysql, server_id: 4001}\n"
         f"tables: {{include: ['shop.*']}}\nlake: {{path: {tmp_path}/lake}}\n"
     )
-    said = run_without(SPARK, f"from binlake import cli\nsys.exit(cli.run(['status', '--config', {str(yaml)!r}]))")
+    said = run_without(
+        SPARK,
+        f"from binlake.cli import command_line\nsys.exit(command_line.run(['status', '--config', {str(yaml)!r}]))",
+    )
     assert "no table has a snapshot yet" in said

@@ -28,6 +28,8 @@ from binlake.batch.steps import (
 )
 from binlake.binlog.border import Statement, XaEvent
 from binlake.binlog.partial_rows import PARTIAL, PARTIAL_REMEDY
+from binlake.ddl import statements
+from binlake.ddl.temporary import TemporaryTables
 from binlake.errors import (
     ConfigurationError,
     SchemaMismatch,
@@ -35,11 +37,10 @@ from binlake.errors import (
     snapshot_again,
 )
 from binlake.position import Position, Range, file_number
-from binlake.schema import datatypes, ddl
+from binlake.schema import datatypes
 from binlake.schema.cascades import Cascade
 from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
 from binlake.schema.table import TableName, TableSchema, table_id
-from binlake.schema.temporary import TemporaryTables
 from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, judged, lost_columns
 from binlake.serialization import dumps
 
@@ -57,7 +58,7 @@ class _At:
     position: Position
     turn: int
     statement: Statement
-    parsed: ddl.ParsedStatement
+    parsed: statements.ParsedStatement
 
     @property
     def order(self) -> tuple[int, int]:
@@ -204,7 +205,7 @@ class Walk:
     # statements ------------------------------------------------------------------------------------------------------
     def statement(self, batch: int, created: int, statement: Statement) -> None:
         self.turn += 1
-        parsed = ddl.parse(
+        parsed = statements.parse(
             statement.text,
             database=statement.database,
             sql_mode=statement.sql_mode,
@@ -226,17 +227,17 @@ class Walk:
             self._database_charset(parsed.database_charset, statement.server_charset)
         self.turn += 1
 
-    def _database_charset(self, told: ddl.DatabaseCharset, server_charset: str) -> None:
+    def _database_charset(self, told: statements.DatabaseCharset, server_charset: str) -> None:
         if not (told.if_not_exists and told.database in self.charsets):
             self.charsets[told.database] = told.charset or server_charset
 
     def _changes(self, here: _At) -> None:
         noted: set[TableName] = set()
         for change in here.parsed.changes:
-            if isinstance(change, ddl.RenameTables):
+            if isinstance(change, statements.RenameTables):
                 noted |= self._rename(here, change)
                 continue
-            if isinstance(change, ddl.DropDatabase):
+            if isinstance(change, statements.DropDatabase):
                 self.charsets.pop(change.database, None)
             for name, one in self._concerned(change):
                 noted.add(name)
@@ -248,11 +249,13 @@ class Walk:
     def _ours(self, name: TableName) -> bool:
         return self.rules.followed(name) or name in self.current
 
-    def _concerned(self, change: ddl.Change) -> list[tuple[TableName, ddl.Change]]:
-        if isinstance(change, ddl.DropDatabase):
+    def _concerned(self, change: statements.Change) -> list[tuple[TableName, statements.Change]]:
+        if isinstance(change, statements.DropDatabase):
             known = (*self.current, *self.lifeless, *self.missing, *self.asked)
-            return [(name, ddl.DropTable(name)) for name in dict.fromkeys(known) if name.database == change.database]
-        assert not isinstance(change, ddl.RenameTables)  # they are done together
+            return [
+                (name, statements.DropTable(name)) for name in dict.fromkeys(known) if name.database == change.database
+            ]
+        assert not isinstance(change, statements.RenameTables)  # they are done together
         return [(change.name, change)] if self._ours(change.name) else []
 
     def _opaque(self, here: _At) -> None:
@@ -265,9 +268,9 @@ class Walk:
         others = tuple(self.current) if here.parsed.may_concern_any else ()
         for name in dict.fromkeys((*told, *others)):
             if self._ours(name):
-                self._change(here, name, ddl.Unfollowed(name, why))
+                self._change(here, name, statements.Unfollowed(name, why))
 
-    def _change(self, here: _At, name: TableName, change: ddl.Change) -> None:
+    def _change(self, here: _At, name: TableName, change: statements.Change) -> None:
         table = self.at(name)
         if table is not None and here.order < table.life.low.order:
             self._note(here, name, table, APART, "before the snapshot")
@@ -288,48 +291,53 @@ class Walk:
         return self.apart.get(table.life.id, table.life.schema)
 
     def _beside(
-        self, here: _At, table: TableSteps | None, change: ddl.Change, before: TableSchema | None
+        self, here: _At, table: TableSteps | None, change: statements.Change, before: TableSchema | None
     ) -> TableSchema | None:
         """The server's shape after a statement that the lake's table doesn't follow."""
         if table is None:
             return None
         after = None
-        if before is not None and isinstance(change, ddl.AlterTable):
+        if before is not None and isinstance(change, statements.AlterTable):
             with suppress(UnfollowedStatement, SchemaMismatch, ConfigurationError):
-                evolved = ddl.evolve(before, change, flavour=self.flavour).after
+                evolved = statements.evolve(before, change, flavour=self.flavour).after
                 after = self.rules.excluding(table.life.name, self._as_logged(here, evolved))
-        elif isinstance(change, ddl.TruncateTable | ddl.NoShapeChange | ddl.RowsChanged) or here.parsed.kind == "DML":
+        elif (
+            isinstance(change, statements.TruncateTable | statements.NoShapeChange | statements.RowsChanged)
+            or here.parsed.kind == "DML"
+        ):
             after = before
         self.apart[table.life.id] = after
         return after
 
-    def _follow(self, here: _At, name: TableName, change: ddl.Change, table: TableSteps | None) -> tuple[str, str]:
+    def _follow(
+        self, here: _At, name: TableName, change: statements.Change, table: TableSteps | None
+    ) -> tuple[str, str]:
         """Do what one change means for one table; gives the action and its reason."""
-        if isinstance(change, ddl.CreateTable | ddl.CreateLike):
+        if isinstance(change, statements.CreateTable | statements.CreateLike):
             return self._create(here, name, change, table)
-        if isinstance(change, ddl.DropTable):
+        if isinstance(change, statements.DropTable):
             self._forget(name)
         if (
             table is None
             and here.parsed.kind in ("CREATE TABLE", "CREATE SEQUENCE")
-            and isinstance(change, ddl.Unfollowed)
+            and isinstance(change, statements.Unfollowed)
         ):
             return self._ask_name(name, f"{here.position.short}: {change.why}")
         if table is None:
             return APART, "this table isn't mirrored"
-        if isinstance(change, ddl.DropTable):
+        if isinstance(change, statements.DropTable):
             self._end(table, f"dropped at {here.position.short}")
             return FOLLOWED, ""
         if table.life.status != "following":
             return APART, f"this table is {table.life.status}"
-        if isinstance(change, ddl.TruncateTable):
+        if isinstance(change, statements.TruncateTable):
             return self._truncate(here, table)
-        if isinstance(change, ddl.AlterTable):
+        if isinstance(change, statements.AlterTable):
             return self._alter(here, table, change)
-        if isinstance(change, ddl.NoShapeChange):
+        if isinstance(change, statements.NoShapeChange):
             return FOLLOWED, change.why
-        assert isinstance(change, ddl.RowsChanged | ddl.Unfollowed)
-        if table.empty and isinstance(change, ddl.RowsChanged):
+        assert isinstance(change, statements.RowsChanged | statements.Unfollowed)
+        if table.empty and isinstance(change, statements.RowsChanged):
             return FOLLOWED, "the table is empty"
         return self._asked(table, here.standstill(change.why))
 
@@ -361,10 +369,10 @@ class Walk:
         table.empty = True
         return FOLLOWED, ""
 
-    def _alter(self, here: _At, table: TableSteps, change: ddl.AlterTable) -> tuple[str, str]:
+    def _alter(self, here: _At, table: TableSteps, change: statements.AlterTable) -> tuple[str, str]:
         before = table.life.schema
         try:
-            evolution = ddl.evolve(before, change, flavour=self.flavour)
+            evolution = statements.evolve(before, change, flavour=self.flavour)
             after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             return self._asked(table, here.standstill(error.message))
@@ -392,7 +400,11 @@ class Walk:
         return as_logged(schema) if here.statement.session.unlogged else schema
 
     def _create(
-        self, here: _At, name: TableName, change: ddl.CreateTable | ddl.CreateLike, table: TableSteps | None
+        self,
+        here: _At,
+        name: TableName,
+        change: statements.CreateTable | statements.CreateLike,
+        table: TableSteps | None,
     ) -> tuple[str, str]:
         existed = change.if_not_exists and not here.statement.has_xid
         # MariaDB doesn't log it where the table was there.
@@ -406,7 +418,7 @@ class Walk:
             self._end(table, f"replaced at {here.position.short}")
         if not self.rules.followed(name):
             return IGNORED, "not included"
-        if isinstance(change, ddl.CreateLike):
+        if isinstance(change, statements.CreateLike):
             like = self.at(change.like)
             if like is None or like.life.status != "following" or here.order < like.life.low.order:
                 return self._ask_name(name, f"{here.position.short}: the columns of {change.like} aren't known here")
@@ -443,7 +455,7 @@ class Walk:
         return ASKED, reason
 
     # names -----------------------------------------------------------------------------------------------------------
-    def _rename(self, here: _At, change: ddl.RenameTables) -> set[TableName]:
+    def _rename(self, here: _At, change: statements.RenameTables) -> set[TableName]:
         """All pairs of a statement at once, so that swaps and chains come out right; gives the names noted."""
         later = {
             name for name, life in self.current.items() if self.tables[life].life.low.order > here.order

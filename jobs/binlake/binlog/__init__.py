@@ -1,4 +1,4 @@
-"""The binlog: bytes to Arrow. ``open`` is the way in for programs of their own (see ``binlake.openlog``)."""
+"""The binlog: bytes to Arrow. ``open`` is the way in for programs of their own (see ``binlake.source.openlog``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def __getattr__(name: str) -> Any:
     """``open``, under the name its users know it by. It knows servers, so it stands above this folder, and is loaded
     by name when it is asked for: nothing in here imports what speaks to one."""
     if name == "open":
-        return importlib.import_module("binlake.openlog").open
+        return importlib.import_module("binlake.source.openlog").open
     raise AttributeError(name)
 
 
@@ -24,12 +24,12 @@ def warm() -> int:
     """
     from importlib import resources
 
-    from binlake.binlog import layouts
     from binlake.binlog.border import Mutations
     from binlake.binlog.boundaries import transaction_boundaries
     from binlake.binlog.reader import read
     from binlake.binlog.transport import FileTransport
     from binlake.binlog.widening import widened
+    from binlake.kernels import layouts
     from binlake.position import FIRST_OFFSET, Slice
 
     with resources.as_file(resources.files(__package__) / "warm.000001") as path:

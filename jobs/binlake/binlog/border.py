@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import columns_of
-from binlake.schema.session import UNTOLD, Session
+from binlake.schema.statement_session import UNTOLD, Session
 from binlake.schema.table import Column, TableName
 from binlake.serialization import Base64
 

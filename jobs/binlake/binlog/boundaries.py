@@ -11,9 +11,9 @@ import numpy as np
 from binlake.binlog import events
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, proved
-from binlake.binlog.native import kernel, load8, load32
 from binlake.binlog.transport import Transport
 from binlake.errors import CorruptEvent
+from binlake.kernels.native import kernel, load8, load32
 from binlake.position import FIRST_OFFSET, Slice
 
 _OPENS = np.zeros(256, np.bool_)

@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import kernels, layouts, strings, values
-from binlake.binlog.arrays import MOST_ROWS, absent, texts
+from binlake.binlog import strings, values
 from binlake.binlog.border import staged_schema
 from binlake.binlog.events import Malformed
 from binlake.binlog.finishers import ColumnBuffers, finisher, with_bytes
-from binlake.binlog.kernels import Numbers
 from binlake.binlog.tablemap import Field, TableMap, Undecodable, Wire
 from binlake.errors import ConfigurationError
+from binlake.kernels import layouts, row_kernels
+from binlake.kernels.arrays import MOST_ROWS, absent, texts
+from binlake.kernels.row_kernels import Numbers
 from binlake.schema import datatypes
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import side_columns
@@ -30,23 +31,23 @@ _MOST_SCALE = 38
 """Of MariaDB's DECIMAL (sql/mysqld.h, DECIMAL_MAX_SCALE); MySQL's is 30."""
 _BEFORE_56 = {Wire.TIMESTAMP, Wire.TIME, Wire.DATETIME}
 _TEMPORAL = {
-    Wire.DATE: (kernels.DATE, 3),
-    Wire.NEWDATE: (kernels.DATE, 3),
-    Wire.DATETIME2: (kernels.DATETIME, 5),
-    Wire.TIMESTAMP2: (kernels.TIMESTAMP, 4),
-    Wire.TIME2: (kernels.TIME, 3),
+    Wire.DATE: (row_kernels.DATE, 3),
+    Wire.NEWDATE: (row_kernels.DATE, 3),
+    Wire.DATETIME2: (row_kernels.DATETIME, 5),
+    Wire.TIMESTAMP2: (row_kernels.TIMESTAMP, 4),
+    Wire.TIME2: (row_kernels.TIME, 3),
 }
 _INTEGERS = {
-    Wire.TINY: (kernels.COPY1, kernels.U8, 1),
-    Wire.SHORT: (kernels.COPY2, kernels.U16, 2),
-    Wire.INT24: (kernels.I24, kernels.U24, 3),
-    Wire.LONG: (kernels.COPY4, kernels.U32, 4),
-    Wire.LONGLONG: (kernels.COPY8, kernels.U64, 8),
+    Wire.TINY: (row_kernels.COPY1, row_kernels.U8, 1),
+    Wire.SHORT: (row_kernels.COPY2, row_kernels.U16, 2),
+    Wire.INT24: (row_kernels.I24, row_kernels.U24, 3),
+    Wire.LONG: (row_kernels.COPY4, row_kernels.U32, 4),
+    Wire.LONGLONG: (row_kernels.COPY8, row_kernels.U64, 8),
 }
 _FIXED = {
-    Wire.FLOAT: (kernels.COPY4, 4),
-    Wire.DOUBLE: (kernels.COPY8, 8),
-    Wire.YEAR: (kernels.YEAR, 1),
+    Wire.FLOAT: (row_kernels.COPY4, 4),
+    Wire.DOUBLE: (row_kernels.COPY8, 8),
+    Wire.YEAR: (row_kernels.YEAR, 1),
 }
 
 
@@ -69,20 +70,20 @@ def program_row(field: Field) -> tuple[int, int, int, int, int]:
             raise Malformed(f"DECIMAL({precision},{scale})")
         size = values.decimal_size(precision, scale)
         if precision > 38:
-            return kernels.BYTES, 0, size, 0, 0
-        return kernels.DECIMAL, 0, size, precision, scale
+            return row_kernels.BYTES, 0, size, 0, 0
+        return row_kernels.DECIMAL, 0, size, precision, scale
     if field.wire is Wire.BIT:
         if not 0 < field.size <= 8:
             raise Malformed(f"BIT of {field.size} bytes")
-        return kernels.BIT1 if column.length == 1 else kernels.BYTES, 0, field.size, 0, 0
+        return row_kernels.BIT1 if column.length == 1 else row_kernels.BYTES, 0, field.size, 0, 0
     if field.wire is Wire.ENUM:
         if field.size not in (1, 2):
             raise Malformed(f"ENUM of {field.size} bytes")
-        return kernels.CODE, 0, field.size, len(column.values), 0
+        return row_kernels.CODE, 0, field.size, len(column.values), 0
     if field.wire is Wire.SET:
         if field.size not in (1, 2, 3, 4, 8):
             raise Malformed(f"SET of {field.size} bytes")
-        return kernels.MASK, 0, field.size, len(column.values), 0
+        return row_kernels.MASK, 0, field.size, len(column.values), 0
     if field.wire in _BEFORE_56:
         # With a fraction they can't be told from those without, and their sizes differ.
         raise Undecodable(
@@ -92,8 +93,8 @@ def program_row(field: Field) -> tuple[int, int, int, int, int]:
     if not 1 <= field.size <= 4:
         raise Malformed(f"a length of {field.size} bytes")
     if column.type == "binary":
-        return kernels.PADDED, field.size, 0, column.length or 0, 0
-    return kernels.STRING, field.size, 0, 0, int(column.charset is not None and strings.keeps_ascii(column.charset))
+        return row_kernels.PADDED, field.size, 0, column.length or 0, 0
+    return row_kernels.STRING, field.size, 0, 0, int(column.charset is not None and strings.keeps_ascii(column.charset))
 
 
 @dataclass
@@ -166,21 +167,21 @@ class _Target:
         for name, output in self.told.items():
             setattr(self._meta, name, output.ctypes.data)
         positions, needed = np.empty((2, columns, block), np.int64), np.empty((2, columns + 2), np.int64)
-        self._scratch = kernels.Scratch(block, present, positions, needed)
+        self._scratch = row_kernels.Scratch(block, present, positions, needed)
         self.invalid = layouts.many(64, layouts.INVALID)
 
     def fill(self, events: Any, program: Any, keep_invalid: bool, state: Any) -> int:
         """Decodes, and makes room where there is too little of it; the kernel's last word (see kernels.decode)."""
         columns = len(program)
         while True:
-            buffers = kernels.Buffers(self.out, self._meta, self.invalid)
-            status = kernels.decode(events, program, self._scratch, buffers, self.most, keep_invalid, state)
-            if status == kernels.GROW:
+            buffers = row_kernels.Buffers(self.out, self._meta, self.invalid)
+            status = row_kernels.decode(events, program, self._scratch, buffers, self.most, keep_invalid, state)
+            if status == row_kernels.GROW:
                 side, place = divmod(int(state.detail), columns)
                 column, out = self.sides[side][place], self.out[side, place]
                 column.grow(int(out["used"]), int(self._scratch.needed[side, place]))
                 column.give_to(out)
-            elif status == kernels.INVALID_FULL:
+            elif status == row_kernels.INVALID_FULL:
                 larger = layouts.many(2 * len(self.invalid) + 2 * columns * self._scratch.block, layouts.INVALID)
                 larger[: len(self.invalid)] = self.invalid
                 self.invalid = larger
@@ -208,7 +209,7 @@ class TableDecoder:
         self._gathered = [
             (place, one) for place, one in enumerate(table.fields) if one.column.name.lower() not in excluded
         ]
-        self.program["kind"][[one.column.name.lower() in excluded for one in table.fields]] = kernels.SKIPPED
+        self.program["kind"][[one.column.name.lower() in excluded for one in table.fields]] = row_kernels.SKIPPED
         self.schema: pa.Schema = staged_schema(self.columns, invalid)
         self.image: pa.StructType = self.schema.field("after").type
         self._sides = {one.source.name: one.holds for one in side_columns(self.columns, invalid)}
@@ -225,7 +226,7 @@ class TableDecoder:
 
     def count(self, address: int, end: int, images: int) -> int:
         """Rows of one event. Raises Malformed."""
-        rows: int = kernels.count_rows(address, end, images, self.program, self._scratch.ctypes.data)
+        rows: int = row_kernels.count_rows(address, end, images, self.program, self._scratch.ctypes.data)
         if rows < 0:
             raise Malformed("a row beyond the end of its event")
         return rows
@@ -282,7 +283,7 @@ class TableDecoder:
             for side in range(2)
         ]
         told = (target.told[name][:rows] for name in ("op", "offset", "ordinal", "transaction", "xa"))
-        return Decoded(rows, *told, *images), state, status == kernels.DONE
+        return Decoded(rows, *told, *images), state, status == row_kernels.DONE
 
     def _target(self, events: Any, size: int) -> _Target:
         """For ``size`` bytes of rows: as many as they can be at most, or as batches before let expect."""
@@ -291,7 +292,7 @@ class TableDecoder:
         if self._row_size:
             most = min(most, int(size / self._row_size * 1.2) + 1)
         most = -(-most // 64) * 64
-        of_strings = int(((self.program["prefix"] > 0) & (self.program["kind"] != kernels.SKIPPED)).sum())
+        of_strings = int(((self.program["prefix"] > 0) & (self.program["kind"] != row_kernels.SKIPPED)).sum())
         shares = np.where(self._shares > 0, self._shares * 1.2, 1 / max(of_strings, 1))
         guesses = (shares * size).astype(np.int64) + (1 << 12)
         present = np.array([(events["op"] != 1).any(), (events["op"] != 3).any()])
@@ -299,7 +300,7 @@ class TableDecoder:
 
     def _check(self, status: int, state: Any) -> None:
         """Raises Stop where the kernel did."""
-        if status == kernels.INVALID:
+        if status == row_kernels.INVALID:
             name = self.table.fields[int(state.detail)].column.name
             raise Stop(
                 int(state.event),
@@ -308,7 +309,7 @@ class TableDecoder:
                     "mend the row and snapshot the table anew, or set invalid_dates: keep_text in the YAML",
                 ),
             )
-        if status == kernels.MALFORMED:
+        if status == row_kernels.MALFORMED:
             raise Stop(int(state.event), malformed("a row beyond its event, or a value that can't be"))
 
     def _image(self, side: int, target: _Target, rows: int, dates: Any) -> pa.StructArray:

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from binlake.gtid import uuid_text
-from binlake.schema.session import Session
+from binlake.schema.statement_session import Session
 from binlake.schema.virtual import leaves_generated_columns_out
 
 MAGIC = b"\xfebin"

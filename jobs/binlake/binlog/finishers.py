@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import kernels, strings, values
-from binlake.binlog.arrays import absent, binaries, texts
+from binlake.binlog import strings, values
 from binlake.binlog.events import Malformed
-from binlake.binlog.kernels import SLACK
-from binlake.binlog.memory import pool
 from binlake.binlog.tablemap import Field, Wire
+from binlake.kernels import row_kernels
+from binlake.kernels.arrays import absent, binaries, texts
+from binlake.kernels.memory import pool
+from binlake.kernels.row_kernels import SLACK
 from binlake.schema import charsets
 
 
@@ -27,16 +28,16 @@ class ColumnBuffers:
     def __init__(self, kind: int, size: int, rows: int, capacity: int) -> None:
         self.ascii = False  # all of it, as far as that is known
         self.offsets: npt.NDArray[np.int32] | None = None
-        if kind == kernels.SKIPPED:
+        if kind == row_kernels.SKIPPED:
             self.validity = self.data = np.empty(SLACK, np.uint8)
             return
         self.validity = pool.take(rows // 8 + 8)
-        if kind in (kernels.STRING, kernels.PADDED):
+        if kind in (row_kernels.STRING, row_kernels.PADDED):
             self.offsets = pool.take(4 * rows + 4).view(np.int32)
             self.offsets[0] = 0
             self.data = pool.take(capacity + SLACK)
         else:
-            width = size if kind == kernels.BYTES else int(kernels.WIDTHS[kind])
+            width = size if kind == row_kernels.BYTES else int(row_kernels.WIDTHS[kind])
             self.data = pool.take(rows * width + SLACK)
 
     def give_to(self, out: Any) -> None:

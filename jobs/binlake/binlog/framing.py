@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from binlake.binlog.events import ARTIFICIAL, HEADER_SIZE, EventType
-from binlake.binlog.native import copy, kernel, load8, load16, load32
+from binlake.kernels.native import copy, kernel, load8, load16, load32
 
 # What ``unpack`` comes back with
 MORE, ROOM, OTHER, BEYOND = range(4)

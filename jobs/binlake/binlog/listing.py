@@ -12,7 +12,7 @@ from typing import Any
 from binlake.binlog import events, payload, tablemap, values
 from binlake.binlog.events import HEADER, HEADER_SIZE, ByteCursor, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe, proved
-from binlake.binlog.statements import statement_text
+from binlake.binlog.query_texts import statement_text
 from binlake.binlog.transport import Transport
 from binlake.gtid import GtidPosition, GtidSet
 from binlake.position import Slice

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from binlake.binlog import events, framing
 from binlake.binlog.events import HEADER_SIZE, Malformed
-from binlake.binlog.kernels import SLACK
+from binlake.kernels.row_kernels import SLACK
 
 PIECE = 8 << 20
 """Bytes after which a piece is handed over; one event larger than that makes a larger piece."""

@@ -16,19 +16,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog import events, layouts, partial_rows, payload, scan, tablemap, values
-from binlake.binlog.arrays import numbers
+from binlake.binlog import events, partial_rows, payload, scan, tablemap, values
 from binlake.binlog.batches import Batches
 from binlake.binlog.border import Item, RolledBack, SliceSummary, Statement, Stopped, Wanted, XaEvent
 from binlake.binlog.columns import Decoded, TableDecoder, malformed
 from binlake.binlog.events import HEADER, HEADER_SIZE, EventType, FormatDescription, Malformed
 from binlake.binlog.integrity import corrupt, describe
-from binlake.binlog.native import SCRATCH
-from binlake.binlog.statements import charset_of, normal_xid, statement_text
+from binlake.binlog.query_texts import charset_of, normal_xid, statement_text
 from binlake.binlog.tablemap import TableMap, Undecodable
 from binlake.binlog.transactions import Transactions
 from binlake.binlog.transport import LogChunk, Transport, padded
 from binlake.errors import BinlogError, UnsupportedEvent
+from binlake.kernels import layouts
+from binlake.kernels.arrays import numbers
+from binlake.kernels.native import SCRATCH
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlake.binlog.events import HEADER_SIZE, EventType
-from binlake.binlog.native import act, copy32, crc32, kernel, load8, load16, load32, load64, store8
+from binlake.kernels.native import act, copy32, crc32, kernel, load8, load16, load32, load64, store8
 
 # What scan comes back with
 DONE, ASK, ROWS_FULL, BAD_SIZE, BAD_CHECKSUM, BAD_POSITION, NO_TABLE_MAP, MAPS_FULL, BAD_BODY = range(9)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from binlake.binlog import jsontext, numbertext
 from binlake.binlog.events import Malformed
-from binlake.binlog.kernels import SLACK, all_ascii
-from binlake.binlog.native import kernel, load8, store8
+from binlake.kernels import jsontext, numbertext
+from binlake.kernels.native import kernel, load8, store8
+from binlake.kernels.row_kernels import SLACK, all_ascii
 from binlake.schema import charsets
 
 Offsets = npt.NDArray[np.int32]

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from binlake.binlog import events, layouts, scan
-from binlake.binlog.arrays import numbers, texts
+from binlake.binlog import events, scan
 from binlake.binlog.columns import Decoded
 from binlake.binlog.events import Malformed
-from binlake.binlog.kernels import SLACK
-from binlake.binlog.memory import pool
 from binlake.gtid import GtidPosition, GtidSet, Interval
+from binlake.kernels import layouts
+from binlake.kernels.arrays import numbers, texts
+from binlake.kernels.memory import pool
+from binlake.kernels.row_kernels import SLACK
 
 MOST = 1 << 16
 """Transactions between two drains."""

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from binlake.binlog import framing
 from binlake.binlog.events import ENCRYPTED_MAGIC, HEADER, HEADER_SIZE, MAGIC, EventType
-from binlake.binlog.kernels import SLACK
 from binlake.errors import CorruptEvent, PositionLost, SourceError
+from binlake.kernels.row_kernels import SLACK
 from binlake.position import FIRST_OFFSET, Slice
 
 CHUNK_SIZE = 8 << 20

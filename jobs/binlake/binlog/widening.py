@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from binlake.binlog.events import Malformed
-from binlake.binlog.native import copy, fill, kernel, load8, store8
+from binlake.kernels.native import copy, fill, kernel, load8, store8
 
 
 def widened(images: bytes, program: Any, present: Sequence[bool]) -> bytes:

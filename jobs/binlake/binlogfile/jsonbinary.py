@@ -11,7 +11,7 @@ import json
 import struct
 from typing import Any
 
-from binlake.binlogfile.numbers import packed_decimal
+from binlake.binlogfile.packed_numbers import packed_decimal
 from binlake.schema.doubles import double_text
 
 _SMALL_OBJECT, _SMALL_ARRAY = 0, 2

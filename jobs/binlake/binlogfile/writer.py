@@ -13,11 +13,11 @@ from typing import BinaryIO
 
 from binlake.binlog.border import DELETE, INSERT, UPDATE, Statement
 from binlake.binlog.events import IGNORABLE, MAGIC, EventType
-from binlake.binlogfile import events
-from binlake.binlogfile.events import GtidEvent, Stamp
-from binlake.binlogfile.numbers import packed_integer
+from binlake.binlogfile import event_bytes
+from binlake.binlogfile.event_bytes import GtidEvent, Stamp
+from binlake.binlogfile.packed_numbers import packed_integer
+from binlake.ddl import statements
 from binlake.position import Flavour
-from binlake.schema import ddl
 
 EVENT_BYTES = 1 << 20
 """Of rows, after which a table's next rows get an event of their own; a larger row stands alone."""
@@ -76,8 +76,8 @@ class BinlogWriter:
     ) -> BinlogWriter:
         """A new file. created_us: of its first transaction, so that the same content makes the same bytes."""
         made = cls(out, flavour, server_id=server_id, end=FileEnd(out.write(MAGIC), 0, created_us))
-        made._event(EventType.FORMAT_DESCRIPTION, events.format_description(flavour), made._open)
-        kind, body = events.previous_gtids(previous_gtids, flavour)
+        made._event(EventType.FORMAT_DESCRIPTION, event_bytes.format_description(flavour), made._open)
+        kind, body = event_bytes.previous_gtids(previous_gtids, flavour)
         made._event(kind, body, made._open, flags=IGNORABLE if kind is EventType.PREVIOUS_GTIDS else 0)
         return made
 
@@ -91,7 +91,7 @@ class BinlogWriter:
     def begin(self, head: Head) -> None:
         self._start(head, only_rows=True)
         if self._flavour == "mysql" or head.gtid is None:
-            self._event(EventType.QUERY, events.begin(), self._open, _WITHOUT_USE)
+            self._event(EventType.QUERY, event_bytes.begin(), self._open, _WITHOUT_USE)
 
     def rows(self, one: RowEvent) -> None:
         for kind, body in self._row_events(one):
@@ -105,15 +105,15 @@ class BinlogWriter:
         """A statement that is a transaction by itself: DDL."""
         self._start(head, only_rows=False)
         began_us = head.committed_us if one.session.began is None else one.session.began * 1_000_000
-        parsed = ddl.parse(one.text, database=one.database, sql_mode=one.sql_mode, flavour=self._flavour)
+        parsed = statements.parse(one.text, database=one.database, sql_mode=one.sql_mode, flavour=self._flavour)
         flags = _WITHOUT_USE if parsed.kind.endswith(" DATABASE") else 0
-        body = events.statement(one, self._flavour, self.end.transactions)
+        body = event_bytes.statement(one, self._flavour, self.end.transactions)
         self._event(EventType.QUERY, body, replace(self._open, committed_us=began_us), flags)
         self._finish()
 
     def close(self, next_file: str) -> None:
         """Ends the file; who reads on finds the next one by name. The stream stays open."""
-        self._event(EventType.ROTATE, events.rotate(next_file), Stamp(self.end.last_us, self._server_id))
+        self._event(EventType.ROTATE, event_bytes.rotate(next_file), Stamp(self.end.last_us, self._server_id))
 
     def _start(self, head: Head, *, only_rows: bool) -> None:
         self.end.transactions += 1
@@ -126,7 +126,7 @@ class BinlogWriter:
             self._opening = self.end.offset, GtidEvent(head.gtid, self._open, self.end.transactions, only_rows)
             self._event(*self._opening[1].encoded(0), self._open)
         elif head.gtid:
-            body = events.mariadb_gtid(head.gtid, statement=not only_rows)
+            body = event_bytes.mariadb_gtid(head.gtid, statement=not only_rows)
             self._event(EventType.MARIADB_GTID, body, self._open)
 
     def _finish(self) -> None:
@@ -136,7 +136,7 @@ class BinlogWriter:
         offset, opening = self._opening
         kind, body = opening.encoded(self.end.offset - offset)
         self._out.seek(offset)
-        self._out.write(events.event(kind, self._open, body, offset))
+        self._out.write(event_bytes.event(kind, self._open, body, offset))
         self._out.seek(self.end.offset)
         self._opening = None
 
@@ -153,7 +153,7 @@ class BinlogWriter:
             yield kind, head + b"".join(images)
 
     def _event(self, kind: EventType, body: bytes, stamp: Stamp, flags: int = 0) -> None:
-        self.end.offset += self._out.write(events.event(kind, stamp, body, self.end.offset, flags))
+        self.end.offset += self._out.write(event_bytes.event(kind, stamp, body, self.end.offset, flags))
 
 
 def _cut(images: Sequence[bytes], step: int) -> Iterable[Sequence[bytes]]:

@@ -24,9 +24,9 @@ import pyarrow as pa
 from binlake.batch.manifest import Manifest, StagedFile
 from binlake.binlog.border import XaEvent
 from binlake.config import PipelineConfig
+from binlake.config.feed_config import FeedConfig
 from binlake.errors import BinlakeError, FeedError, StagingError, UsageError
 from binlake.faults import fault
-from binlake.feed_config import FeedConfig
 from binlake.feeds import positions
 from binlake.feeds.contract import FeedContext, FeedTable, Format, SchemaChange, Sink, TransactionRefused
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
@@ -36,15 +36,15 @@ from binlake.feeds.preload import Preload, begin_with_lake
 from binlake.feeds.selection import Selection
 from binlake.feeds.shapes import Shapes, table_of
 from binlake.feeds.staged import LogWindow, StagedBatch, StatementHere
+from binlake.metadata import feed_watermarks, lease
+from binlake.metadata.feed_watermarks import FeedLease, FeedLimits, FeedPosition
+from binlake.metadata.lease import Standing
+from binlake.metadata.metadata import Metadata, metadata_of
 from binlake.position import Range
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
-from binlake.state import feed_watermarks, lease
-from binlake.state.feed_watermarks import FeedLease, FeedLimits, FeedPosition
-from binlake.state.lease import Standing
-from binlake.state.metadata import Metadata, metadata_of
-from binlake.state.staging import read_manifest
+from binlake.staging.staged_files import read_manifest
 
 _COLLECTED_EVERY = 500_000
 """Objects made after which Python looks for cycles; 700 by default."""

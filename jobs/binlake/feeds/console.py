@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from binlake.config import PipelineConfig
+from binlake.config.feed_config import FeedConfig
 from binlake.errors import UsageError
-from binlake.feed_config import FeedConfig
 from binlake.feeds.carry import BatchReader, Parts, context_of, oldest_staged
 from binlake.feeds.consume import SchemaOf, readable, readable_key
 from binlake.feeds.contract import Message
@@ -17,10 +17,10 @@ from binlake.feeds.error_layers import FeedErrors
 from binlake.feeds.outlet import Outlet
 from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.selection import Selection
-from binlake.state import lease
-from binlake.state.feed_watermarks import FeedPosition, Omission
-from binlake.state.lease import Standing
-from binlake.state.metadata import metadata_of
+from binlake.metadata import lease
+from binlake.metadata.feed_watermarks import FeedPosition, Omission
+from binlake.metadata.lease import Standing
+from binlake.metadata.metadata import metadata_of
 
 _LOOK_AGAIN = 2.0
 

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any, TextIO
 
 from binlake.errors import ConfigurationError, SinkFailed
-from binlake.feeds import generic
-from binlake.feeds.kafka import consumer_of
-from binlake.feeds.text import plain
+from binlake.feeds.formats import generic
+from binlake.feeds.formats.text import plain
+from binlake.feeds.sinks.kafka import consumer_of
 
 _PATIENCE = 15.0
 _HEAD = 5

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from binlake.binlog.border import Statement
 from binlake.errors import SinkFailed
+from binlake.metadata.feed_watermarks import FeedPosition
 from binlake.position import Flavour, Position
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.state.feed_watermarks import FeedPosition
 
 Register = Callable[[str, dict[str, Any]], int]
 """A subject of a schema registry and a schema → the schema's id."""

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Literal, Protocol
 
+from binlake.config.feed_config import FeedConfig
 from binlake.errors import ConfigurationError, FeedError, SinkFailed
-from binlake.feed_config import FeedConfig
+from binlake.metadata.feed_watermarks import Omission
 from binlake.schema.table import TableName
-from binlake.state.feed_watermarks import Omission
 
 GROUP = "binlake.feed_errors"
 """Of entry points that make handlers: each is called with the feed's FeedConfig."""

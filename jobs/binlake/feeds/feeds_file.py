@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from binlake import config as configuration
-from binlake import yaml_file
-from binlake.config import PipelineConfig
+from binlake.config import PipelineConfig, yaml_file
+from binlake.config.feed_config import FeedConfig, FeedsFile
 from binlake.errors import ConfigurationError
-from binlake.feed_config import FeedConfig, FeedsFile
-from binlake.state import feed_watermarks
-from binlake.state.feed_watermarks import FeedLimits
-from binlake.state.metadata import metadata_of
+from binlake.metadata import feed_watermarks
+from binlake.metadata.feed_watermarks import FeedLimits
+from binlake.metadata.metadata import metadata_of
 
 Feeds = list[tuple[PipelineConfig, FeedConfig]]
 """Each with one of its sources."""

@@ -12,10 +12,10 @@ from binlake.errors import FeedError
 from binlake.faults import fault
 from binlake.feeds.contract import FeedChanges, FeedTable, Format, Message, MessageRefused, SchemaChange, Sink
 from binlake.feeds.error_layers import FeedErrors, FeedFailure
+from binlake.feeds.source_transactions import SourceTransactions
 from binlake.feeds.staged import LogWindow
-from binlake.feeds.transactions import SourceTransactions
-from binlake.state.feed_watermarks import FeedPlace, FeedPosition
-from binlake.state.metadata import now_us
+from binlake.metadata.feed_watermarks import FeedPlace, FeedPosition
+from binlake.metadata.metadata import now_us
 
 COMMIT_EVERY, COMMIT_BYTES = 100_000, 256 << 20
 """Mutations, or bytes of them as they are staged, after which the sink commits, at the next end of a transaction."""

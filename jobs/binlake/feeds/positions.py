@@ -14,10 +14,10 @@ from pymysql.constants import ER
 from pymysql.cursors import Cursor
 
 from binlake.errors import ConfigurationError, FeedError
+from binlake.metadata import formats
+from binlake.metadata.feed_watermarks import FeedLease, FeedPosition, position_of
 from binlake.names import mysql_quote
 from binlake.source.connection import connect, from_environment, translate
-from binlake.state import formats
-from binlake.state.feed_watermarks import FeedLease, FeedPosition, position_of
 
 
 class PositionStore(Protocol):

@@ -16,13 +16,15 @@ from deltalake.exceptions import DeltaError
 from binlake.batch.steps import Life
 from binlake.binlog.border import INSERT, staged_schema
 from binlake.config import PipelineConfig
+from binlake.delta import data_rows, opened_tables
 from binlake.errors import FeedError, LakeError
 from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.feeds.selection import Selection
-from binlake.state import data_rows, storage_errors, tables, watermarks
-from binlake.state.feed_watermarks import FeedPosition, TableAtVersion
-from binlake.state.lease import Standing
-from binlake.state.metadata import Metadata, now_us
+from binlake.metadata import watermarks
+from binlake.metadata.feed_watermarks import FeedPosition, TableAtVersion
+from binlake.metadata.lease import Standing
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.storage import storage_errors
 
 
 def begin_with_lake(metadata: Metadata, selection: Selection, standing: Standing) -> FeedPosition:
@@ -85,7 +87,7 @@ class Preload:
         location = self.config.table_path(life.name)
         image = staged_schema(life.schema.mirrored, self.config.invalid).field("after").type
         try:
-            yield from data_rows.read(tables.opened(location, at.version), location, list(image), at.passed)
+            yield from data_rows.read(opened_tables.opened(location, at.version), location, list(image), at.passed)
         except LakeError:
             raise
         except (DeltaError, OSError, pa.ArrowException, KeyError) as error:

@@ -6,24 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from binlake.config.feed_config import DebeziumFormat, FeedConfig, SpecificFormat
 from binlake.errors import ConfigurationError
-from binlake.feed_config import DebeziumFormat, FeedConfig, SpecificFormat
-from binlake.feeds.binlog_events import BinlogEvents
-from binlake.feeds.binlog_folder import BinlogFolder
 from binlake.feeds.carry import Parts
-from binlake.feeds.connect import Writer
-from binlake.feeds.connect_avro import AvroWriter
-from binlake.feeds.connect_json import JsonWriter
 from binlake.feeds.contract import FeedContext, Format, Register, Sink
-from binlake.feeds.csvlog import CsvLog
-from binlake.feeds.debezium import Debezium
-from binlake.feeds.files import FileSink
-from binlake.feeds.generic import Generic
-from binlake.feeds.kafka import KafkaSink
+from binlake.feeds.formats.binlog_events import BinlogEvents
+from binlake.feeds.formats.connect import Writer
+from binlake.feeds.formats.connect_avro import AvroWriter
+from binlake.feeds.formats.connect_json import JsonWriter
+from binlake.feeds.formats.csvlog import CsvLog
+from binlake.feeds.formats.debezium import Debezium
+from binlake.feeds.formats.generic import Generic
+from binlake.feeds.formats.specific import Specific
+from binlake.feeds.formats.text import Text
 from binlake.feeds.schema_registry import SchemaRegistry
-from binlake.feeds.specific import Specific
-from binlake.feeds.text import Text
-from binlake.feeds.webhook import Webhook, WebhookSettings
+from binlake.feeds.sinks.binlog_folder import BinlogFolder
+from binlake.feeds.sinks.kafka import KafkaSink
+from binlake.feeds.sinks.topic_files import FileSink
+from binlake.feeds.sinks.webhook import Webhook, WebhookSettings
 from binlake.source.connection import from_environment
 
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from binlake import names
 from binlake.config import PipelineConfig
-from binlake.feed_config import FeedConfig
+from binlake.config.feed_config import FeedConfig
 from binlake.feeds import condition
 from binlake.feeds.condition import OPERATIONS, Condition
 from binlake.feeds.contract import FeedTable

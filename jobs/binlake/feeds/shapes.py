@@ -19,13 +19,13 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.binlog.partial_rows import PARTIAL, PARTIAL_REMEDY
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedTable
+from binlake.metadata.metadata import Metadata
 from binlake.position import file_number
 from binlake.schema import arithmetic
 from binlake.schema.render import RENDERERS, is_vector_in_bytes, vectors
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import as_logged, computed_columns, lost_columns
 from binlake.serialization import loads
-from binlake.state.metadata import Metadata
 
 _NO_END = (2147483647999999, 4294967295999999)
 """Microseconds of the last TIMESTAMP, before MariaDB 11.5 in 2038 and since in 2106."""

@@ -21,10 +21,10 @@ from binlake.batch.steps import PreparedXa, XaCommit
 from binlake.binlog.border import Statement, XaEvent
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedChanges, FeedTable
+from binlake.metadata.feed_watermarks import FeedPlace
 from binlake.position import Range
-from binlake.state import files
-from binlake.state.feed_watermarks import FeedPlace
-from binlake.state.staging import check_file
+from binlake.staging.staged_files import check_file
+from binlake.storage import files
 
 _MOST_ROWS, _MOST_OF_ONE, _FEWEST_ROWS = 1 << 17, 1 << 15, 1 << 10
 """Of all files that are open at once, and of one of them, that are read at a time: messages are sent while the cache

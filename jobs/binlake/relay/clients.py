@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from binlake.batch.steps import PreparedXa
-from binlake.relay.events import RelayEvent
+from binlake.relay.client_events import RelayEvent
 from binlake.relay.queues import Queue, TableFilter, Waiting
 from binlake.schema.table import TableName
 from binlake.serialization import dumps, loads

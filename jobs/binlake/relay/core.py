@@ -20,14 +20,14 @@ import numpy as np
 
 from binlake.config import PipelineConfig
 from binlake.errors import FeedError, StagingError, UsageError
+from binlake.metadata.feed_watermarks import FeedLease, FeedPosition
+from binlake.metadata.metadata import now_us
+from binlake.relay.client_events import RelayEvent
 from binlake.relay.clients import Client, RelayState
-from binlake.relay.events import RelayEvent
 from binlake.relay.queues import MOST_FILTERS, TableFilter, Waiting
 from binlake.relay.reading import Arrived, Numbered, Operations, Prepared, RecordedBatches, passing
 from binlake.schema.table import TableName
-from binlake.state import files
-from binlake.state.feed_watermarks import FeedLease, FeedPosition
-from binlake.state.metadata import now_us
+from binlake.storage import files
 
 MOST_CLIENTS = 1000
 MOST_EVENTS = 1000

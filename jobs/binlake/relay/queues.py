@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from binlake.errors import UsageError
+from binlake.metadata.feed_watermarks import FeedPlace
 from binlake.schema.table import TableName
-from binlake.state.feed_watermarks import FeedPlace
 
 ALL_OPERATIONS = 7
 MOST_FILTERS = 4096

@@ -16,15 +16,15 @@ from binlake.feeds.carry import oldest_staged
 from binlake.feeds.contract import FeedTable
 from binlake.feeds.shapes import Shapes, shown, table_of
 from binlake.feeds.staged import LogWindow, StagedBatch, StatementHere
+from binlake.metadata import lease
+from binlake.metadata.feed_watermarks import FeedPlace
+from binlake.metadata.metadata import Metadata
 from binlake.position import Range
-from binlake.relay.events import RelayEvent, events_of
+from binlake.relay.client_events import RelayEvent, events_of
 from binlake.relay.queues import TableFilter
 from binlake.schema.table import TableName
 from binlake.serialization import loads
-from binlake.state import lease
-from binlake.state.feed_watermarks import FeedPlace
-from binlake.state.metadata import Metadata
-from binlake.state.staging import read_manifest
+from binlake.staging.staged_files import read_manifest
 
 Prepared = tuple[PreparedXa, ...]
 Operations = dict[TableName, int]

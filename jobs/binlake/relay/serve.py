@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from binlake import config as configuration
 from binlake.errors import BinlakeError, UsageError
+from binlake.metadata import feed_watermarks
+from binlake.metadata.feed_watermarks import FeedLimits
+from binlake.metadata.metadata import metadata_of
 from binlake.relay.core import Relay, state_path
 from binlake.relay.reading import RecordedBatches
 from binlake.relay.tcp import BinaryProtocol
 from binlake.report import Report
-from binlake.state import feed_watermarks
-from binlake.state.feed_watermarks import FeedLimits
-from binlake.state.metadata import metadata_of
 
 if TYPE_CHECKING:
     import uvicorn
@@ -75,7 +75,7 @@ class Served:
         import uvicorn
         from uvicorn.server import ServerState
 
-        from binlake.relay.http import BoundedBody, application
+        from binlake.relay.http_routes import BoundedBody, application
 
         self._relay, self._secret = relay, secret
         self.connections = 0

@@ -12,7 +12,7 @@ from typing import Literal
 
 from binlake.errors import UnfollowedStatement
 from binlake.position import Flavour
-from binlake.schema.session import Session
+from binlake.schema.statement_session import Session
 from binlake.schema.table import TableName
 
 TokenKind = Literal["word", "quoted", "string", "number", "bytes", "symbol", "broken", "end"]

@@ -18,7 +18,11 @@ from itertools import pairwise
 from typing import Any
 
 from binlake.config import PipelineConfig
-from binlake.lake.delta_schema import DeltaSchema
+from binlake.delta import attempts
+from binlake.delta.attempts import Attempts
+from binlake.delta.delta_schema import DeltaSchema
+from binlake.metadata import expiry
+from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import lake_columns
@@ -29,9 +33,6 @@ from binlake.snapshot.bounds import Bound
 from binlake.snapshot.cutting import cut
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
-from binlake.state import attempts, expiry
-from binlake.state.attempts import Attempts
-from binlake.state.metadata import Metadata, literal, now_us
 
 CHUNK_ROWS = 1_000_000
 _FEWEST_ROWS = 200_000
@@ -47,7 +48,7 @@ class Chunk:
     """The rows whose key is in [lower, upper), None being no bound.
 
     low: the log from here on makes the chunk current. high: everything the chunk shows lies before it.
-    attempt: that copied it (state/attempts.py). rows, bytes: of its data files. lock_ms: how long writes were stopped
+    attempt: that copied it (delta/attempts.py). rows, bytes: of its data files. lock_ms: how long writes were stopped
     for its wave.
     """
 

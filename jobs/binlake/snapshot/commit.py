@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from binlake.config import PipelineConfig
+from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError, InvalidDate, LakeError, StagingError
 from binlake.faults import fault
-from binlake.lake.table import LakeTable, NewTable
+from binlake.merge.lake_table import LakeTable, NewTable
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema, table_id
 from binlake.serialization import dump
 from binlake.snapshot import restore
 from binlake.snapshot.chunks import Records, TableSnapshot
-from binlake.state import storage_errors
-from binlake.state.attempts import Copied
+from binlake.storage import storage_errors
 
 
 @dataclass(frozen=True)

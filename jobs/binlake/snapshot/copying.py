@@ -12,10 +12,10 @@ from typing import Any, Literal
 import pymysql
 from pyspark.sql import DataFrame, SparkSession
 
+from binlake.delta import plain_files
+from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError, ConnectionFailed, LakeError, SourceError, TableError
 from binlake.faults import fault
-from binlake.lake import data_files, plain_files
-from binlake.lake.session import OwnSessions
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import lake_columns
 from binlake.snapshot import direct, jdbc, restore
@@ -25,8 +25,9 @@ from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, translate
 from binlake.source.locks import SPENT, CreatedOf
 from binlake.source.server import Source
-from binlake.state import java_errors, storage_errors
-from binlake.state.attempts import Copied
+from binlake.spark import data_files
+from binlake.spark.session import OwnSessions
+from binlake.storage import java_errors, storage_errors
 
 Selected = Callable[[SparkSession], DataFrame]
 """A chunk's columns as they were selected, in the session of the thread that writes them."""

@@ -18,8 +18,9 @@ from pymysql.constants import CLIENT, COMMAND
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from binlake.delta import plain_files
+from binlake.delta.attempts import Copied
 from binlake.errors import BinlakeError, LakeError
-from binlake.lake import plain_files
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.table import TableSchema
 from binlake.serialization import dumps, loads
@@ -28,8 +29,7 @@ from binlake.snapshot.jdbc import ChunkQuery
 from binlake.snapshot.restore_arrow import NoText, NoValue, Restored
 from binlake.source import error_numbers
 from binlake.source.connection import connect
-from binlake.state import storage_errors
-from binlake.state.attempts import Copied
+from binlake.storage import storage_errors
 
 _REFUSAL = re.compile(r"binlake server error (\{.*\})")
 _STORAGE = re.compile(r"binlake storage error (\{.*\})")

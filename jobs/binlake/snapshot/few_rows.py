@@ -12,11 +12,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.lake.java import to_scala_map
 from binlake.snapshot import jdbc
 from binlake.snapshot.chunks import TableSnapshot
 from binlake.snapshot.copying import Copying, Member, Selected, translated
 from binlake.source.locks import Gate
+from binlake.spark.java import to_scala_map
 
 MOST_ROWS = 1000
 """Of a table."""

@@ -11,15 +11,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.lake import settings
+from binlake.ddl.keys import key_index
 from binlake.names import mysql_quote
 from binlake.schema import datatypes
-from binlake.schema.keys import key_index
 from binlake.schema.table import TableName, TableSchema
 from binlake.snapshot import bounds, keystores
 from binlake.snapshot.bounds import Bound
-from binlake.source import session
+from binlake.source import session_settings
 from binlake.source.connection import Endpoint
+from binlake.spark import settings
 
 DRIVER = "com.mysql.cj.jdbc.Driver"
 _STREAM_ROWS = str(-(2**31))
@@ -147,7 +147,7 @@ def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
 def session_variables(mariadb: bool) -> tuple[str, ...]:
     """Assignments by which both readers' sessions are set."""
     return (
-        *session.assignments(mariadb=mariadb),
+        *session_settings.assignments(mariadb=mariadb),
         f"net_write_timeout={STALLED}",
         "optimizer_switch='derived_merge=on'",  # Spark wraps the query; it must not be materialised
         "optimizer_switch='mrr=off'",  # rows come in the order of the key's index

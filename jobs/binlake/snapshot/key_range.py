@@ -23,12 +23,12 @@ from pyspark.sql import SparkSession
 
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
+from binlake.delta.attempts import OF_KEYS
+from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_schema import DeltaSchema
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, StagingError, TableError, UsageError
 from binlake.faults import fault
-from binlake.lake import data_files
-from binlake.lake.delta_schema import DeltaSchema
-from binlake.lake.exchange import exchange
-from binlake.lake.session import OwnSessions
+from binlake.merge.exchange import exchange
 from binlake.names import spark_quote
 from binlake.schema import datatypes
 from binlake.schema.lake_columns import lake_columns
@@ -38,11 +38,11 @@ from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import Chunk, Records, TableSnapshot
 from binlake.snapshot.commit import SnapshotResult, result_of
 from binlake.snapshot.snapshot import SnapshotTask, refuse_retries, works_with
-from binlake.snapshot.wave import Member, TableChanged, TableRefused, run_wave
+from binlake.snapshot.waves import Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.server import Source
-from binlake.state.attempts import OF_KEYS
-from binlake.state.delta_log import LakeLog
+from binlake.spark import data_files
+from binlake.spark.session import OwnSessions
 
 BETWEEN = ".."
 _NUMBERS = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\d+\)")

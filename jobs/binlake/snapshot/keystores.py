@@ -15,8 +15,8 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from binlake.errors import ConfigurationError
-from binlake.lake import trust
 from binlake.once import once
+from binlake.spark import trust
 
 _TRUSTED, _CLIENT = "trustCertificateKeyStore", "clientCertificateKeyStore"
 _PASSWORD = secrets.token_urlsafe(24)

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlake.binlog.kernels import Numbers
-from binlake.binlog.native import kernel
 from binlake.binlog.strings import Bytes
+from binlake.kernels.native import kernel
+from binlake.kernels.row_kernels import Numbers
 
 ROWS = 1 << 16
 """Rows of a batch, at most."""

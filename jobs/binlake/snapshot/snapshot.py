@@ -25,8 +25,7 @@ from binlake.binlog.boundaries import format_description
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
-from binlake.lake import cluster, functions, settings
-from binlake.lake.session import OwnSessions
+from binlake.metadata.metadata import Metadata
 from binlake.position import Position
 from binlake.report import Report, Told
 from binlake.schema.table import TableName
@@ -34,13 +33,14 @@ from binlake.schema.virtual import judged
 from binlake.snapshot import few_rows
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.snapshot.commit import SnapshotResult, commit, committed_result
-from binlake.snapshot.wave import Copying, Member, TableChanged, TableRefused, run_wave
+from binlake.snapshot.waves import Copying, Member, TableChanged, TableRefused, run_wave
 from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.connection import Endpoint
 from binlake.source.locks import LockMode, StaysPrepared
 from binlake.source.server import Source
-from binlake.state import files, java_errors
-from binlake.state.metadata import Metadata
+from binlake.spark import cluster, functions, settings
+from binlake.spark.session import OwnSessions
+from binlake.storage import files, java_errors
 
 __all__ = ["LockMode", "SnapshotResult", "SnapshotTask", "snapshot"]
 

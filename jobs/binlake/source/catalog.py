@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlake.config import SYSTEM_DATABASES, PipelineConfig
+from binlake.ddl.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
+from binlake.ddl.keys import key_index, with_key
 from binlake.errors import SchemaMismatch
 from binlake.names import matches_database, mysql_quote
-from binlake.schema.definition import ZEROFILL_WIDTH, canonical_charset, charset_of_collation
-from binlake.schema.keys import key_index, with_key
 from binlake.schema.table import Column, Index, RowTime, TableName, TableSchema, Virtual
 from binlake.schema.virtual import leaves_generated_columns_out
 from binlake.source.server import Source

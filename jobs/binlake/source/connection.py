@@ -19,9 +19,9 @@ import pymysql
 from pymysql.constants import CR
 from pymysql.cursors import Cursor
 
-from binlake.connection_text import is_json, parsed, variable_of
 from binlake.errors import AccessDenied, ConfigurationError, ConnectionFailed, SourceError, UsageError
-from binlake.source import error_numbers, session
+from binlake.source import error_numbers, session_settings
+from binlake.storage.connection_text import is_json, parsed, variable_of
 
 CONNECT_TIMEOUT = 20
 """Seconds for the TCP connection, and for each answer of the handshake."""
@@ -291,7 +291,7 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
             read_timeout=CONNECT_TIMEOUT,
             write_timeout=CONNECT_TIMEOUT,  # TLS is agreed upon under it
             ssl=where.encryption.context() if where.encryption else None,
-            init_command=session.statement(),
+            init_command=session_settings.statement(),
             **options,
         )
         connection.rollback()  # init_connect may have begun a transaction

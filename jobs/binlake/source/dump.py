@@ -14,9 +14,9 @@ import pymysql
 
 from binlake.binlog import framing
 from binlake.binlog.events import ARTIFICIAL, HEADER, HEADER_SIZE, EventType, stands_in_no_file
-from binlake.binlog.kernels import SLACK
 from binlake.binlog.transport import CHUNK_SIZE, LOST_REMEDY, LogChunk, ends_early, goes_on, reaches_beyond
 from binlake.errors import ConnectionFailed, CorruptEvent, PositionLost, ServerIdInUse, SourceError
+from binlake.kernels.row_kernels import SLACK
 from binlake.position import FIRST_OFFSET, Flavour, Slice
 from binlake.source import connection, error_numbers
 from binlake.source.connection import Endpoint

@@ -34,7 +34,7 @@ from binlake.errors import AccessDenied, ServerSettingError, SourceError
 from binlake.names import mysql_quote
 from binlake.position import Position
 from binlake.schema.table import TableName
-from binlake.source import prepared
+from binlake.source import prepared_xa
 from binlake.source.server import Source, error_code
 
 LockMode = Literal["flush", "tables", "none"]
@@ -198,13 +198,13 @@ def read_lock(source: Source, mode: LockMode, names: Sequence[TableName]) -> Ite
     deadline = time.monotonic() + _PATIENCE
     source.execute(f"SET SESSION lock_wait_timeout = {_LOCK_WAIT}")
     while True:
-        if xids := prepared.wait_until_ended(source, max(0.0, deadline - time.monotonic())):
+        if xids := prepared_xa.wait_until_ended(source, max(0.0, deadline - time.monotonic())):
             raise _stay_prepared(source, xids)
         mode = _acquire(source, mode, names)
         since = time.monotonic()
         held = Held(mode)
         try:
-            xids = prepared.prepared_xids(source)
+            xids = prepared_xa.prepared_xids(source)
             if not xids:
                 yield held
                 return
@@ -218,7 +218,7 @@ def read_lock(source: Source, mode: LockMode, names: Sequence[TableName]) -> Ite
 def _stay_prepared(source: Source, xids: Sequence[str]) -> StaysPrepared:
     return StaysPrepared(
         f"{len(xids)} prepared XA transactions don't end, on whatever tables: their rows would be lost to the snapshot:"
-        f" {prepared.told(source, xids)}",
+        f" {prepared_xa.told(source, xids)}",
         remedy="let their application end them, or XA COMMIT or XA ROLLBACK them by these names; then run again",
     )
 

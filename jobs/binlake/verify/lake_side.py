@@ -11,11 +11,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from binlake.delta import layout, opened_tables
 from binlake.names import spark_string
 from binlake.schema.invalid import FAIL, KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.table import TableSchema
-from binlake.state import layout, tables
 from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, lake_shown
 from binlake.verify.server_side import KeyedHash
 
@@ -32,7 +32,7 @@ class LakeSide:
     """One Delta table at the version it has now. Raises what deltalake and Spark raise when it can't be read."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
-        log = tables.opened(path)
+        log = opened_tables.opened(path)
         self.version = int(log.version())
         self._rows: DataFrame = _plain(session, path, log) or (
             session.read.format("delta").option("versionAsOf", self.version).load(path)

@@ -23,9 +23,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from binlake import names
 from binlake.config import PipelineConfig
+from binlake.metadata import decisions
+from binlake.metadata.decisions import Reason
 from binlake.schema.table import TableName
-from binlake.state import decisions
-from binlake.state.decisions import Reason
 from binlake_airflow.page import tables
 from binlake_airflow.page.access import (
     Dag,

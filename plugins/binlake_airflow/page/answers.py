@@ -19,12 +19,12 @@ from sqlalchemy import select
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, ConfigurationError
-from binlake.state import runs
-from binlake.state.metadata import now_us
-from binlake.state.remembered import RememberedMetadata
-from binlake.state.status import SourceStatus, read_status
+from binlake.metadata import runs
+from binlake.metadata.metadata import now_us
+from binlake.metadata.status import SourceStatus, read_status
 from binlake_airflow.page.access import DAGS, dag_id
 from binlake_airflow.page.health import DagState, LogStanding, advise, health
+from binlake_airflow.page.remembered import RememberedMetadata
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, LeaseHeld, UsageError
-from binlake.state.metadata import now_us
+from binlake.metadata.metadata import now_us
 from binlake_airflow.page import actions, answers
 from binlake_airflow.page import feeds as feeds_of
 from binlake_airflow.page import tables as tables_of

@@ -7,12 +7,12 @@ from typing import Any
 
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
+from binlake.metadata import feed_watermarks
+from binlake.metadata.feed_watermarks import RELAY
+from binlake.metadata.metadata import now_us
 from binlake.relay import core as relay
-from binlake.state import feed_watermarks
-from binlake.state.feed_watermarks import RELAY
-from binlake.state.metadata import now_us
-from binlake.state.remembered import RememberedMetadata
 from binlake_airflow.page.answers import metadata_of, problem
+from binlake_airflow.page.remembered import RememberedMetadata
 
 
 def feeds(config: PipelineConfig) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import Literal
 
 from croniter import croniter
 
+from binlake.metadata.feed_watermarks import RELAY
+from binlake.metadata.status import SourceStatus
 from binlake.source.ahead import LogSeen
-from binlake.state.feed_watermarks import RELAY
-from binlake.state.status import SourceStatus
 
 Health = Literal["good", "new", "warn", "bad"]
 _WORST_FIRST: tuple[Health, ...] = ("bad", "new", "warn", "good")

@@ -8,18 +8,19 @@ from functools import lru_cache
 from typing import Any
 
 from binlake.config import PipelineConfig
+from binlake.delta import delta_log
 from binlake.errors import LakeError
+from binlake.metadata import history, runs
+from binlake.metadata.history import Moment
+from binlake.metadata.metadata import Newest, now_us
+from binlake.metadata.runs import MutationCounts, Verified
+from binlake.metadata.status import read_status
 from binlake.schema.table import TableName, TableSchema
-from binlake.state import delta_log, history, runs
-from binlake.state.history import Moment
-from binlake.state.metadata import Newest, now_us
-from binlake.state.newest_changes import newest_changes
-from binlake.state.remembered import RememberedMetadata
-from binlake.state.runs import MutationCounts, Verified
-from binlake.state.sizes import Sizes, TableSize
-from binlake.state.status import read_status
-from binlake.state.totals import Totals
 from binlake_airflow.page.answers import DAY, HOUR, metadata_of, minute, problem
+from binlake_airflow.page.newest_changes import newest_changes
+from binlake_airflow.page.remembered import RememberedMetadata
+from binlake_airflow.page.sizes import Sizes, TableSize
+from binlake_airflow.page.totals import Totals
 
 TABLE_DAYS = 30
 """A table's runs are told of so many days."""

@@ -13,14 +13,14 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from binlake import config, pipeline
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
-from binlake.bootstrap import note_bootstrap
 from binlake.config import PipelineConfig
+from binlake.metadata import lease
+from binlake.metadata.lease import OpenBatch, Standing
+from binlake.metadata.record import RunReport, TableRun
+from binlake.phases.bootstrap import note_bootstrap
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.snapshot.commit import SnapshotResult
-from binlake.state import lease
-from binlake.state.lease import OpenBatch, Standing
-from binlake.state.record import RunReport, TableRun
 from binlake_airflow import summaries
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.operators import (

@@ -11,10 +11,10 @@ from openlineage.client.serde import Serde
 from binlake import config, pipeline
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.batch.steps import Life
+from binlake.metadata import lease, watermarks
+from binlake.metadata.lease import OpenBatch, Standing
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.state import lease, watermarks
-from binlake.state.lease import OpenBatch, Standing
 from binlake_airflow import lineage
 
 YAML = """

@@ -14,13 +14,14 @@ from airflow.sdk import BaseNotifier, CronDataIntervalTimetable
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 from airflow.serialization.serialized_objects import DagSerialization
 
-from binlake import config, pipeline, watch
+from binlake import config, pipeline
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError
+from binlake.metadata.metadata import metadata_of
+from binlake.metadata.record import RunReport, TableRun
+from binlake.phases import watch
+from binlake.phases.watch import Watched
 from binlake.pipeline import PlanOutcome
-from binlake.state.metadata import metadata_of
-from binlake.state.record import RunReport, TableRun
-from binlake.watch import Watched
 from binlake_airflow import notices, operators
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.notices import TaskFailed

@@ -22,20 +22,20 @@ from fastapi.testclient import TestClient
 
 from airflow_page import add, add_feeds, client, get, routes, viewer
 from binlake.batch.steps import Life
+from binlake.metadata import failures, lease, watermarks
+from binlake.metadata.feed_watermarks import FeedStatus
+from binlake.metadata.lease import OpenBatch
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.status import SnapshotStatus, SourceStatus
 from binlake.position import Range
 from binlake.relay import core as relay
 from binlake.schema.table import Column, TableName
 from binlake.serialization import dumps, loads
-from binlake.state import failures, lease, newest_changes, watermarks
-from binlake.state.feed_watermarks import FeedStatus
-from binlake.state.lease import OpenBatch
-from binlake.state.metadata import Metadata, now_us
-from binlake.state.remembered import RememberedMetadata
-from binlake.state.status import SnapshotStatus, SourceStatus
-from binlake.state.totals import Totals
-from binlake_airflow.page import answers
+from binlake_airflow.page import answers, newest_changes
 from binlake_airflow.page.app import STATIC
 from binlake_airflow.page.health import DagState, LogStanding, advise, health
+from binlake_airflow.page.remembered import RememberedMetadata
+from binlake_airflow.page.totals import Totals
 from past import SCHEMA
 
 

@@ -17,9 +17,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from airflow_page import add, add_dags, client, get, post, token, viewer
+from binlake.metadata import lease, watermarks
+from binlake.metadata.lease import OpenBatch
 from binlake.position import Range, Slice
-from binlake.state import lease, watermarks
-from binlake.state.lease import OpenBatch
 from past import Past
 
 

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from binlake import config
-from binlake.state.metadata import now_us
+from binlake.metadata.metadata import now_us
 from binlake_airflow.operators import BinlakePlanOperator, BinlakeSnapshotOperator
 from binlake_airflow.submit import BinlakeSparkOperator
 from binlake_airflow.upkeep import BinlakeReplayOperator, BinlakeResumeOperator

@@ -24,16 +24,18 @@ from airflow.sdk.exceptions import (
     AirflowRescheduleException,
 )
 
-from binlake import pipeline, stage, stores
+from binlake import pipeline
 from binlake.config import PipelineConfig
 from binlake.errors import ConfigurationError, UsageError
-from binlake.lake import settings
+from binlake.metadata import lease
+from binlake.metadata.lease import Control, OpenBatch
+from binlake.metadata.record import RunReport
 from binlake.position import Position, Range, Slice
 from binlake.source.connection import Endpoint
 from binlake.source.log import Origin
-from binlake.state import lease
-from binlake.state.lease import Control, OpenBatch
-from binlake.state.record import RunReport
+from binlake.spark import settings
+from binlake.staging import stage
+from binlake.storage import stores
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.links import PageLink, SparkLink
 from binlake_airflow.operators import (
@@ -154,7 +156,7 @@ def test_a_retry_is_left_to_errors_it_can_help(
 
 SUBMITTED = """#!{python}
 import os, subprocess, sys, time
-job = "import time; from binlake import submitter; submitter.end_with_submitter(); time.sleep(60)"
+job = "import time; from binlake.job import submitter; submitter.end_with_submitter(); time.sleep(60)"
 child = subprocess.Popen([sys.executable, "-c", job], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 with open({pids!r} + ".partial", "w") as file:
     print(os.getpid(), child.pid, os.path.dirname(os.environ["BINLAKE_CONNECTION_FILE"]), file=file)

@@ -25,7 +25,7 @@ from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
 from binlake.position import Position, Range, Slice
 from binlake.schema.invalid import FAIL, KEEP_DATES, InvalidValues
-from binlake.schema.session import Session
+from binlake.schema.statement_session import Session
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import loads
 

@@ -21,7 +21,7 @@ from binlake.binlog.transport import FileTransport
 from binlake.gtid import GtidPosition, GtidSet
 from binlake.position import Slice
 from binlake.schema.invalid import KEEP_DATES
-from binlake.state.staging import stage_slice
+from binlake.staging.staged_files import stage_slice
 
 
 def decoded(log: logs.Log, start: int = 4, stop: int = 0) -> list[Emitted]:

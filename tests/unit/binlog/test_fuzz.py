@@ -16,7 +16,7 @@ import fuzz
 import guard
 import logs
 
-from binlake.binlog import native
+from binlake.kernels import native
 
 SECONDS = 8
 FEWEST = 200

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from binlake.binlog import layouts
 from binlake.binlog.events import Malformed
 from binlake.binlog.widening import widened
+from binlake.kernels import layouts
 
 PROGRAM = layouts.many(10, layouts.PROGRAM)
 PROGRAM["size"] = 1

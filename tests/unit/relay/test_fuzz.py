@@ -18,13 +18,13 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.errors import FeedError
+from binlake.metadata import feed_watermarks
+from binlake.metadata.feed_watermarks import FeedLimits
+from binlake.metadata.metadata import metadata_of
 from binlake.relay.core import Relay
 from binlake.relay.packets import Header, authentication, event, filter_fields, hash_of
 from binlake.relay.reading import RecordedBatches
 from binlake.relay.serve import FirstBytes, Served
-from binlake.state import feed_watermarks
-from binlake.state.feed_watermarks import FeedLimits
-from binlake.state.metadata import metadata_of
 from relay_client import ADD_FILTER, AUTHENTICATE, RelayClient, event_of, fnv1a, text
 
 SECRET = b"shared"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from binlake.ddl import statements
 from binlake.position import Flavour
-from binlake.schema import arithmetic, ddl
+from binlake.schema import arithmetic
 from binlake.schema.table import TableSchema, Virtual
 from binlake.schema.virtual import judged, leaving_out, renamed
 from binlake.serialization import dumps, loads
@@ -13,9 +14,9 @@ from virtual_columns import COLUMNS, OFFSETS, TOLD, UNTOLD
 
 
 def shape(declared: str, flavour: Flavour = "mariadb", columns: str = COLUMNS) -> TableSchema:
-    parsed = ddl.parse(f"CREATE TABLE t ({columns}, v {declared})", database="d", sql_mode=0, flavour=flavour)
+    parsed = statements.parse(f"CREATE TABLE t ({columns}, v {declared})", database="d", sql_mode=0, flavour=flavour)
     (created,) = parsed.changes
-    assert isinstance(created, ddl.CreateTable)
+    assert isinstance(created, statements.CreateTable)
     return created.schema
 
 
@@ -90,14 +91,14 @@ def test_arithmetic_over_a_column_that_never_leaves_the_server_is_not_told() -> 
 
 def test_the_expression_is_kept_as_the_default_sql_mode_reads_it() -> None:
     ansi_quotes = 1 << 2
-    parsed = ddl.parse(
+    parsed = statements.parse(
         "CREATE TABLE t (\"a b\" INT, s TEXT, v TEXT AS (CONCAT(\"a b\", 'it''s', s)))",
         database="d",
         sql_mode=ansi_quotes,
         flavour="mysql",
     )
     (created,) = parsed.changes
-    assert isinstance(created, ddl.CreateTable)
+    assert isinstance(created, statements.CreateTable)
     virtual = created.schema.column("v").virtual
     assert virtual is not None
     assert virtual.expression == "CONCAT ( `a b` , 'it''s' , s )"

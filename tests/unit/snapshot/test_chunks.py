@@ -15,7 +15,9 @@ import pytest
 from deltalake import DeltaTable
 
 from binlake.config import PipelineConfig
+from binlake.delta.attempts import Attempts, Copied, DataFile
 from binlake.errors import LakeError, UnsupportedColumn
+from binlake.metadata.metadata import Metadata
 from binlake.position import Position
 from binlake.schema.invalid import KEEP_DATES
 from binlake.schema.table import Column, TableName, TableSchema
@@ -23,8 +25,6 @@ from binlake.snapshot.bounds import Bound, Edge
 from binlake.snapshot.chunks import CHUNK_ROWS, Chunk, Records, TableSnapshot, chunk_count, plan
 from binlake.source.catalog import SourceTable
 from binlake.source.server import Source
-from binlake.state.attempts import Attempts, Copied, DataFile
-from binlake.state.metadata import Metadata
 
 NAME = TableName("d", "t")
 KEYED = TableSchema((Column("id", "int", nullable=False), Column("v", "varchar", length=9)), ("id",), "primary")

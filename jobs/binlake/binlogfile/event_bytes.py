@@ -1,0 +1,182 @@
+"""Events of a binlog file, whole: header, body, checksum. The inverse of ``binlog.events``, which names the manuals."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+import zlib
+from dataclasses import dataclass
+
+from binlake.binlog.border import Statement
+from binlake.binlog.events import CHECKSUM_SIZE, HEADER, HEADER_SIZE, EventType
+from binlake.binlogfile.packed_numbers import fixed_packed, fixed_variable, variable, variable_signed
+from binlake.gtid import GtidPosition, GtidSet, parse
+from binlake.position import Flavour
+from binlake.schema import charsets
+
+VERSIONS: dict[Flavour, str] = {"mysql": "8.4.0-binlake", "mariadb": "10.11.0-MariaDB-binlake"}
+"""What the format description calls the server that wrote the file: its events are such a one's."""
+
+_POST_HEADERS: dict[Flavour, dict[int, int]] = {
+    "mysql": {2: 13, 4: 8, 9: 4, 11: 4, 15: 99, 17: 4, 18: 26, 19: 8, 26: 2, 30: 10, 31: 10, 32: 10, 33: 42, 34: 42,
+              36: 18, 37: 52, 39: 10, 40: 40},
+    "mariadb": {1: 56, 2: 13, 4: 8, 6: 18, 8: 4, 9: 4, 10: 4, 11: 4, 12: 18, 15: 228, 17: 4, 18: 26, 19: 8, 23: 8,
+                24: 8, 25: 8, 26: 2, 30: 10, 31: 10, 32: 10, 39: 10, 40: 10, 41: 10, 161: 4, 162: 19, 163: 4, 165: 13,
+                166: 8, 167: 8, 168: 8, 169: 10, 170: 10, 171: 10},
+}  # fmt: skip
+_TYPES: dict[Flavour, int] = {"mysql": 42, "mariadb": 171}
+"""Of each type the bytes before its variable part, and how many types there are: constants of the servers' sources."""
+
+_BINLOG_VERSION = 4
+_CRC32 = 1
+_THREAD = 0
+_UTF8MB4_GENERAL_CI = 45
+"""Statements are written in utf8mb4; both servers know this collation."""
+_NO_FOREIGN_KEY_CHECKS = 1 << 26
+"""OPTION_NO_FOREIGN_KEY_CHECKS of both servers: what the source's server let pass, another one lets pass, too."""
+_EXPLICIT_TIMESTAMPS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What the header of each event of a transaction says. server_id: of the server where it was committed."""
+
+    committed_us: int
+    server_id: int
+
+    @property
+    def seconds(self) -> int:
+        return self.committed_us // 1_000_000
+
+
+def event(kind: int, stamp: Stamp, body: bytes, offset: int, flags: int = 0) -> bytes:
+    """A whole event that begins at ``offset`` of its file."""
+    size = HEADER_SIZE + len(body) + CHECKSUM_SIZE
+    end = offset + size & 0xFFFFFFFF
+    data = HEADER.pack(stamp.seconds & 0xFFFFFFFF, kind, stamp.server_id, size, end, flags) + body
+    return data + struct.pack("<I", zlib.crc32(data))
+
+
+def format_description(flavour: Flavour) -> bytes:
+    """The body of the first event of a file."""
+    lengths = bytes(_POST_HEADERS[flavour].get(kind, 0) for kind in range(1, _TYPES[flavour] + 1))
+    version = VERSIONS[flavour].encode().ljust(50, b"\0")
+    created = bytes(4)  # set only in a server's first file after its start, where replicas drop temporary tables
+    return struct.pack("<H", _BINLOG_VERSION) + version + created + bytes([HEADER_SIZE]) + lengths + bytes([_CRC32])
+
+
+def previous_gtids(text: str, flavour: Flavour) -> tuple[EventType, bytes]:
+    """What was executed before the file, as PREVIOUS_GTIDS or GTID_LIST; text: as the server writes a set."""
+    known = parse(text, flavour)
+    if isinstance(known, GtidPosition):
+        listed = [struct.pack("<IIQ", domain, *last) for domain, last in sorted(known.domains.items())]
+        return EventType.MARIADB_GTID_LIST, struct.pack("<I", len(listed)) + b"".join(listed)
+    return EventType.PREVIOUS_GTIDS, _gtid_set(known)
+
+
+def _gtid_set(known: GtidSet) -> bytes:
+    tagged = any(":" in member for member in known.members)
+    count = len(known.members)
+    head = b"\1" + count.to_bytes(6, "little") + b"\1" if tagged else struct.pack("<Q", count)
+    data = bytearray(head)
+    for member, intervals in sorted(known.members.items()):
+        sid, _, tag = member.partition(":")
+        data += uuid.UUID(sid).bytes
+        if tagged:
+            data += variable(len(tag)) + tag.encode()
+        data += struct.pack("<Q", len(intervals))
+        data += b"".join(struct.pack("<QQ", first, last + 1) for first, last in intervals)
+    return bytes(data)
+
+
+@dataclass(frozen=True)
+class GtidEvent:
+    """What opens a transaction of MySQL. ordinal: its number in the file, from 1. only_rows: it holds no statement."""
+
+    gtid: str | None
+    stamp: Stamp
+    ordinal: int
+    only_rows: bool
+
+    def encoded(self, length: int) -> tuple[EventType, bytes]:
+        """Type and body. length: bytes of the transaction with this event, whose own size doesn't depend on it."""
+        sid, tag, number = _parts(self.gtid)
+        if tag:
+            return EventType.GTID_TAGGED, self._tagged(sid, tag, number, length)
+        body = bytes([not self.only_rows]) + sid + struct.pack("<q", number)
+        body += b"\2" + struct.pack("<qq", self.ordinal - 1, self.ordinal)
+        body += self.stamp.committed_us.to_bytes(7, "little") + fixed_packed(length)
+        return EventType.GTID if self.gtid else EventType.ANONYMOUS_GTID, body
+
+    def _tagged(self, sid: bytes, tag: str, number: int, length: int) -> bytes:
+        fields = [
+            variable(0) + variable(not self.only_rows),
+            variable(1) + b"".join(variable(byte) for byte in sid),
+            variable(2) + variable_signed(number),
+            variable(3) + variable(len(tag)) + tag.encode(),
+            variable(4) + variable_signed(self.ordinal - 1),
+            variable(5) + variable_signed(self.ordinal),
+            variable(6) + variable(self.stamp.committed_us),
+            variable(8) + fixed_variable(length),
+        ]
+        rest = variable(0) + b"".join(fields)
+        size = len(rest) + 2
+        if len(variable(1)) + len(variable(size)) + len(rest) != size:
+            size += 1
+        return variable(1) + variable(size) + rest
+
+
+def _parts(gtid: str | None) -> tuple[bytes, str, int]:
+    """Uuid, tag and number of MySQL's GTID."""
+    if gtid is None:
+        return bytes(16), "", 0
+    sid, *words = gtid.split(":")
+    return uuid.UUID(sid).bytes, words[0] if len(words) > 1 else "", int(words[-1])
+
+
+def mariadb_gtid(gtid: str, *, statement: bool) -> bytes:
+    """The body of MariaDB's GTID event; the server's number stands in the header."""
+    domain, _, number = (int(part) for part in gtid.split("-"))
+    flags = 0x21 if statement else 0x0C  # FL_STANDALONE and FL_DDL, or FL_TRANSACTIONAL and FL_ALLOW_PARALLEL
+    return (struct.pack("<QIB", number, domain, flags)).ljust(19, b"\0")
+
+
+def begin() -> bytes:
+    """BEGIN as a query event's body."""
+    return _query("", b"BEGIN", _charsets("utf8mb4"), 0)
+
+
+def statement(one: Statement, flavour: Flavour, number: int) -> bytes:
+    """A statement's body. number: of the transaction, for MySQL's DDL that has one."""
+    flags = _NO_FOREIGN_KEY_CHECKS
+    told, behind = b"", b""
+    session = one.session
+    if flavour == "mariadb" and session.explicit_timestamps:
+        flags |= _EXPLICIT_TIMESTAMPS
+    if session.time_zone:
+        zone = session.time_zone.encode()
+        told += bytes([5, len(zone)]) + zone
+    if session.microsecond is not None:
+        told += bytes([128 if flavour == "mariadb" else 13]) + session.microsecond.to_bytes(3, "little")
+    if flavour == "mysql" and session.explicit_timestamps is not None:
+        behind += bytes([16, session.explicit_timestamps])
+    if flavour == "mysql" and one.has_xid:
+        behind += bytes([17]) + struct.pack("<Q", number)
+    status = bytes([0]) + struct.pack("<I", flags) + bytes([1]) + struct.pack("<Q", one.sql_mode)
+    return _query(one.database, one.text.encode(), status + _charsets(one.server_charset) + told + behind, one.error)
+
+
+def _charsets(of_databases: str) -> bytes:
+    """Of the client, the connection, and new databases."""
+    server = charsets.default_collation(of_databases)
+    return bytes([4]) + struct.pack("<HHH", _UTF8MB4_GENERAL_CI, _UTF8MB4_GENERAL_CI, server)
+
+
+def _query(database: str, text: bytes, status: bytes, error: int) -> bytes:
+    name = database.encode()
+    head = struct.pack("<IIBHH", _THREAD, 0, len(name), error, len(status))
+    return head + status + name + b"\0" + text
+
+
+def rotate(next_file: str) -> bytes:
+    return struct.pack("<Q", 4) + next_file.encode()

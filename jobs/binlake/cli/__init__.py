@@ -1,0 +1,1 @@
+"""Command line: what ``binlake`` and its subcommands do, and how they print it."""

@@ -1,0 +1,52 @@
+"""What begins: a new source, and what this environment needs."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from dataclasses import replace
+
+from binlake.cli.checks import tell
+from binlake.cli.sessions import report_of, session_of
+from binlake.errors import UsageError
+
+
+def init(arguments: argparse.Namespace) -> None:
+    from binlake.cli import new_source
+    from binlake.doctor.preflight import preflight
+    from binlake.source.connection import endpoint_of
+    from binlake.storage.connection_text import variable_of
+
+    endpoint = endpoint_of(arguments.connection or _asked("Server (mysql://user@host:3306/): "))
+    if not endpoint.password and sys.stdin.isatty():
+        endpoint = replace(endpoint, password=getpass.getpass(f"Password of {endpoint.user}: "))
+    config = new_source.write_yaml(
+        arguments.file,
+        endpoint,
+        name=arguments.name or arguments.file.stem,
+        include=arguments.tables,
+        lake=arguments.lake,
+        schedule=arguments.schedule,
+    )
+    variable = variable_of(config.source.connection)
+    print(f"{arguments.file} is written; now\n")
+    print(f"  export {variable}='mysql://{endpoint.user}:PASSWORD@{endpoint.address}/'")
+    for command in ("doctor", "snapshot", "sync"):
+        print(f"  binlake {command} --config {arguments.file}")
+    print()
+    tell(preflight(config, endpoint, session=session_of("doctor", config)))
+
+
+def _asked(question: str) -> str:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nobody is there to be asked for the server", remedy="give --connection mysql://user@host:3306/"
+        )
+    return input(question)
+
+
+def setup(arguments: argparse.Namespace) -> None:
+    from binlake.setup.installation import set_up
+
+    set_up(report_of(arguments), arguments.jars, archive=not arguments.no_archive, stores=arguments.stores)

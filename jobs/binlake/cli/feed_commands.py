@@ -1,0 +1,125 @@
+"""What ``binlake feed`` and ``binlake tail`` do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from binlake import config as configuration
+from binlake.cli import printing
+from binlake.config import PipelineConfig
+from binlake.config.feed_config import FeedConfig
+from binlake.errors import BinlakeError, UsageError
+from binlake.feeds.carry import FeedRun, carry
+from binlake.feeds.console import Tail
+from binlake.feeds.console import tail as print_tail
+from binlake.feeds.consume import Consuming, SchemaOf, consume
+from binlake.feeds.feeds_file import Feeds, feeds_of, hold_staging, is_file_of_feeds, understood
+from binlake.feeds.registry import PARTS
+from binlake.feeds.schema_registry import SchemaRegistry
+from binlake.feeds.sinks.kafka import credentials
+from binlake.metadata import feed_watermarks
+from binlake.metadata.metadata import metadata_of
+from binlake.report import Report
+
+
+def _chosen(arguments: argparse.Namespace, known: Feeds) -> Feeds:
+    """Raises UsageError where none is."""
+    found = [(config, feed) for config, feed in known if arguments.feed in (None, feed.name)]
+    if not found:
+        names = ", ".join(dict.fromkeys(feed.name for _, feed in known)) or "none"
+        asked = f"there is no feed {arguments.feed!r}" if arguments.feed else "there is no feed"
+        raise UsageError(f"{asked} in {arguments.config}; there are: {names}", remedy="add it under feeds: in the YAML")
+    return found
+
+
+def feed(arguments: argparse.Namespace, until: datetime | None) -> None:
+    """Carry feeds; one that fails doesn't hold the others back, and is raised once they are done."""
+    report = Report(quiet=arguments.quiet)
+    if arguments.forget:
+        _forget(arguments.config, arguments.forget, report)
+        return
+    runs: list[FeedRun] = []
+    failed: list[BinlakeError] = []
+    known = understood(arguments.config)
+    chosen = _chosen(arguments, known)
+    if is_file_of_feeds(arguments.config):
+        hold_staging(known)
+    for config, one in chosen:
+        if arguments.anew:
+            one = one.model_copy(update={"begin": arguments.anew})
+        try:
+            runs.append(carry(config, one, PARTS, report, until=until, anew=bool(arguments.anew)))
+        except BinlakeError as error:
+            report.say(f"feed {one.name}: {error}")
+            failed.append(error)
+    if arguments.json:
+        printing.as_json([run.to_json() for run in runs])
+    if failed:
+        raise failed[0]
+
+
+def _forget(path: str, name: str, report: Report) -> None:
+    """Of each source that the file names. Raises UsageError where none knows the feed."""
+    sources = {config.source.name: config for config in _sources(path)}
+    forgotten = [source for source, config in sources.items() if feed_watermarks.forget(metadata_of(config), name)]
+    if not forgotten:
+        known = ", ".join(sources)
+        raise UsageError(f"no feed {name!r} ever ran on {known}", remedy="binlake status names those that did")
+    report.say(f"feed {name} is forgotten on {', '.join(forgotten)}; what its sink holds stays")
+    if any(one.name == name for _, one in feeds_of(path)):
+        report.say(f"  it still stands in {path}, where it is a new one now")
+
+
+def tail(arguments: argparse.Namespace) -> None:
+    start = None if arguments.start == "now" else 0 if arguments.start == "start" else int(arguments.start)
+    print_tail(_tailed(arguments), Tail(start, arguments.follow), PARTS, sys.stdout)
+
+
+def console_consumer(arguments: argparse.Namespace) -> None:
+    schema_of = _schema_of(arguments)
+    asked = Consuming(arguments.topic, arguments.max, arguments.follow, schema_of)
+    consume(arguments.bootstrap, asked, sys.stdout, credentials(arguments.connection))
+
+
+def _schema_of(arguments: argparse.Namespace) -> SchemaOf | None:
+    """Raises UsageError for a registry's address that holds a password, ConfigurationError."""
+    if arguments.registry is None:
+        return None
+    if "@" in urlsplit(arguments.registry).netloc:
+        raise UsageError(
+            "the registry's address holds a user or a password", remedy="name a connection: --registry-connection ID"
+        )
+    return SchemaRegistry(arguments.registry, connection=arguments.registry_connection).schema
+
+
+def _tailed(arguments: argparse.Namespace) -> Feeds:
+    """The feed that was named, or one made for the table, or for all, of each of its sources. Raises UsageError."""
+    made: dict[str, Any] = {"name": "tail", "include": [arguments.table or "*.*"], "sink": "file:///dev/stdout"}
+    form: dict[str, Any] = {"type": arguments.format or "text"}
+    if arguments.registry:
+        form |= {"registry": arguments.registry, "registry_connection": arguments.registry_connection}
+        if arguments.format == "debezium":
+            form["encoding"] = "avro"
+    try:
+        own = FeedConfig.model_validate({**made, "format": form})
+    except ValidationError as error:
+        raise UsageError(
+            f"--format {arguments.format}: {error.errors(include_input=False)[0]['msg']}",
+            remedy="specific wants --registry http://host:port, debezium may have one, the others want none",
+        ) from None
+    if not arguments.feed:
+        return [(config, own) for config in _sources(arguments.config)]
+    other = {} if arguments.format is None else {"format": own.format}
+    return [(config, one.model_copy(update=other)) for config, one in _chosen(arguments, understood(arguments.config))]
+
+
+def _sources(path: str) -> list[PipelineConfig]:
+    """A source's YAML, or those that a file of feeds names."""
+    found = {config.source.name: config for config, _ in feeds_of(path)}
+    return list(found.values()) or [configuration.load(path)]

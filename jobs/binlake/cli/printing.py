@@ -1,0 +1,210 @@
+"""What commands print: tables, JSON for programs, and a source's status. No line is wider than a terminal of 80."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+from binlake.position import Position
+from binlake.schema.table import TableName
+
+if TYPE_CHECKING:
+    from binlake.maintain.maintain import MaintainReport
+    from binlake.metadata.history import Shape
+    from binlake.metadata.record import RunReport
+    from binlake.metadata.status import SourceStatus
+    from binlake.snapshot.snapshot import SnapshotResult
+    from binlake.source.ahead import Ahead
+
+_WIDTH, _WIDE = 80, 200
+_MOST_ROWS = 40
+"""Tables that follow, beyond which they are counted and not listed."""
+
+
+def as_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int = _WIDE) -> None:
+    """Wrapped to the terminal; to ``width`` where standard output is none."""
+    _draw(sys.stdout, title, columns, rows, None if sys.stdout.isatty() else width)
+
+
+def _draw(where: TextIO, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    drawn = Table(title=title, title_justify="left")
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(escape("" if value is None else str(value)) for value in row))
+    Console(file=where, width=width).print(drawn)
+
+
+def run_report(run: RunReport) -> None:
+    """What a batch did to each table."""
+    if run.tables:
+        table(*_tables_of(run))
+    print("\n".join(_said_of(run)))
+
+
+def run_lines(run: RunReport) -> list[str]:
+    """The same for a log, which has no terminal's width."""
+    drawn = io.StringIO()
+    if run.tables:
+        _draw(drawn, *_tables_of(run), _WIDE)
+    return [line.rstrip() for line in drawn.getvalue().splitlines()] + _said_of(run)
+
+
+def _tables_of(run: RunReport) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
+    """Title, columns and rows."""
+    rows = [
+        (t.table, t.status, f"{t.inserted:,}", f"{t.updated:,}", f"{t.deleted:,}", t.delta_version, t.seconds)
+        for t in run.tables
+    ]
+    columns = ("table", "status", "inserted", "updated", "deleted", "Delta version", "seconds")
+    return f"Batch {run.batch}", columns, rows
+
+
+def _said_of(run: RunReport) -> list[str]:
+    seconds = ", ".join(f"{name} {seconds}" for name, seconds in run.phases)
+    return [run.message, *([f"seconds: {seconds}"] if seconds else [])]
+
+
+def _mb(*sizes: int) -> str:
+    return " → ".join(f"{size / 1e6:,.1f}" for size in sizes)
+
+
+def shape(name: TableName, found: Shape) -> None:
+    """A table's columns at some time."""
+    schema = found.schema
+    if schema is None:
+        print(f"there is no {name} from {found.position} on")
+        return
+    rows = [
+        (
+            column.name,
+            column.declared,
+            "" if column.nullable else "NOT NULL",
+            column.charset,
+            column.default,
+            "" if column in schema.mirrored else "left out",
+        )
+        for column in schema.columns
+    ]
+    table(f"{name} from {found.position} on", ("column", "type", "null", "charset", "default", "lake"), rows)
+    print(f"key ({schema.key_kind}): {', '.join(schema.key) or 'none'}")
+
+
+def snapshots(results: Sequence[SnapshotResult]) -> None:
+    rows = [
+        (r.name, f"{r.rows:,}", f"{r.seconds:.1f}", r.low.short, f"{r.lock_ms:,.0f}", r.delta_version) for r in results
+    ]
+    table("Snapshot", ("table", "rows", "seconds", "position", "locked ms", "Delta version"), rows)
+
+
+def maintained(found: MaintainReport) -> None:
+    rows = [
+        (t.table, f"{t.files_before} → {t.files_after}", _mb(t.bytes_before, t.bytes_after), t.rewritten_files,
+         t.removed_files, _mb(t.removed_bytes), t.seconds, t.left)
+        for t in found.tables
+    ]  # fmt: skip
+    columns = ("table", "files", "MB", "rewritten", "removed", "MB removed", "seconds", "left")
+    table("Tables", columns, rows)
+    ours = [
+        (m.table, f"{m.files_before} → {m.files_after}", m.rows_expired, m.removed_files, _mb(m.removed_bytes))
+        for m in found.metadata
+    ]
+    table("Metadata", ("table", "files", "rows expired", "removed", "MB removed"), ours)
+    print(found.headline)
+
+
+def status(found: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> None:
+    """Where a source and its tables stand. all_tables: those that follow are listed however many they are."""
+    for line in status_lines(found, ahead):
+        _say(line)
+    if not found.tables:
+        return
+    counts = Counter(row["status"] for row in found.tables)
+    _say("tables: " + ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items())))
+    listed = found.tables
+    if not all_tables and len(listed) > _MOST_ROWS:
+        listed = tuple(row for row in listed if row["status"] != "following")
+        _say(f"only those that don't follow are listed; --state following lists the {counts['following']:,} others")
+    rows = [(row["table"], row["status"], row["batch"], row["delta_version"]) for row in listed]
+    if rows:
+        table("", ("table", "status", "batch", "Delta version"), rows, _WIDTH)
+    for row in listed:
+        if row["reason"]:
+            _say(f"{row['table']} is {row['status']}: {row['reason']}")
+            if row["remedy"]:
+                _say(f"  → {row['remedy']}")
+
+
+def _say(text: str) -> None:
+    """Wrapped, further lines indented; what has no space stays whole, so that it can be copied."""
+    for line in text.splitlines():
+        lead = line[: len(line) - len(line.lstrip())] + "  "
+        print(textwrap.fill(line, _WIDTH, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False))
+
+
+def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
+    """What is said of the source as a whole. ahead: how far the server is, or why that isn't known."""
+    if found.position is None:
+        lines = [f"{found.source}: no table has a snapshot yet; run binlake snapshot"]
+    else:
+        lines = [f"{found.source}: batch {found.batch}, at {Position.parse(found.position).short}, {_behind(ahead)}"]
+    if found.carried_us:
+        lines.append(f"what was committed before {_moment(found.carried_us)} is in the lake")
+    if opened := found.open_batch:
+        stop = Position.parse(opened["stop"]).short
+        lines.append(f"batch {opened['batch']} is {opened['state']}, up to {stop}: the next run finishes it")
+    for event in found.poison:
+        lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
+    for one in found.snapshots:
+        lines.append(f"snapshot of {one.table} isn't finished: {one.copied} of {one.chunks} chunks, {one.rows:,} rows")
+    for feed in found.feeds:
+        at = f"at batch {feed.batch}" if feed.batch is not None else "not begun"
+        behind = f", {feed.behind:,} batches behind" if feed.behind else ""
+        lines.append(f"feed {feed.name} is {feed.status}, {at}{behind}, {feed.messages:,} messages")
+        if feed.reason:
+            lines += [f"  {feed.reason}", f"  → {feed.remedy}"]
+        if feed.left_out:
+            lines.append(f"  {feed.left_out:,} events left out, the last: {feed.last_left_out}")
+    if found.holder_died:
+        lines.append(f"held by {found.holder}, which is dead: the next run takes over at once")
+    elif found.holder:
+        lines.append(f"held by {found.holder}")
+    if failed := found.failed:
+        lines += [f"the last run failed in {failed.phase}, {_moment(failed.ended_us)}:"]
+        lines += [f"  {line}" for line in failed.message.splitlines()]
+    if found.last_run:
+        lines.append(f"last run ended {_moment(found.last_run['ended_us'])}, {found.last_run['mutations']:,} mutations")
+    return lines
+
+
+def _behind(ahead: Ahead | str) -> str:
+    if isinstance(ahead, str):
+        return f"and how far behind isn't known:\n  {ahead}"
+    if ahead.bytes is None:
+        return f"which the log, at {ahead.head}, doesn't hold: binlake doctor tells more"
+    return f"{ahead.bytes / 1e6:,.1f} MB behind {ahead.head}" if ahead.bytes else "nothing behind"
+
+
+def _moment(us: int) -> str:
+    """A time, and how long ago that was."""
+    said = datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    seconds = max(0, round(time.time() - us / 1e6))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{said} ({seconds // size} {unit} ago)"
+    return f"{said} ({seconds} s ago)"

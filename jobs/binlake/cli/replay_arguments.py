@@ -1,0 +1,65 @@
+"""What is asked of a replay on a command line: the command's and the script's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from binlake.errors import UsageError
+from binlake.metadata.decisions import Reason
+from binlake.moment import parse_moment
+
+if TYPE_CHECKING:
+    from binlake.phases.replay import ReplayRequest
+
+
+def add_to(parser: argparse.ArgumentParser, who: str | None = None) -> None:
+    """who: decides, where nobody is named."""
+    parser.add_argument("--tables", nargs="+", required=True, metavar="PATTERN", help="database.table, shell-style")
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--batch", type=int, metavar="N", help="as they stood after it; by default the newest")
+    when.add_argument("--as-of", metavar="TIMESTAMP", help="as they stood after the batch recorded last by then")
+    parser.add_argument("--archive", metavar="file:///FOLDER", help="binlog files, for batches not staged any more")
+    parser.add_argument("--prove", action="store_true", help="compare every row with the table's own earlier version")
+    parser.add_argument("--in-place", action="store_true", help="put the newest batch's rows into the table itself")
+    parser.add_argument("--why", metavar="TEXT", help="for those who read it later; needed for --in-place")
+    parser.add_argument("--who", default=who, metavar="NAME", help="by default the account and the machine")
+
+
+class _Refusing(argparse.ArgumentParser):
+    """Raises what the command line would end with."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, remedy="binlake replay --help tells what goes together")
+
+
+def request_of(arguments: Sequence[str]) -> ReplayRequest:
+    """Of what the script would be given. Raises UsageError, ConfigurationError."""
+    parser = _Refusing()
+    add_to(parser)
+    return request(parser.parse_args(arguments))
+
+
+def request(arguments: argparse.Namespace) -> ReplayRequest:
+    """Raises UsageError, ConfigurationError."""
+    from binlake.phases.replay import ReplayRequest
+    from binlake.source.log import folder_of
+
+    archive = folder_of(arguments.archive) if arguments.archive else None
+    if arguments.archive and archive is None:
+        raise UsageError(f"--archive {arguments.archive!r} is no folder", remedy="write file:///FOLDER")
+    return ReplayRequest(
+        arguments.tables,
+        arguments.batch,
+        parse_moment(arguments.as_of, "--as-of") if arguments.as_of else None,
+        archive,
+        arguments.prove,
+        _reason(arguments) if arguments.in_place else None,
+    )
+
+
+def _reason(arguments: argparse.Namespace) -> Reason:
+    if not (arguments.why or "").strip() or not arguments.who:
+        raise UsageError("--in-place changes a table, and nobody says why", remedy="add --why TEXT: it is recorded")
+    return Reason(arguments.who, arguments.why)

@@ -1,0 +1,15 @@
+"""The entry point of ``binlake``, which can be interrupted before the command's modules are imported."""
+
+import sys
+
+from binlake import interrupts
+
+
+def main() -> None:
+    """Run a command, and end with its exit code."""
+    heard = interrupts.end_at_once()
+    from binlake.cli import command_line
+
+    if heard:
+        interrupts.raise_from_here_on()
+    sys.exit(command_line.run())

@@ -1,0 +1,115 @@
+"""The steps of the pipeline: the engine is asked, results go to standard output, progress to standard error."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from binlake.cli import printing, replay_arguments
+from binlake.cli.sessions import catalog_session_of, origin_of, report_of, session_of
+from binlake.config import PipelineConfig
+from binlake.errors import TableError
+from binlake.moment import parse_moment
+from binlake.report import Report
+
+if TYPE_CHECKING:
+    from binlake.verify.verify import VerifyReport
+
+
+def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+    from binlake.phases.bootstrap import KeysAsked
+
+    session = session_of("snapshot", config, config.snapshot.connections)
+    origin, report, tables, lock = origin_of(config), report_of(arguments), arguments.tables, arguments.lock
+    if arguments.keys:
+        asked = KeysAsked(tables, arguments.keys)
+        results = pipeline.snapshot_keys(config, origin, session, report, asked, lock=lock)
+    else:
+        results = pipeline.bootstrap(config, origin, session, report, tables=tables, lock=lock, begin=arguments.begin)
+    _register_if_due(config, report_of(arguments))
+    if arguments.json:
+        printing.as_json([result.to_json() for result in results])
+        return
+    printing.snapshots(results)
+
+
+def parse_until(text: str) -> datetime | None:
+    """``now`` is None; else see ``parse_moment``. Raises UsageError."""
+    return None if text == "now" else parse_moment(text, "--until", instead="now")
+
+
+def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    until = parse_until(arguments.until)
+    session = session_of("sync", config, short_lived=lambda: pipeline.is_short_run(config))
+    found = pipeline.sync(config, origin_of(config), session, report_of(arguments), until=until)
+    runs = (*found.earlier, found)
+    if arguments.json:
+        printing.as_json(found.to_json())
+    else:
+        for run in runs:
+            printing.run_report(run)
+    stopped = [table for run in runs for table in run.tables if table.status in ("stopped", "missing", "resnapshot")]
+    for table in stopped:
+        print(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}", file=sys.stderr)
+    newly = [table.table for table in stopped if table.newly_stopped]
+    _register_if_due(config, report_of(arguments))
+    if newly:
+        raise TableError(f"{', '.join(newly)} stopped; the other tables are up to date", remedy="see above")
+
+
+def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    found: VerifyReport = pipeline.verify(
+        config, origin_of(config), session_of("verify", config), report_of(arguments), tables=arguments.tables
+    )
+    if arguments.json:
+        printing.as_json(found.to_json())
+    else:
+        print(found.to_text())
+    found.refuse_unequal()
+
+
+def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    request = replay_arguments.request(arguments)
+    found = pipeline.replay(config, session_of("replay", config), report_of(arguments), request)
+    if arguments.json:
+        printing.as_json([table.to_json() for table in found])
+        return
+    for table in found:
+        print(table.to_text())
+
+
+def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    found = pipeline.maintain(config, session_of("maintain", config), report_of(arguments), tables=arguments.tables)
+    if arguments.json:
+        printing.as_json(found.to_json())
+    else:
+        printing.maintained(found)
+
+
+def register(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    found = pipeline.register(config, catalog_session_of(config), report_of(arguments))
+    if arguments.json:
+        printing.as_json(found.to_json())
+    else:
+        print(found.headline)
+
+
+def _register_if_due(config: PipelineConfig, report: Report) -> None:
+    """Behind whatever may have made, moved or dropped a table."""
+    from binlake import pipeline
+
+    if pipeline.registration_due(config):
+        pipeline.register(config, catalog_session_of(config), report)

@@ -1,0 +1,117 @@
+"""Where tables stand, what befell them, and what is decided about them."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from binlake import names
+from binlake.cli import printing
+from binlake.cli.sessions import origin_of, report_of, session_of
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError, UsageError
+from binlake.metadata import decisions
+from binlake.metadata.decisions import Reason
+from binlake.schema.table import TableName
+from binlake.serialization import dump
+
+if TYPE_CHECKING:
+    from binlake.metadata.status import SourceStatus
+    from binlake.position import Position
+    from binlake.source.ahead import Ahead
+
+
+def status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.metadata.status import read_status
+    from binlake.position import Position
+
+    found = read_status(config)
+    ahead = _ahead(config, Position.parse(found.position) if found.position else None)
+    told = [*found.tables, *_new_tables(ahead, found)]
+    asked = arguments.tables or ["*.*"]
+    kept = [
+        row
+        for row in sorted(told, key=lambda row: row["table"])
+        if any(names.matches(pattern, *row["table"].split(".", 1)) for pattern in asked)
+        and (not arguments.state or row["status"] in arguments.state)
+    ]
+    found = replace(found, tables=tuple(kept))
+    if arguments.json:
+        head, beyond = (None, None) if isinstance(ahead, str) else (ahead.head, ahead.bytes)
+        printing.as_json({**found.to_json(), "head": head, "bytes_ahead": beyond})
+    else:
+        printing.status(found, ahead, all_tables=bool(arguments.state))
+
+
+def _ahead(config: PipelineConfig, position: Position | None) -> Ahead | str:
+    """How far the source is; the first line of why not where it can't be asked: status stands by metadata."""
+    from binlake.source.ahead import look_ahead
+
+    try:
+        return look_ahead(config, origin_of(config), position)
+    except BinlakeError as error:
+        return error.message
+
+
+def _new_tables(ahead: Ahead | str, found: SourceStatus) -> list[dict[str, Any]]:
+    """Included tables of the server that have no snapshot, as rows of the status."""
+    known = {row["table"] for row in found.tables}
+    new = [] if isinstance(ahead, str) else [str(name) for name in ahead.tables if str(name) not in known]
+    fields = ("batch", "position", "delta_version", "reason", "remedy", "table_id")
+    return [{"table": name, "status": "new", **dict.fromkeys(fields)} for name in new]
+
+
+def pause(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    print(decisions.pause(config, TableName.parse(arguments.table), Reason(arguments.who, arguments.why)))
+
+
+def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+
+    name, reason = TableName.parse(arguments.table), Reason(arguments.who, arguments.why)
+    print(pipeline.resume(config, origin_of(config), session_of("resume", config), report_of(arguments), name, reason))
+
+
+def resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    print(decisions.resnapshot(config, TableName.parse(arguments.table), Reason(arguments.who, arguments.why)))
+
+
+def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    file, _, offset = arguments.at.rpartition(":")
+    if not file or not offset.isdigit():
+        raise UsageError(f"--at {arguments.at!r} is no place in a log", remedy="write FILE:POS, as binlake status does")
+    print(decisions.skip_event(config, (file, int(offset)), Reason(arguments.who, arguments.why)))
+
+
+def unlock(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    print(decisions.unlock(config, Reason(arguments.who, arguments.why), arguments.feed))
+
+
+def history(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake import pipeline
+    from binlake.metadata import history
+
+    metadata = pipeline.metadata_of(config)
+    name = TableName.parse(arguments.table) if arguments.table else None
+    if arguments.at:
+        if name is None:
+            raise UsageError("--at tells the shape of one table", remedy="add --table database.table")
+        shape = history.shape_at(metadata, name, history.Moment.parse(arguments.at))
+        if arguments.json:
+            schema = dump(shape.schema) if shape.schema else None
+            printing.as_json({"table": str(name), "position": shape.position, "schema": schema})
+        else:
+            printing.shape(name, shape)
+        return
+    rows = history.statements(metadata, name)
+    if arguments.json:
+        printing.as_json(rows)
+        return
+    for row in rows:
+        moment = datetime.fromtimestamp(row["committed_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        print(f"{moment}  {row['file']}:{row['offset']}  {row['database']}.{row['table']}  {row['action']}")
+        print(f"    {row['statement']}")
+        if row["reason"]:
+            print(f"    {row['reason']}")

@@ -1,0 +1,301 @@
+"""Feeds in the YAML: what of the log's mutations goes where, and in which form. Checked at the border, once."""
+
+from __future__ import annotations
+
+import re
+from string import Template
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from binlake.config.table_pattern import TablePattern
+from binlake.config.yaml_file import NAME, WEB
+
+Operation = Literal["insert", "update", "delete"]
+Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
+Subjects = Literal["TopicName", "RecordName", "TopicRecordName"]
+SINK_SCHEMES = ("file", "kafka", "https", "http", "binlog")
+TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
+"""What a topic's name may hold, as ``${db}``."""
+_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _is_topic(topic: str) -> str:
+    try:
+        Template(topic).substitute(TOPIC_WORDS)
+    except (KeyError, ValueError):
+        raise ValueError(f"{topic!r} may hold ${{source}}, ${{feed}}, ${{db}} and ${{table}}, and no other $") from None
+    return topic
+
+
+def _without_login(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise ValueError("the registry's address holds a user or a password; name a registry_connection instead")
+    return url
+
+
+RegistryUrl = Annotated[str, Field(pattern=WEB), AfterValidator(_without_login)]
+
+
+class TextFormat(_Strict):
+    """One line for people: the operation, the table, the row before and after as JSON, the position."""
+
+    type: Literal["text"]
+    topic: str = "${db}.${table}"
+
+    _topic = field_validator("topic")(_is_topic)
+
+
+class DebeziumFormat(_Strict):
+    """Debezium's envelope.
+
+    encoding: JSON, or Avro by a schema registry (registry and what belongs to it: see SpecificFormat). schemas: each
+    message in JSON carries its schema beside the payload. tombstones: a delete is followed by its key without a value.
+    transactions: BEGIN and END on the topic ``{source}.transaction``, and the order inside the transaction in each
+    message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is told on the table's topic, as t.
+    heartbeat: a message where a run found nothing to carry. decimals, bigint_unsigned, binary: as
+    Debezium's decimal.handling.mode, bigint.unsigned.handling.mode and binary.handling.mode.
+    """
+
+    type: Literal["debezium"]
+    topic: str = "${source}.${db}.${table}"
+    encoding: Literal["json", "avro"] = "json"
+    registry: RegistryUrl | None = None
+    registry_connection: Annotated[str, Field(min_length=1)] | None = None
+    compatibility: Compatibility | None = None
+    subjects: Subjects = "TopicName"
+    schemas: bool = False
+    tombstones: bool = True
+    transactions: bool = False
+    schema_changes: bool = True
+    truncates: bool = False
+    heartbeat: bool = True
+    decimals: Literal["precise", "string", "double"] = "precise"
+    bigint_unsigned: Literal["long", "precise"] = "long"
+    binary: Literal["bytes", "base64", "hex"] = "bytes"
+
+    _topic = field_validator("topic")(_is_topic)
+
+    @model_validator(mode="after")
+    def _registry_for_avro(self) -> Self:
+        if self.encoding == "json":
+            if self.registry or self.registry_connection or self.compatibility or self.subjects != "TopicName":
+                raise ValueError("a registry and what belongs to it are Avro's; write encoding: avro")
+            return self
+        if not self.registry:
+            raise ValueError("encoding: avro needs registry: http://host:port")
+        if self.schemas:
+            raise ValueError("schemas are JSON's; encoding: avro has them in the registry")
+        return self
+
+
+class GenericFormat(_Strict):
+    """mypipe's generic Avro: a record for each operation, with the columns in maps by their kind."""
+
+    type: Literal["generic"]
+    topic: str = "${db}_${table}_generic"
+
+    _topic = field_validator("topic")(_is_topic)
+
+
+class SpecificFormat(_Strict):
+    """Avro with a record for each table and version of its shape, in a schema registry.
+
+    wire: Confluent's five bytes before the record, or mypipe's four. compatibility: set for each subject; None: as the
+    registry has it. registry_connection: an Airflow connection's id (see feeds.schema_registry). subjects: how they are
+    named: as mypipe does it (``{db}_{table}_{operation}``), or by Confluent's strategies of these names.
+    """
+
+    type: Literal["specific"]
+    registry: RegistryUrl
+    registry_connection: Annotated[str, Field(min_length=1)] | None = None
+    subjects: Literal["mypipe"] | Subjects = "mypipe"
+    topic: str = "${db}_${table}_specific"
+    wire: Literal["confluent", "mypipe"] = "confluent"
+    compatibility: Compatibility | None = None
+
+    _topic = field_validator("topic")(_is_topic)
+
+
+class CsvFormat(_Strict):
+    """A line for each mutation. topic: with ``${hour}`` each hour of commits has a file of its own."""
+
+    type: Literal["csv"]
+    topic: str = "${db}.${hour}"
+
+    @field_validator("topic")
+    @classmethod
+    def _is_one(cls, topic: str) -> str:
+        _is_topic(topic.replace("${hour}", ""))
+        return topic
+
+
+class BinlogFormat(_Strict):
+    """Row events, for the sink binlog:// alone."""
+
+    type: Literal["binlog"]
+
+
+FormatConfig = Annotated[
+    TextFormat | DebeziumFormat | GenericFormat | SpecificFormat | BinlogFormat | CsvFormat,
+    Field(discriminator="type"),
+]
+
+
+class SinkConfig(_Strict):
+    """Where messages go.
+
+    url: file:///folder, kafka://host:port[,host:port], https://…, binlog:///folder. connection: an Airflow connection's
+    id, whose login, password and extra are the credentials. settings: of the sink's own client (librdkafka's for
+    Kafka), which hold no secret.
+    """
+
+    url: str
+    connection: Annotated[str, Field(min_length=1)] | None = None
+    settings: dict[str, str | bool | int | float] = {}
+
+    @field_validator("url")
+    @classmethod
+    def _is_known(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in SINK_SCHEMES:
+            raise ValueError(f"{parts.scheme or url!r} is no sink; there are {', '.join(SINK_SCHEMES)}")
+        if parts.username or parts.password:
+            raise ValueError("the address holds a user or a password; name a connection instead")
+        if parts.scheme in ("file", "binlog") and (parts.netloc or len(parts.path) < 2):
+            raise ValueError(f"{url!r} names no folder; write {parts.scheme}:///folder")
+        if parts.scheme not in ("file", "binlog") and not parts.netloc:
+            raise ValueError(f"{url!r} names no host")
+        return url
+
+    @field_validator("settings")
+    @classmethod
+    def _tells_no_secret(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for key in settings:
+            if re.search(r"(?i)(password|secret|token)", key):
+                raise ValueError(f"{key!r} is a secret, and this file is none; name a connection that has it")
+        return settings
+
+    @property
+    def scheme(self) -> str:
+        return urlsplit(self.url).scheme
+
+    @property
+    def address(self) -> str:
+        """Of kafka://: host:port, of one broker or several."""
+        return urlsplit(self.url).netloc
+
+    @property
+    def folder(self) -> str:
+        """Of file:// and binlog://."""
+        return urlsplit(self.url).path
+
+
+class FeedErrorsConfig(_Strict):
+    """At which failures a feed stops, by mypipe's flags, which may be written as there, with hyphens (see
+    feeds.error_layers). None: as ``on_error`` says. handler: the name of an entry point, asked in the flags' place.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_by_name=True, alias_generator=lambda name: name.replace("_", "-")
+    )
+
+    quit_on_event_decode_failure: bool | None = None
+    quit_on_empty_mutation_commit_failure: bool | None = None
+    quit_on_listener_failure: bool = True
+    quit_on_event_handler_failure: bool = True
+    handler: Annotated[str, Field(min_length=1)] | None = None
+
+
+class FeedConfig(_Strict):
+    """One feed: the mutations that match, in one format, to one sink, from a watermark of its own.
+
+    sources: in a file of feeds, the YAML files of the sources; in a source's own YAML that source. where: a condition
+    over ``db``, ``table``, ``op`` and columns (see feeds.condition). position: where the feed's place is kept: in the
+    lake's metadata, ``file:/path``, ``mysql:CONNECTION/database.table``, or a class of one's own as ``module:Class``.
+    begin: what a feed begins with that has no place yet: the oldest batch that is staged, what comes from now on, or
+    the tables' rows in the lake. on_error: of an event of the feed's tables that nobody can decode, the feed stops in
+    front of its batch, or leaves the event out and says so; what else goes wrong stops it, unless ``errors`` says
+    otherwise. keep_gb (of log), keep_hours: so much staging is kept for it; a feed further behind stops.
+    """
+
+    name: Annotated[str, Field(pattern=NAME)]
+    sources: list[str] = []
+    include: Annotated[list[TablePattern], Field(min_length=1)] = ["*.*"]
+    exclude: list[TablePattern] = []
+    operations: Annotated[list[Operation], Field(min_length=1)] = ["insert", "update", "delete"]
+    where: Annotated[str, Field(min_length=1)] | None = None
+    format: FormatConfig
+    sink: SinkConfig
+    on_error: Literal["stop", "skip"] = "stop"
+    errors: FeedErrorsConfig = FeedErrorsConfig()
+    position: str = "metadata"
+    begin: Literal["oldest", "now", "lake"] = "oldest"
+    keep_gb: Annotated[float, Field(gt=0)] = 50
+    keep_hours: Annotated[float, Field(gt=0)] = 168
+
+    @property
+    def registry(self) -> tuple[str, str | None] | None:
+        """The format's schema registry: its address, and the connection that lets in; None without one."""
+        told = self.format
+        if not isinstance(told, DebeziumFormat | SpecificFormat) or told.registry is None:
+            return None
+        return told.registry, told.registry_connection
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _by_its_name(cls, value: Any) -> Any:
+        return {"type": value} if isinstance(value, str) else value
+
+    @field_validator("sink", mode="before")
+    @classmethod
+    def _by_its_url(cls, value: Any) -> Any:
+        return {"url": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _binlog_to_binlog(self) -> Self:
+        if (self.format.type == "binlog") != (self.sink.scheme == "binlog"):
+            raise ValueError("format: binlog and a sink binlog:///folder go together")
+        return self
+
+    @model_validator(mode="after")
+    def _errors_agree(self) -> Self:
+        if self.on_error == "skip" and self.errors.quit_on_event_decode_failure:
+            raise ValueError("on_error: skip and errors: quit_on_event_decode_failure: true contradict each other")
+        return self
+
+    @field_validator("position")
+    @classmethod
+    def _is_a_store(cls, position: str) -> str:
+        known = position == "metadata" or position.startswith(("file:/", "mysql:")) or _CLASS.match(position)
+        if not known:
+            raise ValueError(f"{position!r} is none of metadata, file:/path, mysql:CONNECTION/db.table, module:Class")
+        return position
+
+
+def names_once(feeds: list[FeedConfig]) -> list[FeedConfig]:
+    """Raises ValueError for a name that two feeds have: their places would be one."""
+    names = [feed.name for feed in feeds]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"two feeds are named {twice!r}; each needs a name of its own")
+    return feeds
+
+
+class FeedsFile(_Strict):
+    """A file of feeds over several sources."""
+
+    feeds: Annotated[list[FeedConfig], Field(min_length=1)]
+
+    @field_validator("feeds")
+    @classmethod
+    def _have_sources(cls, feeds: list[FeedConfig]) -> list[FeedConfig]:
+        for feed in feeds:
+            if not feed.sources:
+                raise ValueError(f"feed {feed.name!r} names no sources; write sources: [shop.yaml]")
+        return names_once(feeds)

@@ -1,0 +1,68 @@
+"""What a source's YAML tells Airflow: where its tasks run, how often they are tried, and who is told of what."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from croniter import croniter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from binlake.config.yaml_file import DOTTED
+
+
+def _is_schedule(schedule: str) -> str:
+    if not croniter.is_valid(schedule):
+        raise ValueError(f"{schedule!r} is not a cron expression; write five fields, such as 0 * * * *")
+    return schedule
+
+
+Schedule = Annotated[str, AfterValidator(_is_schedule)]
+"""A cron expression."""
+Occasion = Literal["lag", "retention", "stopped", "feed_stopped", "verify_failed", "failed"]
+"""lag, retention: a limit was met. stopped: a table newly stopped. feed_stopped: a feed can't go on, and its task isn't
+tried again. verify_failed: the lake differs from the server. failed: a task failed, and isn't tried again."""
+
+
+_WATCHED = "*/10 * * * *"
+
+
+class NotifyConfig(BaseModel):
+    """when: the events that it tells. notifier: the dotted name of one of Airflow's notifiers, or of a function of the
+    task's context. arguments: what it is made with; secrets belong into the connection that they name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    when: Annotated[list[Occasion], Field(min_length=1)]
+    notifier: Annotated[str, Field(pattern=DOTTED)]
+    arguments: dict[str, Any] = {}
+
+
+class AirflowConfig(BaseModel):
+    """Of all tasks of the source's DAGs and task groups.
+
+    pool: Airflow's; None: its default one. spark_pool: of the tasks that may start Spark; None: ``pool``. queue: of
+    executors that know queues; None: the default one. retry_delay_seconds: before the first retry, doubled for each
+    further one, up to ten minutes.
+
+    lag_minutes: the limit of the time by which the lake is behind; retention_hours: of the time for which the server
+    still keeps the log that is needed next. None: no limit. watch_schedule: when both are looked at, besides at the end
+    of each sync; None: every ten minutes where there is a limit, else never.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pool: Annotated[str, Field(min_length=1)] | None = None
+    spark_pool: Annotated[str, Field(min_length=1)] | None = None
+    queue: Annotated[str, Field(min_length=1)] | None = None
+    retries: Annotated[int, Field(ge=0, le=100)] = 3
+    retry_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 30
+    lag_minutes: Annotated[float, Field(ge=0)] | None = None
+    retention_hours: Annotated[float, Field(gt=0)] | None = None
+    watch_schedule: Schedule | None = None
+    notify: list[NotifyConfig] = []
+
+    @property
+    def watched_at(self) -> str | None:
+        """When it is looked at how the source does; None where nobody asks."""
+        has_limit = self.lag_minutes is not None or self.retention_hours is not None
+        return self.watch_schedule or (_WATCHED if has_limit else None)

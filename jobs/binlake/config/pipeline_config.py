@@ -1,0 +1,454 @@
+"""One YAML per source. Checked at the border, once; unknown keys are errors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from binlake import names
+from binlake.config import yaml_file
+from binlake.config.feed_config import FeedConfig, names_once
+from binlake.config.orchestration import AirflowConfig, Schedule
+from binlake.config.table_pattern import TablePattern
+from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
+from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
+from binlake.schema.table import TableName, TableSchema
+from binlake.schema.virtual import leaving_out
+from binlake.storage import accounts, stores
+
+_TOOLS_COPY = re.compile(r"_+.+_(?:gho|ghc|del|new|old)\Z")
+_GHOST = re.compile(r"_+(?P<table>.+)_(?:gho|new)\Z")
+SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceConfig(_Strict):
+    """One server, or a folder of its binlog files.
+
+    connection: an Airflow connection's id, or ``file:///folder``. server_id: the first of ``server_ids`` replica ids
+    that are ours to use; files need none.
+    """
+
+    name: Annotated[str, Field(pattern=NAME)]
+    connection: Annotated[str, Field(min_length=1)]
+    server_id: Annotated[int, Field(ge=1, le=2**32 - 1)] | None = None
+    server_ids: Annotated[int, Field(ge=1, le=1024)] = 16
+
+    @property
+    def is_files(self) -> bool:
+        """Whether files stand in the place of a server."""
+        return self.connection.startswith("file:")
+
+    @field_validator("connection")
+    @classmethod
+    def _is_a_connection(cls, connection: str) -> str:
+        if "://" in connection and not connection.startswith("file:"):
+            scheme = connection.partition("://")[0]
+            raise ValueError(
+                f"found an address, {scheme}://…; wanted the id of an Airflow connection, such as shop_mysql, or "
+                "file:///folder: the address and the password belong into that connection"
+            )
+        return connection
+
+    @model_validator(mode="after")
+    def _is_a_replica(self) -> Self:
+        if self.server_id is None and not self.is_files:
+            raise ValueError("server_id is missing; choose one that no server and no replica of this source has")
+        return self
+
+    def replica_id(self, reader: int = 0) -> int:
+        """The server_id of one of the readers that work side by side."""
+        return (self.server_id or 0) + reader % self.server_ids
+
+    @property
+    def replica_name(self) -> str:
+        """Under which the server lists our readers (SHOW REPLICAS, as Host)."""
+        return f"binlake/{self.name}"
+
+
+def _has_two_dots(pattern: str) -> str:
+    if pattern.count(".") < 2:
+        raise ValueError(f"{pattern!r} has too few dots; write database.table.column, such as shop.*.password")
+    return pattern
+
+
+ColumnPattern = Annotated[str, AfterValidator(_has_two_dots)]
+"""A pattern of database.table, a dot and the name of a column."""
+
+
+def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> frozenset[str]:
+    """Lower-case names, for the server's names of columns have no case."""
+    parts = [pattern.rpartition(".") for pattern in patterns]
+    return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
+
+
+class TablesConfig(_Strict):
+    """Shell-style patterns over ``database.table``; an excluded table stays excluded.
+
+    exclude_columns: those that aren't to leave the server.
+    """
+
+    include: Annotated[list[TablePattern], Field(min_length=1)]
+    exclude: list[TablePattern] = []
+    exclude_columns: list[ColumnPattern] = []
+
+    def wanted(self, database: str, table: str) -> bool | frozenset[str]:
+        """What the log's reader asks: False for a table that isn't included, else the columns to step over."""
+        base = table if self.included(database, table) else self.ghost_of(database, table)
+        return base is not None and self.excluded_columns(database, base)
+
+    def ghost_of(self, database: str, table: str) -> str | None:
+        """The included table whose copy this is, by the names of gh-ost's and pt-online-schema-change's copies."""
+        match = _GHOST.match(table)
+        if match and not self.included(database, table) and self.included(database, match["table"]):
+            return match["table"]
+        return None
+
+    def excluded_columns(self, database: str, table: str) -> frozenset[str]:
+        """Lower-case names."""
+        return columns_named(self.exclude_columns, database, table)
+
+    def included(self, database: str, table: str) -> bool:
+        if database.lower() in SYSTEM_DATABASES:
+            return False
+        return any(names.matches(pattern, database, table) for pattern in self.include) and not any(
+            names.matches(pattern, database, table) for pattern in self.exclude
+        )
+
+
+class Policy(_Strict):
+    """What is done about statements that don't only change rows.
+
+    on_drop_column: a kept one stays in the lake, with NULL in newer rows. on_unfollowable: what the lake's rows became
+    can't be told without the server: the table is snapshotted anew by itself, or stops.
+
+    without_key: rows of a table without a key are counted and found by all their values, at the price of a scan per
+    batch; or they are appended, and an update or delete stops the table.
+
+    on_unlogged_cascade: a foreign key changes rows of the table without a word in the log: the table isn't mirrored, or
+    it is snapshotted anew after each batch in which rows of the parent were deleted (or updated, where that acts), or
+    its changes are derived from the parent's; where they can't be told for certain it is snapshotted anew, too.
+
+    on_untold_column: the log doesn't hold what the server shows of a VIRTUAL column (see schema.virtual): the lake goes
+    without the column, or the table isn't mirrored.
+
+    What happens where a table's part of the log can't be decoded or followed, where its rows can't be merged, and
+    where the lake's storage fails: the table stops and the others go on, or the run ends and is repeated by the next.
+    Nothing is skipped either way.
+    """
+
+    on_drop_column: Literal["drop", "keep"] = "drop"
+    on_drop_table: Literal["keep", "drop"] = "keep"
+    on_truncate: Literal["follow", "stop"] = "follow"
+    on_unfollowable: Literal["resnapshot", "stop"] = "resnapshot"
+    without_key: Literal["exact", "append"] = "exact"
+    on_unlogged_cascade: Literal["stop", "resnapshot", "derive"] = "stop"
+    on_untold_column: Literal["leave_out", "stop"] = "leave_out"
+    on_decode_failure: Literal["stop_table", "stop_run"] = "stop_table"
+    on_merge_failure: Literal["stop_table", "stop_run"] = "stop_table"
+    on_commit_failure: Literal["stop_table", "stop_run"] = "stop_run"
+
+
+class PoliciesConfig(Policy):
+    """The source's policy; ``tables``: others by pattern of database.table, of which the last that matches counts."""
+
+    tables: dict[str, Policy] = {}
+
+    def of(self, name: TableName) -> Policy:
+        chosen = self.model_dump(exclude={"tables"})
+        for pattern, policy in self.tables.items():
+            if names.matches(pattern, name.database, name.table):
+                chosen |= policy.model_dump(exclude_unset=True)
+        return Policy(**chosen)
+
+
+class LakeConfig(_Strict):
+    """A folder, or a URL: s3://, s3a://, abfss://, hdfs://.
+
+    connection: an Airflow connection's id (type aws), with the account in the place of the AWS_* variables.
+    """
+
+    path: Annotated[str, Field(min_length=1)]
+    connection: Annotated[str, Field(min_length=1)] | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _is_known_and_tells_no_secret(cls, path: str) -> str:
+        stores.refuse_unknown(path)
+        stores.refuse_secrets(path)
+        stores.refuse_misread(path)
+        return path
+
+    @model_validator(mode="after")
+    def _is_s3(self) -> Self:
+        if self.connection and stores.store_of(self.path) != "s3":
+            raise ValueError("a connection is taken for s3:// and s3a:// alone; leave it out")
+        return self
+
+
+class SnapshotConfig(_Strict):
+    """connections: that copy side by side; None: as many as Spark has cores.
+
+    reader: Spark's own of JDBC, or ours of the server's protocol, which gives the same for a part of the CPU time.
+    """
+
+    connections: Annotated[int, Field(ge=1, le=1024)] | None = None
+    reader: Literal["jdbc", "direct"] = "jdbc"
+
+
+class MergeConfig(_Strict):
+    """without_spark_mb: a plain table of which no more was staged is merged by the process itself; 0: all by Spark."""
+
+    without_spark_mb: Annotated[float, Field(ge=0, le=1024)] = 128
+
+
+class MaintainConfig(_Strict):
+    """The upkeep of the lake, and what is promised of its past.
+
+    history_hours: for which every table's earlier versions stay readable. log_hours: for which Delta's logs tell who
+    committed what. file_mb: size of a whole data file. sort: rows of a key of whole numbers are sorted by it where more
+    than ``overlap`` files hold one stretch of keys. metadata_hours: for which replaced files of our own tables stay.
+    staging_hours: for which a recorded batch's staged mutations stay, for a replay; 0: no longer than they are needed.
+    The days of runs (and batches, snapshots and verifications) and of the quarantine; ddl_history_days None: for ever.
+    """
+
+    schedule: Schedule | None = "@daily"
+    history_hours: Annotated[float, Field(ge=0)] = 168
+    log_hours: Annotated[float, Field(ge=0)] = 720
+    file_mb: Annotated[float, Field(gt=0, le=4096)] = 128
+    sort: bool = True
+    overlap: Annotated[int, Field(ge=2)] = 4
+    metadata_hours: Annotated[float, Field(ge=0)] = 168
+    staging_hours: Annotated[float, Field(ge=0)] = 0
+    runs_days: Annotated[float, Field(gt=0)] = 90
+    quarantine_days: Annotated[float, Field(gt=0)] = 90
+    ddl_history_days: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _keeps_what_history_needs(self) -> Self:
+        hours = {"log_hours": self.log_hours, "runs_days": self.runs_days * 24}
+        if self.ddl_history_days is not None:
+            hours["ddl_history_days"] = self.ddl_history_days * 24
+        for name, kept in hours.items():
+            if kept < self.history_hours:
+                raise ValueError(f"{name} keeps less than history_hours ({self.history_hours:g}) promises; raise it")
+        return self
+
+
+class CatalogConfig(_Strict):
+    """Where the tables are registered by name.
+
+    metastore: ``thrift://host:port`` of a Hive metastore, or a folder that holds one of its own, which one process at a
+    time can open; None: the catalog is as Spark's own settings have it. name: Spark's of the catalog. database: that of
+    each database there, with {source} and {database}.
+    """
+
+    metastore: Annotated[str, Field(min_length=1)] | None = None
+    name: Annotated[str, Field(pattern=CATALOG)] = "spark_catalog"
+    database: str = "{database}"
+
+    @field_validator("metastore")
+    @classmethod
+    def _is_thrift_or_folder(cls, metastore: str | None) -> str | None:
+        if metastore and "://" in metastore and not metastore.startswith("thrift://"):
+            raise ValueError(f"{metastore!r} is neither thrift://host:port nor a folder")
+        return metastore
+
+    @field_validator("database")
+    @classmethod
+    def _is_pattern(cls, database: str) -> str:
+        try:
+            database.format(source="", database="")
+        except (KeyError, IndexError, ValueError):
+            raise ValueError(f"{database!r} may hold {{source}} and {{database}}, and no other braces") from None
+        return database
+
+    @property
+    def identity(self) -> str:
+        """Which catalog it is, for metadata."""
+        return f"{self.name} at {self.metastore}" if self.metastore else self.name
+
+
+class PageConfig(_Strict):
+    """What the page in Airflow shows of rows, to who may edit the source's sync DAG alone.
+
+    show_values: of the newest mutations, as long as they are staged. mask_columns: whose values it never shows.
+    """
+
+    show_values: bool = False
+    mask_columns: list[ColumnPattern] = []
+
+    def masked(self, name: TableName) -> frozenset[str]:
+        """Lower-case names."""
+        return columns_named(self.mask_columns, name.database, name.table)
+
+
+_OF_THEIR_OWN = {
+    "spark.master": "master",
+    "spark.driver.memory": "driver_memory",
+    "spark.executor.memory": "executor_memory",
+    "spark.jars": "jars",
+}
+_SECRET = re.compile(r"(?i)(secret|password|token|access[.]?key|secret[.]?key)$")
+
+
+class SparkConfig(_Strict):
+    """Where Spark runs, and how; in Airflow the Spark connection's master goes before.
+
+    master: None: inside the process. jars: paths or URLs of more of them, for driver and executors. conf: any setting
+    of Spark's but those that keep the mirror exact (lake.settings names them).
+    """
+
+    master: Annotated[str, Field(min_length=1)] | None = None
+    driver_memory: Annotated[str, Field(pattern=MEMORY)] | None = None
+    executor_memory: Annotated[str, Field(pattern=MEMORY)] | None = None
+    jars: list[str] = []
+    conf: dict[str, str | bool | int | float] = {}
+
+    @field_validator("conf")
+    @classmethod
+    def _is_sparks(cls, conf: dict[str, Any]) -> dict[str, Any]:
+        for key in conf:
+            if not key.startswith("spark."):
+                raise ValueError(f"{key!r} is no setting of Spark's; they begin with spark.")
+            if own := _OF_THEIR_OWN.get(key):
+                raise ValueError(f"{key!r} has a key of its own; write spark: {{{own}: …}}")
+            if _SECRET.search(key):
+                raise ValueError(
+                    f"{key!r} is a secret, and this file is none; put it into spark-defaults.conf below SPARK_CONF_DIR"
+                )
+        return conf
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """``conf`` as Spark writes it."""
+        return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in self.conf.items()}
+
+    def history_of(self, application: str) -> str | None:
+        """The address of an application in Spark's history server; None where ``conf`` names none."""
+        server = self.settings.get("spark.yarn.historyServer.address", "").rstrip("/")
+        if not server or "$" in server:
+            return None
+        return f"{server if '://' in server else f'http://{server}'}/history/{application}/"
+
+
+class PipelineConfig(_Strict):
+    """The whole of one YAML."""
+
+    source: SourceConfig
+    tables: TablesConfig
+    lake: LakeConfig
+    schedule: Schedule | None = None
+    spark: SparkConfig = SparkConfig()
+    snapshot: SnapshotConfig = SnapshotConfig()
+    merge: MergeConfig = MergeConfig()
+    maintain: MaintainConfig = MaintainConfig()
+    catalog: CatalogConfig | None = None
+    airflow: AirflowConfig = AirflowConfig()
+    page: PageConfig = PageConfig()
+    invalid_dates: InvalidDates = "fail"
+    invalid_text: InvalidTexts = "fail"
+    policies: PoliciesConfig = PoliciesConfig()
+    feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
+    type_widening: bool = False
+    """Delta's type widening in the place of rewriting a table, where its readers know it (deltalake's don't)."""
+
+    @model_validator(mode="after")
+    def _has_account(self) -> Self:
+        if stores.store_of(self.lake.path) == "s3":
+            accounts.use(self.root, self.lake.connection)
+        return self
+
+    @property
+    def invalid(self) -> InvalidValues:
+        return InvalidValues(self.invalid_dates, self.invalid_text)
+
+    def included(self, name: TableName) -> bool:
+        return self.tables.included(name.database, name.table)
+
+    def ghost(self, name: TableName) -> bool:
+        """Whether an online schema change tool fills this table to put it in the place of an included one."""
+        return self.tables.ghost_of(name.database, name.table) is not None
+
+    def goes_when_dropped(self, name: TableName) -> bool:
+        """Whether a dropped table's copy in the lake goes, too: by policy, and where a tool made it for a while."""
+        return self.policies.of(name).on_drop_table == "drop" or bool(_TOOLS_COPY.match(name.table))
+
+    def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
+        """A table's shape with the columns that aren't mirrored, and the policies on invalid values. Raises
+        ConfigurationError for an excluded column of the key."""
+        base = self.tables.ghost_of(name.database, name.table) or name.table
+        shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
+        return replace(shape, invalid=self.invalid)
+
+    @property
+    def reading(self) -> str:
+        """Twelve hex digits of the settings that decide what is read of which table."""
+        settings = self.model_dump(include={"tables", "policies", "invalid_dates", "invalid_text"})
+        return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+
+    def reading_as(self, tables: TablesConfig, invalid: InvalidValues) -> Self:
+        """With other settings of what is read."""
+        return self.model_copy(update={"tables": tables, "invalid_dates": invalid.dates, "invalid_text": invalid.text})
+
+    @property
+    def root(self) -> str:
+        """``{lake}/{source}``; a relative folder starts from the working directory."""
+        path = stores.canonical(self.lake.path.rstrip("/"))
+        if "://" not in path:
+            path = str(Path(path).expanduser().resolve())
+        return f"{path}/{self._folder(self.source.name)}"
+
+    @property
+    def ghosts(self) -> str:
+        """They stand beside the tables, where nobody looks for a table."""
+        return f"{self.root}/_ghosts"
+
+    def table_path(self, name: TableName) -> str:
+        root = self.ghosts if self.ghost(name) else self.root
+        return f"{root}/{self._folder(name.database)}/{self._folder(name.table)}"
+
+    def _folder(self, name: str) -> str:
+        """deltalake 1.6 looks for another folder on HDFS where a name has more than plain characters."""
+        return names.folder(name, plain=stores.is_hdfs(self.lake.path))
+
+    def metadata_path(self, table: str) -> str:
+        return f"{self.root}/_binlake/{table}"
+
+    def staging_path(self, *parts: str) -> str:
+        return "/".join([self.root, "_staging", *parts])
+
+
+def load(path: str | Path) -> PipelineConfig:
+    """Read one YAML; raises ConfigurationError that names the file and each wrong key.
+
+    Relative folders in it start from the project: the folder that holds ``dags``, if the file lies below that, else the
+    file's own. So all commands and tasks mean the same, wherever they are started.
+    """
+    return config_of(yaml_file.read(path))
+
+
+def config_of(file: YamlFile) -> PipelineConfig:
+    """The same of a file that is read, or is to be written."""
+    for section, key in (("lake", "path"), ("catalog", "metastore")):
+        _from_project(file.document.get(section), key, file.path)
+    return file.model(PipelineConfig)
+
+
+def _from_project(section: Any, key: str, file: Path) -> None:
+    """Make a relative folder of the YAML an absolute one. What isn't one is left to the model."""
+    folder = section.get(key) if isinstance(section, dict) else None
+    if not isinstance(folder, str) or not folder or "://" in folder:
+        return
+    above = file.resolve().parents
+    project = next((parent.parent for parent in above if parent.name == "dags"), above[0])
+    section[key] = str((project / Path(folder).expanduser()).resolve())

@@ -1,0 +1,1 @@
+"""DDL: reads statements, and changes shapes as they tell. Pure."""

@@ -1,0 +1,428 @@
+"""Reads column and index definitions of CREATE TABLE and ALTER TABLE.
+
+Sources: MySQL manual 15.1.24 CREATE TABLE (column_definition, data_type), 13.1.1 Numeric Data Type Syntax, 13.7
+Spatial; MariaDB Knowledge Base, CREATE TABLE. Synonyms were tried on MySQL 9.7 and MariaDB 10.11.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+from typing import Any
+from typing import Literal as OneOf
+
+from binlake.ddl.alterations import AddForeignKey
+from binlake.ddl.definition import (
+    TEXT_TO_BYTES,
+    ColumnDefinition,
+    IndexDefinition,
+    canonical_charset,
+    charset_of_collation,
+)
+from binlake.ddl.literals import default_value
+from binlake.errors import UnfollowedStatement
+from binlake.schema import lexer
+from binlake.schema.lexer import Cursor, Dialect
+from binlake.schema.table import KeyKind
+from binlake.schema.virtual import canonical
+
+_SYNONYMS = {
+    **{name: name.lower() for name in ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "FLOAT", "DOUBLE")},
+    **{name: name.lower() for name in ("DECIMAL", "BIT", "DATE", "TIME", "DATETIME", "TIMESTAMP", "YEAR", "JSON")},
+    **{name: name.lower() for name in ("CHAR", "VARCHAR", "BINARY", "VARBINARY", "ENUM", "SET")},
+    **{name: name.lower() for name in ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")},
+    **{name: name.lower() for name in ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")},
+    **{name: name.lower() for name in ("GEOMETRY", "POINT", "LINESTRING", "POLYGON", "VECTOR")},
+    **{name: name.lower() for name in ("MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON")},
+    **{name: name.lower() for name in ("UUID", "INET4", "INET6")},
+    **{"INTEGER": "int", "MIDDLEINT": "mediumint", "BOOL": "tinyint", "BOOLEAN": "tinyint"},
+    **{"INT1": "tinyint", "INT2": "smallint", "INT3": "mediumint", "INT4": "int", "INT8": "bigint"},
+    **{"DEC": "decimal", "NUMERIC": "decimal", "FIXED": "decimal", "FLOAT4": "float", "FLOAT8": "double"},
+    **{"CHARACTER": "char", "VARCHARACTER": "varchar", "NCHAR": "char", "NVARCHAR": "varchar", "LONG": "mediumtext"},
+    **{"REAL": "double", "SERIAL": "bigint", "GEOMCOLLECTION": "geomcollection"},
+}
+# PARTITION BY and REMOVE PARTITIONING follow the last clause of ALTER TABLE without a comma.
+_AFTER_DEFINITION = ("FIRST", "AFTER", "PARTITION", "REMOVE")
+BY_TRANSACTION = "its rows are versioned by transactions, and their changes are logged as statements"
+_TEXTUAL = frozenset({*TEXT_TO_BYTES, "enum", "set"})
+# REAL_AS_FLOAT, ORACLE and MAXDB give these words another meaning.
+_BY_SQL_MODE = ("REAL", "DATE", "BLOB", "TIMESTAMP")
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
+_MARIADB_ONLY = frozenset({"uuid", "inet4", "inet6"})
+
+
+def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
+    """Name, type and attributes; stops before ``,``, ``)`` and what may follow in ALTER TABLE."""
+    if dialect.flavour == "mariadb" and dialect.sql_mode & lexer.ORACLE:
+        raise UnfollowedStatement("types mean something else under sql_mode ORACLE")
+    name = cursor.column_name()
+    definition = ColumnDefinition(
+        name,
+        "",
+        strict=dialect.strict,
+        flavour=dialect.flavour,
+        session=dialect.session,
+    )
+    return _attributes(cursor, dialect, _data_type(cursor, dialect, definition))
+
+
+def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
+    written = cursor.next()
+    national = written.key in ("NATIONAL", "NCHAR", "NVARCHAR")
+    if written.key == "NATIONAL":
+        written = cursor.next()
+    type_ = _SYNONYMS.get(written.key, "")
+    if dialect.session_mode_untold and written.key in _BY_SQL_MODE:
+        raise UnfollowedStatement(f"{written.key} depends on the session's sql_mode, which the statement hides")
+    if type_ == "char" and (cursor.accept("VARYING") or (national and cursor.accept_any("VARCHAR", "VARCHARACTER"))):
+        type_ = "varchar"
+    if national and type_ == "varchar":
+        cursor.accept("VARYING")
+    if written.key == "GEOMETRYCOLLECTION":
+        type_ = "geomcollection" if dialect.flavour == "mysql" else "geometrycollection"
+    if written.key == "DOUBLE":
+        cursor.accept("PRECISION")
+    if written.key == "REAL" and dialect.sql_mode & lexer.REAL_AS_FLOAT:
+        type_ = "float"
+    if type_ == "timestamp" and dialect.flavour == "mariadb" and dialect.sql_mode & lexer.MAXDB:
+        type_ = "datetime"
+    if written.key == "LONG":
+        type_ = _long(cursor)
+    if not type_ or (type_ in _MARIADB_ONLY and dialect.flavour == "mysql"):
+        raise UnfollowedStatement(f"the type of column {definition.name!r} isn't known")
+    definition = replace(definition, type=type_, charset="utf8mb3" if national else None)
+    if written.key in ("BOOL", "BOOLEAN"):
+        return replace(definition, arguments=(1,))
+    if written.key == "SERIAL":
+        return replace(definition, unsigned=True, nullable=False, auto_increment=True, unique=True)
+    return _type_details(cursor, dialect, definition)
+
+
+def _long(cursor: Cursor) -> str:
+    if cursor.accept("VARBINARY"):
+        return "mediumblob"
+    if not (cursor.accept("CHAR", "VARYING") or cursor.accept("CHARACTER", "VARYING")):
+        cursor.accept_any("VARCHAR", "VARCHARACTER")
+    return "mediumtext"
+
+
+def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
+    """What belongs to the type: arguments, signedness, character set."""
+    type_ = definition.type
+    if type_ in ("enum", "set"):
+        definition = replace(definition, values=_values(cursor))
+    elif cursor.at("("):
+        definition = replace(definition, arguments=_arguments(cursor))
+    elif type_ in ("varchar", "varbinary"):
+        raise cursor.not_understood(f"a length of column {definition.name!r}")
+    if type_ == "float" and len(definition.arguments) == 1:
+        # FLOAT(p) only chooses between FLOAT and DOUBLE.
+        definition = replace(definition, type="float" if definition.arguments[0] <= 24 else "double", arguments=())
+    if type_ == "json" and dialect.flavour == "mariadb":
+        definition = replace(definition, type="longtext", charset="utf8mb4")
+    while sign := cursor.accept_any("UNSIGNED", "SIGNED", "ZEROFILL"):
+        definition = replace(
+            definition,
+            unsigned=definition.unsigned or sign != "SIGNED",
+            zerofill=definition.zerofill or sign == "ZEROFILL",
+        )
+    words = ("BINARY", "ASCII", "UNICODE", "BYTE", "CHARSET", "CHARACTER", "CHAR")
+    while type_ in _TEXTUAL and (_skip_compressed(cursor, dialect) or cursor.at_any(*words)):
+        if cursor.at_any(*words):
+            definition = _character_set(cursor, definition)
+    return definition
+
+
+def _skip_compressed(cursor: Cursor, dialect: Dialect) -> bool:
+    """MariaDB's ``COMPRESSED[=method]``: the values are the same, and travel under types of their own."""
+    if dialect.flavour == "mysql" or not cursor.accept("COMPRESSED"):
+        return False
+    if cursor.accept("="):
+        word_or_string(cursor)
+    return True
+
+
+def _character_set(cursor: Cursor, definition: ColumnDefinition) -> ColumnDefinition:
+    if cursor.accept("BINARY"):  # the character set's binary collation
+        return definition
+    implied = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}.get(cursor.token.key)
+    if implied:
+        cursor.next()
+        return replace(definition, charset=implied)
+    return replace(definition, charset=charset_clause(cursor))
+
+
+def charset_clause(cursor: Cursor) -> str | None:
+    """``CHARACTER SET [=] name``; None for DEFAULT."""
+    if not cursor.accept("CHARSET"):
+        if not cursor.accept_any("CHARACTER", "CHAR"):
+            raise cursor.not_understood("CHARACTER SET expected")
+        cursor.expect("SET")
+    cursor.accept("=")
+    return None if cursor.accept("DEFAULT") else canonical_charset(word_or_string(cursor))
+
+
+def collation_clause(cursor: Cursor) -> str | None:
+    """``COLLATE [=] name`` → its character set; None where it doesn't tell."""
+    cursor.expect("COLLATE")
+    cursor.accept("=")
+    return None if cursor.accept("DEFAULT") else charset_of_collation(word_or_string(cursor))
+
+
+def word_or_string(cursor: Cursor) -> str:
+    token = cursor.next()
+    if token.kind not in ("word", "quoted", "string"):
+        raise cursor.not_understood("a name or string expected")
+    return token.text
+
+
+def _arguments(cursor: Cursor) -> tuple[int, ...]:
+    cursor.expect("(")
+    numbers = [_whole_part(cursor) if cursor.peek().key == ")" else cursor.integer()]
+    while cursor.accept(","):
+        numbers.append(cursor.integer())
+    cursor.expect(")")
+    return tuple(numbers)
+
+
+def _whole_part(cursor: Cursor) -> int:
+    """``10.7`` as the only argument is 10: field_length of sql/sql_yacc.yy takes DECIMAL_NUM, and is read up to what is
+    no digit."""
+    token = cursor.token
+    decimal = re.fullmatch(r"([0-9]{0,20})\.[0-9]*", token.text) if token.kind == "number" else None
+    if decimal is None:
+        return cursor.integer()
+    cursor.next()
+    return int(decimal[1] or 0)
+
+
+def _values(cursor: Cursor) -> tuple[str | bytes, ...]:
+    """Members of ENUM and SET: texts, or bytes in the column's character set."""
+    cursor.expect("(")
+    values: list[str | bytes] = []
+    while True:
+        if cursor.token.kind not in ("string", "bytes"):
+            raise cursor.not_understood("a string expected")
+        token = cursor.next()
+        values.append(token.text if token.kind == "string" else bytes.fromhex(token.text))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(values)
+
+
+def _attributes(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
+    while not cursor.at_end and not cursor.at_any(",", ")", *_AFTER_DEFINITION):
+        definition = replace(definition, **_attribute(cursor, dialect, definition))
+    return definition
+
+
+def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> dict[str, Any]:
+    """Reads one attribute; returns the fields of ColumnDefinition that it sets."""
+    if cursor.accept("NOT", "NULL"):
+        return {"nullable": False, "null_written": False}
+    if cursor.accept("NULL"):
+        return {"nullable": True, "null_written": True}
+    if _skip_plain_attribute(cursor):
+        return {}
+    if cursor.accept("DEFAULT"):
+        return _default(cursor, dialect)
+    if cursor.accept("ON", "UPDATE"):
+        _skip_function(cursor)
+        return {"on_update": True}
+    if cursor.accept("AUTO_INCREMENT"):  # a NULL behind it counts, one in front of it doesn't
+        return {"auto_increment": True, "nullable": False}
+    if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
+        return {"auto_increment": True, "nullable": False, "unique": True}
+    if cursor.accept("UNIQUE"):
+        cursor.accept("KEY")
+        return {"unique": True}
+    if cursor.accept("PRIMARY") or cursor.at("KEY"):
+        cursor.accept("KEY")
+        return {"primary": True}
+    if cursor.accept("REFERENCES"):
+        cursor.qualified_name()
+        _skip_reference(cursor)
+        return {"references": True}
+    if cursor.at("COLLATE"):
+        charset = collation_clause(cursor)
+        textual = definition.type in _TEXTUAL
+        return {"charset": definition.charset or charset} if textual else {}
+    if cursor.at_any("CHARSET", "CHARACTER") and definition.type in _TEXTUAL:
+        return {"charset": charset_clause(cursor)}
+    if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
+        return _row_time(cursor, definition) or {"generated": True, "expression": _expression(cursor)}
+    if cursor.accept_any("STORED", "PERSISTENT"):
+        return {"stored": True}
+    if cursor.at_any("VISIBLE", "INVISIBLE"):  # the one said last counts
+        return {"invisible": cursor.next().key == "INVISIBLE"}
+    if _skip_compressed(cursor, dialect):
+        return {}
+    if cursor.accept("WITH", "SYSTEM", "VERSIONING"):
+        return {"versioned": True}
+    if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):
+        return {}
+    raise cursor.not_understood(f"an attribute of column {definition.name!r}")
+
+
+def _row_time(cursor: Cursor, definition: ColumnDefinition) -> dict[str, Any]:
+    """``ROW START`` or ``ROW END`` of a system-versioned table; else nothing."""
+    which = "start" if cursor.accept("ROW", "START") else "end" if cursor.accept("ROW", "END") else ""
+    if which and definition.type != "timestamp":
+        raise UnfollowedStatement(BY_TRANSACTION)
+    return {"generated": True, "stored": True, "nullable": False, "row_time": which} if which else {}
+
+
+def _expression(cursor: Cursor) -> str:
+    """What stands in parentheses, canonical."""
+    start = cursor.index + 1
+    cursor.skip_parentheses()
+    return canonical(cursor.lexer.tokens[start : cursor.index - 1])
+
+
+def _skip_plain_attribute(cursor: Cursor) -> bool:
+    """Steps over an attribute that says nothing about shape or values."""
+    if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):  # of a table that may have none
+        return True
+    if cursor.accept_any("VIRTUAL", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
+        return True
+    if cursor.accept("COMMENT"):
+        word_or_string(cursor)
+        return True
+    if cursor.accept_any("COLUMN_FORMAT", "STORAGE", "SRID"):
+        cursor.next()
+        return True
+    if cursor.accept_any("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE", "REF_SYSTEM_ID"):
+        cursor.accept("=")
+        cursor.next()
+        return True
+    if cursor.at("CONSTRAINT") or cursor.at("CHECK"):
+        if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):
+            cursor.name()
+        cursor.expect("CHECK")
+        cursor.skip_parentheses()
+        return True
+    if cursor.token.is_name and cursor.peek().key == "=":  # MariaDB: an attribute of the engine's own
+        cursor.index += 2
+        cursor.next()
+        return True
+    return False
+
+
+def _skip_reference(cursor: Cursor) -> None:
+    if cursor.at("("):
+        cursor.skip_parentheses()
+    while cursor.at("MATCH") or (cursor.at("ON") and cursor.peek().key in ("DELETE", "UPDATE")):
+        if cursor.accept("MATCH"):
+            cursor.next()
+            continue
+        cursor.index += 2
+        if cursor.accept_any("SET", "NO"):  # SET NULL, SET DEFAULT, NO ACTION
+            cursor.next()
+        elif not cursor.accept_any("RESTRICT", "CASCADE"):
+            raise cursor.not_understood("a foreign key's action")
+
+
+def _default(cursor: Cursor, dialect: Dialect) -> dict[str, Any]:
+    now = _now(cursor)
+    literal = default_value(cursor, dialect) if now is None else None
+    return {"default": literal, "default_is_expression": literal is None, "now": now}
+
+
+def _now(cursor: Cursor) -> int | None:
+    """Steps over CURRENT_TIMESTAMP or a synonym, if one is next; gives the digits of its fraction."""
+    if not cursor.at_any(*_NOW) or cursor.peek().key == ".":
+        return None
+    cursor.next()
+    if not cursor.accept("("):
+        return 0
+    digits = 0 if cursor.at(")") else cursor.integer()
+    cursor.expect(")")
+    return digits
+
+
+def _skip_function(cursor: Cursor) -> None:
+    """``CURRENT_TIMESTAMP``, ``NOW(3)``."""
+    cursor.name()
+    if cursor.at("("):
+        cursor.skip_parentheses()
+
+
+def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
+    """An index or constraint of a table, if one is next; stops before ``,`` or ``)``. Of CHECK nothing is told: an
+    index without columns.
+    """
+    if cursor.accept("PERIOD", "FOR", "SYSTEM_TIME"):
+        cursor.skip_parentheses()
+        return IndexDefinition("none", (), ())
+    if cursor.at("PERIOD", "FOR"):
+        raise UnfollowedStatement("tables with periods aren't mirrored")
+    named, symbol = cursor.accept("CONSTRAINT"), None
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if named and not cursor.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+        symbol = cursor.name()
+    if cursor.accept("CHECK"):
+        cursor.skip_to(",", ")", "PARTITION")
+        return IndexDefinition("none", (), ())
+    start = cursor.index
+    kind = _index_kind(cursor)
+    if kind is None:
+        if named:
+            raise cursor.not_understood("a constraint")
+        return None
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS") or if_not_exists
+    name = None if cursor.at("(") or cursor.at_any("USING", "TYPE") else cursor.name()
+    if cursor.accept_any("USING", "TYPE"):
+        cursor.next()
+    index = index_parts(cursor, "none" if kind == "foreign" else kind)
+    cursor.skip_to(",", ")", "PARTITION")
+    if kind == "foreign":
+        return AddForeignKey(symbol or name, tuple(column for column in index.columns if column))
+    return replace(index, name=name or symbol, if_not_exists=if_not_exists, by_hash=using_hash(cursor, start))
+
+
+def using_hash(cursor: Cursor, start: int) -> bool:
+    """Whether MariaDB is told so between the token ``start`` and here; MySQL's InnoDB doesn't heed it."""
+    words = [token.key for token in cursor.lexer.tokens[start : cursor.index]]
+    told = any(pair in (("USING", "HASH"), ("TYPE", "HASH")) for pair in itertools.pairwise(words))
+    return told and cursor.lexer.flavour == "mariadb"
+
+
+def _index_kind(cursor: Cursor) -> OneOf["primary", "unique", "none", "foreign"] | None:
+    """Steps over the words that say what kind of index or constraint it is; None where none is next."""
+    if cursor.accept("PRIMARY", "KEY"):
+        return "primary"
+    if cursor.accept("FOREIGN", "KEY"):
+        return "foreign"
+    if cursor.accept("UNIQUE"):
+        cursor.accept_any("KEY", "INDEX")
+        return "unique"
+    if cursor.accept("VECTOR", "INDEX") or cursor.accept_any("INDEX", "KEY"):
+        return "none"
+    if cursor.accept_any("FULLTEXT", "SPATIAL"):
+        cursor.accept_any("KEY", "INDEX")
+        return "none"
+    return None
+
+
+def index_parts(cursor: Cursor, kind: KeyKind) -> IndexDefinition:
+    """``(a, b(10) DESC, …)``; a part that is an expression is None."""
+    cursor.expect("(")
+    columns: list[str | None] = []
+    prefixes: list[int | None] = []
+    while True:
+        if cursor.at("("):
+            columns.append(None)
+            prefixes.append(None)
+            cursor.skip_parentheses()
+        else:
+            columns.append(cursor.name())
+            prefixes.append(_arguments(cursor)[0] if cursor.at("(") else None)
+        cursor.accept_any("ASC", "DESC")
+        if cursor.at("WITHOUT", "OVERLAPS"):
+            raise UnfollowedStatement("tables with periods aren't mirrored")
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return IndexDefinition(kind, tuple(columns), tuple(prefixes))

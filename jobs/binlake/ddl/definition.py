@@ -1,0 +1,327 @@
+"""A column as a statement writes it, and the Column that the server makes of it.
+
+What a written type becomes can depend on the table's default character set: VARCHAR(9) in a table with the
+character set binary is a VARBINARY(9), TEXT(300) is a TEXT or a TINYTEXT. Therefore ``ColumnDefinition`` keeps what
+was written, and ``ColumnDefinition.column`` resolves it.
+
+Sources: MySQL manual 13.1 to 13.4 and 13.6 (data types, their defaults), 15.1.24.7 Silent Column Specification
+Changes; tried on MySQL 9.7 and MariaDB 10.11 (tests/integration/schema).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from binlake.ddl import defaults
+from binlake.ddl.defaults import Literal, NotConstant
+from binlake.errors import UnfollowedStatement
+from binlake.position import Flavour
+from binlake.schema import charsets
+from binlake.schema.charsets import bytes_per_character
+from binlake.schema.statement_session import UNTOLD, Session
+from binlake.schema.table import Column, KeyKind, RowTime, Virtual
+
+TEXT_TO_BYTES = {
+    "char": "binary",
+    "varchar": "varbinary",
+    "tinytext": "tinyblob",
+    "text": "blob",
+    "mediumtext": "mediumblob",
+    "longtext": "longblob",
+}
+_BLOB_SIZES = (
+    (255, "tinytext", "tinyblob"),
+    (65_535, "text", "blob"),
+    (16_777_215, "mediumtext", "mediumblob"),
+    (4_294_967_295, "longtext", "longblob"),
+)
+ZEROFILL_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20, "float": 12, "double": 22}
+
+
+ZERO_DATE = Literal("string", "0000-00-00 00:00:00")
+
+
+def charset_of_collation(collation: str) -> str | None:
+    """The character set of a collation; None where the collation fits several (MariaDB's ``uca1400_ai_ci``)."""
+    charset = collation.lower().partition("_")[0]
+    return None if charset.startswith("uca") else canonical_charset(charset)
+
+
+def canonical_charset(charset: str) -> str:
+    """As information_schema spells it."""
+    charset = charset.lower()
+    return "utf8mb3" if charset == "utf8" else charset
+
+
+def text_bytes(type_: str) -> int:
+    """The most bytes in a TEXT or BLOB of this kind."""
+    return next(size for size, *names in _BLOB_SIZES if type_ in names)
+
+
+def sized(size: int, *, text: bool) -> str:
+    """The smallest TEXT or BLOB that holds this many bytes. Raises UnfollowedStatement."""
+    for limit, text_type, blob_type in _BLOB_SIZES:
+        if size <= limit:
+            return text_type if text else blob_type
+    raise UnfollowedStatement("a column is too long for every type")
+
+
+@dataclass(frozen=True)
+class ColumnDefinition:
+    """One column as written.
+
+    type: information_schema's spelling of the written type, before the character set decides.
+    arguments: the numbers in parentheses after the type.
+    values: members of ENUM and SET; bytes where they are written in hexadecimal.
+    charset: None where the table's default counts.
+    strict: whether sql_mode makes too long a VARCHAR an error instead of a TEXT.
+    default: None where no DEFAULT is written; default_is_expression: it isn't a constant. now: it is
+    CURRENT_TIMESTAMP with so many digits.
+    expression: of a generated column, canonical (see virtual.py); stored: it is computed when the row is written.
+    primary, unique: it has a PRIMARY KEY, a UNIQUE of its own; references: it is a foreign key by itself.
+    null_written: NULL is written, which is more than that NOT NULL isn't. on_update: ON UPDATE CURRENT_TIMESTAMP.
+    session: whose explicit_defaults_for_timestamp, time and time zone decide what a TIMESTAMP is and holds.
+    row_time: see table.Column. versioned: WITH SYSTEM VERSIONING, which makes the whole table so.
+    """
+
+    name: str
+    type: str
+    arguments: tuple[int, ...] = ()
+    values: tuple[str | bytes, ...] = ()
+    unsigned: bool = False
+    zerofill: bool = False
+    charset: str | None = None
+    nullable: bool = True
+    default: Literal | None = None
+    default_is_expression: bool = False
+    generated: bool = False
+    expression: str = ""
+    stored: bool = False
+    invisible: bool = False
+    auto_increment: bool = False
+    primary: bool = False
+    unique: bool = False
+    references: bool = False
+    strict: bool = True
+    flavour: Flavour = "mysql"
+    null_written: bool = False
+    on_update: bool = False
+    session: Session = UNTOLD
+    now: int | None = None
+    row_time: RowTime = ""
+    versioned: bool = False
+
+    def settled(self, *, is_first_timestamp: bool, in_primary_key: bool) -> ColumnDefinition:
+        """With what the server adds to a TIMESTAMP while explicit_defaults_for_timestamp is off.
+
+        It is NOT NULL where NULL isn't written. Without a default the table's first one gets CURRENT_TIMESTAMP, and
+        ON UPDATE with it; others, and one that has ON UPDATE, get the zero date, in MySQL's primary keys nothing.
+        Sources: MySQL manual 7.1.8, explicit_defaults_for_timestamp; promote_first_timestamp_column (sql/sql_table.cc
+        of both servers). Raises UnfollowedStatement where it depends on the variable, which isn't told.
+        """
+        if self.type != "timestamp" or self.session.explicit_timestamps or self.row_time:
+            return self
+        nullable = self.null_written and not self.primary
+        has_default = self.default_is_expression or self.default not in (None, Literal("null"))
+        if self.session.explicit_timestamps is None:
+            if nullable or (not self.nullable and has_default):
+                return self
+            raise UnfollowedStatement(
+                f"whether explicit_defaults_for_timestamp was on, on which column {self.name!r} depends, isn't told"
+            )
+        if self.generated:
+            return replace(self, nullable=nullable or self.flavour == "mariadb")
+        if has_default or (nullable and not in_primary_key):
+            return replace(self, nullable=nullable)
+        if is_first_timestamp and not (nullable or self.on_update):
+            digits = self.arguments[0] if self.arguments else 0
+            return replace(self, nullable=False, default=None, default_is_expression=True, now=digits)
+        zero = None if in_primary_key and self.flavour == "mysql" else ZERO_DATE
+        return replace(self, nullable=False, default=zero)
+
+    def column(self, table_charset: str) -> Column:
+        """The column as information_schema shows it, in a table with this default character set."""
+        column = self._typed(table_charset)
+        default = defaults.kept(column, self.default, self.flavour)
+        if default is None or column.default_is_expression:
+            return column
+        return replace(column, default=defaults.shown_text(column, default, self.flavour, self.session))
+
+    def constant_default(self, table_charset: str) -> str | None:
+        """The value, as the server's text, that rows get which are older than the column; None is NULL. Of a TIMESTAMP
+        in UTC.
+
+        Raises NotConstant where that isn't one constant for all rows, ImpossibleDate for one that no calendar has.
+        """
+        if self.auto_increment:
+            raise NotConstant(f"column {self.name!r} counts up by itself (AUTO_INCREMENT) in old rows")
+        column = self._typed(table_charset)
+        if self.now is not None and self.now == column.fraction and not self.generated:
+            return self._time(column)
+        default = defaults.kept(column, self.default, self.flavour)
+        if default is not None and not column.default_is_expression:
+            column = replace(column, default=defaults.server_text(column, default, self.flavour))
+            if column.type in defaults.BYTES and defaults.hides_zero_bytes(column, default):
+                raise NotConstant(f"the default of column {self.name!r} has zero bytes")
+        text = defaults.old_row_default(column)
+        if text is None or column.type != "timestamp":
+            return text
+        if (utc := self.session.utc(text)) is None:
+            raise NotConstant(f"the default of column {self.name!r} (TIMESTAMP) depends on the session's time zone")
+        return utc
+
+    def _time(self, column: Column) -> str:
+        """The time of the statement, the same for all rows."""
+        session = self.session
+        text = {"timestamp": session.now, "datetime": session.local_now}.get(column.type, lambda _: None)(self.now or 0)
+        if text is None:
+            raise NotConstant(f"the time that is the default of column {self.name!r} isn't told in the log")
+        return text
+
+    def _typed(self, table_charset: str) -> Column:
+        """The column without its default."""
+        charset = self.charset or canonical_charset(table_charset)
+        type_ = self._resolved_type(charset)
+        if type_ in ("enum", "set"):
+            # MySQL's information_schema shows no character set for bytes, MariaDB's does.
+            shown_charset = None if charset == "binary" and self.flavour == "mysql" else charset
+        else:
+            shown_charset = charset if type_ in TEXT_TO_BYTES else None
+        precision, scale = self._digits(type_)
+        expression = Virtual(self.expression, self.flavour) if self.generated and not self.row_time else None
+        return Column(
+            name=self.name,
+            type=type_,
+            unsigned=self.unsigned or self.zerofill,
+            length=self._length(type_),
+            precision=precision,
+            scale=scale,
+            fraction=self.arguments[0] if type_ in ("time", "datetime", "timestamp") and self.arguments else 0,
+            charset=shown_charset,
+            values=self._members(charset),
+            nullable=self.nullable and not self.primary,
+            default_is_expression=self.default_is_expression
+            or defaults.is_kept_as_written(type_, self.default, self.flavour),
+            generated=self.generated,
+            invisible=self.invisible,
+            auto_increment=self.auto_increment,
+            zerofill=self._zerofill_width(type_),
+            virtual=None if self.stored else expression,
+            stored=expression if self.stored else None,
+            row_time=self.row_time,
+        )
+
+    def _members(self, charset: str) -> tuple[str, ...]:
+        """As text; the server drops their trailing spaces. Raises UnfollowedStatement."""
+        decode = charsets.decoder("ascii" if charset == "binary" else charset) if self.values else str
+        try:
+            texts = [value if isinstance(value, str) else decode(value) for value in self.values]
+        except (KeyError, UnicodeDecodeError):
+            texts = [charsets.NO_CHARACTER]
+        if any(charsets.NO_CHARACTER in text for text in texts):
+            raise UnfollowedStatement(f"a member of column {self.name!r} isn't valid {charset}")
+        return tuple(text.rstrip(" ") for text in texts)
+
+    def _digits(self, type_: str) -> tuple[int | None, int | None]:
+        """Precision and scale."""
+        digits, scale, *_ = (*self.arguments, None, None)
+        if type_ == "decimal":
+            return digits or 10, scale or 0
+        limited = type_ in ("float", "double") and scale is not None and digits  # FLOAT(0,0) is FLOAT
+        return (digits, scale) if limited else (None, None)
+
+    def _zerofill_width(self, type_: str) -> int:
+        if not self.zerofill:
+            return 0
+        precision, scale = self._digits(type_)
+        if type_ == "decimal":
+            assert precision is not None
+            return precision + (1 if scale else 0)
+        return self.arguments[0] if self.arguments else ZEROFILL_WIDTH.get(type_, 0)
+
+    def _resolved_type(self, charset: str) -> str:
+        type_ = self.type
+        if type_ in TEXT_TO_BYTES and charset == "binary":
+            type_ = TEXT_TO_BYTES[type_]
+        per_character = bytes_per_character(charset) if type_ in TEXT_TO_BYTES else 1
+        size = (self.arguments[0] if self.arguments else 0) * per_character
+        if type_ in ("text", "blob") and self.arguments and (size or self.flavour == "mysql"):
+            return sized(size, text=type_ == "text")
+        if type_ in ("varchar", "varbinary") and size > 65_535:
+            if self.strict:
+                raise UnfollowedStatement(f"column {self.name!r} is too long for its type")
+            return sized(size, text=type_ == "varchar")
+        return type_
+
+    def _length(self, type_: str) -> int | None:
+        written = self.arguments[0] if self.arguments else None
+        if type_ in ("char", "binary"):
+            return 1 if written is None else written
+        if type_ in ("varchar", "varbinary"):
+            return written
+        if type_ == "bit":
+            return written or 1
+        if type_ == "vector":
+            return written or 2048
+        if type_ == "year":
+            return 2 if written == 2 else None
+        # Display widths are noise, except that TINYINT(1) is how MySQL says boolean.
+        is_boolean = type_ == "tinyint" and written == 1 and not (self.unsigned or self.zerofill)
+        return 1 if is_boolean else None
+
+
+@dataclass(frozen=True)
+class IndexDefinition:
+    """An index or the primary key as written.
+
+    kind: ``none`` for an index that isn't unique. columns: its columns in order, None for a part that is an expression.
+    prefixes: characters or bytes of each part that are indexed, None for all of it.
+    name: None where the server finds one. by_hash: see table.Index.
+    """
+
+    kind: KeyKind
+    columns: tuple[str | None, ...]
+    prefixes: tuple[int | None, ...]
+    name: str | None = None
+    if_not_exists: bool = False
+    by_hash: bool = False
+
+
+def converted(column: Column, charset: str, flavour: Flavour) -> Column:
+    """A column that no other clause changes, after CONVERT TO CHARACTER SET."""
+    old = column.charset
+    if old is None or (old == charset and column.type in TEXT_TO_BYTES):
+        return column
+    if column.type in ("enum", "set"):
+        return replace(column, charset=None if charset == "binary" and flavour == "mysql" else charset)
+    type_ = _grown(column.type, column, charset)
+    return replace(column, type=TEXT_TO_BYTES[type_] if charset == "binary" else type_, charset=_shown(charset))
+
+
+def converted_definition(
+    definition: ColumnDefinition, old: Column | None, charset: str
+) -> tuple[ColumnDefinition, Column]:
+    """A column that a statement writes besides CONVERT TO CHARACTER SET, which wins over the character set written.
+
+    old: the column that it changes. MySQL sizes a TEXT without a length by the characters of the old column.
+    """
+    if definition.charset != "binary":
+        definition = replace(definition, charset=None)
+    column = definition.column(charset)
+    if definition.flavour == "mysql" and old is not None and old.charset and not definition.arguments:
+        column = replace(column, type=_grown(column.type, old, charset))
+    return definition, column
+
+
+def _grown(type_: str, old: Column, charset: str) -> str:
+    """The TEXT that holds all characters of the old column; other types stay."""
+    if type_ not in ("tinytext", "text", "mediumtext") or old.type in ("enum", "set"):
+        return type_
+    characters = (
+        old.length if old.length is not None else text_bytes(old.type) // bytes_per_character(old.charset or "")
+    )
+    return sized(characters * bytes_per_character(charset), text=True)
+
+
+def _shown(charset: str) -> str | None:
+    return None if charset == "binary" else charset

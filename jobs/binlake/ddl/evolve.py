@@ -1,0 +1,384 @@
+"""The shape of a table after ALTER TABLE, and where the values of its rows come from.
+
+Clauses take effect as in mysql_prepare_alter_table (sql/sql_table.cc, the same on MariaDB), not one by one: first the
+columns that are there, in their order, dropped, changed or renamed by their old names; then the added and the moved
+ones, in the order of the statement; then the keys, those that stay before the new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from binlake.ddl import defaults
+from binlake.ddl.alterations import (
+    AddColumn,
+    AddForeignKey,
+    AddKey,
+    Alteration,
+    AlterDefault,
+    AlterVisibility,
+    ChangeColumn,
+    ColumnPlace,
+    ConvertCharset,
+    DropColumn,
+    DropKey,
+    RenameColumn,
+    RenameKey,
+    SystemVersioning,
+    TableCharset,
+)
+from binlake.ddl.changes import AlterTable
+from binlake.ddl.conversion import conversion
+from binlake.ddl.defaults import ImpossibleDate, NotConstant
+from binlake.ddl.definition import ColumnDefinition, converted, converted_definition
+from binlake.ddl.dependents import Altered, computed_anew
+from binlake.ddl.keys import Constraint, is_there, new_keys, with_key
+from binlake.errors import SchemaMismatch, snapshot_again
+from binlake.position import Flavour
+from binlake.schema import datatypes
+from binlake.schema.table import Column, Index, TableSchema
+from binlake.schema.virtual import renamed
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """What an AlterTable made of a shape and its rows.
+
+    after: the shape as information_schema shows it.
+    origins: for each column of ``after`` the name that the column of the shape before has, whose values it holds;
+        None for an added one.
+    fills: columns that the lake has, with a constant, as the server's text, of a TIMESTAMP in UTC: what old rows got
+        in an added one, if not NULL, or what became of NULL in one that was there.
+    unprovable: why the values of old rows can't be derived from those in the lake; empty where they can: by
+        ``conversion`` of each column that stays, and ``fills``.
+    impossible: why a lake that doesn't keep the texts of invalid dates can't hold the fills; empty where it can.
+    reencoded: why a lake that keeps the bytes of invalid text doesn't know what became of them.
+    """
+
+    after: TableSchema
+    origins: tuple[str | None, ...]
+    fills: tuple[tuple[Column, str], ...]
+    unprovable: tuple[str, ...]
+    impossible: tuple[str, ...] = ()
+    reencoded: tuple[str, ...] = ()
+
+
+@dataclass
+class _Entry:
+    """A column on its way: what it was, what it is written as now, what it becomes."""
+
+    column: Column
+    origin: Column | None = None
+    definition: ColumnDefinition | None = None
+
+
+def evolve(schema: TableSchema, change: AlterTable, *, flavour: Flavour) -> Evolution:
+    """What the statement made of a table with this shape. Raises SchemaMismatch where it doesn't fit the shape."""
+    return _Evolving(schema, change, flavour).result()
+
+
+_A = TypeVar("_A", bound=Alteration)
+
+
+class _Evolving:
+    def __init__(self, schema: TableSchema, change: AlterTable, flavour: Flavour) -> None:
+        self.before = schema
+        self.change = change
+        self.flavour = flavour
+        self.charset = self._new_charset()
+        self.entries: list[_Entry] = []
+
+    def _all(self, kind: type[_A]) -> list[_A]:
+        return [one for one in self.change.alterations if isinstance(one, kind)]
+
+    def _mismatch(self, why: str) -> SchemaMismatch:
+        name = self.change.name
+        return SchemaMismatch(f"{name}: {why}", remedy=snapshot_again(name))
+
+    def _new_charset(self) -> str:
+        charset = self.before.charset
+        for one in self.change.alterations:
+            if isinstance(one, TableCharset | ConvertCharset):
+                charset = one.charset
+        return charset
+
+    def result(self) -> Evolution:
+        self._check_names()
+        self._columns_that_come(self._columns_that_stay())
+        self._check_twice()
+        self._settle_timestamps()
+        self._rename_within_expressions()
+        if self._all(ConvertCharset):
+            self._convert()
+        schema = replace(
+            self.before,
+            columns=tuple(entry.column for entry in self.entries),
+            charset=self.charset,
+            versioned=next((one.on for one in self._all(SystemVersioning)), self.before.versioned),
+        )
+        primary, indexes = self._keys()
+        try:
+            after = with_key(schema, primary, indexes)
+        except SchemaMismatch as error:
+            raise self._mismatch(error.message) from None
+        for entry, column in zip(self.entries, after.columns, strict=True):
+            entry.column = column
+        origins = tuple(entry.origin.name if entry.origin else None for entry in self.entries)
+        unprovable: list[str] = []
+        impossible: list[str] = []
+        fills = self._fills(after, unprovable, impossible)
+        unprovable += self._unprovable(after)
+        return Evolution(after, origins, fills, tuple(unprovable), tuple(impossible), tuple(self._reencoded(after)))
+
+    # -- columns ------------------------------------------------------------------------------------
+
+    def _check_names(self) -> None:
+        """Every clause about a column that is there finds it."""
+        for one in self.change.alterations:
+            match one:
+                case DropColumn(name) | AlterDefault(name) | AlterVisibility(name) | ChangeColumn(name):
+                    pass
+                case RenameColumn(name):
+                    pass
+                case _:
+                    continue
+            if not self.before.has(name) and not getattr(one, "if_exists", False):
+                raise self._mismatch(f"the column {name!r} is altered, which the recorded shape doesn't have")
+
+    def _columns_that_stay(self) -> dict[str, _Entry]:
+        """Fills ``entries`` in the old order; returns the changed ones that go to another place, by their old names."""
+        dropped = {one.name.lower() for one in self._all(DropColumn)}
+        changed = {one.old.lower(): one for one in self._all(ChangeColumn)}
+        moved: dict[str, _Entry] = {}
+        for column in self.before.columns:
+            name = column.name.lower()
+            if name in dropped:
+                continue
+            if (one := changed.get(name)) is None:
+                self.entries.append(_Entry(self._altered(column), column))
+                continue
+            entry = _Entry(one.definition.column(self.charset), column, one.definition)
+            self.entries.append(entry)
+            if one.place:
+                moved[name] = entry
+        return moved
+
+    def _altered(self, column: Column) -> Column:
+        """With a new name, default or visibility, under the same type."""
+        before = column.name.lower()
+        for one in self.change.alterations:
+            match one:
+                case RenameColumn(old, new) if old.lower() == before:
+                    column = replace(column, name=new)
+                case AlterVisibility(name, invisible) if name.lower() == before:
+                    column = replace(column, invisible=invisible)
+                case AlterDefault(name) if name.lower() == before:
+                    column = self._with_default(column, one)
+        return column
+
+    def _with_default(self, column: Column, one: AlterDefault) -> Column:
+        expression = one.is_expression or defaults.is_kept_as_written(column.type, one.default, self.flavour)
+        if one.default is None or expression:
+            return replace(column, default=None, default_is_expression=expression)
+        text = defaults.shown_text(column, one.default, self.flavour, self.change.session)
+        return replace(column, default=text, default_is_expression=False)
+
+    def _columns_that_come(self, moved: dict[str, _Entry]) -> None:
+        """Added and moved columns, in the order of the statement. A column stands where it stood until its own clause
+        moves it, so that clauses before that place theirs after it."""
+        for one in self.change.alterations:
+            if isinstance(one, AddColumn):
+                name = one.definition.name.lower()
+                if one.if_not_exists and self._is_there(name):
+                    continue
+                entry = _Entry(one.definition.column(self.charset), None, one.definition)
+            elif isinstance(one, ChangeColumn) and one.old.lower() in moved:
+                entry = moved.pop(one.old.lower())
+                self.entries.remove(entry)
+            else:
+                continue
+            self.entries.insert(self._index(one.place), entry)
+
+    def _is_there(self, name: str) -> bool:
+        """Whether ADD … IF NOT EXISTS adds nothing: the name is in the old shape, or added before in the statement."""
+        added = [entry.column.name.lower() for entry in self.entries if entry.origin is None]
+        return self.before.has(name) or name in added
+
+    def _index(self, place: ColumnPlace) -> int:
+        if place.first:
+            return 0
+        if place.after is None:
+            return len(self.entries)
+        for index, entry in enumerate(self.entries):
+            if entry.column.name.lower() == place.after.lower():
+                return index + 1
+        raise self._mismatch(f"a column is placed after {place.after!r}, which the recorded shape doesn't have")
+
+    def _convert(self) -> None:
+        for entry in self.entries:
+            if entry.definition is None:
+                entry.column = converted(entry.column, self.charset, self.flavour)
+            else:
+                entry.definition, entry.column = converted_definition(entry.definition, entry.origin, self.charset)
+
+    def _rename_within_expressions(self) -> None:
+        """MariaDB renames a column where virtual ones are computed from it, too; MySQL refuses to rename it."""
+        pairs = [(entry.origin.name, entry.column.name) for entry in self.entries if entry.origin]
+        names = {old.lower(): new for old, new in pairs if old != new}
+        for entry in self.entries:
+            if not names or entry.definition is not None:
+                continue
+            virtual, stored = (way and renamed(way, names) for way in (entry.column.virtual, entry.column.stored))
+            entry.column = replace(entry.column, virtual=virtual, stored=stored)
+
+    def _settle_timestamps(self) -> None:
+        """Only columns that the statement writes. What may become of the default of another isn't told: no value
+        depends on it, and MariaDB 10.11 gives it one in some statements and in others not."""
+        first = next((entry for entry in self.entries if entry.column.type == "timestamp"), None)
+        primary = {name.lower() for name in self._keys()[0]}
+        for entry in self.entries:
+            if entry.definition is not None:
+                entry.definition = entry.definition.settled(
+                    is_first_timestamp=entry is first, in_primary_key=entry.column.name.lower() in primary
+                )
+                entry.column = entry.definition.column(self.charset)
+
+    def _check_twice(self) -> None:
+        seen: set[str] = set()
+        for entry in self.entries:
+            if entry.column.name.lower() in seen:
+                raise self._mismatch(f"the column {entry.column.name!r} is there twice after the statement")
+            seen.add(entry.column.name.lower())
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def _keys(self) -> tuple[tuple[str, ...], list[Index]]:
+        """Columns of the primary key, and the other indexes, under the new names of the columns."""
+        dropped = {one.name.lower() for one in self._all(DropKey)}
+        primary = self.before.key if self.before.key_kind == "primary" and "primary" not in dropped else ()
+        names = {entry.origin.name: entry.column for entry in self.entries if entry.origin}
+        kept = [
+            index
+            for old in self.before.indexes
+            if old.name.lower() not in dropped and (index := _carried(old, names, self.before)) is not None
+        ]
+        renamed = {one.old.lower(): one.new for one in self._all(RenameKey)}
+        kept = [replace(index, name=renamed.get(index.name.lower(), index.name)) for index in kept]
+        constraints: list[Constraint] = [
+            one if isinstance(one, AddForeignKey) else one.index
+            for one in self.change.alterations
+            if isinstance(one, AddForeignKey | AddKey)
+        ]
+        constraints = [one for one in constraints if not is_there(one, self.before.indexes)]
+        return new_keys([names[name].name for name in primary if name in names], kept, constraints)
+
+    # -- values -------------------------------------------------------------------------------------
+
+    def _fills(
+        self, after: TableSchema, unprovable: list[str], impossible: list[str]
+    ) -> tuple[tuple[Column, str], ...]:
+        fills: list[tuple[Column, str]] = []
+        for entry in self.entries:
+            if entry.definition is None or entry.column not in after.mirrored:
+                continue
+            try:
+                text = self._fill(entry, entry.definition)
+            except ImpossibleDate as error:
+                in_key = entry.column.name in after.key  # MERGE would never find it again
+                (unprovable if in_key else impossible).append(error.message)
+                text = error.text
+            except NotConstant as error:
+                unprovable.append(error.message)
+                continue
+            if text is not None:
+                fills.append((entry.column, text))
+        return tuple(fills)
+
+    def _fill(self, entry: _Entry, definition: ColumnDefinition) -> str | None:
+        """The constant that old rows got in an added column, or in the place of NULL. Raises NotConstant."""
+        column = entry.column
+        if entry.origin is None:
+            return replace(definition, nullable=column.nullable).constant_default(self.charset)
+        if not conversion(entry.origin, column, strict=self.change.strict).nulls_get_now:
+            return None
+        if (now := self.change.session.now(column.fraction)) is None:
+            raise NotConstant(f"column {column.name!r}: NULL became the statement's time, which isn't told in the log")
+        return now
+
+    def _unprovable(self, after: TableSchema) -> Iterable[str]:
+        """Why the values of columns that stay can't be told."""
+        for entry in self.entries:
+            old, new = entry.origin, entry.column
+            if old is None:
+                continue
+            found = conversion(old, new, strict=self.change.strict)
+            if new not in after.mirrored:
+                continue
+            if old not in self.before.mirrored:
+                yield f"the values of column {old.name!r} were excluded until it became {new.name!r}"
+            elif entry.definition is not None and new.generated:
+                yield f"column {new.name!r} is computed anew"
+            elif found.kind == "unprovable":
+                yield f"column {new.name!r}: {found.reason}"
+            elif self.change.pads_char and old.type == "char" and new.type != "char":
+                yield f"column {new.name!r}: PAD_CHAR_TO_FULL_LENGTH added spaces to its values"
+            elif new.auto_increment and not old.auto_increment and not self.change.keeps_zeros:
+                yield f"column {new.name!r}: AUTO_INCREMENT numbered rows that had 0 or NULL"
+        written = {entry.column.name for entry in self.entries if entry.definition is not None}
+        for column in computed_anew(after, self._altered_columns()):
+            if column in after.mirrored and column.name not in written:
+                why = "from what the statement changes (type or collation of a column, default collation)"
+                yield f"generated column {column.name!r} is computed anew {why}"
+
+    def _altered_columns(self) -> Altered:
+        converts = bool(self._all(ConvertCharset))
+        retyped, added, recollated = set[str](), set[str](), set[str]()
+        for entry in self.entries:
+            name, written = entry.column.name.lower(), entry.definition is not None
+            if entry.origin is None:
+                added.add(name)
+                continue
+            if _typed(entry.origin) != _typed(entry.column) or (written and entry.column.generated):
+                retyped.add(name)
+            if entry.column.charset and (written or converts):
+                recollated.add(name)
+        default = converts or bool(self._all(TableCharset))
+        return Altered(frozenset(retyped), frozenset(added), frozenset(recollated), default)
+
+    def _reencoded(self, after: TableSchema) -> Iterable[str]:
+        for entry in self.entries:
+            old, new = entry.origin, entry.column
+            if old is None or new not in after.mirrored or not datatypes.may_be_invalid_text(old):
+                continue
+            if not datatypes.may_be_invalid_text(new) or old.charset != new.charset:
+                yield f"column {new.name!r}: what became of invalid text isn't told"
+
+
+def _typed(column: Column) -> Column:
+    """What decides the values, without name, default and the like."""
+    return replace(column, name="", default=None, default_is_expression=False, invisible=False, auto_increment=False)
+
+
+_CAN_HAVE_PREFIX = ("char", "text", "blob", "binary")
+
+
+def _carried(index: Index, columns: dict[str, Column], before: TableSchema) -> Index | None:
+    """An index that stays, without the parts whose columns went; None where nothing is left of it."""
+    parts = [
+        (None, None) if name is None else (columns[name].name, _prefix(prefix, before.column(name), columns[name]))
+        for name, prefix in zip(index.columns, index.prefixes, strict=True)
+        if name is None or name in columns
+    ]
+    if not parts:
+        return None
+    return replace(index, columns=tuple(name for name, _ in parts), prefixes=tuple(prefix for _, prefix in parts))
+
+
+def _prefix(prefix: int | None, old: Column, new: Column) -> int | None:
+    """A prefix stays while both types can have one and the new one is long enough."""
+    can = old.type.endswith(_CAN_HAVE_PREFIX) and new.type.endswith(_CAN_HAVE_PREFIX)
+    if prefix is None or not can or (new.length is not None and new.length < prefix):
+        return None
+    return prefix

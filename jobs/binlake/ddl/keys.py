@@ -1,0 +1,183 @@
+"""Which key a table has: the servers' order of indexes, the names they find, and the key by which MERGE finds rows.
+
+Sources: MySQL's sort_keys and make_unique_key_name (sql/sql_table.cc), the same on MariaDB; manual 15.1.24.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from binlake.ddl.alterations import AddForeignKey
+from binlake.ddl.definition import IndexDefinition
+from binlake.errors import SchemaMismatch
+from binlake.schema.charsets import bytes_per_character
+from binlake.schema.table import Column, Index, KeyKind, TableSchema
+from binlake.schema.virtual import judged
+
+Constraint = IndexDefinition | AddForeignKey
+_LONGEST_INDEX = 3072
+_LARGEST_NUMBER = 30
+"""Bytes of a DECIMAL(65,30); numbers and times take no more."""
+_SPATIAL = ("geom", "point", "line", "poly", "multi")
+
+
+def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Index]) -> TableSchema:
+    """The shape with these keys: the primary key, else the first unique one of whole columns that are all NOT NULL.
+
+    primary: columns of the primary key, empty for none; they become NOT NULL. indexes: the others, in the order in
+    which the server meets them. Virtual columns whose values the log doesn't tell are found, and are no key. Raises
+    SchemaMismatch for a column that isn't there.
+
+    To unique keys of a versioned table MariaDB adds the end of a row's time, which is one and the same in current rows.
+    """
+    spelled = tuple(name for one in primary if (name := _find(schema, one).name) != schema.row_end)
+    columns = tuple(replace(c, nullable=False) if c.name in spelled else c for c in schema.columns)
+    schema = replace(schema, columns=columns)
+    ordered = in_server_order(schema, [_kept_by(schema, _spelled(schema, index)) for index in indexes])
+    told = judged(schema)
+    key, kind = key_of([c for c in columns if c.name not in {*told.untold, *told.computed}], spelled, ordered)
+    return replace(schema, key=key, key_kind=kind, indexes=ordered, untold=tuple(told.untold))
+
+
+def key_of(
+    columns: Iterable[Column], primary: tuple[str, ...], indexes: Iterable[Index]
+) -> tuple[tuple[str, ...], KeyKind]:
+    """The key and its kind. indexes: in the server's order."""
+    if primary:
+        return primary, "primary"
+    required = {column.name: column for column in columns if not column.nullable}
+    for index in indexes:
+        whole = [
+            required[name]
+            for name, prefix in zip(index.columns, index.prefixes, strict=True)
+            if name in required and prefix is None
+        ]
+        if index.unique and len(whole) == len(index.columns) and not (index.by_hash or _is_long(whole)):
+            return tuple(column.name for column in whole), "unique"
+    return (), "none"
+
+
+def key_index(schema: TableSchema) -> str:
+    """The name of the index that holds the table's key; empty without one."""
+    if schema.key_kind == "primary":
+        return "PRIMARY"
+    unique = (one.name for one in schema.indexes if one.unique and one.columns == schema.key and not any(one.prefixes))
+    return next(unique, "") if schema.key else ""
+
+
+def _is_long(columns: Iterable[Column]) -> bool:
+    """Whether a unique index over all of these is too long for the storage engine, so that MariaDB keeps it by a hash.
+
+    It is no key then: the server looks for the same value beside the engine, and two sessions with READ COMMITTED could
+    both pass before 10.6.23, 10.11.14 and 11.8.3 (MDEV-37199 in their release notes;
+    handler::check_duplicate_long_entry_key in sql/handler.cc). As far as tried, InnoDB with pages of 16 KiB and more
+    holds 3,072 bytes.
+    """
+    return sum(_indexed_bytes(column) for column in columns) > _LONGEST_INDEX
+
+
+def _indexed_bytes(column: Column) -> int:
+    """The most that a value takes in an index, or more."""
+    if column.type.endswith(("text", "blob", "json")):
+        return _LONGEST_INDEX + 1
+    if column.type.endswith(("char", "binary")) and column.length is not None:
+        return column.length * bytes_per_character(column.charset or "")
+    return _LARGEST_NUMBER
+
+
+def _kept_by(schema: TableSchema, index: Index) -> Index:
+    """A long index is kept by a hash whether that is declared or not, and by none once its columns are short again."""
+    if not index.by_hash or None in index.columns or any(index.prefixes):
+        return index
+    return replace(index, by_hash=not _is_long([schema.column(name) for name in index.columns if name]))
+
+
+def in_server_order(schema: TableSchema, indexes: Iterable[Index]) -> tuple[Index, ...]:
+    """Unique ones of NOT NULL columns first, then those without prefixes; the plain ones, by name, at the end."""
+    # The hidden column of an expression is nullable.
+    nullable: set[str | None] = {None, *(column.name for column in schema.columns if column.nullable)}
+
+    def place(index: Index) -> tuple[bool, bool, bool, str]:
+        if not index.unique:
+            return True, False, False, index.name.lower()
+        return False, bool(nullable.intersection(index.columns)), any(index.prefixes), ""
+
+    return tuple(sorted(indexes, key=place))
+
+
+def new_keys(
+    primary: Sequence[str], indexes: Sequence[Index], constraints: Iterable[Constraint]
+) -> tuple[tuple[str, ...], list[Index]]:
+    """Columns of the primary key, and the other indexes, once the constraints are added in this order.
+
+    CHECK makes none.
+    """
+    key, found = tuple(primary), list(indexes)
+    foreign: list[AddForeignKey] = []
+    for constraint in constraints:
+        if isinstance(constraint, AddForeignKey):
+            foreign.append(constraint)
+        elif constraint.kind == "primary":
+            key = key or tuple(name for name in constraint.columns if name)
+        elif constraint.columns:
+            found.append(_named(constraint, found))
+    for one in foreign:
+        index = _index_of_foreign_key(one, found, key)
+        found += [index] if index else []
+    return key, found
+
+
+def is_there(definition: Constraint, indexes: Iterable[Index]) -> bool:
+    """Whether ADD INDEX IF NOT EXISTS adds nothing to a table with these indexes."""
+    name = definition.name or definition.columns[0] or ""
+    if isinstance(definition, AddForeignKey):
+        return False
+    return definition.if_not_exists and any(index.name.lower() == name.lower() for index in indexes)
+
+
+def _named(definition: IndexDefinition, existing: Collection[Index]) -> Index:
+    """A new index with its name: the first column's, with a number where others have that."""
+    first = (definition.columns or (None,))[0] or "functional_index"
+    name = definition.name or _free_name(first, existing)
+    return Index(name, definition.columns, definition.prefixes, definition.kind == "unique", definition.by_hash)
+
+
+def _index_of_foreign_key(foreign: AddForeignKey, existing: Collection[Index], primary: Sequence[str]) -> Index | None:
+    """The index that the server makes for a foreign key; None where one begins with its columns already."""
+    wanted = [name.lower() for name in foreign.columns]
+    for columns in (primary, *(index.columns for index in existing)):
+        if [name.lower() for name in columns[: len(wanted)] if name] == wanted:
+            return None
+    columns, whole = foreign.columns, (None,) * len(foreign.columns)
+    return Index(foreign.name or _free_name(columns[0], existing), columns, whole)
+
+
+def _free_name(wanted: str, existing: Collection[Index]) -> str:
+    taken = {index.name.lower() for index in existing}
+    # PRIMARY is the primary key's name alone.
+    names = [wanted, *(f"{wanted}_{number}" for number in range(2, 100))]
+    return next((n for n in names if n.lower() not in taken and n.lower() != "primary"), wanted)
+
+
+def _find(schema: TableSchema, name: str) -> Column:
+    try:
+        return schema.column(name)
+    except KeyError:
+        raise SchemaMismatch(f"a key is made of the column {name!r}, which the recorded shape doesn't have") from None
+
+
+def _spelled(schema: TableSchema, index: Index) -> Index:
+    """With its columns as the table spells them, and no prefix where that is all of a column."""
+    columns = tuple(name if name is None else _find(schema, name).name for name in index.columns)
+    parts = [
+        (name, None if name is None or is_whole(schema.column(name), prefix) else prefix)
+        for name, prefix in zip(columns, index.prefixes, strict=True)
+        if name is None or name != schema.row_end
+    ]
+    return replace(index, columns=tuple(name for name, _ in parts), prefixes=tuple(prefix for _, prefix in parts))
+
+
+def is_whole(column: Column, prefix: int | None) -> bool:
+    """Whether an index over this prefix holds all of the column; of geometry it always holds the bounding box."""
+    return prefix in (None, column.length) or column.type.startswith(_SPATIAL)

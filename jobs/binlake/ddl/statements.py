@@ -1,0 +1,436 @@
+"""DDL statements → what they do to tables.
+
+    parse(text, database=…, sql_mode=…, flavour=…)   → ParsedStatement      (changes.py, alterations.py: its parts)
+    evolve(schema, change, flavour=…)                → Evolution: the shape after, and where its values come from
+    conversion(before, after, strict=…)              → what a changed type made of the values that were there
+
+The parser is this package's own: of the statements that change tables sqlglot 30 gives up on many (ALTER TABLE …
+CONVERT TO, EXCHANGE PARTITION, RENAME TABLE, versioned comments, SRID, synonyms of types) and loses attributes of
+others. Reading is strict where a table's shape depends on it and tolerant elsewhere: what isn't understood stops
+the tables it names, and only those. Source: MySQL manual 15.1; MariaDB Knowledge Base, SQL Statements.
+
+Not seen from a statement's text: that a table is temporary (row format doesn't log those), the character set of the
+session, what triggers and foreign keys do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from binlake.ddl import dml
+from binlake.ddl.alter_table import alter_table, altered
+from binlake.ddl.alterations import (
+    AddColumn,
+    AddForeignKey,
+    AddKey,
+    Alteration,
+    AlterDefault,
+    AlterVisibility,
+    ChangeColumn,
+    ColumnPlace,
+    ConvertCharset,
+    DropColumn,
+    DropKey,
+    RenameColumn,
+    RenameKey,
+    TableCharset,
+)
+from binlake.ddl.changes import (
+    AlterTable,
+    Change,
+    CreateLike,
+    CreateTable,
+    DatabaseCharset,
+    DropDatabase,
+    DropTable,
+    NoShapeChange,
+    ParsedStatement,
+    RenameTables,
+    RowsChanged,
+    TruncateTable,
+    Unfollowed,
+)
+from binlake.ddl.column_definitions import charset_clause, collation_clause, index_parts, using_hash
+from binlake.ddl.conversion import Conversion, conversion
+from binlake.ddl.create_table import create_table
+from binlake.ddl.defaults import NotConstant, old_row_default
+from binlake.ddl.evolve import Evolution, evolve
+from binlake.errors import UnfollowedStatement
+from binlake.position import Flavour
+from binlake.schema.lexer import Cursor, Dialect, Lexer
+from binlake.schema.statement_session import Session
+from binlake.schema.table import TableName
+
+__all__ = [
+    "AddColumn",
+    "AddForeignKey",
+    "AddKey",
+    "AlterDefault",
+    "AlterTable",
+    "AlterVisibility",
+    "Alteration",
+    "Change",
+    "ChangeColumn",
+    "ColumnPlace",
+    "Conversion",
+    "ConvertCharset",
+    "CreateLike",
+    "CreateTable",
+    "DatabaseCharset",
+    "DropColumn",
+    "DropDatabase",
+    "DropKey",
+    "DropTable",
+    "Evolution",
+    "NoShapeChange",
+    "NotConstant",
+    "ParsedStatement",
+    "RenameColumn",
+    "RenameKey",
+    "RenameTables",
+    "RowsChanged",
+    "TableCharset",
+    "TruncateTable",
+    "Unfollowed",
+    "conversion",
+    "evolve",
+    "old_row_default",
+    "parse",
+    "tables_of",
+]
+
+# What CREATE, ALTER and DROP can be about, by the word that tells.
+_OBJECTS = {
+    **{word: word for word in ("TABLE", "INDEX", "DATABASE", "VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT")},
+    **{word: word for word in ("USER", "ROLE", "SERVER", "TABLESPACE", "SEQUENCE", "PACKAGE", "LIBRARY", "INSTANCE")},
+    "TABLES": "TABLE",
+    "SCHEMA": "DATABASE",
+    "LOGFILE": "LOGFILE GROUP",
+    "RESOURCE": "RESOURCE GROUP",
+    "REFERENCE": "SPATIAL REFERENCE SYSTEM",
+    "PREPARE": "PREPARE",
+}
+_MODIFIERS = frozenset(
+    """
+    AGGREGATE DUALITY EXTERNAL FULLTEXT IGNORE JSON MATERIALIZED OFFLINE ONLINE OR RELATIONAL REPLACE SPATIAL
+    TEMPORARY UNDO UNIQUE VECTOR
+    """.split()  # noqa: SIM905 words read better than a list
+)
+_MAINTENANCE = ("ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM")
+_ADMINISTRATION = frozenset(
+    """
+    ALTER BEGIN BINLOG CACHE CHANGE CLONE COMMIT CREATE DEALLOCATE DESC DESCRIBE DROP EXPLAIN FLUSH
+    GRANT HELP INSTALL KILL LOCK PREPARE PURGE RELEASE RESET RESTART REVOKE ROLLBACK SAVEPOINT SET SHOW
+    SHUTDOWN SIGNAL START STOP UNINSTALL UNLOCK USE XA
+    """.split()  # noqa: SIM905 words read better than a list
+)
+
+
+# Variables by which SET STATEMENT changes what definitions mean; sql_mode is told by the log.
+_MEANING = frozenset({"explicit_defaults_for_timestamp", "old_mode"})
+_CHARACTERS = ("character_set_", "collation_")
+_USUAL: Mapping[str, str] = {}
+_USUAL_SESSION = Session(explicit_timestamps=True)
+
+
+def parse(
+    text: str,
+    *,
+    database: str,
+    sql_mode: int,
+    flavour: Flavour,
+    charsets: Mapping[str, str] = _USUAL,
+    lower_case_names: bool = False,
+    session: Session = _USUAL_SESSION,
+) -> ParsedStatement:
+    """What a statement of the log does. Never raises: what isn't understood is said in the result.
+
+    database: the session's default database ("" for none); sql_mode: the server's bits, as the query event has them.
+    charsets: of databases in which a table would be created, where they aren't utf8mb4. lower_case_names: the server
+    has lower_case_table_names=1, and means the table that is stored in lower case however a name is written.
+    session: what else the log tells of the session; without it, explicit_defaults_for_timestamp is on as it is by
+    default.
+    """
+    cursor = Cursor(Lexer(text, sql_mode, flavour), database, lower_case_names=lower_case_names)
+    try:
+        return _Reader(cursor, Dialect(sql_mode, flavour, session), charsets).statement()
+    except UnfollowedStatement:
+        names = cursor.possible_tables()
+        return ParsedStatement(
+            "UNPARSED",
+            names,
+            tuple(Unfollowed(name, "a statement that isn't understood may concern it") for name in names),
+            may_concern_any=any(token.kind == "broken" for token in cursor.all_tokens()),
+        )
+
+
+class _Reader:
+    """Reads one statement. Raises UnfollowedStatement only while it isn't known which tables are concerned."""
+
+    def __init__(self, cursor: Cursor, dialect: Dialect, charsets: Mapping[str, str]) -> None:
+        self.cursor = cursor
+        self.dialect = dialect
+        self.charsets = charsets
+
+    def statement(self) -> ParsedStatement:
+        cursor = self.cursor
+        self._skip_set_statement()
+        if cursor.at_end:
+            return ParsedStatement("EMPTY")
+        verb = cursor.token.key
+        if verb in ("CREATE", "ALTER", "DROP"):
+            return self._definition(verb)
+        if cursor.accept("RENAME"):
+            return self._rename()
+        if cursor.accept("TRUNCATE"):
+            cursor.accept("TABLE")
+            name = cursor.table_name()
+            return ParsedStatement("TRUNCATE TABLE", (name,), (TruncateTable(name),))
+        if verb in _MAINTENANCE:
+            return self._maintenance(verb)
+        changed = dml.changed_tables(cursor)
+        if changed is not None:
+            why = "its rows were changed in statement format, which logs no row images"
+            return ParsedStatement(
+                "DML",
+                changed.tables,
+                tuple(Unfollowed(name, why) for name in changed.tables),
+                may_concern_any=changed.may_concern_any,
+            )
+        if verb in _ADMINISTRATION:
+            return ParsedStatement(verb)
+        raise cursor.not_understood("an unknown statement")
+
+    def _skip_set_statement(self) -> None:
+        """MariaDB's ``SET STATEMENT variable=value, … FOR`` before a statement."""
+        cursor = self.cursor
+        names: set[str] = set()
+        while cursor.accept("SET", "STATEMENT"):
+            names |= self._set_variables()
+        if names & _MEANING or any(name.startswith(_CHARACTERS) for name in names):
+            raise cursor.not_understood("SET STATEMENT of a variable that changes what the rest means")
+        if "sql_mode" in names:
+            # The log tells this mode, but the statement was read under the session's.
+            if '"' in cursor.lexer.text or "\\" in cursor.lexer.text:
+                raise cursor.not_understood("quotes or backslashes under a session's sql_mode that isn't told")
+            self.dialect = replace(self.dialect, session_mode_untold=True)
+
+    def _set_variables(self) -> set[str]:
+        cursor = self.cursor
+        names: set[str] = set()
+        while True:
+            names.add(cursor.name().lower())
+            cursor.accept(":")
+            cursor.expect("=")
+            cursor.skip_to(",", "FOR")
+            if not cursor.accept(","):
+                break
+        cursor.expect("FOR")
+        return names
+
+    def _definition(self, verb: str) -> ParsedStatement:
+        cursor = self.cursor
+        start = cursor.index
+        cursor.next()
+        modifiers = self._modifiers()
+        if not cursor.at_any(*_OBJECTS):
+            cursor.index = start
+            raise cursor.not_understood("an unknown statement")
+        object_ = _OBJECTS[cursor.next().key]
+        if object_ in ("TABLE", "SEQUENCE") and "TEMPORARY" in modifiers:
+            return self._temporary(verb)
+        kind = f"{verb} {object_}"
+        match kind:
+            case "CREATE TABLE":
+                return self._create_table(or_replace="REPLACE" in modifiers)
+            case "ALTER TABLE":
+                return self._alter_table(ignore="IGNORE" in modifiers)
+            case "DROP TABLE":
+                return self._drop_table()
+            case "CREATE INDEX":
+                return self._create_index(modifiers)
+            case "DROP INDEX":
+                return self._drop_index()
+            case "DROP DATABASE":
+                cursor.accept("IF", "EXISTS")
+                return ParsedStatement(kind, (), (DropDatabase(cursor.database_name()),))
+            case "CREATE SEQUENCE" | "ALTER SEQUENCE" | "DROP SEQUENCE":
+                return self._sequence(kind, or_replace="REPLACE" in modifiers)
+            case "CREATE DATABASE" | "ALTER DATABASE":
+                return self._database(kind, replaces="REPLACE" in modifiers)
+        return ParsedStatement(kind)
+
+    def _temporary(self, verb: str) -> ParsedStatement:
+        cursor = self.cursor
+        kind = f"{verb} TEMPORARY TABLE"
+        if verb == "CREATE":
+            cursor.accept("IF", "NOT", "EXISTS")
+            return ParsedStatement(kind, temporary=(cursor.table_name(),))
+        cursor.accept("IF", "EXISTS")
+        return ParsedStatement(kind, temporary=cursor.table_names())
+
+    def _modifiers(self) -> set[str]:
+        """Words between the verb and what it is about."""
+        cursor = self.cursor
+        found: set[str] = set()
+        while not cursor.at_end:
+            if cursor.accept("DEFINER", "="):
+                self._skip_account()
+            elif cursor.accept("ALGORITHM", "=") or cursor.accept("SQL", "SECURITY"):
+                cursor.next()
+            elif cursor.at_any(*_MODIFIERS):
+                found.add(cursor.next().key)
+            else:
+                break
+        return found
+
+    def _skip_account(self) -> None:
+        """``name``, ``name@host``, ``CURRENT_USER``, ``CURRENT_USER()``; a host without quotes may have dots."""
+        cursor = self.cursor
+        cursor.next()
+        if cursor.accept("(", ")") or not cursor.accept("@"):
+            return
+        host = cursor.next()
+        while cursor.token.start == host.end and not cursor.at_end:
+            host = cursor.next()
+
+    def _create_table(self, *, or_replace: bool) -> ParsedStatement:
+        cursor = self.cursor
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        name = cursor.table_name()
+        try:
+            charset = self._charset(name)
+            created = create_table(cursor, self.dialect, name, if_not_exists=if_not_exists, default_charset=charset)
+        except UnfollowedStatement as error:
+            created = (Unfollowed(name, error.message),)
+        changes = (DropTable(name), *created) if or_replace else created
+        return ParsedStatement("CREATE TABLE", _tables_of_all(name, changes), changes)
+
+    def _charset(self, name: TableName) -> str:
+        return self.charsets.get(name.database, "utf8mb4")
+
+    def _alter_table(self, *, ignore: bool) -> ParsedStatement:
+        cursor = self.cursor
+        cursor.accept("IF", "EXISTS")
+        name = cursor.table_name()
+        self._skip_wait()
+        changes = alter_table(cursor, self.dialect, name, ignore=ignore, default_charset=self._charset(name))
+        if any(token.kind == "broken" for token in cursor.all_tokens()):
+            why = "the statement has a quote or comment that never ends"
+            changes = tuple(Unfollowed(other, why) for other in _tables_of_all(name, changes))
+        return ParsedStatement("ALTER TABLE", _tables_of_all(name, changes), changes)
+
+    def _drop_table(self, kind: str = "DROP TABLE") -> ParsedStatement:
+        self.cursor.accept("IF", "EXISTS")
+        names = self.cursor.table_names()
+        return ParsedStatement(kind, names, tuple(DropTable(name) for name in names))
+
+    def _sequence(self, kind: str, *, or_replace: bool) -> ParsedStatement:
+        """MariaDB's sequences share the tables' names; NEXTVAL and SETVAL are logged as rows."""
+        if kind == "DROP SEQUENCE":
+            return self._drop_table(kind)
+        self.cursor.accept("IF", "NOT", "EXISTS") or self.cursor.accept("IF", "EXISTS")
+        name = self.cursor.table_name()
+        change = Unfollowed(name, f"{kind} doesn't log the row that it writes")
+        return ParsedStatement(kind, (name,), (DropTable(name), change) if or_replace else (change,))
+
+    def _create_index(self, modifiers: set[str]) -> ParsedStatement:
+        cursor = self.cursor
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        start, index = cursor.index, cursor.name()
+        cursor.skip_to("ON")
+        cursor.expect("ON")
+        name = cursor.table_name()
+        try:
+            parts = index_parts(cursor, "unique" if "UNIQUE" in modifiers else "none")
+            cursor.skip_to()
+        except UnfollowedStatement as error:
+            return ParsedStatement("CREATE INDEX", (name,), (Unfollowed(name, error.message),))
+        by_hash = using_hash(cursor, start)
+        key = AddKey(replace(parts, name=index, if_not_exists=if_not_exists, by_hash=by_hash))
+        clauses = (DropKey(index, if_exists=True), key) if "REPLACE" in modifiers else (key,)
+        change = altered(self.dialect, name, clauses, ignore="IGNORE" in modifiers)
+        return ParsedStatement("CREATE INDEX", (name,), (change,))
+
+    def _drop_index(self) -> ParsedStatement:
+        cursor = self.cursor
+        if_exists = cursor.accept("IF", "EXISTS")
+        index = cursor.name()
+        cursor.expect("ON")
+        name = cursor.table_name()
+        change = altered(self.dialect, name, (DropKey(index, if_exists),), ignore=False)
+        return ParsedStatement("DROP INDEX", (name,), (change,))
+
+    def _rename(self) -> ParsedStatement:
+        cursor = self.cursor
+        if cursor.accept("USER"):
+            return ParsedStatement("RENAME USER")
+        if not cursor.accept_any("TABLE", "TABLES"):
+            raise cursor.not_understood("RENAME TABLE expected")
+        cursor.accept("IF", "EXISTS")
+        pairs: list[tuple[TableName, TableName]] = []
+        while True:
+            old = cursor.table_name()
+            self._skip_wait()
+            cursor.expect("TO")
+            pairs.append((old, cursor.table_name()))
+            if not cursor.accept(","):
+                break
+        renames = RenameTables(tuple(pairs))
+        return ParsedStatement("RENAME TABLE", tables_of(renames), (renames,))
+
+    def _skip_wait(self) -> None:
+        """MariaDB's ``WAIT n`` and ``NOWAIT``."""
+        if self.cursor.accept("WAIT"):
+            self.cursor.next()
+        else:
+            self.cursor.accept("NOWAIT")
+
+    def _maintenance(self, verb: str) -> ParsedStatement:
+        cursor = self.cursor
+        cursor.next()
+        cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+        if not cursor.accept_any("TABLE", "TABLES"):
+            return ParsedStatement(verb)
+        names = cursor.table_names()
+        kind = f"{verb} TABLE"
+        return ParsedStatement(kind, names, tuple(NoShapeChange(name, kind) for name in names))
+
+    def _database(self, kind: str, *, replaces: bool) -> ParsedStatement:
+        """The database's name may be left out of ALTER DATABASE. replaces: MariaDB's CREATE OR REPLACE."""
+        cursor = self.cursor
+        if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+        options = ("DEFAULT", "CHARSET", "CHARACTER", "COLLATE", "ENCRYPTION", "READ", "COMMENT", "UPGRADE")
+        name = cursor.database if cursor.at_any(*options) else cursor.database_name()
+        charset: str | None = None
+        told = kind == "CREATE DATABASE"
+        while not cursor.at_end:
+            if cursor.at("CHARSET") or cursor.at("CHARACTER", "SET"):
+                charset, told = charset_clause(cursor), True
+            elif cursor.at("COLLATE"):
+                charset, told = collation_clause(cursor) or charset, True
+            else:
+                cursor.next()
+        return ParsedStatement(
+            kind,
+            changes=(DropDatabase(name),) if replaces else (),
+            database_charset=DatabaseCharset(name, charset, if_not_exists) if told else None,
+        )
+
+
+def tables_of(change: Change) -> tuple[TableName, ...]:
+    """All tables a change names."""
+    match change:
+        case DropDatabase():
+            return ()
+        case RenameTables():
+            return tuple(dict.fromkeys(name for pair in change.pairs for name in pair))
+        case CreateLike():
+            return change.name, change.like
+        case _:
+            return (change.name,)
+
+
+def _tables_of_all(first: TableName, changes: tuple[Change, ...]) -> tuple[TableName, ...]:
+    return tuple(dict.fromkeys((first, *(name for change in changes for name in tables_of(change)))))

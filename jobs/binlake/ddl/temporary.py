@@ -1,0 +1,65 @@
+"""Temporary tables whose statements are in the log, because their session logs statements (MariaDB: or mixed).
+
+``CREATE TEMPORARY TABLE`` and ``DROP TEMPORARY TABLE`` say what they are; what stands between is written as if it were
+of the table whose name the temporary one hides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from binlake.ddl.changes import Change, ParsedStatement, RenameTables
+from binlake.position import Flavour
+from binlake.schema.table import TableName
+
+_OF_OTHER_TABLES = (
+    *("CREATE TABLE", "DROP TABLE", "DROP DATABASE"),
+    *("CREATE SEQUENCE", "ALTER SEQUENCE", "DROP SEQUENCE"),
+)
+"""CREATE doesn't look at temporary tables, nor does ALTER SEQUENCE; of those that DROP names the servers log a DROP
+TEMPORARY."""
+
+
+class TemporaryTables:
+    """Those of all sessions, as one file of the log goes by.
+
+    Of those made before nothing is known: a server that starts begins a file, and counts its sessions from one again.
+    """
+
+    def __init__(self, flavour: Flavour) -> None:
+        self._flavour = flavour
+        self._open: set[tuple[int, TableName]] = set()
+
+    def forget(self) -> None:
+        """At the start of a file."""
+        self._open.clear()
+
+    def hidden(self, parsed: ParsedStatement, thread: int) -> ParsedStatement:
+        """What is left of a session's statement without what it did to its temporary tables."""
+        if parsed.kind == "CREATE TEMPORARY TABLE":
+            self._open |= {(thread, name) for name in parsed.temporary}
+        elif parsed.kind == "DROP TEMPORARY TABLE":
+            self._open -= {(thread, name) for name in parsed.temporary}
+        names = {name for session, name in self._open if session == thread}
+        if not names or parsed.kind in _OF_OTHER_TABLES:
+            return parsed
+        if parsed.kind == "RENAME TABLE" and self._flavour == "mysql":
+            return parsed  # MySQL renames temporary tables by ALTER alone
+        tables = tuple(name for name in parsed.tables if name not in names)
+        if len(tables) == len(parsed.tables):
+            return parsed
+        changes = tuple(left for change in parsed.changes if (left := self._without(change, names, thread)))
+        kind = parsed.kind if tables and changes else f"{parsed.kind} of a temporary table"
+        return replace(parsed, kind=kind, tables=tables, changes=changes)
+
+    def _without(self, change: Change, names: set[TableName], thread: int) -> Change | None:
+        if not isinstance(change, RenameTables):
+            return None if getattr(change, "name", None) in names else change
+        left: list[tuple[TableName, TableName]] = []
+        for old, new in change.pairs:
+            if old in names:
+                names ^= {old, new}
+                self._open ^= {(thread, old), (thread, new)}
+            else:
+                left.append((old, new))
+        return RenameTables(tuple(left)) if left else None

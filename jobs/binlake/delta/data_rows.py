@@ -1,0 +1,77 @@
+"""A Delta table's rows at a version, in an order that is the same each time, so that a reader can go on anywhere.
+
+The order is that of the data files' paths, and inside a file that of its rows. Rows are counted as they lie there,
+those that deletion vectors hide among them. deltalake's own reader takes files side by side, in no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from binlake.delta.key_ranges import physical_names
+from binlake.storage import files
+
+_MOST_ROWS, _MOST_BYTES = 1 << 14, 32 << 20
+"""Of what is read at a time."""
+
+
+def read(
+    log: DeltaTable, table_path: str, fields: Sequence[pa.Field], passed: int
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Some rows at a time, and how many of the table are passed with them; the first ``passed`` are left out.
+
+    fields: the columns wanted, with their types; one that a file is older than is NULL there. Raises OSError,
+    ArrowException, DeltaError, KeyError for a column that the table hasn't at its version.
+    """
+    stored = physical_names(log)
+    kept = _kept(log)
+    begins = 0
+    for path in sorted(pa.table(log.get_add_actions())["path"].to_pylist()):
+        with files.opened(f"{table_path}/{path}") as source:
+            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            for rows, first in _of_file(file, [stored[field.name] for field in fields], max(0, passed - begins)):
+                there = kept.get(path.rpartition("/")[2])
+                shown = rows if there is None else rows.filter(there.slice(first, rows.num_rows))
+                yield _as_wanted(shown, fields, stored), begins + first + rows.num_rows
+            begins += file.metadata.num_rows
+
+
+def _kept(log: DeltaTable) -> dict[str, pa.BooleanArray]:
+    """Which rows of a file are there, by its name; of files that deletion vectors belong to."""
+    return {
+        path.rpartition("/")[2]: there.values
+        for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors())
+        for path, there in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True)
+    }
+
+
+def _of_file(file: pq.ParquetFile, columns: Sequence[str], passed: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Behind the first ``passed`` rows, each part with the number of its first row."""
+    at = 0
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        if at + group.num_rows <= passed:
+            at += group.num_rows
+            continue
+        at_once = min(_MOST_ROWS, _MOST_BYTES * group.num_rows // max(1, group.total_byte_size)) or 1
+        there = [name for name in columns if name in file.schema_arrow.names]
+        for rows in file.iter_batches(at_once, row_groups=[number], columns=there, use_threads=False):
+            behind = min(max(0, passed - at), rows.num_rows)
+            if behind < rows.num_rows:
+                yield rows.slice(behind), at + behind
+            at += rows.num_rows
+
+
+def _as_wanted(rows: pa.RecordBatch, fields: Sequence[pa.Field], stored: dict[str, str]) -> pa.RecordBatch:
+    names = rows.schema.names
+    columns = [
+        rows.column(stored[field.name]).cast(field.type)
+        if stored[field.name] in names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in fields
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

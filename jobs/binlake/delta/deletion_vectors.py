@@ -1,0 +1,92 @@
+"""Rows of a data file that count as deleted, and stay in it: Delta's deletion vectors, read and written without a JVM.
+
+A vector is a set of row numbers of its file as a 64-bit Roaring bitmap. Delta's protocol, "Deletion Vector Format": a
+file of vectors begins with its version, one byte; each vector is its length (4 bytes, big endian), the data, and their
+CRC-32 (big endian); data are a magic number (4 bytes, little endian) and the bitmap in Roaring's portable form.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyroaring import BitMap64
+
+from binlake.errors import LakeError
+from binlake.storage import files
+
+_VERSION, _MAGIC = 1, 1681511377
+_HEAD = struct.Struct("<i")
+_FRAME = struct.Struct(">I")
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+"""ZeroMQ's RFC 32."""
+_ID_CHARACTERS = 20
+
+Descriptor = Mapping[str, Any]
+"""Of a vector, in an action of Delta's log: storageType, pathOrInlineDv, offset, sizeInBytes, cardinality."""
+
+
+def read(table_path: str, vector: Descriptor) -> BitMap64:
+    """Raises LakeError where it isn't what its descriptor says; OSError."""
+    kind, place, size = vector["storageType"], vector["pathOrInlineDv"], int(vector["sizeInBytes"])
+    if kind == "i":
+        data = _from_z85(place)[:size]
+    elif kind == "u":
+        prefix, name = place[:-_ID_CHARACTERS], uuid.UUID(bytes=_from_z85(place[-_ID_CHARACTERS:]))
+        path = f"{table_path}/{prefix}{'/' if prefix else ''}deletion_vector_{name}.bin"
+        data = _framed(path, int(vector.get("offset") or 0), size)
+    else:
+        raise LakeError(f"{table_path}: a deletion vector is kept in a way that isn't known here: {kind}")
+    rows = BitMap64.deserialize(data[_HEAD.size :]) if _HEAD.unpack_from(data)[0] == _MAGIC else BitMap64()
+    if len(rows) != int(vector["cardinality"]):
+        raise LakeError(f"{table_path}: a deletion vector holds {len(rows)} rows, {vector['cardinality']} were noted")
+    return rows
+
+
+def _framed(path: str, offset: int, size: int) -> bytes:
+    part = files.read_part(path, offset, size + 2 * _FRAME.size)
+    data = part[_FRAME.size : -_FRAME.size]
+    if len(data) != size or _FRAME.unpack_from(part)[0] != size or _FRAME.unpack(part[-4:])[0] != zlib.crc32(data):
+        raise LakeError(f"{path}: the deletion vector at {offset} is damaged")
+    return data
+
+
+def write(table_path: str, vectors: Sequence[BitMap64]) -> list[Descriptor]:
+    """All in one new file of the table's folder. Raises OSError."""
+    name, content = uuid.uuid4(), bytearray([_VERSION])
+    told: list[Descriptor] = []
+    for rows in vectors:
+        rows.run_optimize()
+        data = _HEAD.pack(_MAGIC) + rows.serialize()
+        told.append(
+            {
+                "storageType": "u",
+                "pathOrInlineDv": _to_z85(name.bytes),
+                "offset": len(content),
+                "sizeInBytes": len(data),
+                "cardinality": len(rows),
+            }
+        )
+        content += _FRAME.pack(len(data)) + data + _FRAME.pack(zlib.crc32(data))
+    files.write_bytes(f"{table_path}/deletion_vector_{name}.bin", bytes(content))
+    return told
+
+
+def _to_z85(data: bytes) -> str:
+    text = []
+    for (word,) in _FRAME.iter_unpack(data):
+        text += [_Z85[word // 85**place % 85] for place in (4, 3, 2, 1, 0)]
+    return "".join(text)
+
+
+def _from_z85(text: str) -> bytes:
+    found = bytearray()
+    for start in range(0, len(text), 5):
+        word = 0
+        for character in text[start : start + 5]:
+            word = word * 85 + _Z85.index(character)
+        found += _FRAME.pack(word)
+    return bytes(found)

@@ -1,0 +1,229 @@
+"""What a mirrored Delta table's log tells, read without a JVM: how far each life of a table has come, who committed.
+
+Each commit of a life carries the application id ``binlake:{source}:{table id}`` and the version
+``batch * 2**20 + step``: what a table has is read back from the table itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from binlake.config import PipelineConfig
+from binlake.delta import layout, opened_tables
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SnapshotUnfinished
+from binlake.schema.table import TableName
+from binlake.storage import files, storage_errors
+
+APPLICATIONS = "binlake:"
+STEPS_PER_BATCH = 1 << 20
+_OVERTAKEN = STEPS_PER_BATCH // 2
+"""Behind the steps of a batch stand the snapshots that overtake it."""
+_LEAVE_ROWS = frozenset(
+    {
+        "OPTIMIZE", "AUTO OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
+        "UPGRADE PROTOCOL", "CHANGE COLUMN", "ADD CONSTRAINT", "DROP CONSTRAINT", "COMPUTE STATS", "CLUSTER BY",
+        "ADD FEATURE", "DROP FEATURE", "CHECKPOINT", "Manual Update",
+    }
+)  # fmt: skip
+"""Operations of Delta that change no row."""
+_UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"})
+"""Those that come of looking after a table, ours and others'."""
+_LOOKED_AT = 50
+
+
+def transaction_version(batch: int, step: int) -> int:
+    """Grows with batch and step; steps count from 1 in each batch."""
+    if not 0 <= step < _OVERTAKEN:
+        raise ValueError(f"step {step} of batch {batch}")
+    return batch * STEPS_PER_BATCH + step
+
+
+def overtaking(batch: int) -> int:
+    """Behind all steps of the batches up to this one, before those of the next."""
+    return batch * STEPS_PER_BATCH + _OVERTAKEN
+
+
+@dataclass(frozen=True)
+class LakeLog:
+    """The Delta log at a path, as one life of a table reads it. ``app`` is the life's application id."""
+
+    path: str
+    app: str
+
+    @classmethod
+    def of(cls, config: PipelineConfig, name: TableName, life: str) -> Self:
+        """At the table's path; life: its table id."""
+        return cls(config.table_path(name), f"{APPLICATIONS}{config.source.name}:{life}")
+
+    def log(self) -> DeltaTable:
+        try:
+            return opened_tables.opened(self.path)
+        except (DeltaError, OSError) as error:
+            raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
+
+    def exists(self) -> bool:
+        return opened_tables.is_table(self.path)
+
+    def recorded(self) -> int:
+        """Transaction version recorded in the table for this life; -1 when there is none."""
+        if not self.exists():
+            return -1
+        version = self.log().transaction_version(self.app)
+        return -1 if version is None else int(version)
+
+    def version(self) -> int:
+        """Delta version."""
+        return int(self.log().version())
+
+    def is_at(self, version: int) -> bool:
+        """Whether this is its newest Delta version, by a look for two files of its log: none is read."""
+        there, next_one = (
+            files.exists(f"{self.path}/_delta_log/{number:020}.json") for number in (version, version + 1)
+        )
+        return there and not next_one
+
+    def size(self) -> int:
+        """Bytes of the data files; 0 where no table is."""
+        if not self.exists():
+            return 0
+        added = pa.table(self.log().get_add_actions())
+        return int(pc.sum(added["size_bytes"]).as_py() or 0)
+
+    def rows(self) -> int:
+        """By the log, without those that deletion vectors hide."""
+        log = self.log()
+        return int(log.count()) - layout.deleted_rows(log).total()
+
+    def refuse_others(self, lives: Collection[str], since: int) -> int:
+        """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged, or
+        SnapshotUnfinished where it was a snapshot of ours. Gives the version up to which that is so.
+
+        RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened.
+        """
+        if self.is_at(since):
+            return since
+        log = self.log()
+        newest = int(log.version())
+        if newest < since:
+            raise self._changed(f"it stands at Delta version {newest}, {since} was recorded")
+        for commit in log.history(newest - since) if newest > since else ():
+            if int(commit["version"]) <= since:
+                continue
+            note = note_of(commit)
+            operation, life = commit.get("operation", "an unknown operation"), note.get("life")
+            if "snapshot" in note:  # of this life, too: a woken run repeats the snapshot that another took up
+                raise SnapshotUnfinished(
+                    f"{self.path}: a snapshot was committed at Delta version {commit['version']} by a run that "
+                    "didn't come to its end",
+                    remedy=SNAPSHOTTED_BY_ITSELF,
+                )
+            if life not in lives and (life or operation not in _LEAVE_ROWS):
+                raise self._changed(f"{operation} at Delta version {commit['version']} changed what binlake wrote")
+        return newest
+
+    def _changed(self, what: str) -> LakeTableChanged:
+        return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
+
+    def last_own_version(self, life: str) -> int:
+        """The newest Delta version that a step of this life committed, as far as the newest commits tell."""
+        for commit in self.log().history(_LOOKED_AT):
+            note = note_of(commit)
+            if note.get("life") == life and "step" in note:
+                return int(commit["version"])
+        return self.version()
+
+    def last_change(self) -> dict[str, Any]:
+        """The newest commit, as Delta's history tells it, but for those that only looked after the table."""
+        newest = self.log().history(_LOOKED_AT)
+        return next((commit for commit in newest if commit.get("operation") not in _UPKEEP), newest[0])
+
+    def last_version_of(self, life: str) -> int:
+        """The newest Delta version that isn't another life's: in a swap the other may have taken the path already.
+
+        Raises LakeTableChanged when the history doesn't reach back so far.
+        """
+        candidate: int | None = None  # what others than binlake committed (OPTIMIZE) belongs to the life before it
+        for commit in self.log().history():
+            found = note_of(commit).get("life")
+            if found is not None and found != life:
+                candidate = None
+                continue
+            candidate = int(commit["version"]) if candidate is None else candidate
+            if found == life:
+                return candidate
+        if candidate is not None:
+            return candidate
+        raise LakeTableChanged(
+            f"{self.path} holds another table's rows, and its history doesn't reach back further",
+            remedy="snapshot the renamed table again",
+        )
+
+
+@dataclass(frozen=True)
+class TableCommit:
+    """One commit of a Delta table. batch: that it belongs to, None where it is of none or not ours; ours: binlake made
+    it. Counts are Delta's own, None where it doesn't tell."""
+
+    version: int
+    at_us: int
+    operation: str
+    ours: bool
+    batch: int | None
+    rows_written: int | None
+    files_added: int | None
+    files_removed: int | None
+
+
+def commits(path: str, count: int) -> list[TableCommit]:
+    """The newest of a table, newest first; none where no table is.
+
+    Without the operations' parameters: the condition of a MERGE holds values of keys. Raises LakeError.
+    """
+    if not opened_tables.is_table(path):
+        return []
+    try:
+        return [_commit(row) for row in opened_tables.opened(path).history(count)]
+    except (DeltaError, OSError) as error:
+        raise storage_errors.failed(f"reading the Delta table {path} failed", error) from error
+
+
+def _commit(row: dict[str, Any]) -> TableCommit:
+    note, metrics = note_of(row), row.get("operationMetrics") or {}
+
+    def number(*names: str) -> int | None:
+        told = [metrics[name] for name in names if name in metrics]
+        return sum(map(int, told)) if told else None
+
+    return TableCommit(
+        int(row["version"]),
+        int(row["timestamp"]) * 1000,
+        str(row.get("operation", "unknown")),
+        bool(note),
+        note.get("batch"),
+        number("numOutputRows", "num_added_rows"),
+        number("numTargetFilesAdded", "numFiles", "numAddedFiles", "num_added_files"),
+        number("numTargetFilesRemoved", "numRemovedFiles", "num_removed_files"),
+    )
+
+
+def changes_rows(commit: dict[str, Any]) -> bool:
+    """Whether a commit that isn't ours may have changed rows."""
+    return commit.get("operation", "an unknown operation") not in _LEAVE_ROWS
+
+
+def note_of(commit: dict[str, Any]) -> dict[str, Any]:
+    """What one of our commits says of itself; empty for others'."""
+    try:
+        found = json.loads(commit.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    note = found.get("binlake") if isinstance(found, dict) else None
+    return note if isinstance(note, dict) else {}

@@ -1,0 +1,88 @@
+"""A Delta table's schema before the table has it: data files are written by it, and one commit brings it."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from binlake.delta.key_ranges import PHYSICAL_NAME
+from binlake.schema.lake_columns import LakeColumn
+
+_NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
+MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+FIELD_ID = "delta.columnMapping.id"
+_TYPES: dict[str, Any] = {
+    "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "FLOAT": "float", "DOUBLE": "double",
+    "STRING": "string", "BINARY": "binary", "DATE": "date", "TIMESTAMP": "timestamp",
+    "TIMESTAMP_NTZ": "timestamp_ntz", "BOOLEAN": "boolean",
+    "ARRAY<FLOAT>": {"type": "array", "elementType": "float", "containsNull": True},
+}  # fmt: skip
+"""Spark SQL's names of the registry's types → Delta's schema, but for decimals."""
+
+
+def needs_column_mapping(names: Sequence[str]) -> bool:
+    """Delta refuses these characters in plain Parquet names."""
+    return any(_NEEDS_COLUMN_MAPPING.search(name) for name in names)
+
+
+def table_properties(names: Sequence[str]) -> dict[str, str]:
+    """Tables start as plain as other readers need them."""
+    properties = {"delta.enableDeletionVectors": "true"}
+    if needs_column_mapping(names):
+        properties[MAPPING_MODE] = "name"
+    return properties
+
+
+def delta_field(name: str, kind: str) -> dict[str, Any]:
+    """A column as Delta's schema has it. kind: its type in Spark SQL, of those that the registry has."""
+    return {"name": name, "type": delta_type(kind), "nullable": True, "metadata": {}}
+
+
+def delta_type(kind: str) -> Any:
+    """A type of Spark SQL, of those that the registry has, as Delta's schema writes it: text, or an object for lists.
+    Raises KeyError."""
+    kind = kind.upper()
+    return kind.lower().replace(" ", "") if kind.startswith("DECIMAL(") else _TYPES[kind]
+
+
+@dataclass(frozen=True)
+class DeltaSchema:
+    """The same for all who make it of the same columns under one ``identity``, the physical names included.
+
+    columns: names and types in Spark SQL.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    identity: str
+
+    @classmethod
+    def of(cls, columns: Sequence[LakeColumn], identity: str) -> DeltaSchema:
+        return cls(tuple((one.name, one.delta) for one in columns), identity)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of a table that is made with it."""
+        names = [name for name, _ in self.columns]
+        most = {MOST_ID: str(len(names))} if needs_column_mapping(names) else {}
+        return table_properties(names) | most
+
+    def text(self, properties: Mapping[str, str]) -> str:
+        """As JSON, in a table with these properties.
+
+        Where column mapping came to the table, and the data files know nothing of it, names and physical names are one.
+        """
+        fields = [delta_field(name, kind) for name, kind in self.columns]
+        if properties.get(MAPPING_MODE, "none") != "none":
+            own = needs_column_mapping([name for name, _ in self.columns])
+            first = 1 if own else int(properties.get(MOST_ID, "0")) + 1
+            for number, field in enumerate(fields):
+                physical = self._physical_name(number) if own else field["name"]
+                field["metadata"] = {FIELD_ID: first + number, PHYSICAL_NAME: physical}
+        return json.dumps({"type": "struct", "fields": fields})
+
+    def _physical_name(self, number: int) -> str:
+        return f"col-{uuid.uuid5(uuid.NAMESPACE_OID, f'{self.identity} {number}')}"

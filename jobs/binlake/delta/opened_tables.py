@@ -1,0 +1,77 @@
+"""Delta tables by deltalake, wherever they lie: each is opened here, with what its store asks for."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from binlake.errors import LakeError
+from binlake.storage import files, storage_errors, stores
+
+_Result = TypeVar("_Result")
+
+
+def opened(path: str, version: int | None = None) -> DeltaTable:
+    """Raises what deltalake raises; ConfigurationError."""
+    return DeltaTable(path, version=version, storage_options=stores.storage_options(path))
+
+
+def is_table(path: str) -> bool:
+    """Whether a table is there; raises LakeError where that can't be told."""
+    try:
+        return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
+    except (DeltaError, OSError) as error:
+        raise storage_errors.failed(f"can't look for a Delta table at {path}", error) from error
+
+
+def created(create: Callable[[], _Result]) -> _Result:
+    """What deltalake gives for a table's first commit, tried again where S3 asks for that by HTTP 409: another
+    conditional write of the name was under way. deltalake does so itself with all further ones; of the first it looks
+    for others' commit, and finds none.
+    """
+    for _ in range(files.CONFLICTS):
+        try:
+            return create()
+        except DeltaError as error:
+            if "Invalid table version" not in str(error):
+                raise
+            time.sleep(files.CONFLICT_SECONDS)
+    return create()
+
+
+def refuse_overwriting_store(folder: str) -> None:
+    """A store that takes two commits for one version loses the first: raises LakeError; tried below the folder.
+
+    Nothing is tried on a file system.
+    """
+    if stores.store_of(folder) is None:
+        return
+    path, options = f"{folder}/_probe-{uuid.uuid4().hex[:12]}", stores.storage_options(folder)
+    try:
+        write_deltalake(path, pa.table({"n": [0]}), storage_options=options)
+        if stores.store_of(folder) == "azure" and files.has_real_folders(path):
+            raise LakeError(
+                f"{folder}: the storage account has a hierarchical namespace, on which two runs that race weren't "
+                "proved safe",
+                remedy="use an account without one, s3://, or a folder that all hosts share",
+            )
+        first, second = opened(path), opened(path)
+        first.update(updates={"n": "1"})
+        try:
+            second.update(updates={"n": "2"})
+        except CommitFailedError:
+            return
+    except (DeltaError, OSError) as error:
+        raise storage_errors.failed(f"can't write a Delta table below {folder}", error) from error
+    finally:
+        files.remove_folder(path)
+    raise LakeError(
+        f"{folder}: the store took two commits for one version of a table: it doesn't know If-None-Match",
+        remedy="use a store with conditional writes: on this one two runs would overwrite each other's commits",
+    )

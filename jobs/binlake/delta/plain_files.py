@@ -1,0 +1,116 @@
+"""Data files of a table's plain columns, written from Arrow: a file costs no Spark job."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+
+import pyarrow as pa
+
+from binlake.delta import delta_schema
+from binlake.delta.attempts import DataFile
+from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_schema import needs_column_mapping
+from binlake.delta.file_statistics import Statistics
+from binlake.schema.lake_columns import LakeColumn
+from binlake.storage import files
+from binlake.versions import SPARK
+
+_WRITTEN_BY = {"org.apache.spark.version": SPARK}
+"""Else older readers of Spark's refuse days before 1582 in files of which they don't know the calendar."""
+
+
+def delta_type(column: LakeColumn) -> str | None:
+    """As Delta's schema writes it; None of lists, which aren't written here."""
+    found = delta_schema.delta_type(column.delta)
+    return found if isinstance(found, str) else None
+
+
+def can_hold(columns: Sequence[LakeColumn]) -> bool:
+    """Whether a new table of these is written as it stands, without names of its own below the columns'."""
+    return not needs_column_mapping([one.name for one in columns]) and all(map(delta_type, columns))
+
+
+def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:
+    """A data file below ``table_path``/``folder``; none where there is no row. Raises OSError."""
+    if not rows.num_rows:
+        return ()
+    files.make_readers_folder(f"{table_path}/{folder}")
+    added = added_file(table_path, rows, f"{folder}/")
+    return (DataFile(added["path"], added["size"], rows.num_rows, json.dumps({"add": added})),)
+
+
+def added_file(table_path: str, rows: pa.Table, below: str = "") -> DeltaAction:
+    """Writes a data file, and gives what Delta's log says of it. below: ``folder/``. Raises OSError."""
+    name = _new_name(below)
+    size = files.write_parquet(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
+    statistics = Statistics()
+    statistics.add(rows)
+    return _added(name, size, statistics)
+
+
+def write_batches(
+    table_path: str, folder: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, rows_per_file: int
+) -> tuple[DataFile, ...]:
+    """As ``write``, of rows that needn't stand in memory. rows_per_file: at most. Raises OSError."""
+    written: list[DataFile] = []
+    with ExitStack() as stack:
+        file: _File | None = None
+        for batch in _pieces(batches, rows_per_file):
+            if file and file.statistics.rows + batch.num_rows > rows_per_file:
+                written.append(file.end())
+                file = None
+            if file is None:
+                files.make_readers_folder(f"{table_path}/{folder}")
+                file = stack.enter_context(_File(table_path, _new_name(f"{folder}/"), schema))
+            file.add(batch)
+        if file:
+            written.append(file.end())
+    return tuple(written)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, most):
+            yield batch.slice(start, most)
+
+
+class _File:
+    """A data file that is being written."""
+
+    def __init__(self, table_path: str, name: str, schema: pa.Schema) -> None:
+        self._name = name
+        self._sink = files.ParquetSink(f"{table_path}/{name}", schema.with_metadata(_WRITTEN_BY))
+        self.statistics = Statistics()
+
+    def __enter__(self) -> _File:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._sink.abandon()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._sink.write(batch)
+        self.statistics.add(batch)
+
+    def end(self) -> DataFile:
+        added = _added(self._name, self._sink.close(), self.statistics)
+        return DataFile(added["path"], added["size"], self.statistics.rows, json.dumps({"add": added}))
+
+
+def _new_name(below: str) -> str:
+    return f"{below}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+
+
+def _added(name: str, size: int, statistics: Statistics) -> DeltaAction:
+    return {
+        "path": name,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": time.time_ns() // 1_000_000,
+        "dataChange": True,
+        "stats": statistics.text(),
+    }

@@ -1,0 +1,114 @@
+"""Delta tables that the process itself may write, and the commits that it makes to them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from binlake import __version__
+from binlake.delta import delta_actions
+from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID
+from binlake.delta.key_ranges import PHYSICAL_NAME
+
+FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
+"""Of a table's protocol, that ask nothing of who writes plain rows: that none of them is used is looked at."""
+_SETTINGS = frozenset(
+    {
+        "delta.enableDeletionVectors", "delta.checkpointInterval", "delta.logRetentionDuration",
+        "delta.deletedFileRetentionDuration", "delta.enableExpiredLogCleanup", MAPPING_MODE, MOST_ID,
+    }
+)  # fmt: skip
+_METADATA_OF_FIELDS = {"none": frozenset[str](), "name": frozenset({FIELD_ID, PHYSICAL_NAME})}
+"""By the column mapping's mode."""
+_PLAIN_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)*")
+"""Below the table, and the same with Delta's URL encoding as without."""
+
+
+@dataclass(frozen=True)
+class OwnCommit:
+    """What a commit says of itself. version: the life's transaction version. metrics: for DESCRIBE HISTORY."""
+
+    operation: str
+    version: int
+    note: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    metrics: Mapping[str, int]
+
+
+def beyond_plain(log: DeltaTable) -> str:
+    """Say what a table has that only Delta's own writer knows how to keep; nothing where it has none of that kind."""
+    protocol, metadata = log.protocol(), log.metadata()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())} - FEATURES
+    settings = set(metadata.configuration) - _SETTINGS
+    if features or settings:
+        return f"the table has {', '.join(sorted(features | settings))}"
+    if metadata.partition_columns:
+        return "the table has partitions"
+    wanted = _METADATA_OF_FIELDS.get(metadata.configuration.get(MAPPING_MODE, "none"))
+    for field in fields_of(log):
+        if field["metadata"].keys() != wanted or not field["nullable"]:
+            return f"column {field['name']!r} isn't as binlake makes it"
+    return ""
+
+
+def fields_of(log: DeltaTable) -> list[dict[str, Any]]:
+    """Return the fields of Delta's schema."""
+    found: list[dict[str, Any]] = json.loads(log.schema().to_json())["fields"]
+    return found
+
+
+def stored_field(field: Mapping[str, Any], arrow: pa.DataType) -> pa.Field:
+    """Return a column as data files have it: column mapping gives it a name and number of its own there.
+
+    field: of Delta's schema.
+    """
+    own = field["metadata"]
+    number = {"PARQUET:field_id": str(own[FIELD_ID])} if FIELD_ID in own else None
+    return pa.field(own.get(PHYSICAL_NAME, field["name"]), arrow, metadata=number)
+
+
+def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[DeltaAction] | None:
+    """Return the add actions of data files that are there; None where they can't be told here. Raises OSError."""
+    if not all(map(_PLAIN_PATH.fullmatch, paths)):
+        return None
+    if not paths:
+        return []
+    added = delta_actions.added(table_path, log.version(), paths)
+    return None if added is None else list(added.values())
+
+
+def removed(add: DeltaAction) -> DeltaAction:
+    """Return the action that takes a data file away."""
+    told = {"path": add["path"], "deletionTimestamp": now(), "dataChange": True, "extendedFileMetadata": True}
+    vector = {"deletionVector": add["deletionVector"]} if add.get("deletionVector") else {}
+    return {"remove": {**told, "partitionValues": {}, "size": add["size"], **vector}}
+
+
+def commit(table: LakeLog, log: DeltaTable, told: OwnCommit, actions: Sequence[DeltaAction]) -> None:
+    """Commit these in the version behind the one that ``log`` was read at, with the life's transaction version.
+
+    Raises CommitFailedError where that version is taken, which may be by ourselves; OSError.
+    """
+    at = now()
+    info = {
+        "timestamp": at, "operation": told.operation, "operationParameters": told.parameters,
+        "readVersion": log.version(), "isolationLevel": "Serializable", "isBlindAppend": False,
+        "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(told.note, ensure_ascii=False),
+        "operationMetrics": {name: str(count) for name, count in told.metrics.items()},
+    }  # fmt: skip
+    transaction = {"appId": table.app, "version": told.version, "lastUpdated": at}
+    delta_actions.commit(log, table.path, [{"commitInfo": info}, {"txn": transaction}, *actions])
+
+
+def now() -> int:
+    """Return milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

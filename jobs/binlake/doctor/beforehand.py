@@ -1,0 +1,66 @@
+"""What a step would refuse, told where it is asked for: before Spark is started, and without the lease.
+
+The step itself looks again when it begins, by the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from binlake.config import PipelineConfig
+from binlake.errors import UsageError
+from binlake.metadata import decisions
+from binlake.metadata.decisions import Reason
+from binlake.metadata.metadata import metadata_of
+from binlake.phases import bootstrap
+from binlake.phases.bootstrap import KeysAsked
+from binlake.phases.replay import ReplayRequest
+from binlake.phases.replay import check as check_request
+from binlake.schema.table import TableName
+from binlake.source.folder import Folder
+from binlake.source.locks import LockMode
+from binlake.source.log import Origin, server_of
+from binlake.source.server import Source
+
+
+def check_snapshot(
+    config: PipelineConfig, origin: Origin, tables: Sequence[str], keys: str | None = None, lock: str = "flush"
+) -> None:
+    """tables: patterns. keys: of the one table that is read anew in part. Raises UsageError, SourceError."""
+    if lock not in get_args(LockMode):
+        raise UsageError(f"{lock!r} is no lock", remedy=f"use {', '.join(get_args(LockMode))}")
+    if keys:
+        with Source.open(server_of(origin, "a range of keys")) as source:
+            from binlake.snapshot import key_range
+
+            name = bootstrap.name_followed(config, source, metadata_of(config), KeysAsked(list(tables), keys))
+            key_range.asked(source, config, name, keys, lock)
+    elif isinstance(origin, Folder):
+        bootstrap.refuse_patterns_of_files(tables)
+    else:
+        check_tables(config, origin, tables)
+
+
+def check_tables(config: PipelineConfig, origin: Origin, patterns: Sequence[str]) -> None:
+    """Each names a table that is included and that the server has. Raises UsageError, SourceError."""
+    if patterns and not isinstance(origin, Folder):
+        with Source.open(origin) as source:
+            bootstrap.names_to_snapshot(config, source, metadata_of(config), list(patterns))
+
+
+def check_resume(config: PipelineConfig, tables: Sequence[str], reason: Reason) -> None:
+    """tables: names. Raises UsageError."""
+    if not tables:
+        raise UsageError("no table was named", remedy="name tables that are paused or stopped")
+    if not reason.why.strip():
+        raise UsageError("nobody says why", remedy="say it in a few words: it is recorded")
+    metadata = metadata_of(config)
+    for name in map(TableName.parse, tables):
+        if not decisions.follows(metadata, name):
+            decisions.row_to_resume(metadata, name)
+
+
+def check_replay(config: PipelineConfig, request: ReplayRequest) -> None:
+    """Raises UsageError."""
+    check_request(config, metadata_of(config), request)

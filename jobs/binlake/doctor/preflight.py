@@ -1,0 +1,369 @@
+"""Preflight: everything that must be so before a mirror can be exact, each failing line with what mends it.
+
+Nothing is changed on the server. Grants are proved by doing what they are for where that is harmless, else read from
+SHOW GRANTS.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from binlake.config import PipelineConfig
+from binlake.doctor import reach, server_checks
+from binlake.doctor.check import Check
+from binlake.doctor.server_checks import Examined
+from binlake.errors import (
+    UNMATCHED_REMEDY,
+    BinlakeError,
+    ConfigurationError,
+    LakeError,
+    LakeGone,
+    SourceError,
+    UsageError,
+)
+from binlake.metadata import lease
+from binlake.metadata.metadata import metadata_of
+from binlake.names import mysql_quote, unmatched
+from binlake.phases.watch import note_seen, refuse_unlogged
+from binlake.position import file_number
+from binlake.schema.cascades import CASCADE_REMEDY, cascading, untold
+from binlake.schema.engines import ENGINE_REMEDY
+from binlake.schema.lake_columns import LakeColumn, side_columns
+from binlake.schema.table import TableName
+from binlake.schema.virtual import UNTOLD_REMEDY, judged
+from binlake.setup import installation
+from binlake.source import lineage
+from binlake.source.catalog import MIRRORED, Listed, SourceTable, list_tables, read_tables
+from binlake.source.connection import Endpoint
+from binlake.source.folder import Folder, FolderLog
+from binlake.source.log import Log, Origin, opened
+from binlake.source.releases import Release
+from binlake.source.replicas import replicas
+from binlake.source.server import Source, denied, version_numbers
+from binlake.source.unlogged_cascades import unlogged_cascades
+from binlake.source.unlogged_engines import refused_engines
+from binlake.spark import settings
+from binlake.versions import JAVA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CRASH_SAFE = "InnoDB"
+_PATIENCE = 5.0
+"""Seconds to wait for a metastore."""
+
+
+@dataclass(frozen=True)
+class _Subject(Examined):
+    """A server, and what the YAML wants of it."""
+
+    config: PipelineConfig
+    listed: list[Listed]
+    tables: dict[str, SourceTable]
+
+
+def preflight(
+    config: PipelineConfig,
+    origin: Origin,
+    *,
+    spark_checks: bool = True,
+    session: Callable[[], SparkSession] | None = None,
+    patterns: Sequence[str] = (),
+) -> list[Check]:
+    """All checks, in the order in which to mend them; a server that can't be reached ends the server's part.
+
+    session: a lake in an object store, or on a cluster, is tried by Spark, too, which takes a session's start.
+    patterns: of the tables that are asked for; each must match one that is included.
+    """
+    try:
+        metadata_of(config).refuse_gone()
+    except LakeGone as error:
+        return [Check("lake", False, error.message, error.remedy)]
+    except LakeError:
+        pass  # a check below says it
+    checks = _files(config, origin) if isinstance(origin, Folder) else _server(config, origin, patterns)
+    if spark_checks:
+        checks += [_java(), _jars(config)]
+    has_spark = not spark_checks or all(check.ok for check in checks[-2:])
+    return [*checks, _spark(config), *reach.lake_checks(config, session if has_spark else None), *_catalog(config)]
+
+
+def _files(config: PipelineConfig, folder: Folder) -> list[Check]:
+    """A folder in the place of a server: its files are there, one after the other, and can be read."""
+    try:
+        with opened(folder) as log:
+            sizes = log.binary_logs()
+            numbers = [file_number(file) for file, _ in sizes]
+            missing = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
+            total = sum(size for _, size in sizes) / 1e6
+            file, offset, gtids = log.head()
+            note_seen(metadata_of(config), log)
+            return [
+                Check("files", True, f"{len(sizes)} of {log.flavour} in {folder.address}, {total:,.1f} MB"),
+                *_release_of_files(log),
+                Check(
+                    "numbering",
+                    not missing,
+                    f"{sizes[0][0]} to {file}" + (f", without number {missing[0]}" if missing else ""),
+                    "copy the missing files there too" if missing else "",
+                ),
+                Check("binlog position", True, f"{file}:{offset}" + (f", GTIDs {gtids}" if gtids else "")),
+            ]
+    except BinlakeError as error:
+        return [Check("files", False, error.message, error.remedy)]
+
+
+def _release_of_files(log: Log) -> Iterator[Check]:
+    """Yield what is known of the server that wrote a folder's files."""
+    if isinstance(log, FolderLog):
+        yield server_checks.known_release(Release(log.flavour, version_numbers(log.version_text)).series)
+
+
+def _server(config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str]) -> list[Check]:
+    try:
+        with Source.open(endpoint) as source:
+            checks = [server_checks.reached(source)]
+            listed = [table for table in list_tables(source) if config.included(table.name)]
+            names = [table.name for table in listed if table.kind in MIRRORED]
+            tables = {str(name): table for name, table in read_tables(source, names, config.excluding).items()}
+            subject = _Subject(source, source.variables(server_checks.VARIABLES), config, listed, tables)
+            for check in _CHECKS:
+                checks += check(subject)
+            note_seen(metadata_of(config), source)
+            return [*checks, *_asked(patterns, names)]
+    except SourceError as error:
+        return [Check("server", False, error.message, error.remedy)]
+    except ConfigurationError as error:
+        return [Check("excluded columns", False, error.message, error.remedy)]
+
+
+def _asked(patterns: Sequence[str], tables: Sequence[TableName]) -> list[Check]:
+    if not patterns:
+        return []
+    if unknown := unmatched(patterns, [(table.database, table.table) for table in tables]):
+        return [Check("tables asked for", False, f"no included table matches {', '.join(unknown)}", UNMATCHED_REMEDY)]
+    return [Check("tables asked for", True, ", ".join(patterns))]
+
+
+def _whole_log(subject: _Subject) -> Iterator[Check]:
+    return server_checks.whole_log(subject, {table.name.database for table in subject.tables.values()})
+
+
+def _retention(subject: _Subject) -> Iterator[Check]:
+    return server_checks.retention(subject, subject.config.schedule)
+
+
+def _case_of_names(subject: _Subject) -> Iterator[Check]:
+    value = subject.variables.get("lower_case_table_names", "0")
+    if value == "2":
+        remedy = "mirror a server on a file system that tells upper from lower case"
+        yield Check("lower_case_table_names", False, "2: names in the log aren't those of the tables", remedy)
+        return
+    tables = subject.config.tables
+    patterns = [*tables.include, *tables.exclude, *subject.config.policies.tables]
+    patterns += [pattern.rpartition(".")[0] for pattern in tables.exclude_columns]
+    upper = [pattern for pattern in patterns if pattern != pattern.lower()]
+    if value == "1" and upper:
+        found = f"1: names are stored in lower case, which {', '.join(upper)} can't match"
+        yield Check("lower_case_table_names", False, found, "write the patterns of the YAML in lower case")
+    else:
+        yield Check("lower_case_table_names", True, value)
+
+
+def _server_ids(subject: _Subject) -> Iterator[Check]:
+    own = subject.source.server_id
+    yield server_checks.own_server_id(subject)
+    first = subject.config.source.replica_id()
+    ours = range(first, first + subject.config.source.server_ids)
+    said = f"{ours.start} to {ours.stop - 1}"
+    try:
+        ours_now = subject.config.source.replica_name  # a sync may be at work
+        taken = {own, *(one.server_id for one in replicas(subject.source) if one.name != ours_now)}
+        said += " are free"
+    except SourceError as error:
+        if not subject.source.is_mariadb:
+            yield server_checks.grant(subject, "REPLICATION SLAVE", error)
+            return
+        # Listing replicas takes REPLICATION MASTER ADMIN there, more than a mirror should have.
+        taken = {own}
+        said += ", other replicas aren't visible to this account"
+    clash = sorted(taken & set(ours))
+    if clash:
+        remedy = "choose a free range: source.server_id in the YAML"
+        yield Check("our server ids", False, f"{ours.start} to {ours.stop - 1}, but {clash[0]} is in use", remedy)
+    else:
+        yield Check("our server ids", True, said)
+        yield from server_checks.replica(subject)
+
+
+def _tables_exist(subject: _Subject) -> Iterator[Check]:
+    names = [table.name for table in subject.listed]
+    base = [table for table in subject.listed if table.kind in MIRRORED]
+    for pattern in subject.config.tables.include:
+        database, _, table = pattern.partition(".")
+        exact = not re.search(r"[*?\[]", pattern)
+        if exact and not any((name.database, name.table) == (database, table) for name in names):
+            remedy = f"check the name, and {server_checks.grant_sql(subject, 'SELECT', f'{mysql_quote(database)}.*')}"
+            yield Check(f"table {pattern}", False, "the server has none of this name that we may see", remedy)
+    if not base:
+        remedy = "check tables.include in the YAML, and GRANT SELECT on the databases"
+        yield Check("tables", False, "no included table is visible to this account", remedy)
+    else:
+        yield Check("tables", True, f"{len(base)} included")
+    for listed in subject.listed:
+        if listed.kind not in (*MIRRORED, "VIEW", "SYSTEM VIEW"):
+            remedy = f'exclude it in the YAML: exclude: ["{listed.name}"]'
+            yield Check(f"table {listed.name}", False, f"{listed.kind.lower()}s aren't mirrored", remedy)
+
+
+def _each_table(subject: _Subject) -> Iterator[Check]:
+    refused = refused_engines(subject.source)
+    for name, table in subject.tables.items():
+        failures = list(_one_table(subject, table))
+        if table.name in refused:
+            failures.append(Check(f"table {name}", False, refused[table.name], ENGINE_REMEDY))
+        if not failures:
+            key = ", ".join(table.schema.key)
+            yield Check(f"table {name}", True, f"{table.schema.key_kind} key ({key}), about {table.rows:,} rows")
+        yield from failures
+
+
+def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
+    quoted = f"{mysql_quote(table.name.database)}.{mysql_quote(table.name.table)}"
+    line = f"table {table.name}"
+    try:
+        subject.source.query(f"SELECT * FROM {quoted} LIMIT 0")
+    except SourceError as error:
+        remedy = f'mend it so that it can be read, or exclude it in the YAML: exclude: ["{table.name}"]'
+        select = server_checks.missing(subject, "SELECT", quoted)
+        yield select if denied(error) else Check(line, False, error.message, remedy)
+    if table.schema.sequence:
+        return
+    if table.engine != _CRASH_SAFE:
+        yield Check(line, "warn", f"engine {table.engine}: copied whole under the lock", "ALTER TABLE … ENGINE=InnoDB")
+    if not table.schema.key:
+        yield Check(line, "warn", "no key: each batch scans the whole table", f"ALTER TABLE {quoted} ADD PRIMARY KEY …")
+    yield from _columns(subject, table, line)
+
+
+def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check]:
+    strict = subject.config.policies.of(table.name).on_untold_column == "stop"
+    for why in judged(table.schema).untold.values():
+        yield Check(line, False if strict else "warn", why, UNTOLD_REMEDY)
+    for column in table.schema.mirrored:
+        try:
+            sides = side_columns([column], subject.config.invalid)
+        except BinlakeError as error:
+            yield Check(line, False, error.message, error.remedy)
+            continue
+        for side in sides:
+            yield from _side_column(table, side, line)
+
+
+def _side_column(table: SourceTable, side: LakeColumn, line: str) -> Iterator[Check]:
+    column, policy = side.source.name, "keep_text" if side.holds == "text" else "keep_bytes"
+    if column in table.schema.key and side.holds == "text":
+        remedy = "use invalid_dates: fail, or exclude the table"
+        yield Check(line, False, f"the key has the date {column!r}, which keep_text may make NULL", remedy)
+    if table.schema.has(side.name):
+        remedy = f"use {'invalid_dates' if side.holds == 'text' else 'invalid_text'}: fail, or rename that column"
+        yield Check(line, False, f"has a column {side.name!r} already, which {policy} needs for {column!r}", remedy)
+
+
+def _cascades(subject: _Subject) -> Iterator[Check]:
+    """Changes by foreign keys that the server makes below its log."""
+    databases = [table.name.database for table in subject.tables.values()]
+    acting = [one for one in unlogged_cascades(subject.source, databases) or () if str(one.child) in subject.tables]
+    if not acting:
+        yield Check("foreign keys", True, "no included table changes below the log")
+    for one in acting:
+        policy = subject.config.policies.of(one.child).on_unlogged_cascade
+        child, parent = subject.tables[str(one.child)], subject.tables.get(str(one.parent))
+        if policy == "stop" or parent is None:
+            yield Check(f"table {one.child}", False, cascading(one), CASCADE_REMEDY)
+            continue
+        why = untold(one, child.schema, parent.schema) if policy == "derive" else f"by {policy!r}"
+        if why:
+            again = f"{cascading(one)}; it is snapshotted anew where rows of {one.parent} go: {why}"
+            yield Check(f"table {one.child}", "warn", again, CASCADE_REMEDY)
+        else:
+            yield Check(f"table {one.child}", True, f"{cascading(one)}; they are derived from the parent's")
+
+
+def _position(subject: _Subject) -> Iterator[Check]:
+    """The lake goes on from where it stands."""
+    try:
+        metadata = metadata_of(subject.config)
+        standing = lease.read(metadata).position
+        if standing is None:
+            return
+        refuse_unlogged(metadata, subject.source, standing)
+        transport = subject.source.transport()
+        yield Check("lake's position", True, lineage.prove(subject.source, transport, standing))
+    except BinlakeError as error:
+        yield Check("lake's position", False, error.message, error.remedy)
+
+
+_CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
+    server_checks.release,
+    server_checks.settings,
+    _case_of_names,
+    _whole_log,
+    _retention,
+    _server_ids,
+    server_checks.snapshot_grants,
+    _tables_exist,
+    _each_table,
+    _cascades,
+    _position,
+)
+
+
+def _java() -> Check:
+    found = installation.java()
+    remedy = f"install Java {JAVA} or newer, or set JAVA_HOME to one"
+    if found is None:
+        return Check("Java", False, "not found", remedy)
+    return Check("Java", found.major >= JAVA, found.said, "" if found.major >= JAVA else remedy)
+
+
+def _jars(config: PipelineConfig) -> Check:
+    if missing := installation.missing():
+        listed = ", ".join(jar.file for jar in missing)
+        return Check("Spark jars", False, f"{listed} not in {settings.JARS}", installation.COMMAND)
+    try:
+        settings.refuse_missing_jars(config.root)
+    except UsageError as error:
+        return Check("Spark jars", False, error.message, error.remedy)
+    return Check("Spark jars", True, f"in {settings.JARS}")
+
+
+def _spark(config: PipelineConfig) -> Check:
+    try:
+        settings.launch_settings(config.spark)
+    except ConfigurationError as error:
+        return Check("Spark settings", False, error.message, error.remedy)
+    return Check(
+        "Spark settings", True, f"master {config.spark.master}" if config.spark.master else "inside the process"
+    )
+
+
+def _catalog(config: PipelineConfig) -> Iterator[Check]:
+    """That something listens where the YAML has a metastore; what it takes is seen by the first register."""
+    if config.catalog is None or not (address := config.catalog.metastore or "").startswith("thrift://"):
+        return
+    try:
+        host = urlsplit(address)
+        socket.create_connection((host.hostname or "", host.port or 9083), timeout=_PATIENCE).close()
+    except (OSError, ValueError) as error:
+        remedy = (
+            "start the metastore, or mend catalog.metastore in the YAML; until then tables are mirrored without names"
+        )
+        yield Check("catalog", "warn", f"{address} can't be reached: {error}", remedy)
+        return
+    yield Check("catalog", True, f"{address} can be reached")

@@ -1,0 +1,154 @@
+"""Whether a lake can be worked on. In an object store it is tried by each library: writes, reads, refuses to overwrite.
+
+What passes here and fails later has another cause than an address, an account, a missing bucket or a missing jar.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from binlake.config import PipelineConfig
+from binlake.delta import opened_tables
+from binlake.doctor.check import Check
+from binlake.errors import BinlakeError, LakeError
+from binlake.spark.settings import is_local
+from binlake.storage import files, storage_errors, stores
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONTENT = "binlake was here"
+_PROBE_TIMES = (1 << 20) // len(_CONTENT)
+"""A megabyte: less no batch leaves on a disk."""
+_BOUNDED = {
+    "fs.s3a.impl.disable.cache": "true",
+    "fs.s3a.attempts.maximum": "2",
+    "fs.s3a.retry.limit": "1",
+    "fs.s3a.retry.interval": "100ms",
+    "fs.s3a.connection.establish.timeout": "5s",
+    "fs.abfss.impl.disable.cache": "true",
+    "fs.azure.io.retry.max.retries": "1",
+    "fs.azure.io.retry.backoff.interval": "100",
+}
+"""S3A and ABFS try for minutes to reach what isn't there."""
+
+
+def lake_checks(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
+    """session: where Spark is to try, too; for a lake in a folder only where it works on other hosts."""
+    if stores.store_of(config.root) is None:
+        yield _folder(config)
+        if session and not is_local(os.environ.get("SPARK_MASTER") or config.spark.master or "local"):
+            yield _executors(config, session)
+    else:
+        yield from _store(config, session)
+
+
+def _store(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
+    """A lake in an object store, by each library that works on it."""
+    folder = f"{config.root}/_binlake"
+    ways: list[tuple[str, Callable[[], None]]] = [
+        ("pyarrow", lambda: by_arrow(folder)),
+        ("deltalake", lambda: by_deltalake(folder)),
+    ]
+    if session:
+        ways.append(("Spark", lambda: by_spark(session(), folder)))
+    for library, attempt in ways:
+        name = f"lake by {library}"
+        try:
+            attempt()
+        except BinlakeError as error:
+            yield Check(name, False, error.message, error.remedy)
+        else:
+            yield Check(name, True, f"{config.root} is read and written, and nothing is overwritten")
+
+
+def _folder(config: PipelineConfig) -> Check:
+    folder = f"{config.root}/_binlake"
+    probe = _probe(folder)
+    try:
+        files.make_folder(folder)
+        files.write_text(probe, _CONTENT * _PROBE_TIMES)  # a full disk takes an empty file
+        files.remove_file(probe)
+    except (BinlakeError, OSError) as error:
+        said = error.message if isinstance(error, BinlakeError) else str(error)
+        return Check("lake", False, said, f"make {config.root} writable for this account, or change lake.path")
+    return Check("lake", True, f"{config.root} is writable")
+
+
+def _executors(config: PipelineConfig, session: Callable[[], SparkSession]) -> Check:
+    """A session of a cluster begins when each host has shown that it has what it needs, and the lake."""
+    name = "lake by Spark's executors"
+    try:
+        cores = session().sparkContext.defaultParallelism
+    except BinlakeError as error:
+        return Check(name, False, error.message, error.remedy)
+    return Check(name, True, f"{config.root} is read on all hosts of {cores} cores")
+
+
+def _probe(folder: str) -> str:
+    return f"{folder}/probe-{uuid.uuid4().hex[:12]}"
+
+
+def by_arrow(folder: str) -> None:
+    """Staged files go this way. Raises LakeError, ConfigurationError."""
+    files.make_folder(folder)
+    path = _probe(folder)
+    files.write_text(path, _CONTENT)
+    _compare(path, files.read_text(path))
+    files.remove_file(path)
+
+
+def by_deltalake(folder: str) -> None:
+    """The metadata go this way. Raises LakeError, ConfigurationError."""
+    opened_tables.refuse_overwriting_store(folder)
+
+
+def by_spark(session: SparkSession, folder: str) -> None:
+    """The tables go this way: by the store of Delta's log. Raises LakeError."""
+    probe = _probe(folder)
+    path = f"{probe}/commit"
+    jvm: Any = session.sparkContext._jvm
+    try:
+        settings = jvm.org.apache.hadoop.conf.Configuration(session._jsparkSession.sessionState().newHadoopConf())
+        for key, value in _BOUNDED.items():
+            settings.set(key, value)
+        place = jvm.org.apache.hadoop.fs.Path(path)
+        system = place.getFileSystem(settings)
+        system.mkdirs(place.getParent())
+        _write_twice(jvm, place, settings, stores.at(folder).log_store)
+        _compare(path, files.read_text(path).strip())
+        system.delete(place.getParent(), True)
+    except LakeError:
+        raise
+    except Exception as error:  # py4j's and pyspark's have no common type
+        raise storage_errors.failed(f"Spark can't write {path}", error) from error
+
+
+def _write_twice(jvm: Any, place: Any, settings: Any, log_store_class: str) -> None:
+    log_store = attrgetter(log_store_class)(jvm)(settings)
+
+    def write(text: str) -> None:
+        lines = jvm.java.util.ArrayList()
+        lines.add(text)
+        log_store.write(place, lines.iterator(), False, settings)
+
+    write(_CONTENT)
+    try:
+        write("another")
+    except Exception as error:
+        if storage_errors.is_already_there(error):
+            return
+        raise
+    raise LakeError(
+        f"{place.toString()} was written twice: the store doesn't know If-None-Match",
+        remedy="use a store with conditional writes: on this one two runs would overwrite each other's commits",
+    )
+
+
+def _compare(path: str, found: str) -> None:
+    if found != _CONTENT:
+        raise LakeError(f"{path} isn't read as it was written", remedy="another process writes there: find it")

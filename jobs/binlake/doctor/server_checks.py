@@ -1,0 +1,267 @@
+"""What a server alone is asked before it is mirrored, whatever the YAML: its settings, its log, and our grants.
+
+Nothing is changed on it. Grants are proved by doing what they are for where that is harmless, else read from SHOW
+GRANTS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from croniter import croniter
+from pymysql.constants import ER
+
+from binlake.binlog.boundaries import format_description
+from binlake.doctor.check import Check
+from binlake.errors import BinlakeError, SourceError
+from binlake.names import mysql_quote
+from binlake.source.catalog import MIRRORED, list_tables
+from binlake.source.connection import Endpoint
+from binlake.source.gaps import log_gaps
+from binlake.source.releases import Series, Service, service_of
+from binlake.source.retention import RETENTION, retention_hours, service_hours
+from binlake.source.server import Source, denied, error_code
+
+_WEEK = 168.0
+"""Hours that are advised."""
+VARIABLES = (
+    "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
+    *RETENTION, "server_id", "binlog_checksum",
+    "gtid_mode", "time_zone", "system_time_zone", "innodb_native_foreign_keys", "encrypt_binlog",
+    "lower_case_table_names", "binlog_error_action", "sync_binlog", "binlog_storage_engine",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A server, and its settings."""
+
+    source: Source
+    variables: dict[str, str]
+
+    @property
+    def service(self) -> Service | None:
+        """The service that runs it; None for a server of one's own."""
+        return service_of(self.source.version_text, self.variables)
+
+
+def server_checks(endpoint: Endpoint) -> list[Check]:
+    """Of any server, in the order in which to mend them; one that can't be reached is the only line."""
+    try:
+        with Source.open(endpoint) as source:
+            subject = Examined(source, source.variables(VARIABLES))
+            return [
+                reached(source),
+                *release(subject),
+                *settings(subject),
+                *whole_log(subject, ()),
+                *retention(subject, None),
+                own_server_id(subject),
+                *replica(subject),
+                *snapshot_grants(subject),
+                *_tables_are_visible(subject),
+            ]
+    except SourceError as error:
+        return [Check("server", False, error.message, error.remedy)]
+
+
+def reached(source: Source) -> Check:
+    return Check("server", True, f"{source.flavour} {source.version_text} at {source.endpoint.address}")
+
+
+def release(subject: Examined) -> Iterator[Check]:
+    """Yield what is known of its version, and of the service that runs it; one that is refused was never connected."""
+    yield known_release(subject.source.release.series)
+    if service := subject.service:
+        yield Check("service", True, f"{service.name}: settings are made {service.settings}")
+
+
+def known_release(series: Series) -> Check:
+    """Say whether servers of a series are proved, expected to work, or refused."""
+    if series.verdict == "proved":
+        return Check("release", True, f"{series.name} is proved: {series.why}")
+    if series.verdict == "expected":
+        remedy = "run binlake verify after the first syncs"
+        return Check("release", "warn", f"{series.name} is expected to work: {series.why}", remedy)
+    remedy = "upgrade the server, or mirror a replica of it that is newer"
+    return Check("release", False, f"{series.name} is refused: {series.why}", remedy)
+
+
+def _tables_are_visible(subject: Examined) -> Iterator[Check]:
+    """Which tables are wanted isn't known here."""
+    number = sum(table.kind in MIRRORED for table in list_tables(subject.source))
+    remedy = "" if number else grant_sql(subject, "SELECT", "`database`.*")
+    yield Check("tables", True if number else "warn", f"{number:,} are visible to this account", remedy)
+
+
+def set_global(subject: Examined, variable: str, value: str) -> str:
+    """Without quotes, which variables that are numbers don't take."""
+    if service := subject.service:
+        return f"set {variable} = {value} {service.settings}"
+    verb = "SET GLOBAL" if subject.source.is_mariadb else "SET PERSIST"
+    return f"{verb} {variable} = {value}"
+
+
+def _set_sessions(subject: Examined, variable: str, value: str) -> str:
+    """Of a variable that sessions copy when they begin."""
+    return f"{set_global(subject, variable, value)}; and reconnect sessions that are open"
+
+
+def is_logging(subject: Examined) -> bool:
+    return subject.variables.get("log_bin", "OFF") in ("ON", "1")
+
+
+_AS_GOOD = {"binlog_row_image": ("FULL_NODUP",)}
+"""MariaDB's images after an update without the columns that stayed, which the images before it have."""
+
+
+def settings(subject: Examined) -> Iterator[Check]:
+    found = subject.variables
+    on = is_logging(subject)
+    option_file = "set log_bin=binlog under [mysqld] in the server's option file and restart the server"
+    remedy = subject.service.log_bin if subject.service else option_file
+    yield Check("log_bin", on, "ON" if on else "OFF", "" if on else remedy)
+    if engine := found.get("binlog_storage_engine", ""):
+        remedy = "take binlog_storage_engine from the server's option file, restart it, and take new snapshots"
+        yield Check("binlog_storage_engine", False, f"{engine}: its pages aren't read, only a log in files is", remedy)
+    for variable, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
+        value = found.get(variable, subject.source.release.without_setting(variable))
+        good = value.upper() in (wanted, *_AS_GOOD.get(variable, ()))
+        yield Check(variable, good, value, "" if good else _set_sessions(subject, variable, wanted))
+    if options := found.get("binlog_row_value_options", ""):
+        yield Check("binlog_row_value_options", True, f"{options}: differences are applied to the row before them")
+    yield Check("binlog_checksum", True, found.get("binlog_checksum", "NONE"))
+    if subject.source.is_mariadb:
+        yield Check("GTID", True, "on (MariaDB)")
+    else:
+        gtid = found.get("gtid_mode", "OFF")
+        off = "positions are by file alone; gtid_mode=ON allows lock-free snapshots"
+        yield Check("GTID", True if gtid == "ON" else "warn", f"gtid_mode {gtid}", "" if gtid == "ON" else off)
+    zone = found.get("time_zone", "SYSTEM")
+    zone = f"SYSTEM ({found.get('system_time_zone', '')})" if zone == "SYSTEM" else zone
+    yield Check("time zone", True, f"{zone}; our sessions use +00:00")
+
+
+def whole_log(subject: Examined, databases: Collection[str]) -> Iterator[Check]:
+    """Nothing changes in these databases that the log doesn't tell."""
+    try:
+        gaps = log_gaps(subject.source, databases)
+    except SourceError as error:
+        if not denied(error):
+            raise
+        return  # which grant is missing is told by the grants' own checks
+    for gap in gaps:
+        yield Check("whole log", False if gap.is_certain else "warn", gap.found, gap.remedy)
+    if not gaps:
+        yield Check("whole log", True, "no filter, and what is replicated is logged")
+    if subject.variables.get("binlog_error_action") == "IGNORE_ERROR":
+        found = "IGNORE_ERROR: where the log can't be written the server goes on without it"
+        yield Check("binlog_error_action", "warn", found, set_global(subject, "binlog_error_action", "ABORT_SERVER"))
+    if (synced := subject.variables.get("sync_binlog", "1")) != "1":
+        found = f"{synced}: after a loss of power the tables may hold what the log lost; then verify, or snapshot anew"
+        yield Check("sync_binlog", "warn", found, set_global(subject, "sync_binlog", "1"))
+
+
+def longest_pause_hours(schedule: str) -> float:
+    """The longest time between two runs of a schedule, hours."""
+    runs = croniter(schedule, datetime(2024, 1, 1, tzinfo=UTC))
+    moments = [runs.get_next(float) for _ in range(200)]
+    return float(max(later - earlier for earlier, later in pairwise(moments))) / 3600
+
+
+def retention(subject: Examined, schedule: str | None) -> Iterator[Check]:
+    """schedule: of the syncs; None: none is known."""
+    needed = 3 * longest_pause_hours(schedule) if schedule else 24.0
+    remedy = set_global(subject, *subject.source.release.kept_log(max(needed, _WEEK)))
+    kept = retention_hours(subject.variables)
+    if (service := subject.service) and service.retention:
+        remedy = service.retention.format(hours=int(_WEEK))
+        try:
+            kept = service_hours(subject.source)
+        except SourceError as error:
+            yield Check("retention", "warn", f"{service.name} doesn't tell this account: {error.message}", remedy)
+            return
+    if kept is None:
+        yield Check("retention", True, "the log is kept for ever")
+        return
+    why = "three runs of the schedule take" if schedule else "no schedule is known, and a day is"
+    said = f"the log is kept {kept:g} hours; {why} {needed:g}"
+    yield Check("retention", kept >= needed, said, "" if kept >= needed else remedy)
+
+
+def own_server_id(subject: Examined) -> Check:
+    own = subject.source.server_id
+    return Check("server_id", own != 0, str(own), "" if own else "set server_id=1 in the server's option file")
+
+
+def replica(subject: Examined) -> Iterator[Check]:
+    """Read one event as a replica: proves REPLICATION SLAVE."""
+    if not is_logging(subject):
+        return  # said by its own check
+    try:
+        file, _, _ = subject.source.head()
+        subject.source.binary_logs()
+        yield Check("binlog position", True, "readable")
+    except SourceError as error:
+        yield grant(subject, "BINLOG MONITOR" if subject.source.is_mariadb else "REPLICATION CLIENT", error)
+        return
+    transport = subject.source.transport()
+    try:
+        format_description(transport, file)
+        yield Check("binlog stream", True, "readable as a replica")
+    except SourceError as error:
+        yield grant(subject, "REPLICATION SLAVE", error)
+    except BinlakeError as error:
+        yield Check("binlog stream", False, error.message, error.remedy)
+
+
+def grant(subject: Examined, grant: str, error: SourceError) -> Check:
+    if denied(error) or "denied" in error.message.lower():
+        return missing(subject, grant)
+    return Check(f"grant {grant}", False, error.message, error.remedy)
+
+
+def missing(subject: Examined, grant: str, on: str = "*.*") -> Check:
+    return Check(f"grant {grant}", False, f"missing on {on}", grant_sql(subject, grant, on))
+
+
+def grant_sql(subject: Examined, grant: str, on: str = "*.*") -> str:
+    user = subject.source.query("SELECT CURRENT_USER() AS user")[0]["user"]
+    name, _, host = user.rpartition("@")
+    return f"GRANT {grant} ON {on} TO {mysql_quote(name)}@{mysql_quote(host)};"
+
+
+def _granted(subject: Examined) -> set[str]:
+    """Privileges on ``*.*``, those of active roles included."""
+    found: set[str] = set()
+    for row in subject.source.query("SHOW GRANTS"):
+        match = re.match(r"GRANT (.+?) ON \*\.\* TO ", next(iter(row.values())))
+        if match:
+            found |= {privilege.strip().upper() for privilege in match[1].split(",")}
+    return found
+
+
+def snapshot_grants(subject: Examined) -> Iterator[Check]:
+    yield _read_lock(subject)
+    try:
+        subject.source.query("XA RECOVER")
+        yield Check("XA RECOVER", True, "allowed")
+    except SourceError as error:
+        # Without the grant MySQL answers as if the transaction were broken.
+        lacks = error_code(error) == ER.XAER_RMERR
+        yield (missing(subject, "XA_RECOVER_ADMIN") if lacks else grant(subject, "XA_RECOVER_ADMIN", error))
+
+
+def _read_lock(subject: Examined) -> Check:
+    if service := subject.service:
+        found = f"{service.name} refuses FLUSH TABLES WITH READ LOCK: LOCK TABLES stands in for it"
+        return Check("read lock", True, found)
+    wanted = subject.source.release.flush_grant
+    if _granted(subject) & {"RELOAD", "FLUSH_TABLES", "ALL PRIVILEGES"}:
+        return Check(f"grant {wanted}", True, "given")
+    remedy = f"{grant_sql(subject, wanted)} or snapshot with --lock tables (LOCK TABLES)"
+    return Check(f"grant {wanted}", "warn", "missing on *.*: FLUSH TABLES WITH READ LOCK can't be used", remedy)

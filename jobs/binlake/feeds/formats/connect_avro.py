@@ -1,0 +1,204 @@
+"""Kafka Connect's values as Confluent's AvroConverter writes them, whole columns at once.
+
+    0 | id of the schema, 4 bytes, big-endian | datum          subjects {topic}-key, {topic}-value
+
+A schema becomes Avro's as AvroData makes it: a struct is a record of its schema's name; what may be null a union with
+null first, or with null last where the default is a value; ``connect.version``, ``connect.parameters``,
+``connect.default``, ``connect.name`` and ``connect.type`` tell what Avro has no word for, so that a sink connector has
+Connect's types again. Decimals are Avro's logical type too.
+
+Names that Avro doesn't allow become as Debezium's ``schema.name.adjustment.mode=avro`` and
+``field.name.adjustment.mode=avro`` make them: other letters are ``_``, a digit in front gets ``_`` before it (of a
+schema's name each part, for readers refuse it inside, too). Two columns that become one name are an error.
+
+What Debezium tells of a column's default isn't told: a registry that asks for BACKWARD refuses a new column that is NOT
+NULL, and several tables in one topic; ``compatibility: NONE`` lets them in.
+
+A null in a column that is NOT NULL (text that isn't valid in its character set) is an error.
+
+Sources: io.confluent.connect.avro.AvroData (fromConnectSchema, addAvroRecordField); Confluent's "Wire format";
+io.debezium.schema.SchemaNameAdjuster and FieldNameUnderscoreReplacementFunction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlake.config.feed_config import Subjects
+from binlake.errors import FeedError
+from binlake.feeds.contract import Register
+from binlake.feeds.formats import avro
+from binlake.feeds.formats.connect import DECIMAL, Schema, with_epochs
+from binlake.feeds.formats.joining import Part, joined
+
+_PRIMITIVES = {"int16": "int", "int32": "int", "int64": "long"}
+"""Where the word isn't the same."""
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
+
+
+# schemas --------------------------------------------------------------------------------------------------------------
+def valid_name(name: str) -> str:
+    """Of a field, or a part of a schema's name."""
+    made = _NOT_IN_NAMES.sub("_", name)
+    return f"_{made}" if made[:1].isdigit() else made
+
+
+def avro_schema(schema: Schema) -> dict[str, Any]:
+    """Of a struct that is a key's or a value's. Raises FeedError."""
+    made: dict[str, Any] = _type(schema, "", set())
+    return made
+
+
+def _type(schema: Schema, space: str, known: set[str]) -> Any:
+    """space: the namespace around it. known: records that were told before, of which the name is enough."""
+    base = _record(schema, space, known) if schema["type"] == "struct" else _plain_type(schema, space, known)
+    if not schema.get("optional"):
+        return base
+    return ["null", base] if schema.get("default") is None else [base, "null"]
+
+
+def _plain_type(schema: Schema, space: str, known: set[str]) -> Any:
+    kind = schema["type"]
+    made: dict[str, Any] = {"type": _PRIMITIVES.get(kind, kind)}
+    if kind == "array":
+        made["items"] = _type(schema["items"], space, known)
+    if schema.get("name") == DECIMAL:
+        parameters = schema["parameters"]
+        made |= {"scale": int(parameters["scale"]), "precision": int(parameters["connect.decimal.precision"])}
+    made |= _told(schema)
+    if kind == "int16":
+        made["connect.type"] = kind
+    if schema.get("name") == DECIMAL:
+        made["logicalType"] = "decimal"
+    return made["type"] if len(made) == 1 else made
+
+
+def _record(schema: Schema, around: str, known: set[str]) -> Any:
+    full = ".".join(map(valid_name, schema["name"].split(".")))
+    space, _, name = full.rpartition(".")
+    if full in known:
+        return name if space == around else full
+    known.add(full)
+    fields: list[dict[str, Any]] = []
+    for field in schema["fields"]:
+        one = {"name": valid_name(field["field"]), "type": _type(field, space, known)}
+        if any(one["name"] == other["name"] for other in fields):
+            raise FeedError(
+                f"{schema['name']} has two columns of the name that {field['field']!r} is in Avro, {one['name']!r}",
+                remedy="exclude the table from the feed, or write encoding: json",
+            )
+        if field.get("optional") or "default" in field:
+            one["default"] = field.get("default")
+        fields.append(one)
+    named = {"type": "record", "name": name, **({} if space == around else {"namespace": space})}
+    return {**named, "fields": fields, **_told(schema)}
+
+
+def _told(schema: Schema) -> dict[str, Any]:
+    words = ("version", "parameters", "default", "name")
+    return {f"connect.{word}": schema[word] for word in words if schema.get(word) is not None}
+
+
+# values ---------------------------------------------------------------------------------------------------------------
+def _branches(schema: Schema) -> tuple[bytes, bytes]:
+    """What stands before a value, and for null."""
+    if not schema.get("optional"):
+        return b"", b""
+    return (b"\x02", b"\x00") if schema.get("default") is None else (b"\x00", b"\x02")
+
+
+def subject_of(strategy: Subjects, topic: str, schema: Mapping[str, Any], part: str) -> str:
+    """By Confluent's strategies. part: key or value."""
+    if strategy == "TopicName":
+        return f"{topic}-{part}"
+    name = ".".join(filter(None, (schema.get("namespace"), schema["name"])))
+    return name if strategy == "RecordName" else f"{topic}-{name}"
+
+
+class AvroWriter:
+    """See above."""
+
+    def __init__(self, register: Register, subjects: Subjects = "TopicName") -> None:
+        self._register, self._subjects = register, subjects
+        self._heads: dict[tuple[str, bool], tuple[Schema, bytes]] = {}
+
+    def column(self, schema: Schema, values: pa.Array) -> pa.BinaryArray:
+        """A null in a field that isn't optional stays one: ``struct`` tells where it matters."""
+        there, null = _branches(schema)
+        if not null:
+            return self._datums(schema, with_epochs(schema, values))
+        return pc.fill_null(joined(there, self._datums(schema, values)), null)
+
+    def _datums(self, schema: Schema, values: pa.Array) -> pa.BinaryArray:
+        """Null stays null."""
+        if pa.types.is_decimal(values.type):
+            return avro.decimals(values)
+        kind = schema["type"]
+        if kind in ("string", "bytes"):
+            return avro.strings(values)
+        if kind == "boolean":
+            return avro.flags(values)
+        if kind in ("float", "double"):
+            return avro.floats(values)
+        if kind == "array":
+            return avro.vectors(values)
+        if kind == "struct":
+            parts = [self.column(field, values.field(field["field"])) for field in schema["fields"]]
+            return pc.if_else(values.is_valid(), joined(*parts), pa.scalar(None, pa.binary()))
+        return avro.whole(values)
+
+    def constant(self, schema: Schema, value: Any) -> pa.Scalar:
+        return pa.scalar(self._datum(schema, value), pa.binary())
+
+    def _datum(self, schema: Schema, value: Any) -> bytes:
+        there, null = _branches(schema)
+        if value is None:
+            return null
+        kind = schema["type"]
+        if kind == "struct":
+            return there + b"".join(self._datum(field, value.get(field["field"])) for field in schema["fields"])
+        if kind == "array":
+            items = b"".join(self._datum(schema["items"], one) for one in value)
+            block = self._datum({"type": "int64"}, len(value)) + items if value else b""
+            return there + block + b"\x00"
+        made: bytes = self._datums(schema, pa.array([value]))[0].as_py()
+        return there + made
+
+    def struct(self, schema: Schema, parts: Sequence[Part], there: pa.Array | None = None) -> Part:
+        before, null = _branches(schema)
+        made = joined(before, *parts)
+        if there is None:
+            return made
+        if pc.any(pc.and_(there.is_valid(), made.is_null())).as_py():
+            raise FeedError(
+                f"a row of {schema['name']} has NULL in a column that is NOT NULL: {_null_ones(schema, there)}",
+                remedy="exclude the table from the feed, or write encoding: json",
+            )
+        return pc.if_else(there.is_valid(), made, pa.scalar(null, pa.binary()))
+
+    def message(self, topic: str, schema: Schema, body: Part, *, key: bool = False) -> Part:
+        return joined(self._head(topic, schema, key), body)
+
+    def single(self, topic: str, schema: Schema, value: Any, *, key: bool = False) -> bytes:
+        return self._head(topic, schema, key) + self._datum(schema, value)
+
+    def _head(self, topic: str, schema: Schema, key: bool) -> bytes:
+        """What tells the schema. Raises FeedError where the registry refuses it."""
+        known = self._heads.get((topic, key))
+        if known is None or known[0] is not schema:
+            made = avro_schema(schema)
+            subject = subject_of(self._subjects, topic, made, "key" if key else "value")
+            head = b"\x00" + self._register(subject, made).to_bytes(4, "big")
+            known = self._heads[topic, key] = schema, head
+        return known[1]
+
+
+def _null_ones(schema: Schema, there: pa.StructArray) -> str:
+    rows = there.filter(there.is_valid())
+    names = [field["field"] for field in schema["fields"] if not field.get("optional")]
+    return ", ".join(name for name in names if rows.field(name).null_count) or "?"

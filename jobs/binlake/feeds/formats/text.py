@@ -1,0 +1,82 @@
+"""The format ``text``: a mutation a line, for people and for grep.
+
+2026-01-31 13:00:00.000000 binlog.000002:1234+0 update shop.orders {"id": 7} {"status": "new" → "paid"} gtid
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from string import Template
+from typing import Any
+
+from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.config.feed_config import TextFormat
+from binlake.feeds.contract import FeedChanges, FeedContext, Format, Message, SchemaChange
+
+_WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
+
+
+PLAIN_SCALE = 6
+"""Digits behind the point up to which Arrow prints a small decimal without an exponent."""
+
+
+def plain(value: Any) -> Any:
+    """What JSON has no value for: bytes as hexadecimal, moments and decimals as text."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "microseconds")
+    return value.isoformat() if isinstance(value, date) else f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def moment(us: int) -> str:
+    return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=plain)
+
+
+class Text(Format):
+    """See above. The key is the primary key's values as JSON."""
+
+    def __init__(self, config: TextFormat, context: FeedContext) -> None:
+        self._topic = Template(config.topic)
+        self._context = context
+
+    def _topic_of(self, database: str, table: str) -> str:
+        told = self._context
+        return self._topic.substitute(source=told.source, feed=told.feed, db=database, table=table)
+
+    def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
+        name = changes.table.name
+        topic = self._topic_of(name.database, name.table)
+        return [[self._message(changes, topic, row)] for row in changes.rows.to_pylist()]
+
+    def _message(self, changes: FeedChanges, topic: str, row: dict[str, Any]) -> Message:
+        before, after = row["before"], row["after"]
+        shown = after or before
+        key = _json({column: shown[column] for column in changes.table.key}) if changes.table.key else ""
+        word = "read" if changes.snapshot else _WORDS[row["op"]]
+        place = f"{changes.file}:{row['offset']}+{row['row']}"
+        said = _changed(before, after) if row["op"] == UPDATE else _json(shown)
+        parts = (moment(row["committed_us"]), place, word, str(changes.table.name), key, said, row["gtid"] or "")
+        return Message(topic, key.encode() or None, " ".join(part for part in parts if part).encode())
+
+    def schema_change(self, change: SchemaChange) -> Sequence[Message]:
+        told = change.statement
+        line = f"{moment(told.committed_us)} {told.file}:{told.offset} {change.kind}: {' '.join(change.text.split())}"
+        name = change.tables[0][0]
+        return [Message(self._topic_of(name.database, name.table), None, line.encode())]
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> str:
+    pairs = (
+        f"{_json(name)}: {_json(before.get(name))} → {_json(value)}"
+        for name, value in after.items()
+        if before.get(name) != value
+    )
+    return "{" + ", ".join(pairs) + "}"

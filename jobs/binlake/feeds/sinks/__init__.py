@@ -1,0 +1,1 @@
+"""Sinks of feeds: where messages go."""

@@ -1,0 +1,182 @@
+"""The sink ``binlog://``: a folder of binlog files, ``binlog.000001`` and so on, listed in ``binlog.index``.
+
+``_position.json`` says where the last file ended at the last commit, with the feed's place: what a run that died wrote
+behind it is cut off when the next one opens the folder. So the files hold each transaction once, and transactions carry
+the source's GTIDs: applied twice they change nothing. A file ends with a transaction, and with ROTATE once it is large
+enough. Databases and tables are made by what binlog_events tells of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from binlake import gtid
+from binlake.binlog.border import Statement
+from binlake.binlogfile.writer import EVENT_BYTES, BinlogWriter, FileEnd, Head, RowEvent
+from binlake.errors import ConfigurationError
+from binlake.feeds.contract import Message
+from binlake.feeds.formats.binlog_events import BEGIN, END, ROWS, STATEMENT
+from binlake.feeds.sinks.position_folder import PositionFolder
+from binlake.metadata.feed_watermarks import FeedPosition
+from binlake.position import Flavour
+from binlake.serialization import loads
+
+INDEX = "binlog.index"
+_FILE_MB = 256
+_SETTINGS = {"file_mb", "server_id"}
+_FRESH = {"number": 0, "offset": 0, "transactions": 0, "last_us": 0, "gtids": "", "flavour": None}
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class BinlogFolder:
+    """One feed's files of one source. Settings: file_mb, after which a new file begins (256), and server_id, in the
+    events of a source whose GTIDs don't tell it (1)."""
+
+    keeps_position = True
+
+    def __init__(self, folder: Path, owner: str, settings: dict[str, Any]) -> None:
+        """owner: feed and source, whose folder it is. Raises SinkFailed, ConfigurationError."""
+        if wrong := settings.keys() - _SETTINGS:
+            raise ConfigurationError(f"binlog:// has no setting {min(wrong)}", remedy="it has file_mb and server_id")
+        self._most = int(float(settings.get("file_mb", _FILE_MB)) * 1e6)
+        self._server_id = int(settings.get("server_id", 1))
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._writer: BinlogWriter | None = None
+        self._gtids: list[str] = []
+        self._rows: tuple[Headers, list[bytes], int] | None = None
+        self._kept = PositionFolder(folder, owner, _FRESH, self._cut)
+        self._state = self._kept.state
+
+    def _cut(self, state: dict[str, Any]) -> None:
+        for path in self._folder.glob("binlog.[0-9]*"):
+            number = int(path.name.rpartition(".")[2])
+            if number > state["number"]:
+                path.unlink()
+            elif number == state["number"] and path.stat().st_size > state["offset"]:
+                os.truncate(path, state["offset"])
+
+    def position(self) -> FeedPosition | None:
+        return self._kept.position()
+
+    # messages ---------------------------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """Nothing: what is written is cut off unless it is committed."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        with self._kept.writing():
+            for message in messages:
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        what, told = message.headers[0]
+        if what == ROWS:
+            self._row(message)
+            return
+        self._flush()
+        if what == BEGIN:
+            data = message.value or b""
+            committed_us, known = int.from_bytes(data[:8], "little"), data[8:].decode() or None
+            self._writer_of(told, committed_us).begin(Head(committed_us, known))
+            self._gtids += [known] if known else []
+        elif what == END:
+            assert self._writer is not None
+            self._writer.commit()
+        elif what == STATEMENT:
+            one = loads(Statement, (message.value or b"").decode())
+            self._writer_of(told, one.committed_us).statement(Head(one.committed_us, one.gtid), one)
+            self._gtids += [one.gtid] if one.gtid else []
+
+    def _row(self, message: Message) -> None:
+        """Rows of one table and kind that follow each other share an event."""
+        images = [image for image in (message.key, message.value) if image is not None]
+        size = sum(map(len, images))
+        if self._rows is not None and self._rows[0] == message.headers and self._rows[2] + size <= EVENT_BYTES:
+            self._rows[1].extend(images)
+            self._rows = *self._rows[:2], self._rows[2] + size
+            return
+        self._flush()
+        self._rows = message.headers, images, size
+
+    def _flush(self) -> None:
+        if self._rows is None:
+            return
+        headers, images, _ = self._rows
+        kind, table_map = headers[0][1], headers[1][1]
+        assert self._writer is not None
+        self._writer.rows(RowEvent(kind[0], table_map, int.from_bytes(kind[1:], "little"), images))
+        self._rows = None
+
+    # files ------------------------------------------------------------------------------------------------------------
+    def _writer_of(self, flavour: bytes, created_us: int) -> BinlogWriter:
+        """Of the file at hand; a new one where that is large enough. Called between two transactions."""
+        if self._writer is not None and self._writer.end.offset >= self._most:
+            self._writer.close(_name(self._state["number"] + 1))
+            self._let_go()
+        if self._writer is None:
+            self._writer = self._next(flavour.decode(), created_us)  # type: ignore[arg-type]  # what the format told
+        return self._writer
+
+    def _next(self, flavour: Flavour, created_us: int) -> BinlogWriter:
+        state = self._state
+        if 0 < state["offset"] < self._most:
+            self._file = (self._folder / _name(state["number"])).open("r+b")
+            self._file.seek(state["offset"])
+            end = FileEnd(state["offset"], state["transactions"], state["last_us"])
+            return BinlogWriter(self._file, flavour, server_id=self._server_id, end=end)
+        if state["offset"]:  # committed when it was large enough
+            with (self._folder / _name(state["number"])).open("r+b") as file:
+                file.seek(state["offset"])
+                end = FileEnd(state["offset"], state["transactions"], state["last_us"])
+                BinlogWriter(file, flavour, server_id=self._server_id, end=end).close(_name(state["number"] + 1))
+                _safe(file)
+        state["gtids"] = self._executed(flavour)
+        state["number"] += 1
+        state["flavour"] = flavour
+        self._file = (self._folder / _name(state["number"])).open("w+b")
+        return BinlogWriter.begun(
+            self._file, flavour, server_id=self._server_id, created_us=created_us, previous_gtids=state["gtids"]
+        )
+
+    def _executed(self, flavour: Flavour) -> str:
+        """All that the files hold."""
+        known = str(gtid.parse(self._state["gtids"], flavour).adding(self._gtids))
+        self._gtids.clear()
+        return known
+
+    def _let_go(self) -> None:
+        """A file is full; the next one's number follows."""
+        assert self._file is not None
+        _safe(self._file)
+        self._file.close()
+        self._file = self._writer = None
+        self._state["offset"] = 0
+
+    def commit(self, position: FeedPosition) -> None:
+        with self._kept.writing():
+            self._flush()
+            if self._writer is not None and self._file is not None:
+                _safe(self._file)
+                end = self._writer.end
+                self._state |= {"offset": end.offset, "transactions": end.transactions, "last_us": end.last_us}
+                self._state["gtids"] = self._executed(self._state["flavour"])
+            numbers = range(1, self._state["number"] + 1)
+            self._kept.replace(INDEX, "".join(f"./{_name(number)}\n" for number in numbers))
+            self._kept.commit(position)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._kept.close()
+
+
+def _name(number: int) -> str:
+    return f"binlog.{number:06d}"
+
+
+def _safe(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

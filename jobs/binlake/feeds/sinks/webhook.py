@@ -1,0 +1,187 @@
+"""The sink ``https://`` (``http://`` for trusted networks): messages are posted, several in a request.
+
+    POST URL   Content-Type: application/x-ndjson
+    one JSON object a line: {"topic": …, "key": …, "value": …}, key and value as text, or base64 where they aren't UTF-8
+    Binlake-Delivery: {feed}/{digest of the body}, the same again when a request is repeated
+    Binlake-Signature: t={seconds},v1={HMAC-SHA-256 of "{seconds}." and the body, in hexadecimal}
+
+The secret is the password of the connection that the YAML names; without one nothing is signed. A request stands once
+it is answered by 2xx. Anything that may pass (no connection, 408, 425, 429, 5xx) is tried again, the wait doubling up
+to a minute; other answers, and the last try's, stop the feed. At least once: what was posted and not committed is
+posted again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import random
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from binlake.errors import ConfigurationError, SinkFailed
+from binlake.feeds.contract import Message
+from binlake.metadata.feed_watermarks import FeedPosition
+
+_PASSING = {408, 425, 429, *range(500, 600)}
+_LONGEST_WAIT = 60.0
+_MOST_ANSWER = 64 << 10
+"""Bytes of an answer that are looked at."""
+_REMEDY = "see that the address answers POST with 2xx, then run the feed again: it goes on with this request"
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class WebhookSettings:
+    """request_bytes: of a body, beyond which the next request begins. retries: after the first try. first_wait,
+    timeout: seconds. verify: the server's certificate and name."""
+
+    request_bytes: int = 1 << 20
+    retries: int = 8
+    first_wait: float = 0.5
+    timeout: float = 30.0
+    verify: bool = True
+
+    @classmethod
+    def of(cls, settings: dict[str, str | bool | int | float]) -> WebhookSettings:
+        """Raises ConfigurationError."""
+        try:
+            return TypeAdapter(cls).validate_python(settings)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise ConfigurationError(
+                f"a webhook's setting {wrong['loc'][0]}: {wrong['msg']}",
+                remedy=f"it has {', '.join(field.name for field in fields(cls))}",
+            ) from None
+
+
+class Webhook:
+    """Of one feed. wait: sleeps so many seconds."""
+
+    keeps_position = False
+
+    def __init__(
+        self,
+        url: str,
+        feed: str,
+        settings: WebhookSettings,
+        secret: bytes | None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._url, self._feed, self._settings, self._secret, self._wait = urlsplit(url), feed, settings, secret, wait
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._connection: http.client.HTTPConnection | None = None
+
+    def begin(self) -> None:
+        """Nothing: what is posted is posted."""
+
+    def position(self) -> FeedPosition | None:
+        return None
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Raises SinkFailed."""
+        for message in messages:
+            line = _line(message)
+            if self._lines and self._size + len(line) > self._settings.request_bytes:
+                self._post()
+            self._lines.append(line)
+            self._size += len(line)
+
+    def commit(self, position: FeedPosition) -> None:
+        """Raises SinkFailed."""
+        if self._lines:
+            self._post()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def reach(self) -> None:
+        """Whether there is somebody, without a request. Raises SinkFailed."""
+        connection = self._made()
+        try:
+            connection.connect()
+        except OSError as error:
+            raise SinkFailed(
+                f"{self._url.scheme}://{self._url.netloc} can't be reached: {error}", remedy=_REMEDY
+            ) from None
+        finally:
+            connection.close()
+
+    def _post(self) -> None:
+        body = b"".join(self._lines)
+        told = ""
+        for attempt in range(self._settings.retries + 1):
+            if attempt:
+                wait = min(_LONGEST_WAIT, self._settings.first_wait * 2 ** (attempt - 1))
+                self._wait(wait * (0.5 + random.random() / 2))  # not all feeds at once
+            try:
+                status = self._asked(body)
+            except (OSError, http.client.HTTPException) as error:
+                told = f"can't be reached: {error.__class__.__name__}"
+                self._drop()
+                continue
+            if 200 <= status < 300:
+                self._lines.clear()
+                self._size = 0
+                return
+            told = f"answered {status}"
+            if status not in _PASSING:
+                break
+        raise SinkFailed(f"{self._url.scheme}://{self._url.netloc} {told}", remedy=_REMEDY)
+
+    def _asked(self, body: bytes) -> int:
+        """The status of the answer."""
+        if self._connection is None:
+            self._connection = self._made()
+        seconds = str(int(time.time()))
+        digest = hashlib.sha256(body).hexdigest()[:32]
+        headers = {"Content-Type": "application/x-ndjson", "Binlake-Delivery": f"{self._feed}/{digest}"}
+        if self._secret is not None:
+            signed = hmac.new(self._secret, seconds.encode() + b"." + body, hashlib.sha256).hexdigest()
+            headers["Binlake-Signature"] = f"t={seconds},v1={signed}"
+        path = self._url.path or "/"
+        self._connection.request("POST", f"{path}?{self._url.query}" if self._url.query else path, body, headers)
+        answer = self._connection.getresponse()
+        answer.read(_MOST_ANSWER)
+        if not answer.isclosed():
+            self._drop()
+        return answer.status
+
+    def _made(self) -> http.client.HTTPConnection:
+        host, port, timeout = self._url.hostname or "", self._url.port, self._settings.timeout
+        if self._url.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=timeout)
+        context = ssl.create_default_context()
+        if not self._settings.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _line(message: Message) -> bytes:
+    told = {"topic": message.topic, "key": _text(message.key), "value": _text(message.value)}
+    return json.dumps(told, ensure_ascii=False).encode() + b"\n"
+
+
+def _text(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -1,1 +1,0 @@
-"""What an environment needs beside the wheel."""

@@ -1,0 +1,124 @@
+"""What the spark-submit scripts share: arguments, the session, how a result and an error are handed back.
+
+A script ends with the error's exit code and its message on standard error. Airflow, which started it, finds the
+result or the error as JSON in the file that ``BINLAKE_OUTCOME_FILE`` names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from binlake import config as configuration
+from binlake import interrupts
+from binlake.config import PipelineConfig
+from binlake.errors import BinlakeError
+from binlake.job import submitter
+from binlake.once import once
+from binlake.report import Report
+from binlake.source import log
+from binlake.source.log import Origin
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OUTCOME_FILE = "BINLAKE_OUTCOME_FILE"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One script's run: what the engine's functions ask for."""
+
+    name: str
+    arguments: argparse.Namespace
+    config: PipelineConfig
+    report: Report
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of Spark, beyond the project's."""
+
+    @cached_property
+    def origin(self) -> Origin:
+        return log.origin(self.config.source.connection)
+
+    @cached_property
+    def session(self) -> Callable[[], SparkSession]:
+        """Built when it is asked for first."""
+
+        @once
+        def build() -> SparkSession:
+            from binlake.spark import session
+
+            config, name = self.config, f"binlake {self.config.source.name} {self.name}"
+            return session.build(name, spark=config.spark, more=self.settings, lake=config.root)
+
+        return build
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """A script's parser, with ``--config``."""
+    made = argparse.ArgumentParser(prog=name)
+    made.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
+    return made
+
+
+def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: Sequence[str] | None = None) -> int:
+    """Do the work; gives the exit code."""
+    parsed = parser.parse_args(arguments)
+    submitter.end_with_submitter()
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    try:
+        result = work(Job(parser.prog, parsed, configuration.load(parsed.config), Report()))
+    except BinlakeError as error:
+        print(f"binlake: {error}", file=sys.stderr)
+        told = {"kind": type(error).__name__, "message": str(error), "retryable": error.retryable}
+        _hand_back({"error": told, **_application()})
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(interrupts.SAID, end="", file=sys.stderr)
+        return interrupts.EXIT_CODE
+    except (SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # Rust's panics are no Exception
+        # Where it happened, and no more than the first line of what: Spark's messages can quote rows.
+        first_line = str(error).strip().partition("\n")[0]
+        print("".join(traceback.format_tb(error.__traceback__)), file=sys.stderr)
+        print(f"binlake: unexpected {type(error).__name__}: {first_line}", file=sys.stderr)
+        return 3
+    _hand_back({"result": _plain(result), **_application()})
+    return 0
+
+
+def _application() -> dict[str, Any]:
+    """Spark's, where the work started one that is alive; ui: of its own, None where it has none."""
+    if "pyspark" not in sys.modules:
+        return {}
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    with suppress(Exception):  # its JVM may be what died
+        if context is not None:
+            return {"spark": {"application": context.applicationId, "ui": context.uiWebUrl}}
+    return {}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def _hand_back(outcome: dict[str, Any]) -> None:
+    if path := os.environ.get(OUTCOME_FILE):
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(outcome, file, default=str)

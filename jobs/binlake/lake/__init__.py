@@ -1,1 +1,0 @@
-"""Delta tables as Spark writes them: merge, reshape, what is derived."""

@@ -1,0 +1,1 @@
+"""Maintain: upkeep of the lake's data files and of binlake's own tables."""

@@ -1,0 +1,351 @@
+"""Carry out a batch's steps: tables side by side in threads of one process; those that need Spark share an application,
+each in a session of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property
+from threading import Lock
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import (
+    BatchSteps,
+    CreateStep,
+    LeaveStep,
+    Life,
+    MergeStep,
+    MoveStep,
+    ReshapeStep,
+    Step,
+    TableOutcome,
+    TableSteps,
+    TruncateStep,
+)
+from binlake.config import PipelineConfig
+from binlake.delta.delta_log import LakeLog, transaction_version
+from binlake.errors import (
+    BinlakeError,
+    LakeError,
+    SparkNeeded,
+    StagedRowsLost,
+    StagingError,
+    TableError,
+    resume_command,
+    snapshot_again,
+)
+from binlake.faults import fault
+from binlake.merge import reshape_in_process
+from binlake.merge.by_spark import merge_epoch
+from binlake.merge.lake_table import CONFLICTS, LakeTable
+from binlake.merge.reshape import lake_columns_after
+from binlake.merge.table_progress import TableProgress
+from binlake.report import Report, Told
+from binlake.schema.lake_columns import lake_columns
+from binlake.schema.table import TableName
+from binlake.spark import functions
+from binlake.spark.session import of_this_thread
+from binlake.staging.staged_files import check_file
+from binlake.storage import storage_errors
+
+SIDE_BY_SIDE = 4
+"""Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays."""
+
+_READ_HERE = 256 << 20
+"""Bytes of staged files that the driver checks itself: a JVM that nothing else needs takes longer to begin."""
+_LOOKS = 16
+"""Small files looked at at once: storage behind a URL answers slowly."""
+_LOOK_AGAIN = 0.2
+"""Seconds, between two looks whether cancelled jobs have ended: a MERGE has several, one after the other."""
+_SAID_EVERY, _NAMED = 1.0, 3
+"""Seconds; tables that are named at once."""
+_TRIES, _PAUSE = 5, 1.0
+"""Of a step that conflicts with somebody's commit: how often, and seconds."""
+
+
+def damaged(spark: Callable[[], SparkSession], staged: Sequence[StagedFile]) -> dict[str, StagingError]:
+    """Staged files that don't equal their manifest, by path."""
+
+    def check(file: StagedFile) -> tuple[str, StagingError | None]:
+        try:
+            check_file(file)
+        except StagingError as error:
+            return file.path, error
+        return file.path, None
+
+    if sum(file.bytes for file in staged) < _READ_HERE:
+        with ThreadPoolExecutor(_LOOKS, thread_name_prefix="check") as pool:
+            checked = list(pool.map(check, staged))
+    else:
+        context = spark().sparkContext
+        partitions = min(len(staged), context.defaultParallelism)
+        checked = context.parallelize(list(staged), partitions).map(check).collect()
+    return {path: error for path, error in checked if error is not None}
+
+
+def apply_batch(
+    spark: Callable[[], SparkSession],
+    config: PipelineConfig,
+    batch: int,
+    position: str,
+    steps: BatchSteps,
+    report: Report,
+) -> list[TableOutcome]:
+    """Run all tables' steps; a TableError stops its table, anything else is raised once all tables have ended.
+
+    Every staged file is compared with its manifest before anything is merged; raises StagingError for a file of this
+    batch, which can be staged again. spark: asked for the session by the steps that need it, once.
+    """
+    spark = _asked_once(spark)
+    working = [table for table in steps.tables if table.steps]
+    staged = {file.path: file for table in working for step in table.steps for file in files_of(step)}
+    lost = damaged(spark, list(staged.values()))
+    for path, damage in lost.items():
+        if path.startswith(config.staging_path(str(batch)) + "/"):
+            raise damage
+
+    at_work = _AtWork(working, report)
+
+    def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
+        with at_work.on(tables):
+            return _Group(spark, config, batch, position, tables, frozenset(lost), report).run()
+
+    with report.progress("merged") as told, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
+        futures = [pool.submit(one_group, tables) for tables in groups(working)]
+        try:
+            while wait(futures, timeout=_SAID_EVERY).not_done:
+                at_work.tell(told)
+        except KeyboardInterrupt:
+            _give_up(futures)
+            raise
+        if errors := [error for future in futures if (error := future.exception())]:
+            raise errors[0]
+        at_work.tell(told)
+    return [outcome for future in futures for outcome in future.result()]
+
+
+def _give_up(futures: Sequence[Future[Any]]) -> None:
+    """Who interrupts doesn't wait for what Spark is at: its jobs are cancelled until no table is at work. What is
+    committed stays, and the batch goes on from there."""
+    for future in futures:
+        future.cancel()
+    while wait(futures, timeout=_LOOK_AGAIN).not_done:
+        with suppress(Exception):  # it may be about to begin, or its JVM may be gone
+            SparkContext._active_spark_context.cancelAllJobs()  # type: ignore[union-attr]
+
+
+class _AtWork:
+    """Which tables are being merged, and how many are done. Each is told of when it has ended, one that takes long when
+    it has begun, too."""
+
+    def __init__(self, tables: Sequence[TableSteps], report: Report) -> None:
+        self._total = len(tables)
+        self._report = report
+        self._done = 0
+        self._began: dict[str, tuple[TableSteps, float]] = {}  # by the table's id: two lives may have one name
+        self._long: set[str] = set()
+        self._lock = Lock()
+
+    @contextmanager
+    def on(self, tables: list[TableSteps]) -> Iterator[None]:
+        with self._lock:
+            self._began |= {table.life.id: (table, time.monotonic()) for table in tables}
+        yield
+        for table in tables:
+            with self._lock:
+                self._done += 1
+                seconds = time.monotonic() - self._began.pop(table.life.id)[1]
+                left = self._total - self._done
+            behind = f"{left:,} of {self._total:,} tables left" if left else "no table left"
+            self._report.say(f"{table.life.name}: {_mutations(table):,} mutations merged in {seconds:,.1f} s, {behind}")
+
+    def tell(self, told: Told) -> None:
+        with self._lock:
+            done, now = self._done, dict(self._began)
+        for identity, (table, began) in now.items():
+            if identity not in self._long and time.monotonic() - began >= _SAID_EVERY:
+                self._long.add(identity)
+                self._report.say(f"{table.life.name}: merging {_mutations(table):,} mutations")
+        more = f" and {len(now) - _NAMED} more" if len(now) > _NAMED else ""
+        names = ", ".join(str(table.life.name) for table, _ in list(now.values())[:_NAMED])
+        named = f"; now {names}{more}" if now else ""
+        told(done, self._total, f"{done:,} of {self._total:,} tables{named}")
+
+
+def _mutations(table: TableSteps) -> int:
+    """That are staged for it, without those of XA transactions."""
+    staged = (file for step in table.steps for file in files_of(step))
+    return sum(file.inserted + file.updated + file.deleted for file in staged)
+
+
+def _asked_once(spark: Callable[[], SparkSession]) -> Callable[[], SparkSession]:
+    """By whichever thread comes first; the others wait."""
+    asked = cache(spark)
+    turn = Lock()
+
+    def session() -> SparkSession:
+        with turn:
+            return asked()
+
+    return session
+
+
+def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
+    """Tables that meet at a path, by a rename or a name used again, belong together; the others work side by side."""
+    found: list[tuple[set[TableName], list[TableSteps]]] = []
+    for table in tables:
+        names, members = set(table.names), [table]
+        apart = []
+        for other_names, others in found:
+            if names & other_names:
+                names, members = names | other_names, [*others, *members]
+            else:
+                apart.append((other_names, others))
+        found = [*apart, (names, members)]
+    return [members for _, members in found]
+
+
+def files_of(step: Step) -> tuple[StagedFile, ...]:
+    return step.staged if isinstance(step, MergeStep) else ()
+
+
+class _Group:
+    """Tables that meet at a path: their steps one after the other, in the order of the log."""
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        config: PipelineConfig,
+        batch: int,
+        position: str,
+        tables: list[TableSteps],
+        lost: frozenset[str],
+        report: Report,
+    ) -> None:
+        self._spark = spark
+        self._report = report
+        self._lost = lost
+        self._config = config
+        self._batch = batch
+        self._position = position
+        self._running = [TableProgress(config, table) for table in tables]
+        self._lives = frozenset(table.life.id for table in tables)
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        """This thread's."""
+        own = of_this_thread(self._spark())
+        functions.register(own)
+        return own
+
+    def run(self) -> list[TableOutcome]:
+        for _, place, number in sorted(
+            (turn, place, number)
+            for place, one in enumerate(self._running)
+            for number, turn in enumerate(one.table.turns, start=1)
+        ):
+            one = self._running[place]
+            began = time.monotonic()
+            self._step(one, number, one.table.steps[number - 1])
+            one.seconds += time.monotonic() - began
+        for one in self._running:
+            one.look_back(self._lives)
+        return [one.outcome() for one in self._running]
+
+    def _step(self, one: TableProgress, number: int, step: Step) -> None:
+        version = transaction_version(self._batch, number)
+        if one.works and version > one.recorded:
+            try:
+                self._run_alone(one, step, version, number)
+            except TableError as error:
+                one.refuse(error)
+            except SparkNeeded:
+                raise
+            except Exception as error:
+                failed = error if isinstance(error, BinlakeError) else _translate(error, one)
+                if self._config.policies.of(one.life.name).on_commit_failure == "stop_run":
+                    raise failed from error
+                one.stop(TableError(failed.message, remedy="mend it, then: " + resume_command(one.life.name)))
+            else:
+                if not isinstance(step, MergeStep):
+                    fault("schema evolved")
+                fault("epoch committed")
+        if one.works and isinstance(step, CreateStep | MoveStep):
+            one.begin_at(one.at(step.new) if isinstance(step, MoveStep) else one.target)
+        if number == len(one.table.steps):
+            fault("table merged")
+
+    def _run_alone(self, one: TableProgress, step: Step, version: int, number: int) -> None:
+        """A step between those of others: who runs OPTIMIZE meanwhile makes it begin again, under the same version."""
+        for attempt in range(_TRIES):
+            one.refuse_others(self._lives)
+            try:
+                self._run_step(one, step, version, number)
+                return
+            except CONFLICTS:
+                if one.target.recorded() >= version:  # a run that lost its lease was quicker
+                    return
+                if attempt + 1 == _TRIES:
+                    raise
+            time.sleep(_PAUSE * (attempt + 1))
+
+    def _run_step(self, one: TableProgress, step: Step, version: int, number: int) -> None:
+        target, invalid = _writable(one.target), self._config.invalid
+        note = self._note(one.life, number)
+        match step:
+            case CreateStep(schema):
+                target.create(self._session, lake_columns(schema, invalid), version, note)
+            case ReshapeStep():
+                columns = lake_columns_after(step, invalid)
+                why = reshape_in_process.reshaped(one.target, columns, self._config, version=version, note=note)
+                if self._is_for_spark(one, why):
+                    target.reshape(self._session, columns, version, note, widen=self._config.type_widening)
+            case TruncateStep():
+                why = reshape_in_process.emptied(one.target, self._config, version=version, note=note)
+                if self._is_for_spark(one, why):
+                    target.truncate(self._session, version, note)
+            case MoveStep(old, new):
+                told = self._told(note, moved_from=str(old))
+                _writable(one.at(new)).move_from(self._session, one.at(old), one.life.id, version, told)
+            case LeaveStep(old, new):
+                _writable(one.at(old)).leave(self._session, version, self._told(note, moved_to=str(new)))
+            case MergeStep():
+                self._refuse_lost(one.life, step)
+                merge_epoch(lambda: self._session, target, one.life, step, self._config, version=version, note=note)
+
+    def _is_for_spark(self, one: TableProgress, why: str) -> bool:
+        """Tell whether a change of the table's shape is left to Spark, and say it with its reason."""
+        if why:
+            self._report.say(f"{one.life.name}: its shape is changed by Spark: {why}")
+        return bool(why)
+
+    def _refuse_lost(self, life: Life, step: MergeStep) -> None:
+        for file, commit in step.xa:
+            if file.path in self._lost:
+                raise StagedRowsLost(
+                    f"{file.path}, with rows of the XA transaction {commit.xid}, is missing or damaged",
+                    remedy=snapshot_again(life.name),
+                )
+
+    def _note(self, life: Life, number: int) -> dict[str, Any]:
+        """What the commit says of itself in the table's history."""
+        told = {"source": self._config.source.name, "batch": self._batch, "step": number, "position": self._position}
+        return {"binlake": {**told, "life": life.id}}
+
+    def _told(self, note: dict[str, Any], **more: str) -> dict[str, Any]:
+        return {"binlake": {**note["binlake"], **more}}
+
+
+def _writable(log: LakeLog) -> LakeTable:
+    return LakeTable(log.path, log.app)
+
+
+def _translate(error: Exception, one: TableProgress) -> LakeError:
+    """Spark's and Delta's failures: the batch stays open, and the next run repeats it."""
+    return storage_errors.failed(f"merging {one.life.name} into {one.target.path} failed", error)

@@ -1,0 +1,312 @@
+"""One table's epoch: staged mutations, compacted to the last one per key, in one Delta commit.
+
+By ``in_process`` where that is cheaper and the table plain, else by Delta's MERGE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import Life, MergeStep
+from binlake.binlog.border import DELETE, INSERT, UPDATE
+from binlake.config import PipelineConfig
+from binlake.delta import key_ranges
+from binlake.delta.key_order import spark_literal
+from binlake.errors import InvalidDate, InvalidText, SchemaMismatch, TableError, UnfollowedStatement, snapshot_again
+from binlake.merge import derived, in_process
+from binlake.merge.lake_table import LakeTable
+from binlake.merge.mutations import lake_image, staged_rows
+from binlake.names import spark_quote
+from binlake.schema import datatypes
+from binlake.schema.invalid import KEEP_ALL
+from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
+from binlake.schema.render import RENDERERS, is_vector_in_bytes
+from binlake.schema.table import TableName, TableSchema
+
+
+def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
+    """The table map must agree with the schema we carry; raises SchemaMismatch."""
+    shown = [column for column in file.columns if column.name not in schema.hidden]
+    if [column.name for column in shown] != [column.name for column in schema.logged]:
+        raise _mismatch(name, file, _other_columns([one.name for one in shown], [one.name for one in schema.logged]))
+    if schema.row_end is not None and not any(column.name == schema.row_end for column in file.columns):
+        raise _mismatch(name, file, f"the column {schema.row_end!r} is missing")
+    for logged, known in zip(shown, schema.logged, strict=True):
+        in_bytes = known.type in RENDERERS or is_vector_in_bytes(known, logged)
+        if not in_bytes and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
+            raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
+    key = tuple(column for column in file.key if column != schema.row_end)
+    if key and schema.key_kind == "primary" and key != schema.key:
+        raise _mismatch(name, file, "its primary key is another")
+
+
+def _other_columns(logged: list[str], known: list[str]) -> str:
+    more, less = (", ".join(sorted({*one} - {*other})) for one, other in ((logged, known), (known, logged)))
+    said = [f"the log has {more}, which the recorded shape lacks"] if more else []
+    said += [f"the log lacks {less}, which the recorded shape has"] if less else []
+    return "its columns are others: " + ("; ".join(said) or "they stand in another order")
+
+
+def _check_side_columns(name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], table: LakeTable) -> None:
+    """The lake has the side columns that the YAML asks for, and no others. Raises SchemaMismatch."""
+    others = {column.name for column in (*schema.mirrored, *schema.kept)}
+    have = {field.name for field in table.log().schema().fields} - others
+    wanted = {column.name for column in columns}
+    for side in side_columns(schema.mirrored, KEEP_ALL):
+        if (side.name in have) != (side.name in wanted - others):
+            policy = "invalid_dates" if side.holds == "text" else "invalid_text"
+            raise SchemaMismatch(
+                f"{name}: the lake was made under another {policy} than the YAML has, so column {side.name!r} differs",
+                remedy=f"take {policy} back, or {snapshot_again(name)}",
+            )
+
+
+def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
+    number, offset, _ = file.first
+    return SchemaMismatch(
+        f"{name}: file {number} of the log, offset {offset}: the recorded schema doesn't fit: {why}",
+        remedy=snapshot_again(name),
+    )
+
+
+def merge_epoch(
+    spark: Callable[[], SparkSession],
+    table: LakeTable,
+    life: Life,
+    step: MergeStep,
+    config: PipelineConfig,
+    *,
+    version: int,
+    note: dict[str, Any],
+) -> None:
+    """One epoch in one commit. Repeating it changes nothing. spark: asked where the session is needed.
+
+    Raises UnfollowedStatement where rows changed in a table that only grows (without_key: append).
+    """
+    for file in step.staged:
+        check_shape(life.name, step.schema, file)
+    columns = lake_columns(step.schema, config.invalid)
+    _check_side_columns(life.name, step.schema, columns, table)
+    if in_process.merged(table, life, step, columns, config, version=version, note=note):
+        return
+    session = spark()
+    staged = staged_rows(session, life, step, config.invalid)
+    if staged is not None:
+        _refuse_invalid_keys(life.name, step.schema, columns, staged)
+    if step.parents:
+        newest = derived.newest(session, life, step, config.table_path, config.invalid)
+        with table.transaction(session, version, note):
+            _merge_newest(session, table, step, newest, columns)
+        return
+    assert staged is not None
+    if step.schema.sequence:
+        with table.transaction(session, version, note):
+            _merge_newest(session, table, step, _newest_row(step.schema, staged, columns), columns)
+        return
+    if not step.schema.key and config.policies.of(life.name).without_key == "append":
+        _refuse_changes(life.name, step)
+        rows = staged.selectExpr("after").selectExpr(*lake_image(step.schema, columns, "after"))
+        table.append(session, rows, version, note)
+        return
+    if step.schema.key:
+        _apply_by_key(session, table, step, staged, columns, version, note)
+        return
+    with table.transaction(session, version, note):
+        _merge_by_row(session, table, step, staged, columns)
+
+
+def _refuse_invalid_keys(
+    name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], staged: DataFrame
+) -> None:
+    """An invalid value is NULL and stands in the column beside it; as a key MERGE would never find it again.
+
+    Raises InvalidDate, InvalidText.
+    """
+    for side in (one for one in columns if one.is_side and one.source.name in schema.key):
+        quoted = spark_quote(side.source.name)
+        wrong = staged.where(
+            f"(op <> {DELETE} AND after.{quoted} IS NULL) OR (op <> {INSERT} AND before.{quoted} IS NULL)"
+        )
+        first = wrong.selectExpr("min(struct(file, offset)) AS place").head()
+        if first is not None and first["place"] is not None:
+            number, offset = first["place"]
+            found: type[TableError] = InvalidDate if side.holds == "text" else InvalidText
+            what = "an invalid date" if side.holds == "text" else "text that isn't valid in its character set"
+            raise found(
+                f"{name}: file {number} of the log, offset {offset}: {what} in column {side.source.name!r} of the key",
+                remedy=f"mend the rows, then {snapshot_again(name)}",
+            )
+
+
+def _refuse_changes(name: TableName, step: MergeStep) -> None:
+    _, updated, deleted = step.counts
+    if updated or deleted:
+        number, offset, _ = min(file.first for file in step.staged)
+        raise UnfollowedStatement(
+            f"{name}: file {number} of the log, from offset {offset}: {updated} rows were updated, {deleted} deleted "
+            "in a table without a key that is only appended to (without_key: append)",
+            remedy=f"set without_key: exact for this table, then {snapshot_again(name)}",
+        )
+
+
+def _apply_by_key(
+    session: SparkSession,
+    table: LakeTable,
+    step: MergeStep,
+    staged: DataFrame,
+    columns: Sequence[LakeColumn],
+    version: int,
+    note: dict[str, Any],
+) -> None:
+    """Rows that have no equal in the lake by its own key ranges are appended, the others are looked for.
+
+    The log isn't asked whether an insert is new: what a snapshot, a cascade below the log or a session without a log
+    left in the lake is found by its key, and no row comes to stand there twice.
+    """
+    newest = _newest(session, step, staged, columns)
+    ranges = key_ranges.ranges_to_search(table.log(), step.schema, step.staged)
+    if ranges == ():
+        table.append(session, newest.where("NOT `gone `").drop("gone "), version, note)
+        return
+    found = _condition(step.schema, ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
+    with table.transaction(session, version, note):
+        _merge_newest(session, table, step, newest, columns, found)
+
+
+def _newest(session: SparkSession, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
+    """Of each key the lake's columns as they are at last, and ``__gone``.
+
+    Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
+    the key is a delete of the old one and an upsert of the new one.
+    """
+    schema = step.schema
+    if key_ranges.each_once(schema, step.staged):
+        last = staged.selectExpr("after IS NULL AS `gone `", "coalesce(after, before) AS `image `")
+        return last.selectExpr("`gone `", *lake_image(schema, columns, "`image `"))
+    key = [spark_quote(name) for name in schema.key]
+    key_list = ", ".join(key)
+    changed = " OR ".join(f"NOT before.{name} <=> after.{name}" for name in key)
+    image = lake_image(schema, columns, "`change `.`image `")
+    staged.createOrReplaceTempView("staged")
+    return session.sql(f"""
+        WITH changes AS (
+            SELECT {_key_of(schema, "after")}, struct(file, offset, place, row, 1 AS part) AS `sequence `,
+                   false AS `gone `, after AS `image `
+            FROM staged WHERE op <> {DELETE}
+            UNION ALL
+            SELECT {_key_of(schema, "before")}, struct(file, offset, place, row, 0 AS part) AS `sequence `,
+                   true AS `gone `, before AS `image `
+            FROM staged WHERE op = {DELETE} OR (op = {UPDATE} AND ({changed}))
+        ), newest AS (
+            SELECT {key_list}, max_by(struct(`gone `, `image `), `sequence `) AS `change `
+            FROM changes GROUP BY {key_list}
+        )
+        SELECT `change `.`gone ` AS `gone `, {", ".join(image)} FROM newest
+    """)
+
+
+def _merge_newest(
+    session: SparkSession,
+    table: LakeTable,
+    step: MergeStep,
+    newest: DataFrame,
+    columns: Sequence[LakeColumn],
+    found: str = "",
+) -> None:
+    """``newest``: of each key the lake's columns as they are at last, and ``__gone``. found: what also holds of every
+    row of the table that has one of the keys, so that files are skipped."""
+    key = [spark_quote(name) for name in step.schema.key]
+    names = [column.name for column in columns]
+    condition = " AND ".join([*(f"t.{name} = s.{name}" for name in key), *([found] if found else [])]) or "true"
+    values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
+    (
+        DeltaTable.forPath(session, table.path)
+        .alias("t")
+        .merge(newest.alias("s"), condition)
+        .whenMatchedDelete("s.`gone `")
+        .whenMatchedUpdate(set=values)  # type: ignore[arg-type]
+        .whenNotMatchedInsert("NOT s.`gone `", values=values)  # type: ignore[arg-type]
+        .execute()
+    )
+
+
+def _newest_row(schema: TableSchema, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
+    """Of a sequence: each row that is logged takes the place of the one that was there."""
+    newest = staged.selectExpr("max_by(after, struct(file, offset, row)) AS image").where("image IS NOT NULL")
+    return newest.selectExpr("false AS `gone `", *lake_image(schema, columns, "image"))
+
+
+def _key_of(schema: TableSchema, image: str) -> str:
+    return ", ".join(f"{image}.{spark_quote(name)} AS {spark_quote(name)}" for name in schema.key)
+
+
+def _condition(schema: TableSchema, ranges: Sequence[Mapping[str, key_ranges.KeyRange]]) -> str:
+    """On the target's side."""
+
+    def between(name: str, low: Any, high: Any) -> str:
+        ends = (spark_literal(schema.column(name), end) for end in (low, high))
+        return f"t.{spark_quote(name)} BETWEEN {' AND '.join(ends)}"
+
+    boxes = (" AND ".join(between(name, *ends) for name, ends in one.items()) for one in ranges)
+    return "(" + " OR ".join(f"({box})" for box in boxes) + ")"
+
+
+def _staged_ranges(step: MergeStep) -> list[str]:
+    """The staged rows' key range on the target's side, for files that have no statistics."""
+    conditions: list[str] = []
+    for name in step.schema.key:
+        ranges = [file.ranges.get(name) for file in step.staged]
+        if all(found is not None for found in ranges):
+            low = min(found[0] for found in ranges if found)
+            high = max(found[1] for found in ranges if found)
+            conditions.append(f"t.{spark_quote(name)} BETWEEN {low} AND {high}")
+    return conditions
+
+
+def _merge_by_row(
+    session: SparkSession, table: LakeTable, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]
+) -> None:
+    """Without a key, rows are told apart by all their values, and identical ones are counted.
+
+    Of each row value that changed, all copies are deleted and the right number is inserted, in one MERGE.
+    """
+    names = [column.name for column in columns]
+    listed = ", ".join(spark_quote(name) for name in names)
+    before, after = (lake_image(step.schema, columns, image) for image in ("before", "after"))
+    staged.createOrReplaceTempView("staged")
+    DeltaTable.forPath(session, table.path).toDF().createOrReplaceTempView("target")
+    session.sql(f"""
+        SELECT {listed}, sum(`difference `) AS `difference ` FROM (
+            SELECT {", ".join(after)}, 1L AS `difference ` FROM staged WHERE op <> {DELETE}
+            UNION ALL
+            SELECT {", ".join(before)}, -1L AS `difference `
+            FROM staged WHERE op IN ({UPDATE}, {DELETE})
+        ) GROUP BY {listed} HAVING sum(`difference `) <> 0
+    """).createOrReplaceTempView("differences")
+    same = " AND ".join(f"t.{spark_quote(name)} <=> s.{spark_quote(name)}" for name in names)
+    source = session.sql(f"""
+        WITH counted AS (
+            SELECT {", ".join(f"s.{spark_quote(name)} AS {spark_quote(name)}" for name in names)},
+                   s.`difference ` + count(t.`present `) AS `copies `
+            FROM differences s LEFT JOIN (SELECT *, 1 AS `present ` FROM target) t ON {same}
+            GROUP BY {", ".join(f"s.{spark_quote(name)}" for name in names)}, s.`difference `
+        )
+        SELECT {listed}, true AS `gone ` FROM counted
+        UNION ALL
+        SELECT {listed}, false AS `gone `
+        FROM counted LATERAL VIEW explode(sequence(1, greatest(`copies `, 1))) AS `copy ` WHERE `copies ` > 0
+    """)
+    values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
+    (
+        DeltaTable.forPath(session, table.path)
+        .alias("t")
+        .merge(source.alias("s"), f"s.`gone ` AND {same}")
+        .whenMatchedDelete()
+        .whenNotMatchedInsert("NOT s.`gone `", values=values)  # type: ignore[arg-type]
+        .execute()
+    )

@@ -1,0 +1,247 @@
+"""Rows that foreign keys changed below the log, derived from the parents' mutations.
+
+A row of the table is as its last image says, from that image to the next (``since``, ``upto``); the first one is that
+of the lake before the batch. The first of the parents' events within that time whose key the row refers to acts on it,
+as InnoDB did; a row that stays goes on under its new values. Places in the log (``at``) compare as structs of file,
+offset, place, row and part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from binlake.batch.steps import Life, MergeStep, ParentMutations
+from binlake.binlog.border import DELETE, UPDATE
+from binlake.errors import UnfollowedStatement, snapshot_again
+from binlake.merge.mutations import lake_image, staged_rows
+from binlake.names import spark_quote
+from binlake.schema.cascades import Cascade
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import LakeColumn, lake_columns
+from binlake.schema.table import TableName, TableSchema
+
+_AT = "struct(file, offset, place, row, {part} AS part)"
+_BEFORE_ALL = "struct(-1L AS file, -1L AS offset, -1L AS place, -1L AS row, -1 AS part)"
+_END = 2**63 - 1
+_AFTER_ALL = f"struct({_END}L AS file, {_END}L AS offset, {_END}L AS place, {_END}L AS row, 9 AS part)"
+_FEW = 100_000
+"""Events up to which the table is read where it lies; beyond it is shuffled by its foreign keys."""
+_DEEPEST = 256
+"""Levels of rows that refer to rows of their own table; InnoDB ends a cascade before (FK_MAX_CASCADE_DEL)."""
+
+
+def newest(
+    session: SparkSession,
+    life: Life,
+    step: MergeStep,
+    path_of: Callable[[TableName], str],
+    invalid: InvalidValues,
+) -> DataFrame:
+    """Of each key that the log or a cascade changed the lake's columns as they are at last, and ``gone ``."""
+    table = _Table(session, life, step, path_of, invalid)
+    columns = ["key", "at", "gone", "image"]
+    changes = table.derived().select(*columns)
+    if table.logged is not None:
+        changes = changes.union(table.logged.select(*columns))
+    last = changes.groupBy("key").agg(F.expr("max_by(struct(gone, image), at)").alias("last"))
+    return last.select(F.expr("last.gone").alias("gone "), "last.image.*")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table in one batch. ``logged``: what the log says (key, at, gone, image), None where it says nothing."""
+
+    session: SparkSession
+    life: Life
+    step: MergeStep
+    path_of: Callable[[TableName], str]
+    invalid: InvalidValues
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.step.schema
+
+    @cached_property
+    def columns(self) -> tuple[LakeColumn, ...]:
+        return lake_columns(self.schema, self.invalid)
+
+    @cached_property
+    def staged(self) -> DataFrame | None:
+        return staged_rows(self.session, self.life, self.step, self.invalid)
+
+    @cached_property
+    def logged(self) -> DataFrame | None:
+        staged = self.staged
+        if staged is None:
+            return None
+        keys = {image: _struct(image, self.schema.key) for image in ("before", "after")}
+        images = {image: self._image(image) for image in ("before", "after")}
+        moved = f"op = {UPDATE} AND NOT {keys['before']} <=> {keys['after']}"
+        came = staged.where(f"op <> {DELETE}").selectExpr(
+            f"{keys['after']} AS key", f"{_AT.format(part=1)} AS at", "false AS gone", f"{images['after']} AS image"
+        )
+        went = staged.where(f"op = {DELETE} OR ({moved})").selectExpr(
+            f"{keys['before']} AS key", f"{_AT.format(part=0)} AS at", "true AS gone", f"{images['before']} AS image"
+        )
+        return came.union(went)
+
+    def _image(self, image: str) -> str:
+        return f"struct({', '.join(lake_image(self.schema, self.columns, image))})"
+
+    # cascades --------------------------------------------------------------------------------------------------------
+    def derived(self) -> DataFrame:
+        """Rows that cascades changed: key, at, gone, before (the image until then) and image."""
+        given = [self._events(number, one) for number, one in enumerate(self.step.parents) if one.parent is not None]
+        given += [self._own_events(number, cascade) for number, cascade in self._to_itself() if self.staged is not None]
+        found = self._acted(reduce(DataFrame.union, given))
+        for _ in range(_DEEPEST):
+            own = [_of_changes(number, cascade, found) for number, cascade in self._to_itself()]
+            if not own:
+                return found
+            deeper = self._acted(reduce(DataFrame.union, [*given, *own]))
+            if _same(found, deeper):
+                return found
+            found = deeper
+        raise UnfollowedStatement(
+            f"{self.life.name}: rows refer to each other through more than {_DEEPEST} levels",
+            remedy=snapshot_again(self.life.name),
+        )
+
+    def _to_itself(self) -> list[tuple[int, Cascade]]:
+        return [(number, one.cascade) for number, one in enumerate(self.step.parents) if one.parent is None]
+
+    def _events(self, number: int, one: ParentMutations) -> DataFrame:
+        """What went from the parent, or changed its key: at, number of the foreign key, gone, old and new key."""
+        assert one.parent is not None
+        assert one.step is not None
+        parent = _Table(self.session, one.parent, one.step, self.path_of, self.invalid)
+        parts = []
+        if parent.staged is not None:
+            parts.append(parent._own_events(number, one.cascade))
+        if one.step.parents:
+            parts.append(_of_changes(number, one.cascade, parent.derived()))
+        file, offset = self.life.low.order
+        return reduce(DataFrame.union, parts).where(f"at.file > {file} OR (at.file = {file} AND at.offset >= {offset})")
+
+    def _own_events(self, number: int, cascade: Cascade) -> DataFrame:
+        staged = self.staged
+        assert staged is not None
+        rows = staged.selectExpr(f"{_AT.format(part=0)} AS at", f"op = {DELETE} AS gone", "op", "before", "after")
+        return _events(number, cascade, rows.where(f"op IN ({UPDATE}, {DELETE})"))
+
+    def _acted(self, events: DataFrame) -> DataFrame:
+        """What the events did to the rows."""
+        cascades = [one.cascade for one in self.step.parents]
+        events = events.localCheckpoint()
+        if events.limit(_FEW + 1).count() <= _FEW:  # of checkpointed rows Spark doesn't know how many they are
+            events = F.broadcast(events)
+        rows = self._rows(cascades, events)
+        found: list[DataFrame] = []
+        while True:
+            hits = [self._hit(rows, events, number, cascade) for number, cascade in enumerate(cascades)]
+            first = (
+                reduce(DataFrame.union, hits)
+                .groupBy("key", "since")
+                .agg(F.expr("min_by(struct(at, gone, before, image, upto), struct(at, NOT gone))").alias("hit"))
+                .select("key", "hit.*")
+                .localCheckpoint()
+            )
+            found.append(first.select("key", "at", "gone", "before", "image"))
+            rows = first.where("NOT gone").selectExpr("key", "image", "at AS since", "upto")
+            if rows.isEmpty():
+                return reduce(DataFrame.union, found)
+
+    def _rows(self, cascades: Sequence[Cascade], events: DataFrame) -> DataFrame:
+        """Rows and the times in which they looked so: those of the lake that an event may find, and the log's."""
+        names = ", ".join(spark_quote(column.name) for column in self.columns)
+        lake = (
+            self.session.read.format("delta")
+            .option("versionAsOf", self.life.delta_version)
+            .load(self.path_of(self.life.name))
+            .selectExpr(f"struct({names}) AS image")
+            .selectExpr(f"{_struct('image', self.schema.key)} AS key", "image")
+        )
+        met = [
+            lake.alias("r").join(events.alias("e"), F.expr(_refers(number, cascade)), "left_semi")
+            for number, cascade in enumerate(cascades)
+        ]
+        candidates = reduce(DataFrame.union, met).dropDuplicates(["key"])
+        logged = self.logged
+        if logged is None:
+            return candidates.selectExpr("key", "image", f"{_BEFORE_ALL} AS since", f"{_AFTER_ALL} AS upto")
+        first = logged.groupBy("key").agg(F.min("at").alias("first"))
+        upto = f"coalesce(first, {_AFTER_ALL}) AS upto"
+        stood = candidates.join(first, "key", "left").selectExpr("key", "image", f"{_BEFORE_ALL} AS since", upto)
+        following = F.lead("at").over(Window.partitionBy("key").orderBy("at"))
+        came = logged.withColumn("next", following).where("NOT gone")
+        return stood.union(came.selectExpr("key", "image", "at AS since", f"coalesce(next, {_AFTER_ALL}) AS upto"))
+
+    def _hit(self, rows: DataFrame, events: DataFrame, number: int, cascade: Cascade) -> DataFrame:
+        """Rows with the events that found them, and what these made of them."""
+        found = rows.alias("r").join(
+            events.alias("e"), F.expr(f"{_refers(number, cascade)} AND e.at > r.since AND e.at < r.upto")
+        )
+        goes = "e.gone" if cascade.delete == "CASCADE" else "false"
+        return found.selectExpr(
+            "r.key",
+            "r.since",
+            "r.upto",
+            "e.at",
+            f"{goes} AS gone",
+            "r.image AS before",
+            f"{self._set(cascade)} AS image",
+        )
+
+    def _set(self, cascade: Cascade) -> str:
+        """The row's image after the event."""
+        values: list[str] = []
+        for column in self.columns:
+            value = f"r.image.{spark_quote(column.name)}"
+            if column.name in cascade.columns:
+                place = cascade.columns.index(column.name)
+                deleted = value if cascade.delete == "CASCADE" else "NULL"
+                updated = f"e.new.c{place}" if cascade.update == "CASCADE" else "NULL"
+                value = f"CAST(CASE WHEN e.gone THEN {deleted} ELSE {updated} END AS {column.delta})"
+            values.append(f"{value} AS {spark_quote(column.name)}")
+        return f"struct({', '.join(values)})"
+
+
+def _struct(image: str, names: Sequence[str]) -> str:
+    return f"struct({', '.join(f'{image}.{spark_quote(name)} AS {spark_quote(name)}' for name in names)})"
+
+
+def _numbered(image: str, names: Sequence[str]) -> str:
+    return f"struct({', '.join(f'{image}.{spark_quote(name)} AS c{n}' for n, name in enumerate(names))})"
+
+
+def _refers(number: int, cascade: Cascade) -> str:
+    """Whether the row ``r`` refers to the event ``e``; NULL refers to nothing."""
+    same = (f"r.image.{spark_quote(name)} = e.old.c{place}" for place, name in enumerate(cascade.columns))
+    return " AND ".join([f"e.number = {number}", *same])
+
+
+def _of_changes(number: int, cascade: Cascade, changes: DataFrame) -> DataFrame:
+    """The events of a parent whose own rows were changed by cascades."""
+    return _events(number, cascade, changes.selectExpr("at", "gone", "before", "image AS after"))
+
+
+def _events(number: int, cascade: Cascade, rows: DataFrame) -> DataFrame:
+    old, new = _numbered("before", cascade.referenced), _numbered("after", cascade.referenced)
+    acting = []
+    if cascade.on_delete:
+        acting.append("gone")
+    if cascade.on_update:
+        acting.append(f"(NOT gone AND NOT {old} <=> {new})")
+    return rows.where(" OR ".join(acting)).selectExpr(
+        "at", f"{number} AS number", "gone", f"{old} AS old", f"{new} AS new"
+    )
+
+
+def _same(first: DataFrame, second: DataFrame) -> bool:
+    one, other = (rows.select("key", "at", "gone") for rows in (first, second))
+    return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()

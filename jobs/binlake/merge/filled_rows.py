@@ -1,0 +1,85 @@
+"""The rows of a small plain table with constants in new columns, written anew without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyroaring import BitMap64
+
+from binlake.delta import deletion_vectors, plain_tables
+from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.plain_files import added_file
+from binlake.faults import fault
+from binlake.merge.reshape import ReshapedColumn
+from binlake.storage import files
+
+MOST_FILES = 500
+MOST_BYTES = 16_000_000
+"""Of the table's data files; more is read and written by Spark, side by side."""
+_UNPACKED = 8
+"""Bytes in memory for each of a data file's."""
+
+
+def filled(
+    path: str, log: DeltaTable, fields: Sequence[dict[str, Any]], columns: Sequence[ReshapedColumn], room: int
+) -> list[DeltaAction] | str:
+    """Write all rows of a table into one data file of other columns; give the actions that put it in their place.
+
+    fields: of Delta's schema afterwards, one for each column. room: bytes of data files up to which it is done here.
+    Gives why it isn't done where that is so. Raises OSError.
+    """
+    there = pa.table(log.get_add_actions())
+    size = sum(there["size_bytes"].to_pylist())
+    if size > min(room, MOST_BYTES) or there.num_rows > MOST_FILES:
+        return f"its {there.num_rows} data files have {size / 1e6:.1f} MB"
+    adds = plain_tables.actions_of(log, path, there["path"].to_pylist())
+    if adds is None:
+        return "its log is in a form that isn't read here"
+    schema = pa.schema(
+        [plain_tables.stored_field(field, column.arrow) for field, column in zip(fields, columns, strict=True)]
+    )
+    parts, left = [], MOST_BYTES * _UNPACKED
+    for add in adds:
+        rows = _rows(path, add, schema, columns, left)
+        if rows is None:
+            return "its data files have other types, or take more memory than they may"
+        parts.append(rows)
+        left -= rows.nbytes
+    actions = [plain_tables.removed(add) for add in adds]
+    together = pa.concat_tables(parts) if parts else schema.empty_table()
+    if together.num_rows:
+        actions.append({"add": added_file(path, together)})
+        fault("data file written")
+    return actions
+
+
+def _rows(
+    path: str, add: DeltaAction, schema: pa.Schema, columns: Sequence[ReshapedColumn], room: int
+) -> pa.Table | None:
+    """Return the rows of a data file that aren't marked as deleted, under the new columns; None where they can't be."""
+    found = files.parquet_rows(f"{path}/{add['path']}", room)
+    if found is None:
+        return None
+    if vector := add.get("deletionVector"):
+        found = _without(found, deletion_vectors.read(path, vector))
+    arrays: list[Any] = []
+    for field, column in zip(schema, columns, strict=True):
+        if column.constant is not None:
+            arrays.append(pa.repeat(column.constant, found.num_rows))
+        elif field.name not in found.column_names:  # written before the column came
+            arrays.append(pa.nulls(found.num_rows, field.type))
+        elif found[field.name].type != field.type:
+            return None
+        else:
+            arrays.append(found[field.name])
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _without(rows: pa.Table, gone: BitMap64) -> pa.Table:
+    kept = np.ones(rows.num_rows, np.bool_)
+    kept[np.fromiter(gone, np.int64, len(gone))] = False
+    return rows.filter(pa.array(kept))

@@ -1,0 +1,291 @@
+"""The frozen commits that change a mirrored Delta table.
+
+Each commit carries its life's application id and transaction version (delta/delta_log.py); Delta leaves out a version
+that isn't above the recorded one. Its options are session configuration, so each table works in a session of its own,
+and the commit is proved afterwards.
+
+A run that lost its lease may wake up at any moment and go on committing. The fence keeps it out of a table that was
+snapshotted meanwhile:
+
+    1  a run      that carries batch n falls asleep before a commit (a zombie)
+    2  another    takes its lease over and snapshots the table, while n is the newest batch: ``begin``
+    3  begin      records in a commit of metadata alone, for each of our lives at the path, a version behind all steps
+                  of the batches up to n; under an application id of its own, the fence, the same
+    4  begin      commits the snapshot's rows under a version behind the fence
+    5  the zombie wakes: the steps of a life that stood here are left out; one that is being committed conflicts
+    6             a life that it only now brings here, by CREATE or a move (``take``), first claims the path: it is
+                  refused where the fence is, else recorded with the version before its step, for 3 to find it
+
+Who begins asks for its lease within both transactions, so that of two snapshots the one that lost it commits nothing.
+A kill between 3 and 4 is found by ``LakeLog.refuse_others`` before an old life goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+from deltalake.exceptions import CommitFailedError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from binlake.delta.attempts import DataFile
+from binlake.delta.delta_log import APPLICATIONS, LakeLog, overtaking
+from binlake.delta.delta_schema import DeltaSchema, needs_column_mapping, table_properties
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, LakeTableChanged, SchemaMismatch, SnapshotUnfinished
+from binlake.merge import in_process
+from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
+from binlake.names import spark_quote
+from binlake.schema.lake_columns import LakeColumn
+from binlake.spark.transaction import USER_METADATA, Alone, noted
+
+Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+"""Delta's schema fields before → after."""
+CONFLICTS = (
+    CommitFailedError,
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+"""Somebody committed meanwhile: the same step can be tried again."""
+_FENCE = "binlake-snapshot"
+"""The fence's application id: its version tells which batches a snapshot has overtaken at its path."""
+_FENCES = 3
+"""Put up for one commit: another is wanted only where somebody who lost the lease comes between two transactions."""
+_TXN_APP = "spark.databricks.delta.write.txnAppId"
+_TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+_DELETION_VECTORS = tuple(
+    f"spark.databricks.delta.{command}.deletionVectors.persistent" for command in ("merge", "update", "delete")
+)
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """What a table becomes: its columns, and all its data files, which lie in its folder."""
+
+    schema: DeltaSchema
+    files: Sequence[DataFile]
+
+
+def _is_fenced(recorded: Mapping[str, int], fence: int) -> bool:
+    ours = [version for app, version in recorded.items() if app.startswith(APPLICATIONS)]
+    return min([recorded.get(_FENCE, -1), *ours]) >= fence
+
+
+class LakeTable(LakeLog):
+    """One life of a table at its path, and the commits that change it."""
+
+    @contextmanager
+    def transaction(self, session: SparkSession, version: int, note: dict[str, Any]) -> Iterator[None]:
+        """Commits in here carry the version; proved afterwards. Raises LakeTableChanged when it isn't recorded."""
+        session.conf.set(_TXN_APP, self.app)
+        session.conf.set(_TXN_VERSION, str(version))
+        session.conf.set(USER_METADATA, json.dumps(note, ensure_ascii=False))
+        marked = self.size() > in_process.SMALL
+        for key in _DELETION_VECTORS:
+            session.conf.set(key, str(marked).lower())
+        try:
+            yield
+        finally:
+            for key in (_TXN_APP, _TXN_VERSION, USER_METADATA, *_DELETION_VECTORS):
+                session.conf.unset(key)
+        self._prove(version)
+
+    def _prove(self, version: int) -> None:
+        found = self.recorded()
+        if found < version:
+            raise LakeTableChanged(
+                f"{self.path} records transaction {found}, {version} was expected",
+                remedy="somebody replaced the table while it was written; snapshot it again",
+            )
+
+    def overwrite(
+        self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any], *, mode: str = "overwrite"
+    ) -> None:
+        """The whole table in one commit, with ``rows``' columns; makes the table where there is none."""
+        self._support(session, rows.dtypes)
+        writer = rows.write.format("delta").mode(mode).option("overwriteSchema", "true")
+        for key, value in table_properties(rows.columns).items():
+            writer = writer.option(key, value)
+        with self.transaction(session, version, note):
+            writer.save(self.path)
+
+    def append(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
+        """``rows`` beside those that are there, none of which is looked at."""
+        with self.transaction(session, version, note):
+            rows.write.format("delta").mode("append").save(self.path)
+
+    def begin(
+        self, session: SparkSession, data: NewTable, batch: int, note: dict[str, Any], check: Callable[[], None]
+    ) -> None:
+        """The whole table in one commit, behind a fence: whatever lives were here are done.
+
+        check: raises where the run lost its lease, or data files are gone. It is asked within each transaction, which
+        conflicts with whatever others commit after that.
+        """
+        fence = overtaking(batch)
+        # The same position again (a mirror that was found wrong, on a quiet server) must not pass for a repetition.
+        version = max(fence, self.recorded()) + 1
+        for _ in range(_FENCES):
+            if self.exists():
+                self._fence(session, fence, note, check)
+            self._support(session, data.schema.columns)
+            with self._alone(session, note) as transaction:
+                check()
+                # Whoever made the table since the look, or claimed it behind the fence, meets one of his own.
+                if transaction.is_new or _is_fenced(transaction.versions(), fence):
+                    with suppress(CommitFailedError):  # it is there now
+                        transaction.replace(data.schema, data.files, {self.app: version})
+                        break
+        self._prove(version)
+
+    def _fence(self, session: SparkSession, fence: int, note: dict[str, Any], check: Callable[[], None]) -> None:
+        """All lives that are known here have done the steps up to ``fence``."""
+        announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
+        with self._alone(session, {"binlake": announced}) as transaction:
+            check()
+            found = transaction.versions()
+            ours = {app: max(fence, found[app]) for app in found if app.startswith(APPLICATIONS)}
+            transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
+
+    def take(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
+        """The whole table in one commit, where nothing is or another life was. Raises SnapshotUnfinished when a
+        snapshot has come here since."""
+        if not self.exists():
+            self.overwrite(session, rows, version, note, mode="error")
+            return
+        claim = {"life": note["binlake"]["life"], "claims": version}
+        with self._alone(session, {"binlake": claim}) as transaction:
+            recorded = transaction.version(self.app)
+            if recorded < version and transaction.version(_FENCE) >= version:
+                raise SnapshotUnfinished(
+                    f"{self.path}: a snapshot was committed over a batch that was begun before",
+                    remedy=SNAPSHOTTED_BY_ITSELF,
+                )
+            if recorded < version - 1:
+                transaction.commit({self.app: version - 1})
+        self.overwrite(session, rows, version, note)
+
+    def _support(self, session: SparkSession, columns: Sequence[tuple[str, str]]) -> None:
+        """Delta gives new tables what their columns' names and types need, but asks for it on those that are there;
+        repeating it changes nothing."""
+        if not self.exists():
+            return
+        if needs_column_mapping([name for name, _ in columns]):
+            self._map_columns(session)
+        if not any(kind.lower() == "timestamp_ntz" for _, kind in columns):
+            return
+        if "timestampNtz" not in (self.log().protocol().writer_features or ()):
+            session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
+
+    def create(self, session: SparkSession, columns: Sequence[LakeColumn], version: int, note: dict[str, Any]) -> None:
+        """An empty table in the place of whatever is there."""
+        selected = ", ".join(f"CAST(NULL AS {one.delta}) AS {spark_quote(one.name)}" for one in columns)
+        self.take(session, session.sql(f"SELECT {selected} WHERE false"), version, note)
+
+    def truncate(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
+        """All rows go, in a commit without data files."""
+        with self.transaction(session, version, note):
+            session.sql(f"DELETE FROM {self.sql_name}")
+            if self.recorded() < version:  # DELETE commits nothing where there is no row
+                self._commit_fields(session, lambda fields: fields, version, note)
+
+    @property
+    def sql_name(self) -> str:
+        return f"delta.{spark_quote(self.path)}"
+
+    def reshape(
+        self, session: SparkSession, columns: list[ReshapedColumn], version: int, note: dict[str, Any], *, widen: bool
+    ) -> None:
+        """Other columns over the rows that are there: by metadata alone where no value becomes another, else every row
+        anew.
+
+        widen: use Delta's type widening where it can stand for the casts. Raises LakeTableChanged where a column isn't
+        there, SchemaMismatch where a value can't be cast.
+        """
+        written = [column for column in columns if column.is_written]
+        if written and not (widen and all(widens(column) for column in written)):
+            self._rewrite(session, columns, version, note)
+            return
+        if self.recorded() >= version:  # what ALTER TABLE does below isn't part of the transaction
+            return
+        self._support(session, [(column.name, column.kind) for column in columns])
+        self._widen(session, written)
+        if renames_or_drops(json.loads(self.log().schema().to_json())["fields"], columns):
+            self._map_columns(session)
+        self._commit_fields(session, lambda found: reshaped_fields(found, columns), version, note)
+        self._prove(version)
+
+    def _widen(self, session: SparkSession, columns: list[ReshapedColumn]) -> None:
+        """The columns get their wider types under their old names; repeating it changes nothing."""
+        if columns:
+            session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        for column in columns:
+            name = spark_quote(column.origin or column.name)
+            session.sql(f"ALTER TABLE {self.sql_name} ALTER COLUMN {name} TYPE {column.kind}")
+
+    def _rewrite(
+        self, session: SparkSession, columns: list[ReshapedColumn], version: int, note: dict[str, Any]
+    ) -> None:
+        rows = session.read.format("delta").load(self.path).selectExpr(*[column.expression for column in columns])
+        try:
+            self.overwrite(session, rows, version, note)
+        except PySparkException as error:
+            raise SchemaMismatch(
+                f"{self.path}: a value can't be cast to the column's new type: {str(error).partition(chr(10))[0]}",
+                remedy="snapshot this table again",
+            ) from error
+
+    def _map_columns(self, session: SparkSession) -> None:
+        """Turn column mapping by name on; repeating it changes nothing."""
+        if self.log().metadata().configuration.get("delta.columnMapping.mode") != "name":
+            session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+
+    def _commit_fields(self, session: SparkSession, change: Fields, version: int, note: dict[str, Any]) -> None:
+        """Metadata and transaction go into one commit through Delta's OptimisticTransaction: ALTER TABLE by SQL
+        ignores the application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
+        with self._alone(session, note) as transaction:
+            if transaction.version(self.app) >= version:
+                return
+            schema = json.loads(transaction.metadata.schemaString())
+            try:
+                schema["fields"] = change(schema["fields"])
+            except KeyError as error:
+                raise LakeTableChanged(
+                    f"{self.path} has no column {error.args[0]!r}",
+                    remedy="somebody changed the table; snapshot it again",
+                ) from None
+            values = [getattr(transaction.metadata, f"copy$default${index}")() for index in range(1, 9)]
+            values[4] = json.dumps(schema)
+            transaction.commit({self.app: version}, metadata=transaction.metadata.copy(*values))
+
+    @contextmanager
+    def _alone(self, session: SparkSession, note: dict[str, Any]) -> Iterator[Alone]:
+        with noted(session, note) as told:
+            yield Alone(session, self.path, told)
+
+    def move_from(self, session: SparkSession, old: LakeLog, life: str, version: int, note: dict[str, Any]) -> None:
+        """The rows of this life, as they stood at its old path, in the place of whatever lies here."""
+        at = old.last_version_of(life)
+        rows = session.read.format("delta").option("versionAsOf", at).load(old.path)
+        self.take(session, rows, version, note)
+
+    def leave(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
+        """All rows go, for the table went elsewhere: the commit says where to."""
+        self.overwrite(session, session.read.format("delta").load(self.path).where("false"), version, note)

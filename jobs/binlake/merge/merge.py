@@ -1,0 +1,119 @@
+"""Merge: what a staged batch's log means for each table is carried out in the lake, by Spark where it is needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from binlake.batch import epochs
+from binlake.batch.manifest import Manifest
+from binlake.batch.outcome import outcome_of
+from binlake.batch.rules import Rules
+from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
+from binlake.batch.walk import Outset
+from binlake.config import PipelineConfig
+from binlake.errors import StagingError, TableError
+from binlake.merge.table_progress import changed_by_others, refuse_begun
+from binlake.metadata import history, watermarks
+from binlake.metadata.lease import Lease, OpenBatch, Standing
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.record import note_schemas
+from binlake.report import Report
+from binlake.staging.staged_files import read_manifest
+
+if TYPE_CHECKING:
+    from binlake.spark.starting import SessionFactory
+
+
+def merge_batch(
+    held: Lease, config: PipelineConfig, session: SessionFactory, staged: OpenBatch, report: Report
+) -> tuple[OpenBatch, list[TableOutcome], Manifest]:
+    """Merge the staged batch under the settings by which it was read; where a staged file is missing or damaged, it is
+    to be staged again.
+
+    Raises StagingError for such a file, TableError where a table's policy ends the run.
+    """
+    began = time.monotonic()
+    metadata = held.metadata
+    try:
+        manifest = manifest_of(config, staged)
+        config = as_staged(config, manifest)
+        held.read_under(config.reading)
+        lives = watermarks.read_lives(metadata, open_batch=staged.batch)
+        steps = epochs.split(manifest, _outset(config, staged, held.control().standing, metadata, lives))
+        if manifest.content != staged.content:
+            refuse_begun(config, staged.batch, steps)
+            staged = replace(staged, content=manifest.content)
+            held.advance(staged)
+        _stop_run(config, steps)
+        outcomes = apply_steps(config, session, staged, steps, report) + changed_by_others(config, steps)
+    except StagingError:
+        held.advance(replace(staged, state="planned", attempt=""))
+        raise
+    note_schemas(metadata, staged, steps)
+    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes, lives))
+    merged = merged.with_phase("merge", time.monotonic() - began)
+    held.advance(merged)
+    return merged, outcomes, manifest
+
+
+def as_staged(config: PipelineConfig, manifest: Manifest) -> PipelineConfig:
+    """With the settings by which a batch was read, whatever the YAML has by now."""
+    if manifest.tables is None or manifest.invalid is None:
+        return config
+    return config.reading_as(manifest.tables, manifest.invalid)
+
+
+def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:
+    """Of the batch's chosen attempt; raises StagingError."""
+    return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
+
+
+def outset_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -> Outset:
+    """What the YAML and the batch's plan tell, for these lives."""
+    return Outset(
+        config.source.name,
+        Rules.of(config),
+        batch.range,
+        lives,
+        cascades=batch.cascades,
+        lower_case_names=batch.lower_case_names,
+    )
+
+
+def _outset(
+    config: PipelineConfig, batch: OpenBatch, standing: Standing | None, metadata: Metadata, lives: Sequence[Life]
+) -> Outset:
+    """With what metadata tells beside all lives."""
+    assert standing is not None  # who planned the batch followed the log from there
+    apart = [life.id for life in lives if life.status not in ("following", "dropped")]
+    return replace(
+        outset_of(config, batch, [rebased(life, standing.position, batch.range.start) for life in lives]),
+        prepared=standing.prepared,
+        lifeless=watermarks.lifeless(metadata),
+        charsets=standing.charsets or {},
+        apart=history.shapes_apart(metadata, apart),
+    )
+
+
+def apply_steps(
+    config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps, report: Report
+) -> list[TableOutcome]:
+    """Carry the steps out, of all tables that have any."""
+    if not any(table.steps for table in steps.tables):
+        return []
+    from binlake.merge.apply import apply_batch
+
+    return apply_batch(session, config, batch.batch, batch.range.stop.short, steps, report)
+
+
+def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
+    """Where the policy says so, a table that can't be decoded or followed ends the run. Raises TableError."""
+    for table in steps.tables:
+        if table.newly_stopped and config.policies.of(table.life.name).on_decode_failure == "stop_run":
+            raise TableError(
+                f"{table.life.name}: {table.life.reason} (on_decode_failure: stop_run)",
+                remedy=f"mend it, or let the others go on with on_decode_failure: stop_table. {table.life.remedy}",
+            )

@@ -1,0 +1,192 @@
+"""How a Delta table's columns follow the server's: which stay, move, are renamed, go and come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from binlake.batch.steps import ReshapeStep
+from binlake.ddl.conversion import conversion
+from binlake.ddl.defaults import is_impossible_date
+from binlake.delta.delta_schema import delta_field
+from binlake.names import spark_quote, spark_string
+from binlake.schema import datatypes
+from binlake.schema.arithmetic import INTEGER_BITS
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.lake_columns import LakeColumn, lake_columns
+from binlake.schema.table import Column
+
+
+@dataclass(frozen=True)
+class ReshapedColumn:
+    """A column as it stands afterwards. origin: the column that holds its values until then; None for a new one.
+
+    arrow: the column's type in data files. suffix: what kept texts of invalid dates have behind them now. value: what
+    all rows have in a new column, and those with NULL in one that was there, in Spark SQL. constant: the same of a new
+    column, where it is known without Spark.
+    """
+
+    name: str
+    kind: str
+    origin: str | None
+    kind_before: str | None
+    arrow: pa.DataType
+    suffix: str = ""
+    value: str | None = None
+    constant: pa.Scalar | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether rows that are there need other values, so that they are written anew."""
+        changed = self.origin is not None and (self.kind_before != self.kind or bool(self.suffix))
+        return changed or self.value is not None
+
+    @property
+    def expression(self) -> str:
+        """Spark SQL over the old columns."""
+        value = spark_quote(self.origin) if self.origin else self.value or "NULL"
+        if self.origin and self.value:
+            value = f"COALESCE({value}, {self.value})"
+        if self.suffix:
+            value = f"CONCAT({value}, {spark_string(self.suffix)})"
+        return f"CAST({value} AS {self.kind}) AS {spark_quote(self.name)}"
+
+
+def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[ReshapedColumn]:
+    """The Delta table's columns after the step."""
+    origins = {column.name: origin for column, origin in zip(step.after.columns, step.origins, strict=True)}
+    before = {(one.source.name, one.holds): one for one in lake_columns(step.before, invalid)}
+    fills = {column.name: text for column, text in step.fills}
+    columns: list[ReshapedColumn] = []
+    for one in lake_columns(step.after, invalid):
+        origin, text = origins[one.source.name] or "", fills.get(one.source.name)
+        old = before.get((origin, one.holds))
+        if one.is_side:
+            columns.append(_side_column(one, old, text))
+        else:
+            new = _reshaped(one, old, value=_value(one.source, before.get((origin, "text")), text))
+            if text is not None and old is None and new.value is not None:
+                new = replace(new, constant=constant(one, text))
+            columns.append(new)
+    for column, kept_origin in zip(step.after.kept, step.kept_origins, strict=True):
+        kind = datatypes.delta_type(column)
+        columns.append(ReshapedColumn(column.name, kind, kept_origin, kind, datatypes.arrow_type(column)))
+    return columns
+
+
+def _value(column: Column, side: LakeColumn | None, text: str | None) -> str | None:
+    """A fill in Spark SQL. A date whose text is kept beside it is NULL here, and not on the server."""
+    if text is None or is_impossible_date(column, text):
+        return None
+    value = default_expression(column, text)
+    return f"IF({spark_quote(side.name)} IS NULL, {value}, NULL)" if side else value
+
+
+def _side_column(side: LakeColumn, old: LakeColumn | None, text: str | None) -> ReshapedColumn:
+    """The column that keeps the texts of invalid dates."""
+    if old is None:
+        kept = spark_string(text) if text is not None and is_impossible_date(side.source, text) else None
+        return _reshaped(side, None, value=kept)
+    return _reshaped(side, old, suffix=conversion(old.source, side.source, strict=True).date_suffix)
+
+
+def _reshaped(column: LakeColumn, old: LakeColumn | None, suffix: str = "", value: str | None = None) -> ReshapedColumn:
+    name, kind = (old.name, old.delta) if old else (None, None)
+    return ReshapedColumn(column.name, column.delta, name, kind, column.arrow, suffix, value)
+
+
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+_NUMBERS = frozenset({*INTEGER_BITS, "decimal"})
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_DIGITS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
+"""Of a DECIMAL before its point, into which Delta widens an integer."""
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)\Z")
+
+
+def widens(column: ReshapedColumn) -> bool:
+    """Whether Delta's type widening takes the old values as they stand ("Supported type changes", Delta's manual)."""
+    before, after = column.kind_before or "", column.kind
+    if column.suffix or column.origin is None or column.value is not None:
+        return False
+    if before in _INTEGERS and after in _INTEGERS:
+        return _INTEGERS.index(before) < _INTEGERS.index(after)
+    decimal = _DECIMAL.match(after)
+    if decimal is None:
+        return (before, after) in (("FLOAT", "DOUBLE"), ("DATE", "TIMESTAMP_NTZ"))
+    precision, scale = int(decimal[1]), int(decimal[2])
+    if before in _DIGITS:
+        return precision - scale >= _DIGITS[before]
+    narrower = _DECIMAL.match(before)
+    return (
+        narrower is not None and scale >= int(narrower[2]) and precision - scale >= int(narrower[1]) - int(narrower[2])
+    )
+
+
+def reshaped_fields(fields: list[dict[str, Any]], columns: Sequence[ReshapedColumn]) -> list[dict[str, Any]]:
+    """Delta's schema fields after a reshape that casts nothing. Raises KeyError where an origin isn't there.
+
+    A renamed field keeps its physical name and id, by which column mapping finds its data.
+    """
+    have = {field["name"].lower(): field for field in fields}
+    return [
+        {**have[column.origin.lower()], "name": column.name} if column.origin else delta_field(column.name, column.kind)
+        for column in columns
+    ]
+
+
+def renames_or_drops(fields: list[dict[str, Any]], columns: Sequence[ReshapedColumn]) -> bool:
+    """Whether column mapping is needed: a name of a data file's column stands for another, or for none."""
+    origins = {column.origin.lower() for column in columns if column.origin}
+    renamed = any(column.origin is not None and column.origin != column.name for column in columns)
+    return renamed or any(field["name"].lower() not in origins for field in fields)
+
+
+def constant(column: LakeColumn, text: str) -> pa.Scalar | None:
+    """Return the server's constant as the lake has it; None for types whose texts aren't read here.
+
+    text: of a whole number, a DECIMAL, a text, an ENUM or SET, as the server writes it.
+    """
+    if column.source.type in _TEXTS and pa.types.is_string(column.arrow):
+        return pa.scalar(text, column.arrow)
+    if column.source.type not in _NUMBERS or _NUMBER.fullmatch(text) is None:
+        return None
+    number = Decimal(text)
+    try:
+        if pa.types.is_integer(column.arrow):
+            return pa.scalar(int(number), column.arrow) if number == int(number) else None
+        return pa.scalar(number, column.arrow) if pa.types.is_decimal(column.arrow) else None
+    except (pa.ArrowInvalid, OverflowError):  # it doesn't fit, whatever the server made of it
+        return None
+
+
+def default_expression(column: Column, text: str) -> str:
+    """A server's constant, of a TIMESTAMP in UTC, as a Spark SQL expression of the column's Delta type."""
+    kind = datatypes.delta_type(column)
+    if column.type == "timestamp":
+        return f"CAST({spark_string(text + '+00:00')} AS {kind})"
+    if column.type == "bit":
+        number = int(text.strip("b'") or "0", 2) if text.startswith("b'") else int(text)
+        if kind == "BOOLEAN":
+            return "true" if number else "false"
+        return f"X'{number:0{2 * (((column.length or 1) + 7) // 8)}X}'"
+    if column.type == "time":
+        return f"{_microseconds(text)}L"
+    if kind == "BINARY":
+        data = bytes.fromhex(text[2:]) if text[:2].lower() == "0x" else text.encode()
+        return f"X'{(data.ljust(column.length or 0, bytes(1)) if column.type == 'binary' else data).hex()}'"
+    return f"CAST({spark_string(text)} AS {kind})"
+
+
+def _microseconds(text: str) -> int:
+    """``[-]H:MM:SS[.ffffff]`` as signed microseconds."""
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    hours, minutes, seconds = digits.split(":")
+    whole, _, fraction = seconds.partition(".")
+    total = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000
+    return sign * (total + int(fraction.ljust(6, "0")[:6] or 0))

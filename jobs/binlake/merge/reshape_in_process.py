@@ -1,0 +1,176 @@
+"""Other columns over a plain table's rows, and none of its rows, in one Delta commit without Spark.
+
+Columns come as NULL, go, move and get other names by Delta's metadata alone: no data file is read or written. Where new
+columns have a constant in old rows, the rows of a small table are written anew in the same commit. The commit says what
+``lake_table.py`` says with Spark, column mapping and the protocol's features included where a table first needs them.
+It takes the place behind the version that was read, or none.
+
+| left to Spark | because |
+|---|---|
+| values that become others: a type that Delta writes otherwise | each value is cast as Spark casts it |
+| constants of other types than whole numbers, DECIMALs and texts, or in large tables | every row is written anew |
+| tables with constraints, change data feeds, partitions, widened types … | Delta's own writer knows what they ask |
+| tables of a protocol before table features | Spark upgrades them |
+| stores on which two writers can't be kept apart | no commit there is conditional |
+| all, where ``merge.without_spark_mb`` is 0 | that is how it is asked for |
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from binlake.config import PipelineConfig
+from binlake.delta import plain_tables
+from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_log import LakeLog
+from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, needs_column_mapping
+from binlake.delta.key_ranges import PHYSICAL_NAME
+from binlake.delta.plain_tables import OwnCommit
+from binlake.errors import LakeTableChanged
+from binlake.merge.filled_rows import filled
+from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields
+from binlake.storage import files
+
+_TABLE_FEATURES = (3, 7)
+"""Versions of a protocol's reader and writer parts whose features are named one by one."""
+_Fields = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """A table's columns as its metadata has them: Delta's fields, and the settings beside them."""
+
+    fields: _Fields
+    settings: Mapping[str, str]
+
+    @property
+    def are_mapped(self) -> bool:
+        return self.settings.get(MAPPING_MODE, "none") != "none"
+
+    def mapped(self) -> _Columns:
+        """Turn column mapping by name on, in a table whose data files know nothing of it."""
+        fields = [
+            {**field, "metadata": {**field["metadata"], FIELD_ID: number, PHYSICAL_NAME: field["name"]}}
+            for number, field in enumerate(self.fields, start=1)
+        ]
+        return _Columns(fields, {**self.settings, MAPPING_MODE: "name", MOST_ID: str(len(fields))})
+
+    def reshaped(self, columns: Sequence[ReshapedColumn]) -> _Columns:
+        """Return the columns after the step. Raises KeyError where an origin isn't there."""
+        names = [column.name for column in columns]
+        before = self
+        if not self.are_mapped and (renames_or_drops(self.fields, columns) or needs_column_mapping(names)):
+            before = self.mapped()
+        after = reshaped_fields(before.fields, columns)
+        return before._numbered(after) if before.are_mapped else _Columns(after, before.settings)
+
+    def _numbered(self, fields: _Fields) -> _Columns:
+        """Give new fields numbers that no field had before, and names of their own in data files."""
+        most = int(self.settings[MOST_ID])
+        numbered: _Fields = []
+        for field in fields:
+            if FIELD_ID not in field["metadata"]:
+                most += 1
+                field = {**field, "metadata": {FIELD_ID: most, PHYSICAL_NAME: f"col-{uuid.uuid4()}"}}
+            numbered.append(field)
+        return _Columns(numbered, {**self.settings, MOST_ID: str(most)})
+
+
+def reshaped(
+    table: LakeLog, columns: Sequence[ReshapedColumn], config: PipelineConfig, *, version: int, note: dict[str, Any]
+) -> str:
+    """Make the table's columns ``columns``, in one commit; repeating it changes nothing.
+
+    Gives why it is left to Spark, where nothing was changed; empty where it is done. Raises LakeTableChanged where a
+    column isn't there; CommitFailedError where somebody else committed meanwhile, or where the answer to our own commit
+    got lost: the table's recorded version tells which; LakeError, OSError.
+    """
+    if written := [column.name for column in columns if column.is_written and column.constant is None]:
+        return f"all rows get other values in {', '.join(written)}"
+    log = table.log()
+    if (log.transaction_version(table.app) or -1) >= version:
+        return ""
+    if why := _left_to_spark(log, table.path, config):
+        return why
+    try:
+        after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).reshaped(columns)
+    except KeyError as error:
+        raise LakeTableChanged(
+            f"{table.path} has no column {error.args[0]!r}", remedy="somebody changed the table; snapshot it again"
+        ) from None
+    actions = [*_protocol(log, after), _metadata(log, after)]
+    operation = "Manual Update"
+    if any(column.constant is not None for column in columns):
+        room = int(config.merge.without_spark_mb * 1_000_000)
+        rewritten = filled(table.path, log, after.fields, columns, room)
+        if isinstance(rewritten, str):
+            return f"all rows get another value, and {rewritten}"
+        operation, actions = "WRITE", [*actions, *rewritten]
+    plain_tables.commit(table, log, OwnCommit(operation, version, note, {}, {}), actions)
+    return ""
+
+
+def emptied(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> str:
+    """Take all rows away, in one commit without data files; gives and raises what ``reshaped`` does."""
+    log = table.log()
+    if (log.transaction_version(table.app) or -1) >= version:
+        return ""
+    if why := _left_to_spark(log, table.path, config):
+        return why
+    paths = pa.table(log.get_add_actions())["path"].to_pylist()
+    gone = plain_tables.actions_of(log, table.path, paths)
+    if gone is None:
+        return "its log is in a form that isn't read here"
+    told = OwnCommit("DELETE", version, note, {"predicate": '["true"]'}, {"numRemovedFiles": len(gone)})
+    plain_tables.commit(table, log, told, [plain_tables.removed(add) for add in gone])
+    return ""
+
+
+def _left_to_spark(log: DeltaTable, path: str, config: PipelineConfig) -> str:
+    if not config.merge.without_spark_mb:
+        return "merge.without_spark_mb is 0"
+    if not files.writes_once(path):
+        return "two writers can't be kept apart in this store without it"
+    protocol = log.protocol()
+    if (protocol.min_reader_version, protocol.min_writer_version) != _TABLE_FEATURES:
+        return "the table's protocol names no features"
+    return plain_tables.beyond_plain(log)
+
+
+def _metadata(log: DeltaTable, after: _Columns) -> DeltaAction:
+    before = log.metadata()
+    told = {"id": before.id, "name": before.name, "description": before.description, "createdTime": before.created_time}
+    schema = json.dumps({"type": "struct", "fields": after.fields}, ensure_ascii=False)
+    return {
+        "metaData": {
+            **{name: value for name, value in told.items() if value is not None},
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": [],
+            "configuration": dict(after.settings),
+        }
+    }
+
+
+def _protocol(log: DeltaTable, after: _Columns) -> list[DeltaAction]:
+    """Return the protocol with what the columns are the first to ask for; nothing where the table has it."""
+    protocol = log.protocol()
+    reader, writer = list(protocol.reader_features or ()), list(protocol.writer_features or ())
+    asked = ["columnMapping"] if after.are_mapped else []
+    if any(field["type"] == "timestamp_ntz" for field in after.fields):
+        asked.append("timestampNtz")
+    if set(asked) <= set(reader) & set(writer):
+        return []
+    lowest = dict(zip(("minReaderVersion", "minWriterVersion"), _TABLE_FEATURES, strict=True))
+    features = {
+        "readerFeatures": [*reader, *(name for name in asked if name not in reader)],
+        "writerFeatures": [*writer, *(name for name in asked if name not in writer)],
+    }
+    return [{"protocol": {**lowest, **features}}]

@@ -1,0 +1,128 @@
+"""How far each table of a batch has come, by its own Delta log: needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from binlake.batch.steps import BatchSteps, CreateStep, Life, MergeStep, Standstill, Status, TableOutcome, TableSteps
+from binlake.config import PipelineConfig
+from binlake.delta.delta_log import LakeLog, overtaking, transaction_version
+from binlake.errors import SnapshotUnfinished, StagedRowsDiffer, TableError, snapshot_again
+from binlake.schema.table import TableName
+
+_LOOKS = 16
+"""Tables looked at at once: storage behind a URL answers slowly."""
+
+
+class TableProgress:
+    """One table of a batch: where it works, what of its steps is done, what they took."""
+
+    def __init__(self, config: PipelineConfig, table: TableSteps) -> None:
+        self.table = table
+        self.life = table.life
+        self.seconds = 0.0
+        self._config = config
+        self.target = self.at(table.begins)
+        self.since = table.life.delta_version
+        """Delta version up to which all that happened at the target is known; None before the table is there."""
+        self.recorded = _recorded(config, table)
+        if self.recorded < 0 and not isinstance(next(iter(table.steps), None), CreateStep):
+            foreign = Standstill(
+                f"{self.target.path} isn't the table that was written for {table.life.name}",
+                snapshot_again(table.life.name),
+            )
+            self.life = replace(table.life, status="stopped", standstill=foreign)
+
+    def at(self, name: TableName) -> LakeLog:
+        return LakeLog.of(self._config, name, self.life.id)
+
+    @property
+    def works(self) -> bool:
+        """A step that failed ends the table's work in this batch; what the log made of it later stays said."""
+        return self.life is self.table.life
+
+    def refuse_others(self, lives: Collection[str]) -> None:
+        """Raises LakeTableChanged or SnapshotUnfinished when somebody else changed rows since."""
+        if self.since is not None:
+            self.target.refuse_others(lives, self.since)
+
+    def begin_at(self, target: LakeLog) -> None:
+        """The table has its own rows at ``target`` from its newest commit on."""
+        self.target = target
+        self.since = target.last_own_version(self.life.id)
+
+    def look_back(self, lives: Collection[str]) -> None:
+        """A blind append conflicts with nothing: what came between the look before a step and its commit shows now."""
+        if self.works:
+            try:
+                self.refuse_others(lives)
+            except TableError as error:
+                self.refuse(error)
+
+    def refuse(self, error: TableError) -> None:
+        """The table stops, or by its policy the run."""
+        stops_run = self._config.policies.of(self.life.name).on_merge_failure == "stop_run"
+        if stops_run and not isinstance(error, SnapshotUnfinished):
+            raise error
+        self.stop(error)
+
+    def stop(self, error: TableError) -> None:
+        self.life = self.table.life
+        if self.life.status == "following":
+            status: Status = "resnapshot" if isinstance(error, SnapshotUnfinished) else "stopped"
+            self.life = replace(self.life, status=status, standstill=Standstill(error.message, error.remedy))
+        else:
+            self.life = replace(self.life)
+
+    def outcome(self) -> TableOutcome:
+        counts = [step.counts for step in self.table.steps if isinstance(step, MergeStep)]
+        inserted, updated, deleted = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
+        return TableOutcome(self.life, inserted, updated, deleted, self._version(), round(self.seconds, 2))
+
+    def _version(self) -> int | None:
+        """What the next batch needn't look at; of a table that stopped, what others did stays in sight."""
+        if not self.works or not self.target.exists():
+            return self.since
+        return self.target.last_own_version(self.life.id)
+
+
+def refuse_begun(config: PipelineConfig, batch: int, steps: BatchSteps) -> None:
+    """The batch was staged anew and tells something else: steps that a table has already may be others now.
+
+    Raises StagedRowsDiffer.
+    """
+    first, behind = transaction_version(batch, 1), overtaking(batch)  # a snapshot stands behind the batch's steps
+    begun = [str(table.life.name) for table in steps.tables if first <= _recorded(config, table) < behind]
+    if begun:
+        raise StagedRowsDiffer(
+            f"batch {batch} was staged anew and differs from its first staging,"
+            f" of which {', '.join(sorted(begun))} have a part",
+            remedy="take back what changed in the YAML since; else begin anew: binlake snapshot --config FILE",
+        )
+
+
+def _recorded(config: PipelineConfig, table: TableSteps) -> int:
+    """The newest transaction version of the table's life, wherever its steps lead; -1 without."""
+    return max(LakeLog.of(config, name, table.life.id).recorded() for name in table.names)
+
+
+def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOutcome]:
+    """Tables that the batch leaves alone, but somebody else didn't: each stops."""
+
+    def look(table: TableSteps) -> TableOutcome | None:
+        if _stands(config, table.life):
+            return None
+        one = TableProgress(config, table)
+        one.look_back({table.life.id})
+        return None if one.works else one.outcome()
+
+    following = [table for table in steps.tables if not table.steps and table.life.status == "following"]
+    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:
+        return [outcome for outcome in pool.map(look, following) if outcome]
+
+
+def _stands(config: PipelineConfig, life: Life) -> bool:
+    """Whether nobody committed to the table since the version that was recorded."""
+    return life.delta_version is not None and LakeLog.of(config, life.name, life.id).is_at(life.delta_version)

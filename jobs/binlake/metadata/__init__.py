@@ -1,0 +1,1 @@
+"""Metadata: binlake's own Delta tables. Needs no JVM."""

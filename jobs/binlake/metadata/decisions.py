@@ -1,0 +1,150 @@
+"""What people decide about tables and events: each decision is recorded with who made it and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from binlake.batch.steps import Life, Status
+from binlake.binlog.locate import Place
+from binlake.config import PipelineConfig
+from binlake.errors import SNAPSHOTTED_BY_ITSELF, UsageError, resume_command
+from binlake.metadata import feed_watermarks, lease, watermarks
+from binlake.metadata.lease import Lease
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.position import Slice
+from binlake.schema.table import TableName
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Who decides, and why: words for those who read it later."""
+
+    who: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"by {self.who}: {self.why}"
+
+
+def note(metadata: Metadata, action: str, reason: Reason, **about: Any) -> None:
+    metadata.append("decisions", [{"at_us": now_us(), "who": reason.who, "why": reason.why, "action": action, **about}])
+
+
+def pause(config: PipelineConfig, name: TableName, reason: Reason) -> str:
+    """The table stays as it is while the others go on; resume brings it up to them. Gives what to tell."""
+    with lease.held(_metadata(config)) as held:
+        metadata = held.metadata
+        _without_open_batch(held)
+        row = _row(metadata, name, "following")
+        _set(metadata, row, "paused", f"paused {reason}", resume_command(name))
+        note(metadata, "pause", reason, database=name.database, table=name.table, batch=row["batch"])
+    return f"{name} is paused at {row['position']}"
+
+
+def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
+    """The next sync snapshots the table anew. Gives what to tell."""
+    with lease.held(_metadata(config)) as held:
+        metadata = held.metadata
+        _without_open_batch(held)
+        row = _row(metadata, name, "following", "stopped", "paused", "missing", "resnapshot")
+        _set(metadata, row, "resnapshot", f"asked for {reason}", SNAPSHOTTED_BY_ITSELF)
+        note(metadata, "resnapshot", reason, database=name.database, table=name.table, batch=row["batch"])
+    return f"{name} is snapshotted anew by the next sync"
+
+
+def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
+    """The event that stopped the open batch is stepped over from now on. Gives what to tell."""
+    file, offset = place
+    with lease.held(_metadata(config)) as held:
+        metadata = held.metadata
+        opened = held.control().open
+        stopped = [
+            row for row in poison(metadata, opened.batch if opened else -1) if (row["file"], row["offset"]) == place
+        ]
+        if opened is None or not stopped:
+            raise UsageError(
+                f"nothing stopped at {file}:{offset}", remedy="binlake status names the event that stops the open batch"
+            )
+        created = next(part.created for part in opened.range.slices if part.file == file)
+        note(metadata, "skip-event", reason, file=file, offset=offset, created=created, batch=opened.batch)
+    return f"{file}:{offset} is stepped over; what it did is not in the lake. Verify the tables it may concern"
+
+
+def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> str:
+    """The lease of the source, or of a feed, is taken from a holder that nobody here can see end. Gives what to tell.
+
+    Raises UsageError where the holder is alive here.
+    """
+    metadata = _metadata(config)
+    about = f"feed {feed}" if feed else f"source {config.source.name}"
+    holder = feed_watermarks.take_away(metadata, feed) if feed else lease.take_away(metadata)
+    if holder is None:
+        return f"nobody holds {about}"
+    note(metadata, "unlock", Reason(reason.who, f"{reason.why} ({about}, held by {holder})"))
+    return f"{about} is free: it was held by {holder}, which can write nothing of it any more"
+
+
+def skips(metadata: Metadata) -> Callable[[Slice], frozenset[int]]:
+    """Offsets of the events of a slice that somebody decided to step over."""
+    rows = [row for row in metadata.read("decisions") if row["action"] == "skip-event"]
+
+    def of(part: Slice) -> frozenset[int]:
+        return frozenset(row["offset"] for row in rows if (row["file"], row["created"]) == (part.file, part.created))
+
+    return of
+
+
+def poison(metadata: Metadata, batch: int) -> list[dict[str, Any]]:
+    """Events that stop the batch, less those that were decided upon."""
+    decided = {(row["file"], row["offset"]) for row in metadata.read("decisions") if row["batch"] == batch}
+    return [
+        row
+        for row in metadata.read("quarantine")
+        if row["batch"] == batch and row["table"] is None and (row["file"], row["offset"]) not in decided
+    ]
+
+
+def following(metadata: Metadata, name: TableName) -> Life:
+    """The table's life. Raises UsageError where it follows no log."""
+    row = _row(metadata, name, "following")
+    return next(life for life in watermarks.read_lives(metadata) if life.id == row["table_id"])
+
+
+def _metadata(config: PipelineConfig) -> Metadata:
+    return Metadata(config.metadata_path("").rstrip("/"))
+
+
+def _without_open_batch(held: Lease) -> None:
+    opened = held.control().open
+    if opened is not None:
+        raise UsageError(
+            f"batch {opened.batch} is open ({opened.state})", remedy="run binlake sync to finish it, then decide again"
+        )
+
+
+def _row(metadata: Metadata, name: TableName, *allowed: Status) -> dict[str, Any]:
+    """The watermark of the table's life; raises UsageError where there is none in such a state."""
+    rows = [row for row in watermarks.read(metadata) if (row["database"], row["table"]) == (name.database, name.table)]
+    living = [row for row in rows if row["status"] != "dropped"]
+    if not living:
+        raise UsageError(f"{name} isn't known here", remedy="binlake status lists the tables")
+    row = living[0]
+    if row["status"] not in allowed:
+        raise UsageError(f"{name} is {row['status']}", remedy=f"this is for a table that is {' or '.join(allowed)}")
+    return row
+
+
+def _set(metadata: Metadata, row: dict[str, Any], status: Status, reason: str, remedy: str) -> None:
+    changed = {**row, "status": status, "reason": reason, "remedy": remedy, "updated_us": now_us()}
+    watermarks.write(metadata, [changed])
+
+
+def row_to_resume(metadata: Metadata, name: TableName) -> dict[str, Any]:
+    return _row(metadata, name, "paused", "stopped")
+
+
+def follows(metadata: Metadata, name: TableName) -> bool:
+    rows = metadata.read("watermarks", ["database", "table", "status"])
+    return any(TableName(row["database"], row["table"]) == name and row["status"] == "following" for row in rows)

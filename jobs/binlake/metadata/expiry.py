@@ -1,0 +1,179 @@
+"""Our own tables: what they keep and for how long, in few files. Needs no JVM.
+
+Rows go once they are older than promised, unless somebody may still ask for them: the newest of its kind, batches that
+a table has yet to catch up with, what stopped a table that still stands still, snapshots that aren't done. Everybody
+who replaces rows holds the lease, and so must who calls this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from binlake.config import MaintainConfig
+from binlake.delta import opened_tables
+from binlake.delta.attempts import OF_KEYS
+from binlake.errors import LakeError
+from binlake.metadata.failures import FAILED
+from binlake.metadata.metadata import SCHEMAS, Metadata, literal, now_us
+from binlake.storage import files, storage_errors
+from binlake.storage.files import FileFound
+
+_FEWEST = 8
+"""Data files of a metadata table that are worth a rewrite."""
+_OTHERS_WRITE = ("feeds",)
+"""Tables whose writers don't hold the lease: they have few rows, and what conflicts there is tried again next time."""
+_KEPT, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}
+"""Delta's own, in hours."""
+_HOUR, _DAY = 3600 * 1_000_000, 24 * 3600 * 1_000_000
+
+
+@dataclass(frozen=True)
+class MetadataUpkeep:
+    """What was done to one of our own tables. files: of data."""
+
+    table: str
+    files_before: int
+    files_after: int
+    rows_expired: int
+    removed_files: int
+    removed_bytes: int
+
+
+def interval(hours: float) -> str:
+    """As Delta's properties have it."""
+    return f"interval {round(hours * 3600)} seconds"
+
+
+def retention(current: Mapping[str, str], *, history_hours: float, log_hours: float) -> dict[str, str]:
+    """Delta forgets removed files, and its log, after times of its own: a table's properties that aren't as promised.
+
+    current: those it has.
+    """
+    return {
+        key: interval(hours)
+        for key, hours in {_KEPT: history_hours, _LOGGED: log_hours}.items()
+        if current.get(key, interval(_BY_DEFAULT[key])) != interval(hours)
+    }
+
+
+def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[MetadataUpkeep]:
+    """Of each table that is there. Raises LakeError, LeaseHeld."""
+    expired = _expire(metadata, promised)
+    there = [name for name in SCHEMAS if opened_tables.is_table(metadata.location(name))]
+    found: list[MetadataUpkeep] = []
+    for name in there:
+        with suppress(LakeError) if name in _OTHERS_WRITE else nullcontext():
+            found.append(_keep(metadata, name, expired.get(name, 0), promised.metadata_hours))
+    return found
+
+
+def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
+    """Rows that went, by table."""
+    old, old_quarantine = now_us() - int(promised.runs_days * _DAY), now_us() - int(promised.quarantine_days * _DAY)
+    stands_still = [
+        row for row in metadata.read("watermarks") if row["status"] not in ("following", "excluded", "dropped")
+    ]
+    stopped = ", ".join(literal(row["table_id"]) for row in stands_still)
+    told = metadata.read("runs", ["kind", "ended_us"])
+    runs = [row["ended_us"] for row in told if row["kind"] not in ("maintain", FAILED)]
+    batches = [row["batch"] for row in metadata.read("batches", ["batch"])]
+    needed = min([*(row["batch"] for row in stands_still), max(batches, default=0)])
+    predicates = {
+        "runs": f"ended_us < {min(old, max(runs, default=old))}",
+        "batches": f"updated_us < {old} AND state = 'recorded' AND batch < {needed}",
+        "verifications": f"at_us < {old}",
+        "quarantine": f"at_us < {old_quarantine}" + (f" AND table_id NOT IN ({stopped})" if stopped else ""),
+    }
+    if ended := _snapshots_ended(metadata, old):
+        predicates["snapshots"] = f"snapshot IN ({', '.join(map(literal, ended))})"
+    found = {name: _remove(metadata, name, predicate) for name, predicate in predicates.items()}
+    if promised.ddl_history_days is not None:
+        found["ddl_history"] = _forget_shapes(metadata, now_us() - int(promised.ddl_history_days * _DAY))
+    return found
+
+
+def _remove(metadata: Metadata, name: str, predicate: str) -> int:
+    """Rows that meet the predicate go; without any nothing is committed."""
+    rows = metadata.count(name, predicate)
+    if rows:
+        metadata.replace(name, predicate, [])
+    return rows
+
+
+def _snapshots_ended(metadata: Metadata, old: int) -> list[str]:
+    """Committed ones, but for the newest of each table."""
+    chunks = defaultdict(list)
+    for row in metadata.read("snapshots", ["snapshot", "database", "table", "state", "updated_us"]):
+        chunks[row["snapshot"]].append(row)
+    newest: dict[tuple[str, str], int] = defaultdict(int)
+    updated = {snapshot: max(row["updated_us"] for row in rows) for snapshot, rows in chunks.items()}
+    for snapshot, rows in chunks.items():
+        name = (rows[0]["database"], rows[0]["table"])
+        newest[name] = max(newest[name], updated[snapshot])
+    return [
+        snapshot
+        for snapshot, rows in chunks.items()
+        if snapshot.endswith(OF_KEYS)  # of a run that died: who calls this holds the lease
+        or (
+            all(row["state"] == "committed" for row in rows)
+            and updated[snapshot] < min(old, newest[rows[0]["database"], rows[0]["table"]])
+        )
+    ]
+
+
+def unfinished_snapshots(metadata: Metadata) -> dict[str, tuple[str, str]]:
+    """Database and table of each snapshot that isn't committed, by its id."""
+    rows = metadata.read("snapshots", ["snapshot", "database", "table", "state"])
+    return {row["snapshot"]: (row["database"], row["table"]) for row in rows if row["state"] != "committed"}
+
+
+def _forget_shapes(metadata: Metadata, old: int) -> int:
+    """Statements before the time go, but for the last of each table: it tells the shape that stood then."""
+    rows = [row for row in metadata.read("ddl_history") if row["committed_us"] < old]
+    last = {(row["database"], row["table"]): row for row in sorted(rows, key=lambda row: (row["batch"], row["offset"]))}
+    if gone := len(rows) - len(last):
+        metadata.replace("ddl_history", f"committed_us < {old}", list(last.values()))
+    return gone
+
+
+def _keep(metadata: Metadata, name: str, expired: int, hours: float) -> MetadataUpkeep:
+    """Few files, and none that was replaced before ``hours``: a run that slept longer than that, between the write of
+    a file and its commit, would commit what isn't there."""
+    try:
+        table = metadata.table(name)
+        before = len(table.file_uris())
+        if before >= _FEWEST and name not in ("lease", *_OTHERS_WRITE):
+            metadata.check()
+            table.optimize.compact()
+        # Else each checkpoint tells of the files that were replaced in a week.
+        if properties := retention(table.metadata().configuration, history_hours=hours, log_hours=hours):
+            table.alter.set_table_properties(properties)
+        table.cleanup_metadata()
+        removed = _remove_replaced(metadata.location(name), table, hours)
+    except (DeltaError, OSError) as error:
+        raise storage_errors.failed(f"the upkeep of the metadata table {name} failed", error) from error
+    after = len(table.file_uris())
+    return MetadataUpkeep(name, before, after, expired, len(removed), sum(file.bytes for file in removed))
+
+
+def _remove_replaced(location: str, table: DeltaTable, hours: float) -> list[FileFound]:
+    """Data files that the newest version doesn't have."""
+    table.update_incremental()
+    used = {uri.rpartition("/")[2] for uri in table.file_uris()}
+    before = time.time() - hours * 3600
+    old = [
+        file
+        for file in files.listed(location)
+        if file.name.endswith(".parquet") and file.modified < before and file.name not in used
+    ]
+    for file in old:
+        files.remove_file(f"{location}/{file.name}")
+    return old

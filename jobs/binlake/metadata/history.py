@@ -1,0 +1,125 @@
+"""The DDL history asked: which statements concerned a table, and which shape it had at a position or a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from binlake.errors import UsageError
+from binlake.metadata.metadata import Metadata, literal, rows_of
+from binlake.moment import parse_moment
+from binlake.position import file_number
+from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import loads
+
+_FEW = 20
+"""Lives that are asked for by their ids; of more all shapes are read."""
+_PLACE = re.compile(r"(?P<file>[^:/]+\.\d+):(?P<offset>\d+)\Z")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A place in the log (file number, offset), or a time (microseconds since 1970 UTC); the other is None."""
+
+    order: tuple[int, int] | None
+    at_us: int | None
+
+    @classmethod
+    def parse(cls, text: str, option: str = "--at") -> Moment:
+        """``FILE:POS`` or ISO 8601, UTC unless it names another zone. Raises UsageError, naming the option."""
+        if place := _PLACE.match(text):
+            return cls((file_number(place["file"]), int(place["offset"])), None)
+        at = parse_moment(text, option, instead="a position such as binlog.000042:157")
+        return cls(None, int(at.timestamp() * 1_000_000))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a table from somewhere on; None where the name has none."""
+
+    schema: TableSchema | None
+    position: str
+    order: tuple[int, int]
+    at_us: int
+
+    def stands_at(self, moment: Moment) -> bool:
+        if moment.order is not None:
+            return self.order <= moment.order
+        return moment.at_us is not None and self.at_us <= moment.at_us
+
+
+def statements(metadata: Metadata, name: TableName | None = None) -> list[dict[str, Any]]:
+    """Rows of the DDL history in the order of the log, of one table or of all."""
+    rows = metadata.read("ddl_history", where=rows_of(name) if name else None)
+    return sorted(rows, key=lambda row: (row["batch"], file_number(row["file"]), row["offset"]))
+
+
+def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
+    """All shapes of a name, oldest first: from its snapshots, and from the statements that were followed."""
+    found = [
+        Shape(
+            loads(TableSchema, row["schema"]),
+            row["position"],
+            (row["file_number"], row["offset"]),
+            row["at_us"],
+        )
+        for row in metadata.read("schemas", where=f"{rows_of(name)} AND why = 'snapshot'")
+    ]
+    for row in statements(metadata, name):
+        if row["before"] or row["after"]:
+            schema = loads(TableSchema, row["after"]) if row["after"] else None
+            found.append(Shape(schema, row["position"], (file_number(row["file"]), row["offset"]), row["committed_us"]))
+    return sorted(found, key=lambda shape: shape.order)
+
+
+def schemas_now(metadata: Metadata, lives: Collection[str], *, up_to: int | None = None) -> dict[str, TableSchema]:
+    """The newest shape of each of these lives, by its table id; that of a dropped one is its last.
+
+    up_to: the batch after which the newest is meant.
+    """
+    if not lives:
+        return {}
+    wanted = frozenset(lives)
+    asked = f"table_id IN ({', '.join(map(literal, wanted))})" if len(wanted) <= _FEW else None
+    newest: dict[str, dict[str, Any]] = {}
+    for row in metadata.read("schemas", ["table_id", "batch", "at_us", "schema"], where=asked):
+        if row["table_id"] not in wanted or (up_to is not None and row["batch"] > up_to):
+            continue
+        known = newest.setdefault(row["table_id"], row)
+        if (known["batch"], known["at_us"]) < (row["batch"], row["at_us"]):
+            newest[row["table_id"]] = row
+    return {life: loads(TableSchema, row["schema"]) for life, row in newest.items()}
+
+
+def schema_now(metadata: Metadata, life: str) -> TableSchema | None:
+    """The newest shape of one life of a table, by its table id; that of a dropped one is its last."""
+    return schemas_now(metadata, {life}).get(life)
+
+
+def shapes_apart(metadata: Metadata, lives: Collection[str]) -> dict[str, TableSchema | None]:
+    """Of lives that stand still, by their ids, the shape at the server where statements changed it since; None where
+    nobody knows it."""
+    if not lives:
+        return {}
+    columns = ["table_id", "batch", "file", "offset", "action", "before", "after"]
+    rows = metadata.read("ddl_history", columns, where=f"table_id IN ({', '.join(map(literal, sorted(lives)))})")
+    shaped = [row for row in rows if row["before"] or row["after"]]
+    ordered = sorted(shaped, key=lambda row: (row["batch"], file_number(row["file"]), row["offset"]))
+    newest = {row["table_id"]: row for row in ordered}
+    return {
+        life: loads(TableSchema, row["after"]) if row["after"] else None
+        for life, row in newest.items()
+        if row["action"] != "followed"
+    }
+
+
+def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:
+    """The shape a table had. Raises UsageError when nothing is known of it there."""
+    known = [shape for shape in shapes(metadata, name) if shape.stands_at(moment)]
+    if not known:
+        raise UsageError(
+            f"nothing is known of {name} there", remedy="the history begins with its snapshot, or with its CREATE TABLE"
+        )
+    return known[-1]

@@ -1,0 +1,39 @@
+"""Which batch merged what was committed before some time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from binlake.metadata.metadata import Metadata
+from binlake.position import Position
+
+
+@dataclass(frozen=True)
+class MergedBy:
+    """batch: None where no batch but a snapshot already had it. stop: of the batch."""
+
+    batch: int | None
+    stop: Position | None
+
+    @property
+    def told(self) -> str:
+        if self.stop is None:
+            return "it is in the snapshot"
+        return f"it was merged by batch {self.batch}, whose stop is {self.stop.short}"
+
+
+def merged_by(metadata: Metadata, until: datetime) -> MergedBy | None:
+    """The first batch behind which the lake had every commit before ``until``, of those that metadata still has.
+
+    A batch up to the log's head had what was committed before it was planned, by this machine's clock.
+    """
+    until_us = int(until.timestamp() * 1_000_000)
+    there = f"state = 'recorded' AND coalesce(until_us, planned_us) >= {until_us}"
+    rows = metadata.read("batches", ["batch", "stop", "gtid_set", "until_us"], where=there)
+    first = min(rows, key=lambda row: int(row["batch"]), default=None)
+    bootstraps = metadata.read("runs", ["started_us"], where="kind = 'bootstrap'")
+    before_all = bootstraps and until_us <= min(row["started_us"] for row in bootstraps)
+    if before_all and (first is None or first["until_us"] != until_us):
+        return MergedBy(None, None)
+    return MergedBy(first["batch"], Position.parse(first["stop"], first["gtid_set"] or "")) if first else None

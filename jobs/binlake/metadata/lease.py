@@ -1,0 +1,316 @@
+"""The lease: who works on a source, the one batch that may be open, and where all that follow stand.
+
+One row in metadata. Every change is a compare and swap on the holder's token; the frozen plan of the open batch and
+what holds since the batch before stand in the same row, so that ownership, plan and position can't disagree. The lease
+keeps two workers from doing the same work; that a woken zombie does no harm is the business of Delta's transaction ids.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from binlake import gtid
+from binlake.batch.outcome import BatchOutcome
+from binlake.batch.steps import PreparedXa
+from binlake.errors import LakeError, LeaseHeld
+from binlake.metadata import formats
+from binlake.metadata.holder import LIFETIME, Watch, died, known_here, refuse_alive, this_process
+from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.position import Flavour, Position, Range
+from binlake.schema.cascades import Cascade
+from binlake.serialization import load
+
+BRIEF = "brief-"
+"""Begins the token of a lease that is held for a moment: others wait for it instead of ending."""
+GIVEN_BACK: Mapping[str, str | int | None] = {"holder": None, "token": None, "expires_us": 0}
+"""What the row holds of a lease that nobody has."""
+_MOMENT, _LOOK_AGAIN = 30.0, 0.2
+"""Seconds that others wait for such a lease, and between two looks."""
+
+
+BatchState = Literal["planned", "staged", "merged"]
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """The frozen plan of a batch and how far it has come.
+
+    attempt: the chosen staging folder. outcome: what merge did. phases: names of the phases that are done, and their
+    seconds. content: of its first staging, see Manifest; a later one must tell the same where a part is merged.
+    cascades: when it was planned, the foreign keys that act below the log, None where the log has what they do.
+    lower_case_names: the server has lower_case_table_names=1.
+    """
+
+    batch: int
+    range: Range
+    state: BatchState = "planned"
+    attempt: str = ""
+    until_us: int | None = None
+    planned_us: int = 0
+    outcome: BatchOutcome = field(default_factory=BatchOutcome)
+    phases: tuple[tuple[str, float], ...] = ()
+    cascades: tuple[Cascade, ...] | None = None
+    content: str = ""
+    lower_case_names: bool = False
+
+    def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
+        """With the GTIDs up to the stop exactly: those at the start and those of the range's transactions.
+
+        What a server says beside its log's end may lack transactions that are in the log and still commit.
+        """
+        start, stop = self.range.start, self.range.stop
+        executed = gtid.parse(start.gtid_set, flavour)
+        for text in gtid_sets:
+            executed = executed.union(gtid.parse(text, flavour))  # type: ignore[arg-type]  # of one flavour
+        return replace(self, range=replace(self.range, stop=replace(stop, gtid_set=str(executed))))
+
+    def with_phase(self, name: str, seconds: float) -> OpenBatch:
+        return replace(self, phases=(*self.phases, (name, round(seconds, 2))))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the batch that was recorded last left for all tables: it moves in one commit, whatever their number.
+
+    Every life that follows is merged up to ``position``, unless its own watermark is further. charsets: the databases'
+    default character sets there, None where no server was asked yet. prepared: XA transactions without an outcome,
+    whose staged rows are kept. reading: the YAML's settings with which all lives were compared, see
+    PipelineConfig.reading; empty where some weren't.
+    """
+
+    batch: int
+    position: Position
+    charsets: Mapping[str, str] | None = None
+    prepared: tuple[PreparedXa, ...] = ()
+    reading: str = ""
+
+    def after(self, plan: OpenBatch) -> Standing:
+        """Once this batch is recorded."""
+        told = plan.outcome.charsets
+        charsets = self.charsets if told is None else {one.database: one.charset for one in told}
+        return Standing(plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading)
+
+
+@dataclass(frozen=True)
+class Control:
+    """The lease's row: last batch number, the open batch, and where everything that is recorded stands."""
+
+    holder: str | None
+    token: str | None
+    since_us: int
+    expires_us: int
+    batch: int
+    open: OpenBatch | None
+    standing: Standing | None
+
+    @property
+    def position(self) -> Position | None:
+        """Everything up to here is recorded."""
+        return self.standing.position if self.standing else None
+
+    @property
+    def planned_to(self) -> Position | None:
+        """The log up to here is read, or its reading is planned: a life must not begin before."""
+        return self.open.range.stop if self.open else self.position
+
+    @property
+    def holder_died(self) -> bool:
+        """Whether the holder is known to be dead; of one on another machine nobody here can tell."""
+        return died(self.holder, self.token)
+
+
+def read(metadata: Metadata) -> Control:
+    """The row as it stands; an empty one before the first bootstrap. Raises NewerMetadata."""
+    rows = metadata.read("lease")
+    if not rows:
+        return Control(None, None, 0, 0, 0, None, None)
+    row = rows[0]
+    batch = row["batch"] or 0
+    opened = formats.read(OpenBatch, row["plan"]) if row["plan"] else None
+    return Control(
+        holder=row["holder"],
+        token=row["token"],
+        since_us=row["since_us"] or 0,
+        expires_us=row["expires_us"] or 0,
+        batch=batch,
+        open=opened,
+        standing=_standing(metadata, row["position"], batch - 1 if opened else batch) if row["position"] else None,
+    )
+
+
+def _standing(metadata: Metadata, text: str, batch: int) -> Standing:
+    """Before format 2 the row had the position alone: each watermark was moved by each batch, and what else stands at
+    it had tables of its own."""
+    if formats.number(text) >= 2:
+        return formats.read(Standing, text)
+    charsets = {row["database"]: row["charset"] for row in metadata.read("databases")}
+    prepared = tuple(load(PreparedXa, {**row, "files": json.loads(row["files"])}) for row in metadata.read("prepared"))
+    return Standing(batch, formats.read(Position, text), charsets or None, prepared)
+
+
+class Lease:
+    """A held lease. ``update`` fails with LeaseHeld when somebody else took it over."""
+
+    def __init__(self, metadata: Metadata, token: str) -> None:
+        self._metadata = metadata
+        self.metadata = metadata.guarded(self.check)
+        """For all that is written while the lease is held."""
+        self._token = token
+        self._lock = threading.Lock()  # the renewing thread and the worker change one row
+
+    def control(self) -> Control:
+        """The row; raises LeaseHeld when somebody else took the lease over, whose batch it tells then."""
+        control = read(self._metadata)
+        if control.token != self._token:
+            raise _lost(control)
+        return control
+
+    def check(self) -> None:
+        """Raises LeaseHeld when somebody else took the lease over."""
+        self.control()
+
+    def update(self, **changes: str | int | None) -> None:
+        """Change the row, and extend the lease."""
+        changes["expires_us"] = now_us() + LIFETIME * 1_000_000
+        with self._lock:
+            if not self._metadata.swap("lease", f"token = {literal(self._token)}", changes):
+                raise _lost(read(self._metadata))
+
+    def open(self, plan: OpenBatch) -> None:
+        """Give out a batch number and freeze its plan."""
+        self.update(batch=plan.batch, plan=formats.written(plan))
+
+    def advance(self, plan: OpenBatch) -> None:
+        """The open batch has come a step further."""
+        self.update(plan=formats.written(plan))
+
+    def stand(self, standing: Standing) -> None:
+        """No batch is open; everything up to the standing's position is in the lake, and the log is read from there."""
+        self.update(plan=None, position=formats.written(standing))
+        self._metadata.remember()
+
+    def know(self, standing: Standing, charsets: Mapping[str, str]) -> None:
+        """The databases' default character sets where everything stands, which nobody asked for before."""
+        self.update(position=formats.written(replace(standing, charsets=charsets)))
+
+    def compared(self, standing: Standing, reading: str) -> Standing:
+        """All lives were compared with these settings of the YAML; empty: they are to be compared anew."""
+        compared = replace(standing, reading=reading)
+        self.update(position=formats.written(compared))
+        return compared
+
+    def read_under(self, reading: str) -> None:
+        """Some lives are read under these settings; where they weren't all compared with the same, they are anew."""
+        standing = self.control().standing
+        if standing is not None and standing.reading not in ("", reading):
+            self.compared(standing, "")
+
+    def release(self) -> None:
+        with self._lock:
+            self._metadata.swap("lease", f"token = {literal(self._token)}", GIVEN_BACK)
+
+
+def _lost(control: Control) -> LeaseHeld:
+    if control.holder_died:
+        return LeaseHeld(
+            f"this run lost its lease to {control.holder}, which is dead by now",
+            remedy="run again: the lease is taken over at once, and the batch carried on",
+        )
+    return LeaseHeld(
+        f"this run lost its lease to {control.holder or 'another, which has ended'}",
+        remedy="nothing to do: the other run carries the batch on",
+    )
+
+
+def take_away(metadata: Metadata) -> str | None:
+    """Nobody holds the source from here on; a holder that lives on elsewhere can write nothing any more. Gives who held
+    it, None where nobody did. Raises UsageError where that process is alive here, LakeError."""
+    row = read(metadata)
+    if not row.token or not row.holder:
+        return None
+    refuse_alive(row.holder, row.token)
+    if not metadata.swap("lease", f"token = {literal(row.token)}", GIVEN_BACK):
+        raise LeaseHeld("the lease was given back, or taken over, a moment ago", remedy="look: binlake status")
+    return row.holder
+
+
+def _acquire(metadata: Metadata, patience: float, brief: bool) -> Lease:
+    """As soon as it is free. Raises LeaseHeld where it isn't within the patience, or, held for a moment, a moment."""
+    began, watch = time.monotonic(), Watch()
+    while True:
+        try:
+            return _take(metadata, brief, watch)
+        except LeaseHeld:
+            token = read(metadata).token  # none: it was given back meanwhile
+            momentary = token is None or token.startswith(BRIEF)
+            if not watch.in_doubt and time.monotonic() - began >= max(patience, _MOMENT if momentary else 0):
+                raise
+        time.sleep(_LOOK_AGAIN)
+
+
+def _take(metadata: Metadata, brief: bool, watch: Watch) -> Lease:
+    token = (BRIEF if brief else "") + uuid.uuid4().hex
+    if not metadata.read("lease"):
+        metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
+    row = read(metadata)
+    if watch.is_held(row.holder, row.token, row.expires_us):
+        since = datetime.fromtimestamp(row.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
+    before = f"token = {literal(row.token)}" if row.token else "token IS NULL"
+    changes: dict[str, str | int | None] = {
+        "holder": this_process(),
+        "token": token,
+        "since_us": now_us(),
+        "expires_us": now_us() + LIFETIME * 1_000_000,
+    }
+    if not metadata.swap("lease", before, changes):
+        raise LeaseHeld("another run took this source a moment ago", remedy="wait for it to end, then run again")
+    return Lease(metadata, token)
+
+
+@contextmanager
+def held(metadata: Metadata, *, patience: float = 0, brief: bool = False) -> Iterator[Lease]:
+    """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder.
+
+    patience: seconds to wait for it. brief: it is held for a moment, for which everybody else waits.
+    What else fails in a process that lost its lease comes of it: others took away what it was working with.
+    """
+    lease = _acquire(metadata, patience, brief)
+    with known_here(lease._token), _renewed(lease):
+        yield lease
+
+
+@contextmanager
+def _renewed(lease: Lease) -> Iterator[None]:
+    """Renew the lease by a thread meanwhile, and give it back at the end."""
+    done = threading.Event()
+
+    def renew() -> None:
+        while not done.wait(LIFETIME / 4):
+            try:
+                lease.update()
+            except LeaseHeld:
+                return
+            except LakeError:  # what is tried next may find space again; until then everybody else waits
+                continue
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    except Exception:
+        lease.check()
+        raise
+    finally:
+        done.set()
+        thread.join()
+        with suppress(LakeError):  # a full disk's own error is the one to tell; this lease is over all the same
+            lease.release()

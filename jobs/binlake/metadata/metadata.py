@@ -1,0 +1,385 @@
+"""Our own Delta tables: what was planned, staged, merged, seen and found.
+
+Written and read with deltalake, so that the planner, the command line and Airflow need no JVM to know the state.
+Who owns what is decided by ``swap`` alone: two stale appends both succeed, a stale update conflicts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from binlake.config import PipelineConfig
+from binlake.delta import opened_tables
+from binlake.errors import LakeError, LakeGone
+from binlake.metadata import known_lakes
+from binlake.schema.table import TableName
+from binlake.storage import storage_errors, stores
+
+_TEXT, _INT = pa.string(), pa.int64()
+
+
+def _schema(**fields: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, kind in fields.items()])
+
+
+SCHEMAS: dict[str, pa.Schema] = {
+    # One row. batch: the newest number given out; plan: its frozen plan, null once recorded; position: where all that
+    # follow stand, with what else holds there. Both are JSON.
+    "lease": _schema(
+        holder=_TEXT, token=_TEXT, since_us=_INT, expires_us=_INT, batch=_INT, plan=_TEXT, position=_TEXT
+    ),
+    # One row per batch, written when it is planned, staged, merged and recorded.
+    "batches": _schema(
+        batch=_INT, state=_TEXT, start=_TEXT, stop=_TEXT, gtid_set=_TEXT, range=_TEXT, until_us=_INT,
+        attempt=_TEXT, planned_us=_INT, updated_us=_INT, bytes=_INT,
+    ),
+    "runs": _schema(
+        run=_TEXT, kind=_TEXT, batch=_INT, started_us=_INT, ended_us=_INT, outcome=_TEXT, position=_TEXT,
+        tables=_TEXT, phases=_TEXT, bytes=_INT, mutations=_INT, message=_TEXT,
+    ),
+    # One row per life of a table, of the last batch that changed it: one that follows stands where the lease's row
+    # says by now, see watermarks.read. status: see batch.steps.Status.
+    "watermarks": _schema(
+        table_id=_TEXT, database=_TEXT, table=_TEXT, status=_TEXT, batch=_INT, position=_TEXT, gtid_set=_TEXT,
+        low=_TEXT, high=_TEXT, delta_version=_INT, fingerprint=_TEXT, reason=_TEXT, remedy=_TEXT, updated_us=_INT,
+    ),
+    "ddl_history": _schema(
+        batch=_INT, file=_TEXT, offset=_INT, position=_TEXT, gtid=_TEXT, committed_us=_INT, database=_TEXT,
+        default_database=_TEXT, sql_mode=_INT, statement=_TEXT, kind=_TEXT, table=_TEXT, table_id=_TEXT, action=_TEXT,
+        reason=_TEXT, before=_TEXT, after=_TEXT,
+    ),
+    # The shape of a table from a position on.
+    "schemas": _schema(
+        table_id=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file_number=_INT, offset=_INT, position=_TEXT,
+        fingerprint=_TEXT, schema=_TEXT, why=_TEXT, at_us=_INT,
+    ),
+    "snapshots": _schema(
+        snapshot=_TEXT, table_id=_TEXT, database=_TEXT, table=_TEXT, chunk=_INT, state=_TEXT, lower=_TEXT,
+        upper=_TEXT, position=_TEXT, gtid_set=_TEXT, rows=_INT, bytes=_INT, lock_ms=_INT, path=_TEXT, schema=_TEXT,
+        updated_us=_INT,
+    ),
+    # What stopped a table, or (without one) the run of a batch.
+    "quarantine": _schema(
+        batch=_INT, database=_TEXT, table=_TEXT, table_id=_TEXT, file=_TEXT, offset=_INT, reason=_TEXT,
+        remedy=_TEXT, raw=pa.binary(), at_us=_INT,
+    ),
+    # What people decided about tables and events. created: of the file's format description event.
+    "decisions": _schema(
+        at_us=_INT, who=_TEXT, why=_TEXT, action=_TEXT, database=_TEXT, table=_TEXT, batch=_INT, file=_TEXT,
+        offset=_INT, created=_INT,
+    ),
+    # One row: what the server said of its log when it was looked at last, see source.ahead.LogSeen.
+    "source_log": _schema(
+        at_us=_INT, head=_TEXT, bytes_ahead=_INT, oldest_file=_TEXT, files=_INT, bytes=_INT, kept_hours=pa.float64()
+    ),
+    # When a server was seen to write no log, by its clock: what it executed around then stands in none.
+    "unlogged": _schema(server=_TEXT, at_us=_INT),
+    # Names that a catalog was given for tables of the lake.
+    "registrations": _schema(
+        catalog=_TEXT, registered_database=_TEXT, registered_table=_TEXT, path=_TEXT, database=_TEXT, table=_TEXT,
+        at_us=_INT,
+    ),
+    # One row per feed, under a lease of its own. needs: the first batch whose staging it still reads; null before it
+    # began. position: JSON. keep_bytes (of log), keep_us: so much staging is kept for it.
+    "feeds": _schema(
+        feed=_TEXT, status=_TEXT, batch=_INT, needs=_INT, position=_TEXT, messages=_INT, reason=_TEXT, remedy=_TEXT,
+        holder=_TEXT, token=_TEXT, expires_us=_INT, keep_bytes=_INT, keep_us=_INT, updated_us=_INT,
+    ),
+    "omissions": _schema(
+        feed=_TEXT, at_us=_INT, layer=_TEXT, table=_TEXT, place=_TEXT, events=_INT, mutations=_INT, reason=_TEXT,
+    ),
+    "verifications": _schema(
+        verification=_TEXT, at_us=_INT, database=_TEXT, table=_TEXT, batch=_INT, position=_TEXT,
+        delta_version=_INT, source_rows=_INT, lake_rows=_INT, chunks=_INT, differing=_INT, equal=pa.bool_(),
+    ),
+}  # fmt: skip
+"""Arrow schemas of the metadata tables. ``_us`` is microseconds since 1970 UTC; positions are text."""
+
+
+_PROPERTIES = {"delta.checkpointInterval": "10"}
+"""A sync opens these tables some thirty times, and each commit since the last checkpoint is read again: of the
+default's hundred that is 40 ms for each time, of ten it is 9."""
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def literal(value: str | int | None) -> str:
+    """A literal in the SQL of predicates and updates."""
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def rows_of(name: TableName) -> str:
+    """The predicate of a table's rows, by its name."""
+    return f'"database" = {literal(name.database)} AND "table" = {literal(name.table)}'
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The ``count`` rows with the highest ``by``, highest first; rows without it come last.
+
+    per: so many of each of these columns' values, in no order.
+    """
+
+    by: str
+    count: int
+    per: tuple[str, ...] = ()
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def query(location: str, columns: list[str] | None = None, *, version: int | None = None) -> pa.Table:
+    """A Delta table's rows, now or at a version, read without a JVM; deletion vectors are honoured."""
+    return query_opened(opened_tables.opened(location, version), columns)
+
+
+def query_opened(
+    table: DeltaTable, columns: Sequence[str] | None = None, where: str | None = None, newest: Newest | None = None
+) -> pa.Table:
+    """The rows of an opened table that meet ``where``; files whose statistics tell that none does aren't read.
+
+    By DataFusion: ``to_pyarrow_table`` refuses deletion vectors, and with pyarrow 26 its threads abort the
+    interpreter's exit now and then.
+    """
+    sql = f"SELECT {', '.join(map(_quoted, columns)) if columns else '*'} FROM rows"
+    if where:
+        sql += f" WHERE {where}"
+    if newest:
+        order = f"ORDER BY {_quoted(newest.by)} DESC NULLS LAST"
+        per = ", ".join(map(_quoted, newest.per))
+        of_each = f" QUALIFY row_number() OVER (PARTITION BY {per} {order}) <= {newest.count}"
+        sql += of_each if per else f" {order} LIMIT {newest.count}"
+    return pa.table(QueryBuilder().register("rows", table).execute(sql).read_all())
+
+
+def _unwritable(location: str, error: Exception) -> LakeError:
+    return storage_errors.failed(f"can't write the metadata table {location}", error)
+
+
+def _unreadable(location: str, error: Exception) -> LakeError:
+    failed = storage_errors.failed(f"can't read the metadata table {location}", error)
+    if failed.remedy == storage_errors.OTHER:
+        failed.remedy = "run again; if it stays, files of this folder are damaged or missing: restore it from a backup"
+    return failed
+
+
+def _nearest(location: str) -> Path:
+    """The folder itself, or the nearest above it that this account can see."""
+    return next(path for path in (Path(location), *Path(location).parents) if os.path.exists(path))
+
+
+def _refuse_unwritable(location: str) -> None:
+    """Of a folder, asked before deltalake is, whose threads fail in Rust with a page of their own. Raises LakeError."""
+    if "://" in location:
+        return
+    folder = _nearest(location)
+    disk = os.statvfs(folder)
+    if disk.f_blocks and not (disk.f_bavail if os.geteuid() else disk.f_bfree):
+        raise storage_errors.failed(f"can't write the metadata table {location}", OSError("No space left on device"))
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        why = "Read-only file system" if disk.f_flag & os.ST_RDONLY else "Permission denied"
+        raise storage_errors.failed(f"can't write the metadata table {location}", OSError(f"{folder}: {why}"))
+
+
+def _refuse_hidden(location: str) -> None:
+    """A lake below something that isn't a folder, or that this account may not enter, is no empty lake. Raises
+    LakeError."""
+    if "://" in location:
+        return
+    above = _nearest(location)
+    if not above.is_dir():
+        raise LakeError(
+            f"{above} isn't a folder",
+            remedy="let lake.path in the YAML name a folder that is writable for this account",
+        )
+    if not os.access(above, os.R_OK | os.X_OK, effective_ids=True):
+        raise storage_errors.failed(f"can't read the metadata table {location}", OSError(f"{above}: Permission denied"))
+
+
+class Metadata:
+    """The metadata tables below one folder, ``{lake}/{source}/_binlake``.
+
+    guard: raises LeaseHeld in a process that lost its lease. It is asked once a table's version is pinned and before
+    the write, which conflicts with whatever came in between: so a woken zombie replaces nothing.
+    """
+
+    def __init__(self, path: str, guard: Callable[[], None] = lambda: None) -> None:
+        self._path = path
+        self.check = guard
+
+    def guarded(self, guard: Callable[[], None]) -> Metadata:
+        return Metadata(self._path, guard)
+
+    def location(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def refuse_gone(self) -> None:
+        """Raises LakeGone where no lake is any more; LakeError."""
+        seen = known_lakes.last_seen(self._path)
+        if seen and not opened_tables.is_table(self.location("lease")):
+            raise LakeGone(
+                f"the lake is gone: nothing is at {self._path}, where this account worked on {seen:%Y-%m-%d %H:%M} UTC",
+                remedy="mount its disk, or bring the folder back: nothing is lost. Only to give the lake up and copy "
+                "all tables anew: binlake snapshot --config FILE --begin (or begin in the bootstrap DAG's form)",
+            )
+
+    def begin_anew(self) -> None:
+        """Where the lake is gone, a new one may begin in its place. Raises LakeError."""
+        if not opened_tables.is_table(self.location("lease")):
+            known_lakes.forget(self._path)
+
+    def remember(self) -> None:
+        """This account worked on the lake."""
+        known_lakes.remember(self._path)
+
+    def table(self, name: str) -> DeltaTable:
+        """The Delta table, made empty when it isn't there yet."""
+        location = self.location(name)
+        _refuse_unwritable(location)
+        try:
+            return opened_tables.opened(location)
+        except TableNotFoundError:
+            pass
+        except (DeltaError, OSError) as error:
+            raise _unreadable(location, error) from error
+        try:
+            return opened_tables.created(
+                lambda: DeltaTable.create(
+                    self._new_folder(name),
+                    SCHEMAS[name],
+                    mode="ignore",
+                    configuration=_PROPERTIES,
+                    storage_options=stores.storage_options(location),
+                )
+            )
+        except (DeltaError, OSError) as error:
+            raise _unwritable(location, error) from error
+
+    def read(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        newest: Newest | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rows as dictionaries, all of them unless ``where`` or ``newest`` choose; none when the table isn't there."""
+        location = self.location(name)
+        if not opened_tables.is_table(location):
+            _refuse_hidden(location)
+            if name == "lease":
+                self.refuse_gone()
+            return []
+        try:
+            rows: list[dict[str, Any]] = query_opened(self._opened(name), columns, where, newest).to_pylist()
+        except Exception as error:  # DataFusion's have no type of their own
+            raise _unreadable(location, error) from error
+        return rows
+
+    def _opened(self, name: str) -> DeltaTable:
+        return opened_tables.opened(self.location(name))
+
+    def count(self, name: str, predicate: str) -> int:
+        """Rows that meet it."""
+        location = self.location(name)
+        if not opened_tables.is_table(location):
+            return 0
+        try:
+            builder = QueryBuilder().register("rows", opened_tables.opened(location))
+            found = pa.table(builder.execute(f"SELECT count(*) AS n FROM rows WHERE {predicate}").read_all())
+        except Exception as error:  # DataFusion's have no type of their own
+            raise _unreadable(location, error) from error
+        return int(found["n"][0].as_py())
+
+    def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows; missing columns are NULL. Never decides who owns anything."""
+        if rows:
+            self._write(name, rows, mode="append", predicate=None)
+
+    def replace(self, name: str, predicate: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Put ``rows`` in the place of those that meet ``predicate``, in one commit: repeatable."""
+        self._write(name, rows, mode="overwrite", predicate=predicate)
+
+    def create_with(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Make the table together with its first rows; of two callers at once one wins, the other changes nothing.
+
+        Raises LakeError, also where the store can't tell who wins.
+        """
+        _refuse_unwritable(self.location(name))
+        opened_tables.refuse_overwriting_store(self._path)
+        try:
+            opened_tables.created(
+                lambda: write_deltalake(
+                    self._new_folder(name),
+                    self._rows(name, rows),
+                    mode="error",
+                    configuration=_PROPERTIES,
+                    storage_options=stores.storage_options(self._path),
+                )
+            )
+        except (DeltaError, OSError) as error:
+            if not opened_tables.is_table(self.location(name)):
+                raise _unwritable(self.location(name), error) from error
+
+    def _new_folder(self, name: str) -> str:
+        location = self.location(name)
+        self.refuse_gone()
+        if "://" not in location:
+            Path(location).mkdir(parents=True, exist_ok=True)
+        return location
+
+    @staticmethod
+    def _rows(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        schema = SCHEMAS[name]
+        return pa.Table.from_pylist([{field: row.get(field) for field in schema.names} for row in rows], schema=schema)
+
+    def _write(self, name: str, rows: Sequence[Mapping[str, Any]], *, mode: Any, predicate: str | None) -> None:
+        data = self._rows(name, rows)
+        table = self.table(name)
+        self.check()
+        try:
+            if predicate is not None and not rows:
+                table.delete(predicate)
+            else:
+                write_deltalake(table, data, mode=mode, predicate=predicate)
+        except CommitFailedError as error:
+            self.check()
+            raise LakeError(f"another process wrote the metadata table {name}", remedy="run again") from error
+        except (DeltaError, OSError) as error:
+            raise _unwritable(self.location(name), error) from error
+
+    def swap(self, name: str, predicate: str, updates: Mapping[str, str | int | None]) -> bool:
+        """Compare and swap: change the row that meets ``predicate``.
+
+        False when no row meets it, or when another writer was quicker.
+        """
+        table = self.table(name)
+        try:
+            metrics = table.update(
+                predicate=predicate,
+                updates={column: literal(value) for column, value in updates.items()},
+            )
+        except CommitFailedError:
+            return False
+        except (DeltaError, OSError) as error:
+            raise _unwritable(self.location(name), error) from error
+        return bool(metrics["num_updated_rows"])
+
+
+def metadata_of(config: PipelineConfig) -> Metadata:
+    """A source's."""
+    return Metadata(f"{config.root}/_binlake")

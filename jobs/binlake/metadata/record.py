@@ -1,0 +1,354 @@
+"""Record: what a run did, written where the command line, Airflow and the next run read it."""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from binlake.batch.outcome import BatchOutcome, LifeOutcome
+from binlake.batch.steps import BatchSteps, Life
+from binlake.config import PipelineConfig
+from binlake.errors import BinlogError, LakeError
+from binlake.metadata import watermarks
+from binlake.metadata.lease import Lease, OpenBatch
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.position import Position
+from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import dump, dumps
+
+if TYPE_CHECKING:
+    from binlake.source.ahead import LogSeen
+
+
+_MISSING_BATCHES = ("stopped", "excluded")
+"""Statuses of lives that keep their position, and the number of the first batch that they miss."""
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """What a run did to one table: counts of the log's mutations, and where the table stands now."""
+
+    table: str
+    status: str
+    inserted: int
+    updated: int
+    deleted: int
+    delta_version: int | None
+    position: str
+    seconds: float
+    reason: str = ""
+    remedy: str = ""
+    newly_stopped: bool = False
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One run. ``tables`` names those that changed or don't follow; seconds per phase in ``phases``.
+
+    earlier: the runs of unfinished batches that were recorded first.
+    """
+
+    batch: int | None
+    position: str
+    message: str
+    mutations: int
+    bytes: int
+    tables: tuple[TableRun, ...]
+    phases: tuple[tuple[str, float], ...]
+    earlier: tuple[RunReport, ...] = ()
+
+    def preceded_by(self, tables: tuple[TableRun, ...]) -> RunReport:
+        """With what became of tables before the batch was planned, unless the batch tells more of them."""
+        newly = {table.table for table in tables if table.newly_stopped}
+        here = [replace(table, newly_stopped=table.newly_stopped or table.table in newly) for table in self.tables]
+        names = {table.table for table in here}
+        return replace(self, tables=(*(table for table in tables if table.table not in names), *here))
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "phases": dict(self.phases), "earlier": [run.to_json() for run in self.earlier]}
+
+
+def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None) -> None:
+    """The batch's row, for people: the lease's row is what decides."""
+    metadata.replace(
+        "batches",
+        f"batch = {plan.batch}",
+        [
+            {
+                "batch": plan.batch,
+                "state": state or plan.state,
+                "start": str(plan.range.start),
+                "stop": str(plan.range.stop),
+                "gtid_set": plan.range.stop.gtid_set,
+                "range": dumps(plan.range),
+                "until_us": plan.until_us,
+                "attempt": plan.attempt,
+                "planned_us": plan.planned_us,
+                "updated_us": now_us(),
+                "bytes": plan.range.size,
+            }
+        ],
+    )
+
+
+def note_log(metadata: Metadata, seen: LogSeen) -> None:
+    """What the server said of its log, for who looks at metadata alone. Nothing is decided by it, so it holds nothing
+    up."""
+    with suppress(LakeError):
+        metadata.replace("source_log", "true", [asdict(seen)])
+
+
+def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None:
+    """DDL history and the shapes that came of it; repeatable."""
+    metadata.replace("ddl_history", f"batch = {plan.batch}", list(steps.history))
+    seen = [table for table in steps.tables if table.steps or table.life.status != "dropped"]
+    changed = [
+        watermarks.schema_row(table.life, batch=plan.batch, where=plan.range.stop, why="followed")
+        for table in seen
+        if table.is_born or _differ(table.first_schema, table.life.schema)
+    ]
+    metadata.replace("schemas", f"batch = {plan.batch} AND why = 'followed'", changed)
+
+
+def _differ(before: TableSchema, after: TableSchema) -> bool:
+    """In anything that is written down: shapes are equal whatever their indexes and kept columns."""
+    return before is not after and dump(before) != dump(after)
+
+
+def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | None = None) -> RunReport:
+    """Watermarks and run of a merged batch; what decides is the lease's row, last, so that a kill repeats all of it.
+
+    run: what the caller calls it, to find it again.
+    """
+    stop = plan.range.stop
+    before = {row["table_id"]: row for row in watermarks.read(metadata)}
+    living = _still_living(plan, before)
+    ended = {one.id for one in plan.outcome.lives} - {one.id for one in living.lives}
+    before = {key: row for key, row in before.items() if key not in ended}
+    plan = replace(plan, outcome=living)
+    _write_watermarks(metadata, plan, before)
+    report = RunReport(
+        plan.batch,
+        str(stop),
+        f"batch {plan.batch} recorded: every table that isn't stopped stands at {stop.short}",
+        sum(one.mutations for one in living.lives),
+        plan.range.size,
+        _tables(plan, before),
+        plan.phases,
+    )
+    metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NOT NULL", _quarantine_rows(plan, before))
+    metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan, run)])
+    note_batch(metadata, plan, state="recorded")
+    standing = held.control().standing
+    assert standing is not None  # who planned the batch followed the log from there
+    held.stand(standing.after(plan))
+    return report
+
+
+def _still_living(plan: OpenBatch, before: Mapping[str, dict[str, Any]]) -> BatchOutcome:
+    """What the merge did to tables that weren't snapshotted anew since: a snapshot ends the lives of its name.
+
+    A life that begins while a batch is open has the batch's number, and isn't among those that it changed.
+    """
+    outcome = plan.outcome
+    changed = {one.id for one in outcome.lives}
+    current = (row for key, row in before.items() if row["low"] and key not in changed)
+    begun = {_name(row) for row in current if row["batch"] == plan.batch}
+    return replace(
+        outcome,
+        lives=tuple(one for one in outcome.lives if one.name not in begun),
+        lifeless=tuple(one for one in outcome.lifeless if one.name not in begun),
+    )
+
+
+def _name(row: dict[str, Any]) -> TableName:
+    return TableName(row["database"], row["table"])
+
+
+def _write_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
+    """Of what the batch changed: those that follow reach its stop; one that is ahead of it, or stopped, keeps its own
+    position. All others that follow reach the stop with the lease's row.
+
+    Of lives that never came to the lake, and of those whose place another took, no row is left.
+    """
+    stop = plan.range.stop
+    gone = {watermarks.lifeless_id(one.name) for one in plan.outcome.lifeless if one.status == "dropped"}
+    rows = {
+        watermarks.lifeless_id(one.name): watermarks.lifeless_row(
+            one.name, one.status, one.reason, batch=plan.batch, position=stop
+        )
+        for one in plan.outcome.lifeless
+        if one.status != "dropped"
+    }
+    for life in plan.outcome.lives:
+        row = _watermark(life, before.get(life.id), plan)
+        if row is not None:
+            rows[life.id] = row
+    gone |= _replaced([row for key, row in {**before, **rows}.items() if key not in gone])
+    watermarks.write(metadata, [row for key, row in rows.items() if key not in gone], gone & before.keys())
+
+
+def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -> dict[str, Any] | None:
+    """A life's row after the batch; none for one that never came to the lake."""
+    if old is None and life.status == "dropped" and not life.changed:
+        return None
+    if old and not life.changed and life.status == old["status"] != "following":
+        named = {"database": life.name.database, "table": life.name.table}  # it may have been renamed meanwhile
+        return {**old, **named, "reason": life.reason or None, "remedy": life.remedy or None}
+    position, batch = max(plan.range.stop, life.low), plan.batch
+    if old and life.status in _MISSING_BATCHES:
+        position = Position.parse(old["position"], old["gtid_set"] or "")
+        batch = old["batch"] if old["status"] in _MISSING_BATCHES else batch
+    version = old["delta_version"] if life.delta_version is None and old else life.delta_version
+    return watermarks.watermark_row(life, batch=batch, position=position, delta_version=version)
+
+
+def _replaced(rows: list[dict[str, Any]]) -> set[str]:
+    """Dropped lives whose name is a living one's, or one's that was dropped in a later batch."""
+    newest: dict[TableName, float] = {}
+    for row in rows:
+        if row.get("low"):  # a life
+            number = row["batch"] if row["status"] == "dropped" else math.inf
+            newest[_name(row)] = max(newest.get(_name(row), -1), number)
+    return {row["table_id"] for row in rows if row["status"] == "dropped" and row["batch"] < newest.get(_name(row), -1)}
+
+
+def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
+    """Names of tables that this batch saw dropped, and that no table has now."""
+    before = {row["table_id"]: row for row in watermarks.read(metadata)}
+    already = {key for key, row in before.items() if row["status"] == "dropped"}
+    lives = [one for one in _still_living(plan, before).lives if one.id not in already]
+    changed = {one.id for one in plan.outcome.lives}
+    rows = (row for key, row in before.items() if row["low"] and key not in changed)
+    living = {_name(row) for row in rows if row["status"] != "dropped"}
+    living |= {one.name for one in lives if one.status != "dropped"}
+    return sorted({one.name for one in lives if one.status == "dropped"} - living)
+
+
+def changed_by_yaml(life: Life) -> TableRun:
+    """What is told of a life that stands otherwise since the YAML was changed."""
+    newly = life.status == "stopped"
+    return TableRun(str(life.name), life.status, 0, 0, 0, None, "", 0.0, life.reason, life.remedy, newly)
+
+
+def _newly_stopped(life: LifeOutcome, before: dict[str, Any] | None) -> bool:
+    return life.status == "stopped" and (before is None or before["status"] != "stopped")
+
+
+def _quarantine_rows(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tables that this batch stopped; file and offset of those that the log stopped."""
+    return [
+        {
+            "batch": plan.batch,
+            "database": life.name.database,
+            "table": life.name.table,
+            "table_id": life.id,
+            "file": life.standstill.file,
+            "offset": life.standstill.offset,
+            "reason": life.standstill.reason,
+            "remedy": life.standstill.remedy,
+            "raw": life.standstill.raw,
+            "at_us": now_us(),
+        }
+        for life in plan.outcome.lives
+        if life.standstill and _newly_stopped(life, before.get(life.id))
+    ]
+
+
+def note_poison(metadata: Metadata, plan: OpenBatch, error: BinlogError) -> None:
+    """An event that stops the run, because nobody can tell which tables it concerns."""
+    row = {
+        "batch": plan.batch,
+        "file": error.file,
+        "offset": error.offset,
+        "reason": error.message,
+        "remedy": error.remedy,
+        "raw": error.raw,
+        "at_us": now_us(),
+    }
+    metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NULL", [row])
+
+
+def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRun, ...]:
+    lives = (
+        TableRun(
+            str(life.name),
+            life.status,
+            life.inserted,
+            life.updated,
+            life.deleted,
+            life.delta_version,
+            plan.range.stop.short if life.status == "following" else "",
+            life.seconds,
+            life.reason,
+            life.remedy,
+            _newly_stopped(life, before.get(life.id)),
+        )
+        for life in plan.outcome.lives
+        if life.changed or life.status in ("stopped", "resnapshot")
+    )
+    changed = {life.id for life in plan.outcome.lives}
+    standing_still = (
+        TableRun(str(_name(row)), row["status"], 0, 0, 0, None, "", 0.0, row["reason"] or "", row["remedy"] or "")
+        for key, row in before.items()
+        if row["low"] and key not in changed and row["status"] in ("stopped", "resnapshot")
+    )
+    lifeless = (
+        TableRun(
+            str(one.name), one.status, 0, 0, 0, None, "", 0.0, one.reason, watermarks.remedy_of(one.name, one.status)
+        )
+        for one in plan.outcome.lifeless
+        if one.status != "dropped"
+    )
+    return (*lives, *standing_still, *lifeless)
+
+
+def _run_row(report: RunReport, plan: OpenBatch, run: str | None) -> dict[str, Any]:
+    return {
+        "run": run or uuid.uuid4().hex,
+        "kind": "sync",
+        "batch": plan.batch,
+        "started_us": plan.planned_us,
+        "ended_us": now_us(),
+        "outcome": "recorded",
+        "position": report.position,
+        "tables": json.dumps([asdict(table) for table in report.tables], ensure_ascii=False),
+        "phases": json.dumps(dict(report.phases)),
+        "bytes": report.bytes,
+        "mutations": report.mutations,
+        "message": report.message,
+    }
+
+
+def recorded_run(metadata: Metadata, run: str, batch: int | None) -> RunReport | None:
+    """What this run told when it recorded the batch; None where another recorded it."""
+    return next((report for report in recorded_by(metadata, run) if report.batch == batch), None)
+
+
+def recorded_by(metadata: Metadata, run: str) -> list[RunReport]:
+    """What this run told of each batch that it recorded, in their order."""
+    rows = [row for row in metadata.read("runs") if (row["kind"], row["run"]) == ("sync", run)]
+    return [_reported(row) for row in sorted(rows, key=lambda row: row["batch"])]
+
+
+def _reported(row: Mapping[str, Any]) -> RunReport:
+    tables = tuple(TableRun(**table) for table in json.loads(row["tables"]))
+    phases = tuple(json.loads(row["phases"]).items())
+    return RunReport(row["batch"], row["position"], row["message"], row["mutations"], row["bytes"], tables, phases)
+
+
+def nothing_new(batch: int | None, position: str, message: str) -> RunReport:
+    """The report of a run that found nothing and proved it."""
+    return RunReport(batch, position, message, 0, 0, (), ())
+
+
+def last_run(config: PipelineConfig, position: Position | None, batch: int) -> RunReport:
+    """What was proved last, for a record that finds no open batch."""
+    where = position.short if position else "nowhere"
+    message = f"nothing to record: batch {batch} of {config.source.name} is recorded, up to {where}"
+    return nothing_new(batch, str(position or ""), message)

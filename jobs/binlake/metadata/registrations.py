@@ -1,0 +1,117 @@
+"""Which names in a catalog stand for which of the lake's tables: as registered, and as it should be. Needs no JVM.
+
+A catalog knows names of small letters, digits and ``_`` alone (a Hive metastore's), and no two that differ only by
+case: a table's name becomes one of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from binlake.config import CatalogConfig, PipelineConfig
+from binlake.delta.delta_log import LakeLog
+from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.schema.table import TableName
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
+
+
+@dataclass(frozen=True, order=True)
+class Registration:
+    """catalog: which, and where. database, name: the table's there. path: the folder of the Delta table."""
+
+    catalog: str
+    database: str
+    name: str
+    path: str
+    table: TableName
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+Twins = tuple[str, tuple[TableName, ...]]
+"""A name, and the tables that would have it."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """drop comes before put: a name may go from one table to another."""
+
+    drop: tuple[Registration, ...]
+    put: tuple[Registration, ...]
+    twins: tuple[Twins, ...] = ()
+
+
+def changes(config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata) -> Changes:
+    """What the catalog lacks or has too much, by the watermarks."""
+    known = [one for one in read(metadata) if one.catalog == catalog.identity]
+    wanted, twins = _wanted(config, catalog, metadata, known)
+    drop = tuple(one for one in known if one not in wanted)
+    put = tuple(sorted(one for one in wanted if one not in known))
+    return Changes(drop, put, twins)
+
+
+def read(metadata: Metadata) -> list[Registration]:
+    """All that were made, of other catalogs too."""
+    return [
+        Registration(
+            row["catalog"],
+            row["registered_database"],
+            row["registered_table"],
+            row["path"],
+            TableName(row["database"], row["table"]),
+        )
+        for row in metadata.read("registrations")
+    ]
+
+
+def note(metadata: Metadata, catalog: str, made: Iterable[Registration]) -> None:
+    """All names that the catalog has for our tables now."""
+    rows = [
+        {
+            "catalog": one.catalog,
+            "registered_database": one.database,
+            "registered_table": one.name,
+            "path": one.path,
+            "database": one.table.database,
+            "table": one.table.table,
+            "at_us": now_us(),
+        }
+        for one in made
+    ]
+    metadata.replace("registrations", f"catalog = {literal(catalog)}", rows)
+
+
+def _wanted(
+    config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata, known: Collection[Registration]
+) -> tuple[set[Registration], tuple[Twins, ...]]:
+    """Of tables that would have one name, the one that has it keeps it; where none has, none gets it."""
+    by_name: dict[str, list[Registration]] = defaultdict(list)
+    for table in _readable(config, metadata):
+        one = _registration(config, catalog, table)
+        by_name[str(one)].append(one)
+    twins = tuple((name, tuple(one.table for one in made)) for name, made in by_name.items() if len(made) > 1)
+    return {one for made in by_name.values() for one in made if len(made) == 1 or one in known}, twins
+
+
+def _readable(config: PipelineConfig, metadata: Metadata) -> Sequence[TableName]:
+    """Tables that have rows in the lake, dropped ones too whose rows are kept."""
+    names: dict[TableName, bool] = {}  # whether the server has it, too
+    for row in metadata.read("watermarks", ["database", "table", "status", "delta_version"]):
+        name = TableName(row["database"], row["table"])
+        if row["delta_version"] is not None and not config.ghost(name):
+            names[name] = names.get(name, False) or row["status"] != "dropped"
+    return sorted(name for name, lives in names.items() if lives or LakeLog.of(config, name, "").exists())
+
+
+def _registration(config: PipelineConfig, catalog: CatalogConfig, name: TableName) -> Registration:
+    database = catalog.database.format(source=config.source.name, database=name.database)
+    return Registration(catalog.identity, _plain(database), _plain(name.table), config.table_path(name), name)
+
+
+def _plain(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name.lower())

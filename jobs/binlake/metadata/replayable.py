@@ -1,0 +1,114 @@
+"""What a replay finds: which versions of a table it can begin with, and what of each batch is still staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from binlake.config import PipelineConfig
+from binlake.delta import opened_tables
+from binlake.delta.delta_log import LakeLog, changes_rows, note_of
+from binlake.errors import LakeError, UsageError
+from binlake.metadata import formats
+from binlake.metadata.lease import OpenBatch
+from binlake.metadata.metadata import Metadata
+from binlake.position import Position, Range
+from binlake.serialization import loads
+from binlake.storage import files
+
+_RECORDED = "recorded.json"
+
+
+def keep(config: PipelineConfig, batch: OpenBatch) -> None:
+    """Beside a merged batch's manifest, what else is to be known to merge it once more."""
+    folder = config.staging_path(str(batch.batch), batch.attempt)
+    files.write_text(f"{folder}/{_RECORDED}", formats.written(batch))
+
+
+def kept(config: PipelineConfig, batch: int) -> OpenBatch | None:
+    """The recorded batch; None where its staging is gone, or was never to be kept."""
+    folder = config.staging_path(str(batch))
+    for attempt in files.subfolders(folder):
+        if files.exists(path := f"{folder}/{attempt}/{_RECORDED}"):
+            return formats.read(OpenBatch, files.read_text(path))
+    return None
+
+
+@dataclass(frozen=True)
+class RecordedBatch:
+    """A row of ``batches``. updated_us: when it was recorded."""
+
+    batch: int
+    range: Range
+    updated_us: int
+
+
+def recorded(metadata: Metadata) -> dict[int, RecordedBatch]:
+    """Recorded batches that metadata still has, by number."""
+    rows = metadata.read("batches", ["batch", "range", "updated_us"], where="state = 'recorded'")
+    return {row["batch"]: RecordedBatch(row["batch"], loads(Range, row["range"]), row["updated_us"]) for row in rows}
+
+
+def newest_at(batches: Iterable[RecordedBatch], moment: datetime) -> int:
+    """The batch that was recorded last at that time. Raises UsageError where none is known."""
+    at_us = int(moment.timestamp() * 1_000_000)
+    known = [one.batch for one in batches if one.updated_us <= at_us]
+    if not known:
+        raise UsageError(
+            f"no batch is known that was recorded by {moment:%Y-%m-%d %H:%M:%S %Z}",
+            remedy="name a later time; how long batches are told is maintain.runs_days of the YAML",
+        )
+    return max(known)
+
+
+@dataclass(frozen=True)
+class Base:
+    """A version of a table's life that a replay begins with. batch: that is in it. snapshot: where the life began in
+    the log, if the version is its snapshot."""
+
+    version: int
+    batch: int
+    snapshot: Position | None = None
+
+
+def bases(log: LakeLog, life: str, snapshot_batch: int) -> list[Base]:
+    """The versions of the life that stand behind a whole batch, oldest first, but for those of which others changed
+    rows.
+
+    snapshot_batch: the newest batch that was given out when the life's snapshot was taken.
+    """
+    if not log.exists():
+        return []
+    found: dict[int, Base] = {}
+    ours = True
+    for commit in reversed(log.log().history()):
+        note, version = note_of(commit), int(commit["version"])
+        if note.get("life") != life:
+            ours = ours and (bool(note) or not changes_rows(commit))
+            continue
+        ours = ours or "replayed" in note  # every row was written anew
+        if "range_anew" in note:  # what came beside the log is behind no version before
+            found.clear()
+        if note.get("snapshot"):
+            found, ours = {snapshot_batch: Base(version, snapshot_batch, _position(note))}, True
+        elif "batch" in note and ours:
+            found[note["batch"]] = Base(version, note["batch"])
+    return [found[batch] for batch in sorted(found)]
+
+
+def _position(note: dict[str, Any]) -> Position:
+    return Position.parse(note["position"], note.get("gtid_set") or "")
+
+
+def is_readable(log: LakeLog, version: int) -> bool:
+    """Whether the version's log and all its data files are still there."""
+    try:
+        uris = opened_tables.opened(log.path, version).file_uris()
+        there = {file.name.rpartition("/")[2] for file in files.listed(log.path)}
+    except (DeltaError, OSError, LakeError):
+        return False
+    return all(uri.rpartition("/")[2] in there for uri in uris)

@@ -1,0 +1,207 @@
+"""What runs did, asked of metadata: the newest, one batch, what became of tables. Each question reads what it tells."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from binlake.metadata.failures import FAILED
+from binlake.metadata.metadata import Metadata, Newest, literal, rows_of
+from binlake.metadata.record import TableRun
+from binlake.position import Range
+from binlake.schema.table import TableName
+from binlake.serialization import loads
+
+_HEAD = (
+    "run", "kind", "batch", "started_us", "ended_us", "outcome", "position", "bytes", "mutations", "message", "phases",
+)  # fmt: skip
+_FAILURES = 20
+"""Of a batch, that are told."""
+
+
+@dataclass(frozen=True)
+class RunHead:
+    """A run without what it did to each table. kind: sync, bootstrap, maintain, or failed; bytes: of log, or copied;
+    phases: seconds by name, of one that failed the phase that did."""
+
+    run: str
+    kind: str
+    batch: int | None
+    started_us: int
+    ended_us: int
+    outcome: str
+    position: str | None
+    bytes: int
+    mutations: int
+    message: str
+    phases: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Stoppage:
+    """What a batch met that stopped a table, or, where ``table`` is None, the batch itself."""
+
+    table: str | None
+    file: str | None
+    offset: int | None
+    reason: str
+    remedy: str | None
+    at_us: int
+
+
+@dataclass(frozen=True)
+class BatchTold:
+    """A batch: its range, and once it is recorded, its run. state: planned, staged, merged or recorded. range is None
+    where the batch's own row expired. failures: attempts that failed while it was open, the newest first."""
+
+    batch: int
+    state: str
+    range: Range | None
+    until_us: int | None
+    planned_us: int | None
+    run: RunHead | None
+    tables: tuple[TableRun, ...]
+    stops: tuple[Stoppage, ...]
+    failures: tuple[RunHead, ...]
+
+
+@dataclass(frozen=True)
+class MutationCounts:
+    """Mutations of a table, summed over batches. ended_us: of the last run among them."""
+
+    inserted: int
+    updated: int
+    deleted: int
+    ended_us: int
+
+    @property
+    def rows(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True)
+class TableChanges:
+    """What one batch did to one table. phases: of the whole batch, seconds by name."""
+
+    batch: int
+    ended_us: int
+    did: TableRun
+    phases: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the newest comparison of a table with the server found. batch, position: through which it is verified;
+    differing: chunks that differ."""
+
+    at_us: int
+    batch: int
+    position: str | None
+    equal: bool
+    differing: int
+    source_rows: int
+    lake_rows: int
+
+
+def _head(row: dict[str, Any]) -> RunHead:
+    numbers = {key: row[key] or 0 for key in ("started_us", "ended_us", "bytes", "mutations")}
+    told = {"message": row["message"] or "", "phases": json.loads(row["phases"] or "{}")}
+    return RunHead(**{**{key: row[key] for key in _HEAD}, **numbers, **told})
+
+
+def newest(metadata: Metadata, count: int, *, before_us: int | None = None) -> list[RunHead]:
+    """Runs, the one that ended last first. before_us: those that ended before."""
+    where = None if before_us is None else f"ended_us < {before_us}"
+    return [_head(row) for row in metadata.read("runs", _HEAD, where=where, newest=Newest("ended_us", count))]
+
+
+def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
+    """None where no such batch is known, or known any more."""
+    planned = metadata.read("batches", where=f"batch = {batch}")
+    runs = metadata.read("runs", where=f"batch = {batch} AND kind = 'sync'")
+    if not planned and not runs:
+        return None
+    failed, newest = f"batch = {batch} AND kind = '{FAILED}'", Newest("ended_us", _FAILURES)
+    plan: dict[str, Any] = planned[0] if planned else {}
+    run: dict[str, Any] = runs[0] if runs else {}
+    return BatchTold(
+        batch=batch,
+        state=plan.get("state", "recorded"),
+        range=loads(Range, plan["range"]) if plan.get("range") else None,
+        until_us=plan.get("until_us"),
+        planned_us=plan.get("planned_us"),
+        run=_head(run) if run else None,
+        tables=_tables(run) if run else (),
+        stops=tuple(_stops(metadata, batch)),
+        failures=tuple(_head(row) for row in metadata.read("runs", _HEAD, where=failed, newest=newest)),
+    )
+
+
+def _tables(row: dict[str, Any]) -> tuple[TableRun, ...]:
+    return tuple(TableRun(**table) for table in json.loads(row["tables"]))
+
+
+def _stops(metadata: Metadata, batch: int) -> list[Stoppage]:
+    """Without the event's bytes, which hold values."""
+    columns = ["database", "table", "file", "offset", "reason", "remedy", "at_us"]
+    return [
+        Stoppage(
+            f"{row['database']}.{row['table']}" if row["table"] is not None else None,
+            *(row[column] for column in columns[2:]),
+        )
+        for row in metadata.read("quarantine", columns, where=f"batch = {batch}")
+    ]
+
+
+def changes_since(metadata: Metadata, since_us: int) -> dict[str, MutationCounts]:
+    """What batches that were recorded since then did to each table that they changed, by ``database.table``."""
+    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    where = f"kind = 'sync' AND ended_us >= {since_us}"
+    for row in metadata.read("runs", ["tables", "ended_us"], where=where):
+        for table in json.loads(row["tables"]):
+            numbers = [table["inserted"], table["updated"], table["deleted"]]
+            if any(numbers):
+                summed = found[table["table"]]
+                summed[:] = [*map(sum, zip(summed, numbers, strict=False)), max(summed[3], row["ended_us"])]
+    return {table: MutationCounts(*numbers) for table, numbers in found.items()}
+
+
+def mutations_by(metadata: Metadata, since_us: int, width_us: int, count: int) -> list[int]:
+    """Of ``count`` stretches of time since then, each ``width_us`` long: mutations of the batches recorded in each."""
+    summed = [0] * count
+    where = f"kind = 'sync' AND ended_us >= {since_us}"
+    for row in metadata.read("runs", ["ended_us", "mutations"], where=where):
+        summed[min((row["ended_us"] - since_us) // width_us, count - 1)] += row["mutations"] or 0
+    return summed
+
+
+def of_table(metadata: Metadata, table: str, *, since_us: int) -> list[TableChanges]:
+    """What batches recorded since then tell of a table, the newest first."""
+    named = literal("%" + json.dumps(table, ensure_ascii=False).replace("\\", "\\\\").replace("%", "\\%") + "%")
+    where = f"kind = 'sync' AND ended_us >= {since_us} AND tables LIKE {named}"
+    rows = metadata.read("runs", ["batch", "ended_us", "tables", "phases"], where=where)
+    told = [
+        TableChanges(row["batch"], row["ended_us"], did, json.loads(row["phases"] or "{}"))
+        for row in rows
+        for did in _tables(row)
+        if did.table == table
+    ]
+    return sorted(told, key=lambda one: one.batch, reverse=True)
+
+
+def last_verified(metadata: Metadata, name: TableName) -> Verified | None:
+    """None where the table was never compared, or too long ago to be known."""
+    found = metadata.read("verifications", _VERIFIED, where=rows_of(name), newest=Newest("at_us", 1))
+    return Verified(**found[0]) if found else None
+
+
+def all_last_verified(metadata: Metadata) -> dict[str, Verified]:
+    """Of each table that was compared, by ``database.table``."""
+    newest = Newest("at_us", 1, per=("database", "table"))
+    rows = metadata.read("verifications", ("database", "table", *_VERIFIED), newest=newest)
+    return {f"{row['database']}.{row['table']}": Verified(**{key: row[key] for key in _VERIFIED}) for row in rows}
+
+
+_VERIFIED = ("at_us", "batch", "position", "equal", "differing", "source_rows", "lake_rows")

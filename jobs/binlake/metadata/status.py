@@ -1,0 +1,162 @@
+"""Where a source stands, read from metadata alone: no server, no JVM."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from binlake.batch.rules import LEFT_OUT
+from binlake.config import PipelineConfig
+from binlake.delta.attempts import OF_KEYS
+from binlake.metadata import decisions, feed_watermarks, lease, watermarks
+from binlake.metadata.failures import FAILED
+from binlake.metadata.feed_watermarks import FeedStatus
+from binlake.metadata.metadata import Metadata, Newest
+from binlake.schema.table import TableName
+
+_SUCCEEDED = f"kind NOT IN ('maintain', '{FAILED}')"
+"""Runs that carried the lake."""
+
+
+@dataclass(frozen=True)
+class SnapshotStatus:
+    """One that isn't committed: how many of its chunks are copied, and their rows."""
+
+    table: str
+    chunks: int
+    copied: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """An attempt that failed. run: Airflow's ``DAG/RUN``, else a number of its own. batch: that was open then."""
+
+    run: str
+    phase: str
+    batch: int | None
+    ended_us: int
+    message: str
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """The source's position, its open batch, who works on it, and each table's watermark.
+
+    holder_died: the holder was a process of this machine that is gone; of one elsewhere that isn't known.
+    carried_us: when the newest recorded batch was planned, or the time it was to stop at: what was committed before is
+    in the lake.
+    """
+
+    source: str
+    batch: int
+    position: str | None
+    open_batch: dict[str, Any] | None
+    holder: str | None
+    tables: tuple[dict[str, Any], ...]
+    last_run: dict[str, Any] | None
+    poison: tuple[dict[str, Any], ...] = ()
+    """Events that stop the open batch: file, offset, reason, remedy."""
+    holder_died: bool = False
+    carried_us: int | None = None
+    snapshots: tuple[SnapshotStatus, ...] = ()
+    feeds: tuple[FeedStatus, ...] = ()
+    failed: FailedRun | None = None
+    """The newest attempt, if it failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "batch": self.batch,
+            "position": self.position,
+            "open_batch": self.open_batch,
+            "holder": self.holder,
+            "holder_died": self.holder_died,
+            "tables": list(self.tables),
+            "last_run": self.last_run,
+            "poison": list(self.poison),
+            "carried_us": self.carried_us,
+            "snapshots": [asdict(one) for one in self.snapshots],
+            "feeds": [asdict(one) for one in self.feeds],
+            "failed": asdict(self.failed) if self.failed else None,
+        }
+
+
+def _table(config: PipelineConfig, row: dict[str, Any]) -> dict[str, Any]:
+    """As the YAML has it now: no further run follows what it leaves out, and the next one what it includes again."""
+    name = TableName(row["database"], row["table"])
+    follows = config.included(name) or config.ghost(name)
+    if not follows and row["status"] in ("following", "stopped", "resnapshot", "missing"):
+        row = {**row, "status": "excluded", "reason": LEFT_OUT.reason, "remedy": LEFT_OUT.remedy}
+    if follows and row["status"] == "excluded":
+        row = {**row, "reason": "the YAML includes it again", "remedy": "run binlake sync, which brings it up to date"}
+    kept = ("status", "batch", "position", "delta_version", "reason", "remedy", "table_id")
+    return {"table": f"{row['database']}.{row['table']}", **{key: row[key] for key in kept}}
+
+
+def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> SourceStatus:
+    """metadata: the source's, where the caller has it open."""
+    metadata = metadata or Metadata(config.metadata_path("").rstrip("/"))
+    control = lease.read(metadata)
+    opened = control.open
+    last = next(iter(metadata.read("runs", where=_SUCCEEDED, newest=Newest("ended_us", 1))), None)
+    return SourceStatus(
+        source=config.source.name,
+        batch=control.batch,
+        position=str(control.position) if control.position else None,
+        open_batch={"batch": opened.batch, "state": opened.state, "stop": str(opened.range.stop)} if opened else None,
+        holder=control.holder,
+        holder_died=control.holder_died,
+        tables=tuple(sorted((_table(config, row) for row in watermarks.read(metadata)), key=lambda row: row["table"])),
+        poison=tuple(
+            {key: row[key] for key in ("file", "offset", "reason", "remedy")}
+            for row in (decisions.poison(metadata, opened.batch) if opened else [])
+        ),
+        carried_us=_carried(metadata, control.batch),
+        snapshots=tuple(_unfinished(metadata)),
+        feeds=tuple(feed_watermarks.statuses(config, metadata)),
+        failed=_failed(metadata, last, is_open=opened is not None),
+        last_run={**last, "tables": json.loads(last["tables"]), "phases": json.loads(last["phases"])} if last else None,
+    )
+
+
+def _failed(metadata: Metadata, last: dict[str, Any] | None, *, is_open: bool) -> FailedRun | None:
+    """A run that found nothing leaves no row, but what the server said of its log."""
+    columns = ["run", "phases", "batch", "ended_us", "message"]
+    for row in metadata.read("runs", columns, where=f"kind = '{FAILED}'", newest=Newest("ended_us", 1)):
+        since = [last["ended_us"]] if last else []
+        if not is_open:
+            since += [seen["at_us"] for seen in metadata.read("source_log", ["at_us"])]
+        if all(at_us <= row["ended_us"] for at_us in since):
+            phase = next(iter(json.loads(row["phases"])))
+            return FailedRun(row["run"], phase, row["batch"], row["ended_us"], row["message"])
+    return None
+
+
+def _carried(metadata: Metadata, batch: int) -> int | None:
+    for row in metadata.read("batches", ["until_us", "planned_us"], where=f"batch = {batch} AND state = 'recorded'"):
+        return int(row["until_us"] or row["planned_us"])
+    return None
+
+
+def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:
+    """The newest of each table; of one that is committed none."""
+    chunks: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    columns = ["snapshot", "database", "table", "state", "rows", "updated_us"]
+    if not metadata.read("snapshots", ["snapshot"], where="state <> 'committed'", newest=Newest("updated_us", 1)):
+        return []
+    for row in metadata.read("snapshots", columns):
+        if row["snapshot"].endswith(OF_KEYS):
+            continue
+        chunks[f"{row['database']}.{row['table']}", row["snapshot"]].append(row)
+    newest: dict[str, list[dict[str, Any]]] = {}
+    for (table, _), rows in sorted(chunks.items(), key=lambda one: max(row["updated_us"] for row in one[1])):
+        newest[table] = rows
+    return [
+        SnapshotStatus(table, len(rows), len(copied), sum(row["rows"] or 0 for row in copied))
+        for table, rows in sorted(newest.items())
+        if any(row["state"] != "committed" for row in rows)
+        for copied in [[row for row in rows if row["state"] != "planned"]]
+    ]

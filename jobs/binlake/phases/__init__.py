@@ -1,0 +1,1 @@
+"""Phases that the pipeline calls: plan, bootstrap, catch-up, replay, register, watch."""

@@ -1,0 +1,241 @@
+"""Bootstrap: which tables are snapshotted, and how their lives begin."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from binlake import names
+from binlake.batch.steps import Life
+from binlake.binlog.boundaries import format_description
+from binlake.binlog.locate import executed_before
+from binlake.config import PipelineConfig
+from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
+from binlake.metadata import decisions, watermarks
+from binlake.metadata.lease import Lease, Standing
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.position import FIRST_OFFSET, Position, file_number
+from binlake.schema.cascades import CASCADE_REMEDY, cascading
+from binlake.schema.engines import ENGINE_REMEDY
+from binlake.schema.table import TableName
+from binlake.schema.virtual import UNTOLD_REMEDY, judged
+from binlake.source.catalog import database_charsets, included_tables, read_tables
+from binlake.source.gaps import log_gaps
+from binlake.source.log import Log
+from binlake.source.server import Source
+from binlake.source.unlogged_cascades import unlogged_cascades
+from binlake.source.unlogged_engines import refused_engines
+
+if TYPE_CHECKING:
+    from binlake.snapshot.snapshot import SnapshotResult
+
+
+def names_to_snapshot(
+    config: PipelineConfig, source: Source, metadata: Metadata, patterns: list[str] | None
+) -> list[TableName]:
+    included = included_tables(source, config)
+    if patterns:
+        if unknown := names.unmatched(patterns, [(name.database, name.table) for name in included]):
+            raise UsageError(f"no included table matches {', '.join(unknown)}", remedy=UNMATCHED_REMEDY)
+        return [
+            name for name in included if any(names.matches(pattern, name.database, name.table) for pattern in patterns)
+        ]
+    if not included:
+        raise UsageError(
+            "the server has no included table", remedy="check tables.include in the YAML, and SELECT grants"
+        )
+    following = {life.name for life in watermarks.read_lives(metadata) if life.status in ("following", "paused")}
+    return [name for name in included if name not in following] or included
+
+
+@dataclass(frozen=True)
+class KeysAsked:
+    """Rows that are to be read anew. tables: patterns that name one. keys: see snapshot/key_range.py."""
+
+    tables: list[str] | None
+    keys: str
+
+
+def name_followed(config: PipelineConfig, source: Source, metadata: Metadata, asked: KeysAsked) -> TableName:
+    """Raises UsageError where it isn't one table, which follows the log."""
+    found = names_to_snapshot(config, source, metadata, asked.tables) if asked.tables else []
+    if len(found) != 1:
+        told = f"{', '.join(asked.tables or ())} names {len(found)} tables" if found else "no table is named"
+        raise UsageError(f"a range of keys is one table's, and {told}", remedy="add --tables DATABASE.TABLE")
+    decisions.following(metadata, found[0])
+    return found[0]
+
+
+def names_asked(config: PipelineConfig, source: Source, metadata: Metadata) -> list[TableName]:
+    """The tables for which a sync asked. One that isn't there any more is no longer asked for."""
+    there = set(included_tables(source, config))
+    asked = watermarks.asked(metadata)
+    watermarks.forget_lifeless(metadata, [name for name in asked if name not in there])
+    return [name for name in asked if name in there]
+
+
+def names_awaited(config: PipelineConfig, source: Source, refused: Collection[TableName]) -> set[TableName]:
+    """Included tables that the server has and that can be followed."""
+    return set(included_tables(source, config)) - set(refused)
+
+
+def refused_for_cascades(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
+    """Tables that can't be mirrored, because their rows change below the log and the policy has no way around it."""
+    return {
+        one.child: TableError(f"{one.child}: {cascading(one)}", remedy=CASCADE_REMEDY)
+        for one in unlogged_cascades(source, [name.database for name in names]) or ()
+        if one.child in names
+        and (config.policies.of(one.child).on_unlogged_cascade == "stop" or not config.included(one.parent))
+    }
+
+
+def refused_for_untold_columns(
+    config: PipelineConfig, source: Source, names: list[TableName]
+) -> dict[TableName, TableError]:
+    """Tables with columns whose values the log doesn't tell, where the policy wants all columns or none."""
+    strict = [name for name in names if config.policies.of(name).on_untold_column == "stop"]
+    schemas = read_tables(source, strict, config.excluding) if strict else {}
+    return {
+        name: TableError(f"{name}: {'; '.join(judged(table.schema).untold.values())}", remedy=UNTOLD_REMEDY)
+        for name, table in schemas.items()
+        if table.schema.untold
+    }
+
+
+def refused_for_engines(source: Source, names: list[TableName]) -> dict[TableName, TableError]:
+    """Tables whose rows aren't those that the log tells."""
+    refused = refused_engines(source)
+    return {name: TableError(f"{name}: {refused[name]}", remedy=ENGINE_REMEDY) for name in names if name in refused}
+
+
+def refused_for_gaps(source: Source, names: list[TableName]) -> dict[TableName, TableError]:
+    """Tables of databases that the server's log leaves out. Raises ServerSettingError where it may be any."""
+    refused: dict[TableName, TableError] = {}
+    for gap in log_gaps(source, {name.database for name in names}):
+        if not gap.is_certain:
+            continue
+        if gap.databases is None:
+            raise ServerSettingError(gap.found, remedy=gap.remedy)
+        for name in names:
+            if name.database in gap.databases:
+                refused[name] = TableError(f"{name}: {gap.found}", remedy=gap.remedy)
+    return refused
+
+
+def refuse_patterns_of_files(patterns: Sequence[str]) -> None:
+    if patterns:
+        raise UsageError(
+            "files hold no table to copy", remedy="take --tables away; tables come with their CREATE TABLE statements"
+        )
+
+
+def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
+    """A lake follows a folder from its first file on, or from where it stands; gives what to tell."""
+    refuse_patterns_of_files(patterns or ())
+    standing = held.control().position
+    if standing is not None:
+        return f"the lake stands at {standing.short}; sync goes on from there"
+    (file, size), *_ = log.binary_logs()
+    transport = log.transport()
+    executed = str(executed_before(transport, file, size))
+    start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
+    held.stand(Standing(held.control().batch, start))
+    return f"the log is followed from {start.short}; tables begin with their CREATE TABLE statements"
+
+
+def begin_lives(
+    held: Lease,
+    metadata: Metadata,
+    source: Source,
+    results: list[SnapshotResult],
+    batch: int,
+    awaited: Collection[TableName] = (),
+) -> None:
+    """New lives stand in metadata, and the log is followed from the earliest position that any table needs.
+
+    awaited: included tables that may begin without a snapshot: the log between here and there may hold their CREATE.
+    """
+    if not results:
+        return
+    lives = [Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
+    watermarks.started(metadata, lives, batch=batch, versions={r.table_id: r.delta_version for r in results})
+    control = held.control()
+    following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
+    lows = [life.low for life in following]
+    here = source.server_identity
+    standing = control.standing
+    known = {life.name for life in following}
+    skips = known.issuperset(awaited)
+    fresh = all(
+        low.server == here
+        and (standing is None or _lost(standing.position, low) or (skips and standing.position < low))
+        for low in lows
+    )
+    if lows and fresh:
+        prepared = standing.prepared if standing else ()
+        held.stand(Standing(control.batch, min(lows), database_charsets(source), prepared))
+    elif standing and standing.charsets is None:
+        held.know(standing, database_charsets(source))
+
+
+def refuse_read(standing: Position | None, results: list[SnapshotResult]) -> None:
+    """Without a lock a snapshot may begin before a transaction that the log has had for long and the engine not yet:
+    semi-synchronous replication lets it wait in between."""
+    behind = [r for r in results if standing and not _lost(standing, r.low) and not r.low.reaches(standing)]
+    if behind and standing:
+        raise LakeError(
+            f"{behind[0].name} was copied at {behind[0].low.short}, behind {standing.short} where the log is followed",
+            remedy="run the snapshot again",
+        )
+
+
+def _lost(position: Position, low: Position) -> bool:
+    """Whether ``position`` is of a log that the server of a new snapshot at ``low`` doesn't have any more: of another
+    server or base name, or of files whose numbers and times don't agree, because the numbering was restarted."""
+    if position.server != low.server or position.series != low.series:
+        return True
+    files = file_number(position.file) - file_number(low.file)
+    seconds = position.created - low.created
+    return files * seconds < 0 or (files == 0 and seconds != 0)
+
+
+def tables_copied(metadata: Metadata, run: str) -> list[dict[str, Any]]:
+    """What a run's bootstraps copied: table, table_id, rows, delta_version; of one copied twice, the newer copy."""
+    rows = sorted(metadata.read("runs"), key=lambda row: row["ended_us"])
+    noted = [json.loads(row["tables"]) for row in rows if row["kind"] == "bootstrap" and row["run"] == run]
+    return list({table["table"]: table for tables in noted for table in tables}.values())
+
+
+def note_bootstrap(
+    metadata: Metadata, run: str | None, batch: int, began_us: int, results: list[SnapshotResult]
+) -> None:
+    """A run's row for a bootstrap, before the lives begin: a run that dies in between does both again.
+
+    run: what the caller calls it, to find it again.
+    """
+    tables = [
+        {"table": str(r.name), "table_id": r.table_id, "rows": r.rows, "delta_version": r.delta_version}
+        for r in results
+    ]
+    metadata.append(
+        "runs",
+        [
+            {
+                "run": run or uuid.uuid4().hex,
+                "kind": "bootstrap",
+                "batch": batch,
+                "started_us": began_us,
+                "ended_us": now_us(),
+                "outcome": "recorded",
+                "position": str(max(r.high for r in results)) if results else None,
+                "tables": json.dumps(tables, ensure_ascii=False),
+                "phases": json.dumps({"snapshot": round((now_us() - began_us) / 1e6, 2)}),
+                "bytes": sum(r.bytes for r in results),
+                "mutations": 0,
+                "message": f"{len(results)} tables, {sum(r.rows for r in results):,} rows",
+            }
+        ],
+    )

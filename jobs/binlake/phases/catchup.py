@@ -1,0 +1,161 @@
+"""Catching up: a table that was paused, or stopped, goes through the batches it missed under their own numbers.
+
+Each batch's range stands in metadata, so it is staged again for that one table; what the table has is in the table
+itself, so a kill repeats nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from binlake import names
+from binlake.batch import epochs
+from binlake.batch.rules import Rules
+from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
+from binlake.config import PipelineConfig, TablesConfig
+from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
+from binlake.errors import TableError, UsageError, resnapshot_again
+from binlake.merge.merge import apply_steps, outset_of
+from binlake.metadata import watermarks
+from binlake.metadata.lease import OpenBatch
+from binlake.metadata.metadata import Metadata, literal
+from binlake.position import Position, Range
+from binlake.report import Report
+from binlake.schema.cascades import Cascade, cascading
+from binlake.schema.table import TableName, TableSchema
+from binlake.serialization import loads
+from binlake.source.lineage import check_position
+from binlake.source.log import Origin, opened, readers
+from binlake.source.server import Source
+from binlake.source.unlogged_cascades import unlogged_cascades
+from binlake.spark.starting import SessionFactory
+from binlake.staging.stage import stage_batch
+from binlake.storage import files
+
+
+def catch_up(
+    config: PipelineConfig,
+    origin: Origin,
+    session: SessionFactory,
+    metadata: Metadata,
+    row: dict[str, Any],
+    report: Report,
+) -> Life:
+    """Carry one table, of the watermark ``row``, to the newest recorded batch; gives it as it is then.
+
+    Raises UsageError where a part of the batch that it stopped in is in the table already, or a part of the log is in
+    no batch, PositionLost where the log is gone, TableError where the table stops again.
+    """
+    name = TableName(row["database"], row["table"])
+    life = _life(metadata, row)
+    _refuse_half(config, life, row)
+    alone = _alone(config, name)
+    standing = Position.parse(row["position"], row["gtid_set"] or "")
+    for plan in _missed(metadata, row):
+        _refuse_gap(name, standing, plan.range.start)
+        standing = plan.range.stop
+        life = rebased(life, life.high, plan.range.start)
+        report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
+        table, outcome = _one_batch(alone, origin, session, life, plan, report)
+        life = outcome.life if outcome else table.life
+        watermark = watermarks.watermark_row(
+            life,
+            batch=plan.batch,
+            position=plan.range.stop,
+            delta_version=outcome.delta_version if outcome else row["delta_version"],
+        )
+        if life.status == "following":
+            shape = watermarks.schema_row(life, batch=plan.batch, where=plan.range.stop, why="followed")
+            metadata.replace("schemas", f"table_id = {literal(life.id)} AND batch = {plan.batch}", [shape])
+            watermarks.write(metadata, [{**watermark, "status": "paused"}])
+            continue
+        watermarks.write(metadata, [watermark])
+        raise TableError(f"{name} is {life.status} again: {life.reason}", remedy=life.remedy)
+    return life
+
+
+def _life(metadata: Metadata, row: dict[str, Any]) -> Life:
+    """The table as it stood at its watermark."""
+    position = Position.parse(row["position"], row["gtid_set"] or "")
+    shapes = [
+        shape
+        for shape in metadata.read("schemas")
+        if shape["table_id"] == row["table_id"] and (shape["file_number"], shape["offset"]) <= position.order
+    ]
+    newest = max(shapes, key=lambda shape: (shape["batch"], shape["file_number"], shape["offset"]))
+    low, high = (loads(Position, row[end]) for end in ("low", "high"))
+    schema = loads(TableSchema, newest["schema"])
+    name = TableName(row["database"], row["table"])
+    return Life(row["table_id"], name, schema, low, high, delta_version=row["delta_version"])
+
+
+def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> None:
+    recorded = LakeLog.of(config, life.name, life.id).recorded()
+    if row["status"] == "stopped" and recorded >= row["batch"] * STEPS_PER_BATCH:
+        raise UsageError(
+            f"{life.name} has a part of batch {row['batch']}, in which it stopped",
+            remedy=resnapshot_again(life.name),
+        )
+
+
+def _refuse_gap(name: TableName, standing: Position, start: Position) -> None:
+    """A snapshot of the other tables may have begun anew behind a part of the log. Raises UsageError."""
+    if start.server == standing.server and start.order != standing.order:
+        raise UsageError(
+            f"{name} stands at {standing.short}, and the log is followed from {start.short} since: what is between was "
+            "never read",
+            remedy=resnapshot_again(name),
+        )
+
+
+def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
+    """Its parents' mutations aren't staged again. Raises UsageError."""
+    for one in cascades:
+        if one.child == name:
+            raise UsageError(
+                f"{name} can't catch up: {cascading(one)}",
+                remedy=resnapshot_again(name),
+            )
+
+
+def _alone(config: PipelineConfig, name: TableName) -> PipelineConfig:
+    tables = TablesConfig(
+        include=[names.pattern_of(name.database, name.table)], exclude_columns=config.tables.exclude_columns
+    )
+    return config.model_copy(update={"tables": tables})
+
+
+def _missed(metadata: Metadata, row: dict[str, Any]) -> Iterator[OpenBatch]:
+    """The batches after the table's watermark; of a table that stopped, with the one in which it did."""
+    first = row["batch"] if row["status"] == "stopped" else row["batch"] + 1
+    for batch in sorted(metadata.read("batches"), key=lambda batch: batch["batch"]):
+        if batch["batch"] >= first and batch["state"] == "recorded":
+            yield OpenBatch(batch["batch"], loads(Range, batch["range"]))
+
+
+def _one_batch(
+    config: PipelineConfig, origin: Origin, session: SessionFactory, life: Life, plan: OpenBatch, report: Report
+) -> tuple[TableSteps, TableOutcome | None]:
+    with opened(origin) as log:
+        check_position(log, log.transport(), plan.range.start)
+        cascades = unlogged_cascades(log, [life.name.database]) if isinstance(log, Source) else None
+        _refuse_cascades(cascades or (), life.name)
+        transports = readers(log, config.source)
+        lower_case_names = log.lower_case_names
+    manifest = stage_batch(session, config, transports, plan, report)
+    plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
+    outset = outset_of(config, plan, [life])
+    rules = Rules(
+        lambda name: name == life.name,
+        excluding=config.excluding,
+        policy=config.policies.of,
+        can_snapshot=outset.rules.can_snapshot,
+        invalid=config.invalid,
+    )
+    steps = epochs.split(manifest, replace(outset, rules=rules))
+    table = next(one for one in steps.tables if one.life.id == life.id)
+    outcomes = apply_steps(config, session, plan, steps, report)
+    files.remove_folder(config.staging_path(str(plan.batch), manifest.attempt))
+    return table, next((one for one in outcomes if one.life.id == life.id), None)

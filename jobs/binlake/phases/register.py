@@ -1,0 +1,96 @@
+"""Register: the lake's tables by name in a catalog, so that ``shop.orders`` is found there.
+
+A catalog is a convenience: it never holds the mirror back. What it should have is told by the watermarks, what it was
+given by metadata; where both agree nobody asks it, and no Spark is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from binlake.config import CatalogConfig, PipelineConfig
+from binlake.errors import LakeError, UsageError
+from binlake.faults import fault
+from binlake.metadata import lease, registrations
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.registrations import Changes, Registration
+from binlake.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class RegisterReport:
+    """Names as ``database.table`` of the catalog."""
+
+    registered: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def headline(self) -> str:
+        if not self.registered and not self.dropped:
+            return "the catalog has all names"
+        parts = [f"registered {', '.join(self.registered)}"] if self.registered else []
+        return "; ".join(parts + ([f"dropped {', '.join(self.dropped)}"] if self.dropped else []))
+
+
+def is_due(config: PipelineConfig, metadata: Metadata) -> bool:
+    """Whether the catalog has a name too few or too many. Needs neither server nor Spark."""
+    if config.catalog is None:
+        return False
+    found = registrations.changes(config, config.catalog, metadata)
+    return bool(found.drop or found.put)
+
+
+def register(
+    config: PipelineConfig, session: Callable[[], SparkSession], metadata: Metadata, report: Report
+) -> RegisterReport:
+    """Give the catalog the names that it lacks, and take away those that stand for nothing any more.
+
+    session: with lake.named_tables.session_settings. Raises LakeError where the catalog refuses, or where a name is
+    another's, once all others are done.
+    """
+    catalog = config.catalog
+    if catalog is None:
+        raise UsageError("the YAML names no catalog", remedy="add a section catalog; README.md tells what it holds")
+    with lease.held(metadata) as held:
+        found = registrations.changes(config, catalog, held.metadata)
+        if found.drop or found.put:
+            done, refused = _apply(session(), catalog, found, held.metadata)
+        else:
+            done, refused = RegisterReport((), ()), []
+    report.say(done.headline)
+    refused += [f"{name} would be {' and '.join(map(str, tables))}" for name, tables in found.twins]
+    if refused:
+        raise LakeError(
+            f"names of the catalog {catalog.identity} are taken: {'; '.join(refused)}",
+            remedy="choose other databases by catalog.database in the YAML, or free the name and run binlake register",
+        )
+    return done
+
+
+def _apply(
+    session: SparkSession, catalog: CatalogConfig, found: Changes, metadata: Metadata
+) -> tuple[RegisterReport, list[str]]:
+    """Repeatable: what was done and not noted is found done."""
+    from binlake.spark.named_tables import NamedTables
+
+    tables = NamedTables(session, catalog)
+    refused: list[str] = []
+    put: list[Registration] = []
+    for one in found.drop:
+        tables.drop(one)
+    for one in found.put:
+        why = tables.put(one)
+        put += [] if why else [one]
+        refused += [why] if why else []
+        fault("name registered")
+    stay = [one for one in registrations.read(metadata) if one.catalog == catalog.identity and one not in found.drop]
+    registrations.note(metadata, catalog.identity, [*stay, *put])
+    return RegisterReport(tuple(map(str, put)), tuple(map(str, found.drop))), refused

@@ -1,0 +1,250 @@
+"""The same over HTTP, described by ``/openapi.json``: register, filter, poll; lists and removal for administrators."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from binlake.errors import BinlakeError, FeedError, UsageError
+from binlake.relay.client_events import EventColumn, RelayEvent
+from binlake.relay.clients import Client
+from binlake.relay.core import MOST_EVENTS, Relay, summary
+from binlake.relay.packets import VERSION
+from binlake.relay.queues import ALL_OPERATIONS, Discard, TableFilter
+from binlake.schema.table import TableName
+
+MOST_BODY = 1 << 20
+"""Bytes of a request."""
+
+_Scope = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Scope]]
+_Send = Callable[[_Scope], Awaitable[None]]
+
+
+class FilterAsked(BaseModel):
+    """operations: 1 insert + 2 update + 4 delete. queue_limit: events, 0 for none. discard, where the queue is full: 0
+    and 2 drop the newest event, 1 the oldest."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_name: Annotated[str, Field(alias="schema", min_length=1, max_length=255)]
+    table: Annotated[str, Field(min_length=1, max_length=255)]
+    operations: Annotated[int, Field(ge=1, le=ALL_OPERATIONS)] = ALL_OPERATIONS
+    queue_limit: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
+    discard: Discard = Discard.NONE
+
+    @property
+    def made(self) -> TableFilter:
+        return TableFilter(TableName(self.schema_name, self.table), self.operations, self.queue_limit, self.discard)
+
+
+class ClientAsked(BaseModel):
+    """begin: the first batch whose events a new client gets; left out: the next that is recorded."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    filters: list[FilterAsked] = []
+    begin: Annotated[int, Field(ge=1)] | None = None
+
+
+class Registered(BaseModel):
+    """key: the bearer token of this client's requests. client_token: the same for the binary protocol."""
+
+    client_id: int
+    client_token: int
+    key: str
+    batch: int
+
+
+class ValueTold(BaseModel):
+    """text: as the server writes it; base64: of what isn't text."""
+
+    text: str | None = None
+    base64: str | None = None
+
+
+class ColumnTold(BaseModel):
+    """before, after: null for NULL, and where the event has no such row."""
+
+    name: str
+    before: ValueTold | None
+    after: ValueTold | None
+
+
+class EventTold(BaseModel):
+    """type: 1 insert, 2 update, 4 delete. position: bytes in ``file``. remaining: events that wait behind this one."""
+
+    type: int
+    file: str
+    position: int
+    remaining: int
+    schema_name: Annotated[str, Field(serialization_alias="schema")]
+    table: str
+    committed_us: int
+    gtid: str | None
+    columns: list[ColumnTold]
+
+
+class Events(BaseModel):
+    events: list[EventTold]
+    remaining: int
+
+
+class BoundedBody:
+    """An application whose requests have at most MOST_BODY bytes: what is more is refused before it is read."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        seen = 0
+
+        async def bounded() -> _Scope:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > MOST_BODY:
+                raise HTTPException(413, "the request is too large")
+            return message
+
+        await self._application(scope, bounded if scope["type"] == "http" else receive, send)
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _relay(request: Request) -> Relay:
+    relay: Relay = request.app.state.relay
+    return relay
+
+
+def _registering(request: Request) -> None:
+    if not hmac.compare_digest(_bearer(request).encode(), request.app.state.secret):
+        raise HTTPException(401, "give the shared secret as Authorization: Bearer SECRET")
+
+
+def _administering(request: Request) -> None:
+    if request.app.state.admin_secret is None:
+        raise HTTPException(403, "the relay was started without --admin-secret-file")
+    if not hmac.compare_digest(_bearer(request).encode(), request.app.state.admin_secret):
+        raise HTTPException(401, "give the administrator's secret as Authorization: Bearer SECRET")
+
+
+def _known(request: Request) -> Client:
+    client = _relay(request).of_key(_bearer(request))
+    if client is None:
+        raise HTTPException(401, "give the key of the registration as Authorization: Bearer KEY; register again")
+    return client
+
+
+Serving = Annotated[Relay, Depends(_relay)]
+Known = Annotated[Client, Depends(_known)]
+_routes = APIRouter()
+
+
+@_routes.get("/ping")
+def ping() -> dict[str, str]:
+    return {"answer": "PONG", "version": f"{VERSION:#010x}"}
+
+
+@_routes.post("/clients", dependencies=[Depends(_registering)])
+def register(asked: ClientAsked, relay: Serving) -> Registered:
+    """Register a client, or take up a known one: what was polled last is told again. Wants the shared secret."""
+    client = relay.register(asked.name, [one.made for one in asked.filters], begin=asked.begin)
+    return Registered(client_id=client.id, client_token=client.token, key=client.key, batch=client.batch)
+
+
+@_routes.put("/filters")
+def add_filter(asked: FilterAsked, client: Known, relay: Serving) -> dict[str, Any]:
+    """One for each table: a second one takes its place. Wants the client's key."""
+    relay.add_filter(client, asked.made)
+    return summary(client)
+
+
+@_routes.get("/filters")
+def filters(client: Known) -> dict[str, Any]:
+    """The client with its filters and counts. Wants its key."""
+    return summary(client)
+
+
+@_routes.delete("/filters/{schema}/{table}")
+def remove_filter(schema: str, table: str, client: Known, relay: Serving) -> dict[str, Any]:
+    """What of it waits already still comes. Wants the client's key."""
+    relay.remove_filter(client, TableName(schema, table))
+    return summary(client)
+
+
+@_routes.post("/poll")
+def poll(
+    client: Known, relay: Serving, limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 1, *, again: bool = False
+) -> Events:
+    """The oldest events. Asking says that those of the last answer came through; again: tell them once more."""
+    found = relay.poll(client, limit, again=again)
+    told = [_told(event, left) for event, left in zip(found.events, found.remaining, strict=True)]
+    return Events(events=told, remaining=found.remaining[-1] if found.remaining else 0)
+
+
+@_routes.get("/clients", dependencies=[Depends(_administering)])
+def clients(relay: Serving) -> list[dict[str, Any]]:
+    """All of them, with filters, counts and their last events, without values. Wants the administrator's secret."""
+    return relay.clients()
+
+
+@_routes.delete("/clients/{name:path}", dependencies=[Depends(_administering)])
+def remove(name: str, relay: Serving) -> dict[str, str]:
+    """The client and what waits for it. Wants the administrator's secret."""
+    if not relay.remove(name):
+        raise HTTPException(404, f"there is no client {name!r}")
+    return {"removed": name}
+
+
+def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, BinlakeError)
+    code = 410 if isinstance(error, FeedError) else 400 if isinstance(error, UsageError) else 503
+    return JSONResponse({"detail": error.message, "remedy": error.remedy}, code)
+
+
+def application(relay: Relay, secret: bytes, admin_secret: bytes | None) -> FastAPI:
+    """The routes, over one relay. Secrets and keys come as ``Authorization: Bearer …``."""
+    app = FastAPI(title="binlake relay", version=f"{VERSION:#010x}", docs_url=None, redoc_url=None)
+    app.state.relay, app.state.secret, app.state.admin_secret = relay, secret, admin_secret
+    app.include_router(_routes)
+    app.add_exception_handler(BinlakeError, _refused)
+    return app
+
+
+def _told(event: RelayEvent, remaining: int) -> EventTold:
+    return EventTold(
+        type=event.operation,
+        file=event.file,
+        position=event.position,
+        remaining=remaining,
+        schema_name=event.name.database,
+        table=event.name.table,
+        committed_us=event.committed_us,
+        gtid=event.gtid,
+        columns=[
+            ColumnTold(name=one.name, before=_value(one, one.before), after=_value(one, one.after))
+            for one in event.columns
+        ],
+    )
+
+
+def _value(column: EventColumn, data: bytes | None) -> ValueTold | None:
+    if data is None:
+        return None
+    if column.is_text:
+        try:
+            return ValueTold(text=data.decode())
+        except UnicodeDecodeError:
+            pass
+    return ValueTold(base64=base64.b64encode(data).decode())

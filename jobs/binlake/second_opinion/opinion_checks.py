@@ -1,0 +1,164 @@
+"""``binlake doctor --second-opinion``: the newest of the user's own log by both readers, as the doctor's lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any, Literal
+
+from binlake.binlog.reader import Emitted, read
+from binlake.binlog.transport import Transport
+from binlake.config import PipelineConfig
+from binlake.doctor.check import Check
+from binlake.errors import BinlakeError
+from binlake.position import file_number
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.table import TableName
+from binlake.second_opinion import PACKAGE
+from binlake.second_opinion.comparison import Tally, Theirs, compare
+from binlake.second_opinion.misread import WITHOUT_ROWS
+from binlake.second_opinion.stream import Seen, Unread, events, kind_name, rows_of, table_of
+from binlake.second_opinion.window import Bounds, Window, newest
+from binlake.source.connection import Endpoint
+from binlake.source.server import Source
+
+LINE = "second opinion"
+_DIFFERS = "keep these binlog files: one of the two readers is wrong there; binlake verify tells whether the lake is"
+_AGAIN = "ask again after some changes to the included tables, or with more --minutes"
+_USUAL = Bounds()
+
+
+def second_opinion(config: PipelineConfig, endpoint: Endpoint, minutes: float, bounds: Bounds = _USUAL) -> list[Check]:
+    """A line of the whole, and one of each table. What can't be read at all gives one failing line."""
+    server_id = config.source.replica_id(config.source.server_ids - 1)  # which a sync needs last
+    deadline = time.monotonic() + bounds.seconds
+    try:
+        with Source.open(endpoint) as source:
+            transport = source.transport(server_id)
+            window = newest(source, transport, source.now() - int(minutes * 60e6), bounds, deadline)
+        theirs = _theirs(config, endpoint, server_id, window, bounds.rows, deadline)
+        tallies = compare(_ours(config, transport, window, theirs), theirs, config.tables.wanted)
+    except BinlakeError as error:
+        return [Check(LINE, False, error.message, error.remedy)]
+    return [_whole(minutes, window, theirs, tallies), *(_table(name, tallies[name]) for name in sorted(tallies))]
+
+
+# what is read --------------------------------------------------------------------------------------------------------
+
+
+def _theirs(
+    config: PipelineConfig, endpoint: Endpoint, server_id: int, window: Window, most: int, deadline: float
+) -> Theirs:
+    """What the package reads of the window, up to a number of rows and a time."""
+    theirs = Theirs({file_number(part.file): part.file for part in window.slices})
+    rows = 0
+    for part in window.slices:
+        with closing(events(endpoint, server_id, part)) as stream:
+            for found in stream:
+                if isinstance(found, Seen) and (rows >= most or time.monotonic() > deadline):
+                    theirs.stop = (found.file, found.offset)
+                    return theirs
+                decoded = _decoded(config, found)
+                if isinstance(decoded, Unread):
+                    theirs.unread.append(decoded)
+                elif decoded:
+                    theirs.rows[file_number(decoded.file), decoded.offset] = decoded
+                    rows += len(decoded.rows)
+    return theirs
+
+
+def _decoded(config: PipelineConfig, found: Seen | Unread) -> Any:
+    """Rows of an included table, or what is left out; None of any other event."""
+    if isinstance(found, Unread):
+        return found if found.has_rows else None
+    if not found.is_known and found.kind not in WITHOUT_ROWS:
+        return found.unread(f"in events that it doesn't know ({kind_name(found.kind)})")
+    name = table_of(found)
+    wanted = name and config.tables.wanted(name.database, name.table) is not False
+    return rows_of(found) if wanted else None
+
+
+def _ours(config: PipelineConfig, transport: Transport, window: Window, theirs: Theirs) -> Iterator[Emitted]:
+    """Our own reading, of the slices that the package came to."""
+    for part in window.slices:
+        if theirs.reaches((file_number(part.file), part.start)):
+            yield from read(transport, part, config.tables.wanted, invalid=InvalidValues(config.invalid_dates))
+
+
+# the lines -----------------------------------------------------------------------------------------------------------
+
+
+def _whole(minutes: float, window: Window, theirs: Theirs, tallies: dict[TableName, Tally]) -> Check:
+    events_, rows, values = (sum(getattr(one, name) for one in tallies.values()) for name in _COUNTS)
+    differing = sum(1 for one in tallies.values() if one.differing)
+    said = f"the log of the last {minutes:g} minutes" + (f" ({window.cut})" if window.cut else "")
+    if not window.transactions:
+        said += " holds no transaction" if not window.cut else ": nothing was read"
+    else:
+        said += f", {window.slices[0].file}:{window.slices[0].start} to {_end(window, theirs)}, also by {PACKAGE}: "
+        said += f"{events_:,} row events, {rows:,} rows, {values:,} values of {len(tallies)} included tables"
+        said += f"; {differing} tables differ" if differing else ", equal" if values else ", nothing to compare"
+        said += "".join(f"; left out {count} parts {why}, first at {first}" for why, (count, first) in _unread(theirs))
+    detail = {
+        "minutes": minutes,
+        "cut": window.cut,
+        "transactions": window.transactions,
+        "slices": [{"file": part.file, "start": part.start, "stop": part.stop} for part in window.slices],
+        "stop": theirs.stop and {"file": theirs.stop[0], "offset": theirs.stop[1]},
+        "tables": len(tallies),
+        **dict(zip(_COUNTS, (events_, rows, values), strict=True)),
+        "unread": [{"why": why, "parts": count, "first": first} for why, (count, first) in _unread(theirs)],
+    }
+    good: Literal[True, False, "warn"] = not differing if values or differing else "warn"
+    return Check(LINE, good, said, _AGAIN if good == "warn" else _DIFFERS if not good else "", detail)
+
+
+_COUNTS = ("events", "rows", "values")
+
+
+def _end(window: Window, theirs: Theirs) -> str:
+    if theirs.stop:
+        return f"{theirs.stop[0]}:{theirs.stop[1]} (no further: the bound of time or rows)"
+    return f"{window.slices[-1].file}:{window.slices[-1].stop}"
+
+
+def _unread(theirs: Theirs) -> list[tuple[str, tuple[int, str]]]:
+    """By reason: how many parts of the log, and the first of them."""
+    found: dict[str, tuple[int, str]] = {}
+    for part in theirs.unread:
+        count, first = found.get(part.why, (0, f"{part.file}:{part.first}"))
+        found[part.why] = count + 1, first
+    return list(found.items())
+
+
+def _table(name: TableName, tally: Tally) -> Check:
+    parts = [f"{tally.events:,} row events, {tally.rows:,} rows, {tally.values:,} values"]
+    if tally.differing:
+        more = tally.differing - len(tally.differences)
+        parts += [*map(str, tally.differences), *([f"{more:,} more differences"] if more else [])]
+    else:
+        parts[0] += " equal" if tally.values else " compared"
+    parts += [f"left out: {why} ({', '.join(columns)}: {count:,} values)" for why, columns, count in _left(tally)]
+    parts += [f"left out: {count:,} rows {why}" for why, count in tally.unread.items()]
+    parts += [f"binlake itself stops at {tally.stopped}"] if tally.stopped else []
+    detail = {
+        "table": str(name),
+        **{key: getattr(tally, key) for key in _COUNTS},
+        "differing": tally.differing,
+        "differences": [asdict(one) for one in tally.differences],
+        "left_out": [{"why": why, "columns": columns, "values": count} for why, columns, count in _left(tally)],
+        "unread": [{"why": why, "rows": count} for why, count in tally.unread.items()],
+        "stopped": tally.stopped,
+    }
+    good: Literal[True, False, "warn"] = False if tally.differing else True if tally.values else "warn"
+    return Check(f"{LINE} {name}", good, "; ".join(parts), _DIFFERS if tally.differing else "", detail)
+
+
+def _left(tally: Tally) -> list[tuple[str, list[str], int]]:
+    """By misreading: the columns, and how many values of them all."""
+    columns: dict[str, dict[str, int]] = {}
+    for (column, why), count in tally.left.items():
+        columns.setdefault(str(why), {})[column] = count
+    return [(why, sorted(counts), sum(counts.values())) for why, counts in columns.items()]

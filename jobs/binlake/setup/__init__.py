@@ -1,0 +1,1 @@
+"""Setup: what an environment needs besides the wheel."""

@@ -1,0 +1,214 @@
+"""What this environment needs beside the wheel: Spark's extra jars, an archive of the classes that every session loads,
+and the decoder's compiled kernels. All of it lands in ``share/binlake`` of the environment.
+
+    jars       from a folder, or by the Ivy that pyspark ships, which follows the account's Maven settings (maven.py);
+               only files whose SHA-256 is the one of versions.py are taken, and jars of the user's own are left alone
+    archive    classes of a short Spark session (the JVM's class-data sharing): a session starts in half the time
+    kernels    compiled once here, so that no task pays for the compiler
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from binlake.errors import SetupFailed, UsageError
+from binlake.report import Report
+from binlake.setup import maven
+from binlake.spark import settings
+from binlake.versions import JARS, JAVA, SPARK, STORE_JARS, Jar
+
+COMMAND = "binlake setup"
+_STAMP = settings.SHARED_ARCHIVE.with_suffix(".made-with")
+_SAID = 30
+"""Lines of a program that failed."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """The program that pyspark starts. major: 0 where it says nothing of its version. said: its first line."""
+
+    program: str
+    major: int
+    said: str
+
+
+def java() -> Java | None:
+    """That of JAVA_HOME, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not program or not Path(program).exists():
+        return None
+    said = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=30).stderr
+    match = re.search(r'version "(\d+)', said)
+    return Java(program, int(match[1]) if match else 0, said.splitlines()[0] if said else "no answer")
+
+
+def missing(stores: Collection[str] = ()) -> list[Jar]:
+    """Jars that aren't there; a file of the right name is only ever put there after its hash was checked.
+
+    stores: of versions.STORE_JARS, those that are wanted too.
+    """
+    wanted = [*JARS, *(jar for store in stores for jar in STORE_JARS[store])]
+    return [jar for jar in wanted if not (settings.JARS / jar.file).is_file()]
+
+
+def set_up(report: Report, folder: Path | None = None, *, archive: bool = True, stores: Collection[str] = ()) -> None:
+    """Whatever is missing; a second run finds nothing to do and needs no network.
+
+    folder: holds the jars, at any depth, in the place of the network. stores: see missing. Raises SetupFailed,
+    UsageError.
+    """
+    found = java()
+    if found is None or found.major < JAVA:
+        what = f"{found.program} is {found.said}" if found else "no Java is found"
+        raise SetupFailed(f"{what}: Spark needs Java {JAVA} or newer", remedy="install it, or set JAVA_HOME to one")
+    wanted = missing(stores)
+    with tempfile.TemporaryDirectory(prefix="binlake-jars-") as fetched:
+        if wanted and not folder:
+            report.say(f"jars     {len(wanted)} by Ivy")
+            _resolve(wanted, found, Path(fetched))
+        for jar in wanted:
+            report.say(f"jar      {jar.name} {jar.version}")
+            _remove_other_versions(jar)
+            _put(_in_folder(jar, folder or Path(fetched)), jar)
+    if "s3" in stores and not settings.log_store_jar().is_file():
+        report.say("jar      the log of Delta tables on S3, compiled")
+        _compile_log_store(found)
+    if archive and (wanted or not _archive_is_current(found)):
+        report.say("classes  one short Spark session, whose classes are kept for faster starts")
+        _make_archive(report, found)
+    report.say("kernels  the decoder's, compiled where they aren't yet")
+    _run([sys.executable, "-c", "import binlake.binlog; binlake.binlog.warm()"], "compiling the decoder's kernels")
+    report.say(f"ready    {settings.SHARE}")
+
+
+def _remove_other_versions(jar: Jar) -> None:
+    """They would stand on the class path beside the new one."""
+    for file in settings.JARS.glob(f"{jar.name}-[0-9]*.jar"):
+        file.unlink()
+
+
+def _in_folder(jar: Jar, folder: Path) -> Path:
+    """Raises UsageError."""
+    found = next(folder.rglob(jar.file), None)
+    if found is None:
+        raise UsageError(
+            f"{jar.file} isn't in {folder}",
+            remedy=f"put it there: {jar.organisation}:{jar.name}:{jar.version} as Maven names it",
+        )
+    return found
+
+
+def _put(found: Path, jar: Jar) -> None:
+    """The jar, whole or not at all. Raises SetupFailed."""
+    with found.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != jar.sha256:
+        raise SetupFailed(
+            f"{found} has the SHA-256 {digest}, not {jar.sha256}",
+            remedy="it isn't the file that was published: take another copy",
+        )
+    settings.JARS.mkdir(parents=True, exist_ok=True)
+    partial = settings.JARS / f".{jar.file}.partial"
+    shutil.copyfile(found, partial)
+    partial.rename(settings.JARS / jar.file)
+
+
+def _pyspark_jars() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent / "jars"
+
+
+def _resolve(jars: Sequence[Jar], java: Java, folder: Path) -> None:
+    """All by one run of Ivy, whose JVM takes a second to start. Raises SetupFailed."""
+    wanted = "".join(
+        f'<dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" transitive="false"'
+        ' conf="default->default"/>'
+        for jar in jars
+    )
+    asked = folder / "ivy.xml"
+    asked.write_text(
+        '<ivy-module version="2.0"><info organisation="binlake" module="jars"/>'
+        f'<configurations><conf name="default"/></configurations><dependencies>{wanted}</dependencies></ivy-module>'
+    )
+    (ivy,) = _pyspark_jars().glob("ivy-*.jar")
+    # Java asks the password file for the home folder, where Ivy keeps its cache; HOME is what was meant.
+    of_java, of_ivy = maven.downloads(Path.home()).write(folder)
+    command = [java.program, *of_java, f"-Duser.home={Path.home()}", "-cp", str(ivy), "org.apache.ivy.Main", *of_ivy]
+    command += ["-ivy", str(asked), "-confs", "default", "-types", "jar"]
+    command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+    what = f"resolving {', '.join(f'{jar.organisation}:{jar.name}:{jar.version}' for jar in jars)}"
+    remedy = f"check the network and ~/.m2/settings.xml, or give a folder that holds the jars: {COMMAND} --jars FOLDER"
+    said = _run(command, what, remedy)
+    if lacking := [jar.file for jar in jars if not (folder / jar.file).is_file()]:
+        raise SetupFailed(f"{what} gave no {', '.join(lacking)}:\n{said}", remedy=remedy)
+
+
+def _compile_log_store(java: Java) -> None:
+    """By the Scala compiler that pyspark ships. Raises SetupFailed."""
+    spark = _pyspark_jars()
+    compiler = ":".join(str(next(spark.glob(f"scala-{part}-*.jar"))) for part in ("compiler", "library", "reflect"))
+    for before in settings.JARS.glob(f"{settings.LOG_STORE_JAR}-*.jar"):
+        before.unlink()
+    with tempfile.TemporaryDirectory(prefix="binlake-scala-") as folder:
+        made = Path(folder) / "made.jar"
+        command = [java.program, "-cp", compiler, "scala.tools.nsc.Main", "-usejavacp", "-d", str(made)]
+        command += ["-classpath", f"{spark}/*:{settings.JARS}/*", str(settings.LOG_STORE)]
+        said = _run(command, "compiling Delta's log on S3")
+        if not made.is_file():
+            raise SetupFailed(f"compiling Delta's log on S3 gave nothing:\n{said}", remedy="mend what it says above")
+        partial = settings.JARS / f".{settings.LOG_STORE_JAR}.partial"
+        shutil.copyfile(made, partial)
+        partial.rename(settings.log_store_jar())
+
+
+def _fingerprint(java: Java) -> str:
+    """What an archive depends on: the JVM, the class path, the options it is used with."""
+    listed = sorted(f"{file.name} {file.stat().st_size}" for file in settings.JARS.glob("*.jar"))
+    return "\n".join([java.program, java.said, *listed, f"pyspark {SPARK}"]) + "\n"
+
+
+def _archive_is_current(java: Java) -> bool:
+    return settings.SHARED_ARCHIVE.is_file() and _STAMP.is_file() and _STAMP.read_text() == _fingerprint(java)
+
+
+def _make_archive(report: Report, java: Java) -> None:
+    """Raises SetupFailed where Spark can't run here."""
+    settings.SHARED_ARCHIVE.unlink(missing_ok=True)
+    fresh = settings.SHARED_ARCHIVE.with_suffix(".fresh")
+    # Read by Spark's launcher for the driver's JVM; JAVA_TOOL_OPTIONS would reach its own too.
+    options = {"SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={fresh} -Xlog:cds=off"}
+    _run([sys.executable, "-m", "binlake.spark.warm"], "a short Spark session", environment=options)
+    if not fresh.is_file():
+        report.say("classes  this JVM keeps none; sessions start slower")
+        return
+    fresh.rename(settings.SHARED_ARCHIVE)
+    _STAMP.write_text(_fingerprint(java))
+
+
+def _run(
+    command: list[str], what: str, remedy: str = "mend what it says above", environment: dict[str, str] | None = None
+) -> str:
+    """What a program says. Raises SetupFailed with its last lines."""
+    done = subprocess.run(
+        command,
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    said = "\n".join(done.stdout.splitlines()[-_SAID:])
+    if done.returncode:
+        raise SetupFailed(f"{what} failed:\n{said}", remedy=remedy)
+    return said

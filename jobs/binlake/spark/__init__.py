@@ -1,0 +1,1 @@
+"""Spark: session, settings, cluster, and Delta's classes over py4j."""

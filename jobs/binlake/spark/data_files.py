@@ -1,0 +1,69 @@
+"""Data files that lie in a table's folder before any commit of the table knows them.
+
+Delta's own transaction writes them, and tells the AddFile actions with their statistics: it is that of a new table in a
+folder below the table's, never committed, so that the table itself isn't looked at. A VACUUM removes what no commit
+knows once it is older than its retention (7 days by default).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from binlake.delta.attempts import DataFile
+from binlake.delta.delta_schema import DeltaSchema
+from binlake.delta.key_ranges import PHYSICAL_NAME
+from binlake.spark.java import changed, open_transaction, to_java_list, to_scala_map
+
+
+def write(
+    session: SparkSession, table: str, folder: str, schema: DeltaSchema, rows: DataFrame, *, rows_per_file: int
+) -> tuple[DataFile, ...]:
+    """Write ``rows``, which are read once, to new files below ``table``/``folder``.
+
+    rows: with the schema's columns. rows_per_file: at most. session: with the thread's active session.
+    """
+    jvm: Any = session.sparkContext._jvm
+    transaction = open_transaction(session, f"{table}/{folder}")
+    properties = schema.properties
+    transaction.updateMetadataForNewTable(
+        changed(transaction.metadata(), session, schema=schema.text(properties), properties=properties)
+    )
+    options = to_scala_map(session, {"maxRecordsPerFile": str(rows_per_file)})
+    options = jvm.org.apache.spark.sql.delta.DeltaOptions(options, session._jsparkSession.sessionState().conf())
+    written = transaction.writeFiles(rows._jdf, jvm.scala.Some(options))
+    return tuple(_data_file(folder, str(one.json())) for one in to_java_list(session, written))
+
+
+def read(session: SparkSession, table: str, schema: DeltaSchema, written: Sequence[DataFile]) -> DataFrame:
+    """The rows of such files, with the schema's columns."""
+    fields = [StructField.fromJson(field) for field in json.loads(schema.text(schema.properties))["fields"]]
+    physical = [field.metadata.get(PHYSICAL_NAME, field.name) for field in fields]
+    there = StructType([StructField(name, field.dataType) for name, field in zip(physical, fields, strict=True)])
+    if not written:
+        return session.createDataFrame([], StructType([StructField(field.name, field.dataType) for field in fields]))
+    rows = session.read.schema(there).parquet(*(_literally(f"{table}/{file.path}") for file in written))
+    return rows.toDF(*(field.name for field in fields))
+
+
+def _literally(path: str) -> str:
+    """Readers of Spark take paths for patterns."""
+    return re.sub(r"[\\*?{}\[\]]", r"\\\g<0>", path)
+
+
+def _data_file(folder: str, action: str) -> DataFile:
+    told = json.loads(action)
+    added = told["add"]
+    added["path"] = f"{folder}/{added['path']}"
+    return DataFile(
+        path=unquote(added["path"]),
+        bytes=int(added["size"]),
+        rows=int(json.loads(added["stats"])["numRecords"]),
+        action=json.dumps(told),
+    )

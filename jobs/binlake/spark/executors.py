@@ -1,0 +1,99 @@
+"""What runs on an executor to tell what it lacks. Needs no more than the stdlib: the rest may be what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+_LOADED = ("pandas", "pyarrow")
+"""By every function of ours that Spark runs; they are tried, too."""
+
+
+@dataclass(frozen=True)
+class LakeProbe:
+    """A small file that the driver has written into the lake, and what stands in it."""
+
+    path: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Lack:
+    """python: the interpreter of the executors there. found: what is wrong with it. wanted: what pip is to install.
+    lake: why the lake isn't read there, where that alone is wrong. others: of Spark and Java, which are told alone."""
+
+    host: str
+    python: str
+    found: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    lake: str = ""
+    others: tuple[str, ...] = ()
+
+
+def lack(
+    versions: Mapping[str, str], probe: LakeProbe | None = None, driver: Mapping[str, str] | None = None
+) -> Lack | None:
+    """What this executor's Python lacks of packages in these versions, or the lake, and where its Spark and Java are
+    others than the driver's; None: nothing."""
+    found, wanted = [], []
+    for name, version in versions.items():
+        try:
+            here = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            here = None
+        if here != version:
+            found.append(f"{name} is {here}, not {version}" if here else f"{name} is missing")
+            wanted.append(f"{name}=={version}")
+    for name in () if found else _LOADED:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            found.append(f"{name} can't be loaded: {error}")
+    lake = _unread(probe) if probe and not found else ""
+    engines = {"Spark": _spark(), "Java": java_of(os.getppid())}
+    others = [
+        f"{name} {engines[name]}, not {of}" for name, of in (driver or {}).items() if engines[name] not in ("", of)
+    ]
+    # As Spark calls the machine, where it was told.
+    host = os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+    told = Lack(host, sys.executable, tuple(found), tuple(wanted), lake, tuple(others))
+    return told if found or lake or others else None
+
+
+def _spark() -> str:
+    """Spark puts its own pyspark before an installed one."""
+    import pyspark
+
+    return str(pyspark.__version__)
+
+
+def java_of(process: int) -> str:
+    """The major version of the JVM that this process is, or was started by; empty where that isn't told."""
+    while process > 1:
+        try:
+            program = Path(os.readlink(f"/proc/{process}/exe"))
+            if program.name == "java":
+                found = re.search(r'^JAVA_VERSION="(\d+)', (program.parents[1] / "release").read_text(), re.MULTILINE)
+                return found[1] if found else ""
+            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return ""
+    return ""
+
+
+def _unread(probe: LakeProbe) -> str:
+    """Why not, by the engine that was shipped; empty where it is read as it was written."""
+    from binlake.errors import BinlakeError
+    from binlake.storage import files
+
+    try:
+        return "" if files.read_text(probe.path) == probe.content else f"{probe.path} is another file there"
+    except BinlakeError as error:
+        return error.message

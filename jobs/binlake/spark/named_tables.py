@@ -1,0 +1,96 @@
+"""Delta tables by name, in one of Spark's catalogs: what is registered there is a place, never rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from binlake.config import CatalogConfig
+from binlake.errors import LakeError
+from binlake.metadata.registrations import Registration
+from binlake.names import spark_quote, spark_string
+from binlake.storage import storage_errors, stores
+
+
+def session_settings(catalog: CatalogConfig) -> Mapping[str, str]:
+    """Settings of a session that reaches the catalog; a metastore is one of Hive."""
+    if catalog.metastore is None:
+        return {}
+    if "://" in catalog.metastore:
+        return {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": catalog.metastore}
+    folder = Path(catalog.metastore).expanduser().resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore_db;create=true",
+    }
+
+
+_LOCATION = re.compile("^Location: (.*)$", re.MULTILINE)
+
+
+class NamedTables:
+    """Those of one catalog."""
+
+    def __init__(self, session: SparkSession, catalog: CatalogConfig) -> None:
+        self._session, self._catalog = session, catalog
+
+    def put(self, one: Registration) -> str | None:
+        """Register a table; gives why not, where the name is another's. Raises LakeError."""
+        try:
+            self._session.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._quoted(one.database)}")
+            if (taken := self._location(one)) is None:
+                self._session.sql(
+                    f"CREATE TABLE {self._quoted(one.database, one.name)} USING delta LOCATION {spark_string(one.path)}"
+                )
+                return None
+        except PySparkException as error:
+            raise self._failed(one, error) from error
+        return None if _same(taken, one.path) else f"{one} is another's table, at {taken}"
+
+    def drop(self, one: Registration) -> None:
+        """The name alone, and only where it still stands for the table that it was given to. Raises LakeError."""
+        try:
+            if (location := self._location(one)) is not None and _same(location, one.path):
+                self._session.sql(f"DROP TABLE {self._quoted(one.database, one.name)}")
+        except PySparkException as error:
+            raise self._failed(one, error) from error
+
+    def _location(self, one: Registration) -> str | None:
+        """Where the name's table is; None where nothing has the name.
+
+        As SHOW tells it: DESCRIBE and tableExists fail for a Delta table whose folder is gone.
+        """
+        database = self._quoted(one.database)
+        if not self._session.catalog.databaseExists(database):
+            return None
+        shown = self._session.sql(f"SHOW TABLE EXTENDED IN {database} LIKE {spark_string(one.name)}").collect()
+        if not shown:
+            return None
+        located = _LOCATION.search(shown[0]["information"])
+        return located[1] if located else ""
+
+    def _quoted(self, *names: str) -> str:
+        return ".".join(map(spark_quote, (self._catalog.name, *names)))
+
+    def _failed(self, one: Registration, error: PySparkException) -> LakeError:
+        return LakeError(
+            f"the catalog {self._catalog.identity} refuses {one}: {storage_errors.cause_of(error)}",
+            remedy="see that it is up and takes this account's tables, then run binlake register",
+        )
+
+
+def _same(location: str, path: str) -> bool:
+    return _bare(location) == _bare(path)
+
+
+def _bare(location: str) -> str:
+    scheme, separator, rest = location.partition(":/")
+    if not separator or scheme == "file":
+        return "/" + (rest if separator else location).lstrip("/")
+    return stores.canonical(location)

@@ -1,0 +1,192 @@
+"""All Spark settings, in one place. Imports no pyspark: who submits a job reads them too."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from binlake.config import SparkConfig
+from binlake.errors import ConfigurationError, UsageError
+from binlake.spark import trust
+from binlake.storage import stores
+from binlake.versions import STORE_JARS
+
+SHARE = Path(sys.prefix) / "share" / "binlake"
+JARS = SHARE / "jars"
+SHARED_ARCHIVE = SHARE / "spark.jsa"
+LOG_STORE = Path(__file__).with_name("ConditionalLogStore.scala")
+LOG_STORE_JAR = "binlake-log-store"
+
+
+LOGGERS_THAT_QUOTE_ROWS = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.util.Utils",
+    "org.apache.spark.sql.execution.datasources.FileFormatWriter",
+    "org.apache.spark.sql.delta",
+    "SQLQueryContextLogger",
+)
+"""Of a task that failed they log the exception, which may hold a row's values; the job raises it all the same."""
+
+FIXED = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Debugging logs quote rows.
+    "spark.log.level": "ERROR",
+    # The password must not leave the machine but to executors.
+    "spark.submit.deployMode": "client",
+    # A snapshot's retried partition would open a later view under an old position.
+    "spark.task.maxFailures": "1",
+    "spark.speculation": "false",
+    # Instants and wall-clock times as the server gives them, dates before 1582 too.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # What doesn't fit is an error.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    # Names and defaults of the source may read like ${env:…}, which Spark would put its environment into.
+    "spark.sql.variable.substitute": "false",
+    # Names that differ only by case are two columns for nobody: MySQL agrees.
+    "spark.sql.caseSensitive": "false",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # The key ranges of files are asked for, and their rows counted before they are committed.
+    "spark.databricks.delta.stats.collect": "true",
+}
+"""What keeps the mirror exact, and rows and passwords where they belong: nobody may set it otherwise."""
+
+_FIXED_FAMILIES = (
+    "spark.sql.legacy.", "spark.sql.ansi.", "spark.sql.files.ignore", "spark.files.ignore", "spark.redaction.",
+    "spark.sql.redaction.", "spark.sql.parquet.binaryAsString", "spark.sql.parquet.int96AsTimestamp",
+    "spark.sql.decimalOperations.", "spark.databricks.delta.schema.", "spark.delta.logStore.",
+    "spark.hadoop.fs.s3a.create.conditional.", "spark.hadoop.fs.azure.fns.", "spark.hadoop.fs.azure.account.hns.",
+)  # fmt: skip
+_OTHER_ZONE = re.compile(r"-Duser\.timezone=(?!UTC(\s|$))")
+_ADDED_TO = {
+    "spark.driver.extraClassPath": ":", "spark.driver.extraJavaOptions": " ", "spark.executor.extraJavaOptions": " ",
+}  # fmt: skip
+"""Settings of which ours and theirs hold together, by what stands between."""
+
+
+def is_local(master: str) -> bool:
+    """Whether the driver's process does all the work."""
+    return master == "local" or master.startswith("local[")
+
+
+def check(given: Mapping[str, str]) -> None:
+    """Raises ConfigurationError for a setting of Spark's that isn't for others to choose."""
+    for key, value in given.items():
+        fixed = FIXED.get(key)
+        if (fixed is not None and value.lower() != fixed.lower()) or (
+            fixed is None and key.startswith(_FIXED_FAMILIES)
+        ):
+            raise ConfigurationError(
+                f"spark.conf: {key} can't be set to {value!r}"
+                + (f": binlake needs {fixed!r}" if fixed else ": a mirror wouldn't be exact, or show what it mustn't"),
+                remedy="take it out of spark.conf of the YAML (in Airflow also of the operator's conf)",
+            )
+        if key.endswith(".extraJavaOptions") and _OTHER_ZONE.search(value):
+            raise ConfigurationError(
+                f"spark.conf: {key} sets user.timezone: binlake needs UTC", remedy=f"take user.timezone out of {key}"
+            )
+
+
+def jvm_options(*, short_lived: bool = False) -> str:
+    """Options of the driver's JVM: UTC, and the class-data-sharing archive when set-up made one.
+
+    short_lived: its code is compiled quickly, and never optimised.
+    """
+    # Without the second compiler the JVM reserves 48 MB for compiled code, which a hundred merged tables fill; then it
+    # compiles no more. This is what it reserves with both.
+    options = ["-Duser.timezone=UTC", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"]
+    if short_lived:
+        # Nearly half of the CPU time of a merge of up to a minute is the optimising compiler's.
+        options.append("-XX:TieredStopAtLevel=1")
+    if SHARED_ARCHIVE.exists():
+        # Nearly all of a session's start is class loading: the archive halves it.
+        options += [
+            f"-XX:SharedArchiveFile={SHARED_ARCHIVE}",
+            "-Xshare:auto",
+            "-Xlog:cds=off",
+            "-Xlog:cds+dynamic=off",
+            "-Xlog:class+path=off",
+        ]
+    return " ".join(options)
+
+
+def launch_settings(spark: SparkConfig | None = None, *, short_lived: bool = False, lake: str = "") -> dict[str, str]:
+    """What must be known before the JVM starts, with what the YAML gives.
+
+    short_lived: see jvm_options. lake: its root. Raises ConfigurationError, see check.
+    """
+    given = spark or SparkConfig()
+    check(given.settings)
+    store = trust.store_for(lake)
+    of_driver = trust.java_options(str(store)) if store else []
+    of_executors = trust.java_options(store.name) if store else []
+    ours = {
+        "spark.driver.extraClassPath": f"{JARS}/*",
+        "spark.driver.extraJavaOptions": " ".join([jvm_options(short_lived=short_lived), *of_driver]),
+        "spark.executor.extraJavaOptions": " ".join(["-Duser.timezone=UTC", *of_executors]),
+        "spark.driver.memory": os.environ.get("BINLAKE_DRIVER_MEMORY") or given.driver_memory or "2g",
+    }
+    if given.executor_memory:
+        ours["spark.executor.memory"] = given.executor_memory
+    if given.jars:
+        ours["spark.jars"] = ",".join(given.jars)
+    added = {key: ours[key] + between + given.settings[key] for key, between in _ADDED_TO.items() if key in given.conf}
+    return {**ours, **given.settings, **added}
+
+
+def session_settings(cores: int, master: str, lake: str = "") -> dict[str, str]:
+    """What a session is built with where nobody wishes otherwise; ``cores`` of this machine size its shuffles, until
+    those of a cluster are known. lake: its root."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.pyspark.python": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "spark.driver.host": "127.0.0.1" if is_local(master) else os.environ.get("SPARK_LOCAL_IP", ""),
+        # Merge runs the tables side by side: a table's small stages mustn't wait for a big one's.
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": str(64 << 20),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        **stores.at(lake).spark_settings(),
+        **sizes(cores),
+    }
+
+
+def sizes(cores: int) -> dict[str, str]:
+    """Spark's defaults are made for large clusters: 200 and 50 make a small merge several times slower."""
+    return {
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        "spark.databricks.delta.snapshotPartitions": str(max(1, cores // 2)),
+    }
+
+
+def log_store_jar() -> Path:
+    """LOG_STORE as set-up compiles it; another text is another file."""
+    return JARS / f"{LOG_STORE_JAR}-{hashlib.sha256(LOG_STORE.read_bytes()).hexdigest()[:12]}.jar"
+
+
+def refuse_missing_jars(lake: str) -> None:
+    """Raises UsageError where Spark lacks its jars, or what the lake's address asks for; before a JVM is started."""
+    if not any(JARS.glob("delta-spark*.jar")):
+        raise UsageError(f"no Spark jars in {JARS}", remedy="run binlake setup")
+    if (store := stores.store_of(lake)) is None:
+        return
+    wanted = [JARS / jar.file for jar in STORE_JARS[store]] + ([log_store_jar()] if store == "s3" else [])
+    if not all(jar.is_file() for jar in wanted):
+        raise UsageError(
+            f"Spark has no file system for {lake}: its jars aren't in {JARS}",
+            remedy=f"run binlake setup --stores {store}",
+        )

@@ -1,0 +1,78 @@
+"""Spark's JVM is started: what each start says, whatever it is to do, doesn't stand between the lines of a run."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SessionFactory = Callable[[], "SparkSession"]
+"""Gives the Spark session; called only when there is work for one."""
+
+_STARTING = re.compile(
+    r"Using incubator modules: jdk[.]incubator[.]vector|Using Spark's default log4j profile|WARN NativeCodeLoader:"
+    r"|INFO SparkContext: (Running Spark version|OS info|Java version)|Setting (Spark|default) log level to"
+    r"|To adjust logging level use|WARN Utils: (Your hostname, .* resolves to|Set SPARK_LOCAL_IP if you need)"
+)
+
+
+def is_worth_reading(line: str) -> bool:
+    """Not what every start of Spark says."""
+    return not _STARTING.search(line)
+
+
+def start(settings: Mapping[str, str]) -> None:
+    """The JVM of this process, if it has none, with Spark's settings; its standard error comes to ours by the line."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    reading, writing = os.pipe()
+    relaying = threading.Thread(target=_relay, args=(reading,), name="spark's errors", daemon=True)
+    relaying.start()
+    try:
+        conf = SparkConf().setAll(list(settings.items()))
+        with interrupted_afterwards():
+            gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
+    except BaseException:
+        os.close(writing)
+        relaying.join(1)  # why it didn't start
+        raise
+    os.close(writing)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def interrupted_afterwards() -> Iterator[None]:
+    """Ctrl-C is heard once the JVM is there: while it starts PySpark would take away the folder that it is to write its
+    address into, and a JVM that can't never ends."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    for number, frame in heard[:1]:
+        before(number, frame)
+
+
+def _relay(reading: int) -> None:
+    """Until the JVM, and the Python workers it started, are gone."""
+    with open(reading, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if is_worth_reading(line):
+                print(line, end="", file=sys.stderr, flush=True)

@@ -1,0 +1,178 @@
+"""Delta's OptimisticTransaction by py4j, for commits that no statement of Spark makes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from binlake import __version__
+from binlake.delta import delta_actions, opened_tables
+from binlake.delta.attempts import DataFile
+from binlake.delta.delta_actions import DeltaAction
+from binlake.delta.delta_schema import DeltaSchema
+from binlake.spark.java import changed, open_transaction, overwriting, to_java_list, to_map, to_scala_map, to_seq
+from binlake.storage import files
+
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_PLAIN = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
+"""A protocol's features that ask for nothing in the first commit but what its metadata says."""
+
+
+@contextmanager
+def noted(session: SparkSession, note: Mapping[str, Any]) -> Iterator[str]:
+    """Commits in here tell the note, as JSON, which is given too. session: used by no other table meanwhile."""
+    told = json.dumps(note, ensure_ascii=False)
+    session.conf.set(USER_METADATA, told)
+    try:
+        yield told
+    finally:
+        session.conf.unset(USER_METADATA)
+
+
+class Alone:
+    """A transaction that tells Delta itself what is committed. session: with the thread's active session. note: of
+    whose commit it is, in the session's configuration, too."""
+
+    def __init__(self, session: SparkSession, path: str, note: str = "") -> None:
+        jvm: Any = session.sparkContext._jvm
+        self._session = session
+        self._jvm, self._delta = jvm, jvm.org.apache.spark.sql.delta
+        self._transaction = open_transaction(session, path)
+        self._path, self._note = path, note
+        self.metadata = self._transaction.metadata()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no table yet."""
+        return int(self._transaction.readVersion()) < 0
+
+    def version(self, app: str) -> int:
+        """The recorded one, -1 without; who commits under the application id meanwhile makes this one conflict.
+
+        That is what ``txnVersion`` does, at the price of two Spark jobs that read the table's whole state.
+        """
+        self._transaction.readTxn().addOne(app)
+        recorded = self._log.transaction_version(app)
+        return -1 if recorded is None else int(recorded)
+
+    @cached_property
+    def _log(self) -> DeltaTable:
+        """As the transaction sees it."""
+        return opened_tables.opened(self._path, int(self._transaction.snapshot().version()))
+
+    def versions(self) -> dict[str, int]:
+        """Those of all application ids."""
+        known = to_java_list(self._session, self._transaction.snapshot().setTransactions())
+        return {one.appId(): int(self._transaction.txnVersion(one.appId())) for one in known}
+
+    def commit(self, recorded: Mapping[str, int], metadata: Any = None) -> None:
+        """Metadata and recorded transactions, without rows."""
+        if metadata is not None:
+            self._transaction.updateMetadata(metadata, False)
+        operation = getattr(getattr(self._delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        self._transaction.commit(to_seq(self._session, self._recorded(recorded)), operation)
+
+    def replace(self, schema: DeltaSchema, data: Sequence[DataFile], recorded: Mapping[str, int]) -> None:
+        """The whole table becomes ``data``; it is made where there is none. History tells it as an overwrite.
+
+        Of a file that the table has already, whole, Delta is told nothing: it must not come and go in one commit.
+        Raises CommitFailedError where it was new and somebody made it meanwhile, or what Delta raises.
+        """
+        if self.is_new:
+            self._update_schema(schema)
+            if self._starts_plainly():
+                self._create(data, recorded)
+                return
+        ours = {file.action_path: file.action for file in data}
+        gone: list[Any] = []
+        for file in to_java_list(self._session, self._transaction.filterFiles()):
+            if file.deletionVector() is None and file.path() in ours:
+                del ours[file.path()]
+            else:
+                gone.append(file.remove())
+        come = [self._delta.actions.Action.fromJson(action) for action in ours.values()]
+        if not self.is_new:
+            self._update_schema(schema)
+        for app in recorded:
+            self._transaction.readTxn().addOne(app)
+        self._measure(data, gone)
+        actions = to_seq(self._session, [*gone, *come, *self._recorded(recorded)])
+        self._transaction.commit(actions, overwriting(self._session))
+
+    def _starts_plainly(self) -> bool:
+        """Whether a new table's first commit is no more than its metadata, protocol and files: the settings of who runs
+        this may ask for more, and some stores are for Delta alone."""
+        protocol = self._told(self._transaction.protocol())["protocol"]
+        features = (*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ()))
+        return files.writes_once(self._path) and _PLAIN.issuperset(features)
+
+    @staticmethod
+    def _told(action: Any) -> DeltaAction:
+        told: DeltaAction = json.loads(action.json())
+        return told
+
+    def _create(self, data: Sequence[DataFile], recorded: Mapping[str, int]) -> None:
+        """The first commit without Delta's part, which lists, checks and sums up by Spark jobs what is known here."""
+        self._transaction.deltaLog().createLogDirectoriesIfNotExists()
+        now = int(time.time() * 1000)
+        told: list[DeltaAction] = [
+            {
+                "commitInfo": {
+                    "timestamp": now, "operation": "WRITE",
+                    "operationParameters": {"mode": "Overwrite", "partitionBy": "[]", "canOverwriteSchema": True},
+                    "isolationLevel": "Serializable", "isBlindAppend": False, "operationMetrics": _metrics(data),
+                    "userMetadata": self._note, "engineInfo": f"binlake/{__version__}",
+                }
+            },
+            self._told(self._transaction.metadata()),
+            self._told(self._transaction.protocol()),
+            *(json.loads(file.action) for file in data),
+            *({"txn": {"appId": app, "version": version, "lastUpdated": now}} for app, version in recorded.items()),
+        ]  # fmt: skip
+        delta_actions.create(self._path, told)
+
+    def _update_schema(self, schema: DeltaSchema) -> None:
+        if self.is_new:
+            properties = schema.properties
+            metadata = changed(self.metadata, self._session, schema=schema.text(properties), properties=properties)
+            self._transaction.updateMetadataForNewTable(metadata)
+            return
+        properties = to_map(self._session, self.metadata.configuration())
+        metadata = changed(self.metadata, self._session, schema=schema.text(properties), properties=properties)
+        self._transaction.updateMetadataForTableOverwrite(metadata)
+
+    def _measure(self, data: Sequence[DataFile], gone: Sequence[Any]) -> None:
+        """What Spark counts in a write, as history tells it of the commit."""
+        counted = {
+            "numFiles": len(data),
+            "numOutputRows": sum(file.rows for file in data),
+            "numOutputBytes": sum(file.bytes for file in data),
+            "numRemovedFiles": len(gone),
+            "numRemovedBytes": sum(int(file.getFileSize()) for file in gone),
+        }
+        metrics: dict[str, Any] = {}
+        for name, count in counted.items():
+            context: Any = self._session.sparkContext._jsc.sc()
+            metrics[name] = self._jvm.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric(context, name)
+            metrics[name].set(count)
+        self._transaction.registerSQLMetrics(self._session._jsparkSession, to_scala_map(self._session, metrics))
+
+    def _recorded(self, recorded: Mapping[str, int]) -> list[Any]:
+        now = self._jvm.scala.Some(int(time.time() * 1000))
+        return [self._delta.actions.SetTransaction(app, version, now) for app, version in recorded.items()]
+
+
+def _metrics(data: Sequence[DataFile]) -> dict[str, str]:
+    """Of a table's first commit, as history tells them."""
+    counted = {
+        "numFiles": len(data), "numRemovedFiles": 0, "numRemovedBytes": 0,
+        "numOutputRows": sum(file.rows for file in data), "numOutputBytes": sum(file.bytes for file in data),
+    }  # fmt: skip
+    return {name: str(count) for name, count in counted.items()}

@@ -1,0 +1,1 @@
+"""Staging: the step that stages a batch's mutations as Parquet, and the files that it leaves."""

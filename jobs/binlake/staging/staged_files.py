@@ -1,0 +1,248 @@
+"""Staging: the mutations of one batch as Parquet, listed in a manifest.
+
+    {root}/_staging/{batch}/{attempt}/{slice}/{number}.parquet
+    {root}/_staging/{batch}/{attempt}/manifest.json
+
+A file holds mutations of one table in one shape between two statements of one slice. Files that the manifest doesn't
+list are never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from binlake.batch.manifest import Manifest, StagedFile, StagedSlice, without
+from binlake.binlog.border import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    Item,
+    Mutations,
+    RolledBack,
+    SliceSummary,
+    Statement,
+    Stopped,
+    XaEvent,
+    staged_schema,
+)
+from binlake.errors import LakeError, StagingError
+from binlake.position import Slice, file_number
+from binlake.schema.invalid import InvalidValues
+from binlake.storage import files
+
+OPEN_FILES = 64
+"""Staged files that a task keeps open at once; the oldest is closed, and a table's next rows get a new file."""
+
+
+def write_manifest(folder: str, manifest: Manifest) -> None:
+    files.write_text(f"{folder}/manifest.json", manifest.to_json())
+
+
+def read_manifest(folder: str, batch: int, attempt: str) -> Manifest:
+    """Raises StagingError when it is missing, damaged or another's."""
+    path = f"{folder}/manifest.json"
+    try:
+        manifest = Manifest.from_json(files.read_text(path))
+    except (ValueError, KeyError, TypeError) as error:
+        raise StagingError(f"{path} is damaged: {error}", remedy=files.STAGED_ANEW) from error
+    if (manifest.batch, manifest.attempt) != (batch, attempt):
+        raise StagingError(f"{path} is of batch {manifest.batch}, attempt {manifest.attempt}", remedy=files.STAGED_ANEW)
+    return manifest
+
+
+def check_file(file: StagedFile) -> None:
+    """Compare a staged file with its manifest; raises StagingError."""
+    size, checksum = files.checksum(file.path)
+    if (size, checksum) != (file.bytes, file.checksum):
+        raise StagingError(
+            f"{file.path} differs from its manifest ({size} bytes, {file.bytes} expected)",
+            remedy=files.STAGED_ANEW,
+        )
+
+
+@dataclass
+class _OpenFile:
+    """A staged file being written, and what its manifest entry will say."""
+
+    path: str
+    mutations: Mutations
+    writer: pq.ParquetWriter
+    sink: Any
+    stack: ExitStack
+    slice: int
+    counts: dict[int, int] = field(default_factory=lambda: {INSERT: 0, UPDATE: 0, DELETE: 0})
+    first: tuple[int, int, int] | None = None
+    last: tuple[int, int, int] = (0, 0, 0)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    xids: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.writer.write_batch(batch)
+        self._count(batch)
+        if self.first is None:
+            self.first = _sequence(batch, 0)
+        self.last = _sequence(batch, batch.num_rows - 1)
+        for name in self.mutations.key:
+            self._widen(name, batch)
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        if batch.column("xid").null_count == batch.num_rows:
+            for item in pc.value_counts(batch.column("op")).to_pylist():
+                self.counts[item["values"]] += item["counts"]
+            return
+        counted = (
+            pa.Table.from_batches([batch.select(["xid", "op"])]).group_by(["xid", "op"]).aggregate([([], "count_all")])
+        )
+        for row in counted.to_pylist():
+            if row["xid"] is None:
+                self.counts[row["op"]] += row["count_all"]
+                continue
+            counts = list(self.xids.get(row["xid"], (0, 0, 0)))
+            counts[(INSERT, UPDATE, DELETE).index(row["op"])] += row["count_all"]
+            self.xids[row["xid"]] = (counts[0], counts[1], counts[2])
+
+    def _widen(self, name: str, batch: pa.RecordBatch) -> None:
+        """Old and new keys count: a row that leaves a range is deleted there."""
+        for image in ("before", "after"):
+            values = batch.column(image).field(name) if name not in self.unknown else None
+            if values is None or not pa.types.is_integer(values.type):
+                self.unknown.add(name)
+                self.ranges.pop(name, None)
+                return
+            ends = pc.min_max(values.filter(batch.column(image).is_valid())).as_py()
+            if ends["min"] is not None:
+                low, high = self.ranges.get(name, (ends["min"], ends["max"]))
+                self.ranges[name] = (min(low, ends["min"]), max(high, ends["max"]))
+
+    def close(self) -> StagedFile:
+        self.writer.close()
+        self.stack.close()
+        assert self.first is not None
+        return StagedFile(
+            path=self.path,
+            name=self.mutations.name,
+            columns=self.mutations.columns,
+            key=self.mutations.key,
+            slice=self.slice,
+            statements_before=self.mutations.statements_before,
+            inserted=self.counts[INSERT],
+            updated=self.counts[UPDATE],
+            deleted=self.counts[DELETE],
+            first=self.first,
+            last=self.last,
+            bytes=self.sink.size,
+            checksum=self.sink.checksum,
+            ranges=self.ranges,
+            xids=self.xids,
+            absent=tuple(sorted(self.absent)),
+        )
+
+    def abandon(self) -> None:
+        """Nobody will read it: what of it can't be written any more is no error of its own."""
+        self.writer.is_open = False  # or it writes its footer when it goes
+        with suppress(LakeError):
+            self.stack.close()
+
+
+def _sequence(batch: pa.RecordBatch, index: int) -> tuple[int, int, int]:
+    return tuple(batch.column(name)[index].as_py() for name in ("file", "offset", "row"))
+
+
+class SliceWriter:
+    """Writes what one slice's reader yields below ``folder``."""
+
+    def __init__(self, folder: str, number: int, invalid: InvalidValues) -> None:
+        self._folder = folder
+        self._number = number
+        self._invalid = invalid
+        self._open: dict[Any, _OpenFile] = {}
+        self._closed: list[StagedFile] = []
+        self._made = 0
+
+    def write(self, mutations: Mutations) -> None:
+        key = (mutations.name, mutations.columns, mutations.statements_before)
+        if key not in self._open:
+            if len(self._open) >= OPEN_FILES:
+                oldest = next(iter(self._open))
+                self._closed.append(self._open[oldest].close())
+                del self._open[oldest]
+            self._open[key] = self._start(mutations)
+        self._open[key].write(mutations.batch)
+        self._open[key].absent.update(mutations.absent)
+
+    def _start(self, mutations: Mutations) -> _OpenFile:
+        path = f"{self._folder}/{self._made:05d}.parquet"
+        self._made += 1
+        stack = ExitStack()
+        sink = stack.enter_context(files.hashing_sink(path))
+        writer = pq.ParquetWriter(
+            sink,
+            staged_schema(mutations.columns, self._invalid),
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["gtid", "xid"],
+        )
+        return _OpenFile(path, mutations, writer, sink, stack, self._number)
+
+    def end_epoch(self) -> None:
+        """A statement came: what follows goes into files of its own."""
+        self._closed += [file.close() for file in self._open.values()]
+        self._open.clear()
+
+    def abandon(self) -> None:
+        """The slice failed: an open file would take its room on the disk for as long as this process lives."""
+        for file in self._open.values():
+            file.abandon()
+        self._open.clear()
+
+    def finish(self) -> tuple[StagedFile, ...]:
+        self.end_epoch()
+        return tuple(self._closed)
+
+
+Items = Iterable[Item | SliceSummary]
+
+
+def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: InvalidValues) -> StagedSlice:
+    """Write one slice's mutations below ``{folder}/{number}``; gives what the manifest says of them."""
+    target = f"{folder}/{number:05d}"
+    files.make_folder(target)
+    writer = SliceWriter(target, number, invalid)
+    statements: list[Statement] = []
+    stopped: list[Stopped] = []
+    xa: list[XaEvent] = []
+    rolled_back: list[RolledBack] = []
+    executed: list[SliceSummary] = []
+    sort: dict[type, Callable[[Any], None]] = {
+        Mutations: writer.write,
+        Stopped: stopped.append,
+        XaEvent: xa.append,
+        RolledBack: rolled_back.append,
+        SliceSummary: executed.append,
+    }
+    try:
+        for item in items:
+            if isinstance(item, Statement):
+                writer.end_epoch()
+                statements.append(item)
+            else:
+                sort[type(item)](item)
+        written = writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    assert all(file_number(statement.file) == file_number(part.file) for statement in statements)
+    staged = tuple(without(file, rolled_back) for file in written)
+    whole = executed[0]
+    return StagedSlice(
+        number, staged, tuple(statements), tuple(stopped), tuple(xa), whole.gtid_set, whole.unchecked, whole.servers
+    )

@@ -1,1 +1,0 @@
-"""What is known of a source's mirror, on any store and without a JVM: metadata, lease, watermarks, records, files."""

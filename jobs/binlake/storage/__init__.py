@@ -1,0 +1,1 @@
+"""Storage: where files lie, on disks, S3, Azure and HDFS, and the accounts and errors of each."""

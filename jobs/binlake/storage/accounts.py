@@ -1,0 +1,143 @@
+"""Accounts of object stores that Airflow connections hold, for lakes whose YAML names one.
+
+Such a lake is worked on with what its connection tells, in the place of the process's AWS_* variables: one process,
+such as the page's, may work on lakes of several accounts. What is told is asked for anew every minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from binlake.errors import ConfigurationError
+from binlake.storage.connection_text import parsed, variable_of
+
+CONNECTION_FILE = "BINLAKE_LAKE_CONNECTION_FILE"
+"""Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
+
+SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_OTHERWISE = (*SECRETS, "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
+"""Variables that would name another account than the connection's."""
+_OF_EXTRA = {
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "region_name": "AWS_REGION",
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token": "AWS_SESSION_TOKEN",
+    "allow_http": "AWS_ALLOW_HTTP",
+}
+_FRESH = 60.0
+"""Seconds: accounts change while a process lives."""
+
+ConnectionFields = Mapping[str, Any]
+"""Of a connection, as Airflow's JSON has them: login, password, extra."""
+
+_connections: dict[str, str] = {}
+_told: dict[str, tuple[float, dict[str, str]]] = {}
+
+
+def use(root: str, connection: str | None) -> None:
+    """A lake's account is its connection's from here on; without one it is the environment's."""
+    if connection is None:
+        _connections.pop(root, None)
+    else:
+        _connections[root] = connection
+
+
+def environment_of(path: str) -> Mapping[str, str]:
+    """The AWS_* variables for what lies at a path. Raises ConfigurationError."""
+    told = told_by_connection(path)
+    if told is None:
+        return os.environ
+    mine = {
+        name: value for name, value in os.environ.items() if "AWS_ACCESS_KEY_ID" not in told or name not in _OTHERWISE
+    }
+    return {**mine, **told}
+
+
+def told_by_connection(path: str) -> Mapping[str, str] | None:
+    """Variables by the connection of the lake in which the path lies; None where it has none."""
+    connection = next((one for root, one in _connections.items() if path == root or path.startswith(f"{root}/")), None)
+    if connection is None:
+        return None
+    asked, found = _told.get(connection, (0.0, {}))
+    if not asked or time.monotonic() - asked > _FRESH:
+        found = variables(look_up(connection), connection)
+        _told[connection] = (time.monotonic(), found)
+    return found
+
+
+def variables(fields: ConnectionFields, connection: str) -> dict[str, str]:
+    """What an Airflow connection (type aws) means. Raises ConfigurationError, which repeats none of its values."""
+    extra = fields.get("extra") or {}
+    try:
+        extra = dict(json.loads(extra) if isinstance(extra, str) else extra)
+        services = dict(extra.pop("service_config", None) or {})
+        extra = {**extra, **{key: value for key, value in dict(services.get("s3") or {}).items() if value}}
+    except (ValueError, TypeError):
+        raise _unreadable(connection) from None
+    if unknown := sorted(set(extra) - set(_OF_EXTRA)):
+        raise ConfigurationError(
+            f"the connection {connection!r} says what binlake doesn't know: {', '.join(map(str, unknown))}",
+            remedy=f"a lake's may have login, password and in its extra {', '.join(_OF_EXTRA)}; for a role or a "
+            "profile leave lake.connection out and set the AWS_* variables",
+        )
+    told = {_OF_EXTRA[key]: _text(value) for key, value in extra.items()}
+    told |= {"AWS_ACCESS_KEY_ID": fields.get("login") or told.get("AWS_ACCESS_KEY_ID", "")}
+    told |= {"AWS_SECRET_ACCESS_KEY": fields.get("password") or told.get("AWS_SECRET_ACCESS_KEY", "")}
+    return {name: value for name, value in told.items() if value}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value or "")
+
+
+def from_environment(connection: str) -> ConnectionFields:
+    """The file that ``BINLAKE_LAKE_CONNECTION_FILE`` names, else ``AIRFLOW_CONN_{ID}`` as Airflow reads it."""
+    if path := os.environ.get(CONNECTION_FILE):
+        try:
+            with open(path, encoding="utf-8") as file:
+                return _fields(file.read(), connection)
+        except OSError as error:
+            raise ConfigurationError(
+                f"can't read the file of the connection {connection!r}: {error.strerror}",
+                remedy=f"unset {CONNECTION_FILE}, or let it name a file with Airflow's JSON form of the connection",
+            ) from None
+    variable = variable_of(connection)
+    if text := os.environ.get(variable):
+        return _fields(text, connection)
+    raise ConfigurationError(
+        f"the lake's connection {connection!r} isn't defined: {variable} is not set",
+        remedy=f"""export {variable}='{{"conn_type": "aws", "login": "…", "password": "…", "extra": {{…}}}}'""",
+    )
+
+
+look_up: Callable[[str], ConnectionFields] = from_environment
+"""Who knows connections; Airflow puts its own in its place."""
+
+
+def hand_over(path: str, root: str) -> bool:
+    """What the connection of a lake tells, into a new file that this account alone may read; False without one."""
+    if root not in _connections:
+        return False
+    fields = look_up(_connections[root])
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump({name: fields.get(name) for name in ("login", "password", "extra")}, file)
+    return True
+
+
+def _fields(text: str, connection: str) -> ConnectionFields:
+    try:
+        return parsed(text)
+    except (ValueError, TypeError, AttributeError):
+        raise _unreadable(connection) from None
+
+
+def _unreadable(connection: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the connection {connection!r} can't be read",
+        remedy="write aws://key:secret@/?region_name=… (percent-encode odd characters), or Airflow's JSON form",
+    )

@@ -1,0 +1,195 @@
+"""A lake on S3, told to each library that works on it: Spark (S3A), deltalake and those below.
+
+Endpoint and region come from the AWS_* variables that all three know, and are handed to each, so that none looks
+elsewhere. Secrets that stand there are handed to none: each takes them by its own chain of AWS (these variables, a
+profile, a role), so that they stand in no setting of Spark, argument or file. Those of a lake with a connection are
+handed to each library's objects, and stand in nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from binlake.errors import ConfigurationError
+from binlake.storage import accounts
+from binlake.storage.container_role import ContainerRole
+from binlake.storage.trusted import SYSTEMS_OWN, own_authorities
+
+LOG_STORE = "binlake.ConditionalLogStore"
+"""spark/ConditionalLogStore.scala"""
+_DEFAULT_REGION = "us-east-1"
+"""What servers of one's own are signed for, unless they say otherwise."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Of an Airflow connection. token: of a session, else empty. Shows in no repr."""
+
+    key: str = field(repr=False)
+    secret: str = field(repr=False)
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class S3:
+    """How S3 is reached. endpoint: empty for Amazon's own. region: empty where each library's chain tells it. account:
+    None where that chain finds it. has_key: that it does by variables. role: of a container, which obstore can't ask.
+    authorities: path of a PEM file with those that are trusted in the place of the system's; empty for these."""
+
+    endpoint: str
+    region: str
+    account: Account | None = None
+    has_key: bool = False
+    role: ContainerRole | None = None
+    authorities: str = ""
+
+    log_store = LOG_STORE
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
+        region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
+        return cls(
+            endpoint.rstrip("/"),
+            region or (_DEFAULT_REGION if endpoint else ""),
+            has_key=bool(environment.get("AWS_ACCESS_KEY_ID")),
+            role=ContainerRole.of(environment),
+            authorities=own_authorities(endpoint, environment),
+        )
+
+    @classmethod
+    def at(cls, path: str) -> Self:
+        """For what lies at a path. Raises ConfigurationError."""
+        told = accounts.told_by_connection(path) or {}
+        found = cls.of(accounts.environment_of(path))
+        if "AWS_ACCESS_KEY_ID" not in told:
+            return found
+        return replace(found, account=Account(*(told.get(name, "") for name in accounts.SECRETS)))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is encrypted on the way."""
+        return self.endpoint.startswith("http://")
+
+    def spark_settings(self) -> dict[str, str]:
+        """Of S3A and of Delta's log on it, without secrets; those that say nothing are empty."""
+        return {
+            "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+            "spark.hadoop.fs.s3a.endpoint": self.endpoint,
+            "spark.hadoop.fs.s3a.endpoint.region": self.region,
+            "spark.hadoop.fs.s3a.path.style.access": "true" if self.endpoint else "",
+            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false" if self.is_plain else "",
+            "spark.hadoop.fs.s3a.aws.credentials.provider": (
+                "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+            ),
+            # The default keeps what it read of files by name; Delta overwrites one of its own.
+            "spark.hadoop.fs.s3a.input.stream.type": "classic",
+            "spark.hadoop.fs.s3a.create.conditional.enabled": "true",
+            "spark.delta.logStore.s3a.impl": LOG_STORE,
+            "spark.delta.logStore.s3.impl": LOG_STORE,
+        }
+
+    def hadoop_account(self) -> dict[str, str]:
+        """S3A's settings that are secrets: for Hadoop's configuration of a session at work, which no page shows."""
+        if self.account is None:
+            return {}
+        kind = "TemporaryAWSCredentialsProvider" if self.account.token else "SimpleAWSCredentialsProvider"
+        told = {
+            "fs.s3a.aws.credentials.provider": f"org.apache.hadoop.fs.s3a.{kind}",
+            "fs.s3a.access.key": self.account.key,
+            "fs.s3a.secret.key": self.account.secret,
+            "fs.s3a.session.token": self.account.token,
+        }
+        return {key: value for key, value in told.items() if value}
+
+    def variables(self) -> dict[str, str]:
+        """For the processes of a cluster that work on the lake."""
+        told = {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": self.region,
+            "AWS_ALLOW_HTTP": "true" if self.is_plain else "",
+        }
+        if self.account is not None:
+            account = (self.account.key, self.account.secret, self.account.token)
+            told |= dict(zip(accounts.SECRETS, account, strict=True))
+        # A host's own token mustn't stand beside this account.
+        return {key: value for key, value in told.items() if value or key in accounts.SECRETS}
+
+    def storage_options(self) -> dict[str, str]:
+        """deltalake's; a commit is one conditional PUT."""
+        told = {"aws_endpoint_url": self.endpoint, "aws_region": self.region, "aws_conditional_put": "etag"}
+        if self.account is None and not self.has_key:
+            # Of a server of one's own it asks no profile, and not every role, unless it is told to.
+            told["aws_force_credential_load"] = "true"
+        if self.account is not None:
+            told |= {"aws_access_key_id": self.account.key, "aws_secret_access_key": self.account.secret}
+            told |= {"aws_session_token": self.account.token, "allow_http": "true" if self.is_plain else ""}
+        return {key: value for key, value in told.items() if value}
+
+    def arrow_arguments(self) -> dict[str, Any]:
+        """Of pyarrow's S3FileSystem."""
+        # It looks for the variable itself, but once in a process.
+        told: dict[str, Any] = {"region": self.region, "tls_ca_file_path": self.authorities}
+        if self.endpoint:
+            told["scheme"], _, told["endpoint_override"] = self.endpoint.partition("://")
+        if self.account is not None:
+            told |= {"access_key": self.account.key, "secret_key": self.account.secret}
+            told |= {"session_token": self.account.token}
+        return {key: value for key, value in told.items() if value}
+
+    def obstore_arguments(self) -> dict[str, Any]:
+        """Of obstore's S3Store."""
+        told = {"endpoint": self.endpoint, "region": self.region, "conditional_put": "etag"}
+        if self.account is not None:
+            told |= {"access_key_id": self.account.key, "secret_access_key": self.account.secret}
+            told |= {"session_token": self.account.token}
+        config = {key: value for key, value in told.items() if value}
+        by_role = {"credential_provider": self.role} if self.role else {}
+        return {"config": config, "client_options": {"allow_http": self.is_plain}, **by_role}
+
+
+def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether credentials may be meant that stand in AWS's files, which obstore doesn't read."""
+    if environment.get("AWS_ACCESS_KEY_ID"):
+        return False
+    named = any(environment.get(name) for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"))
+    return named or (Path.home() / ".aws").exists()
+
+
+def check(path: str, environment: Mapping[str, str] | None = None) -> None:
+    """Raises ConfigurationError where the variables, or those of its connection, can't be right for this lake."""
+    environment = accounts.environment_of(path) if environment is None else environment
+    s3 = S3.of(environment)
+    if s3.endpoint and "://" not in s3.endpoint:
+        raise ConfigurationError(
+            f"AWS_ENDPOINT_URL is {s3.endpoint}, which is no address", remedy="write it with https:// before it"
+        )
+    if s3.is_plain and environment.get("AWS_ALLOW_HTTP", "").lower() not in ("true", "1"):
+        raise ConfigurationError(
+            f"AWS_ENDPOINT_URL is {s3.endpoint}: rows would go over the network as plain text",
+            remedy="use https://, or set AWS_ALLOW_HTTP=true where that is meant",
+        )
+    halves = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if environment.get(name)]
+    if len(halves) == 1:
+        raise ConfigurationError(f"of the credentials {halves[0]} alone is set", remedy="set both, or neither")
+    _refuse_other_token(path)
+    bundle = environment.get("AWS_CA_BUNDLE")
+    if bundle and not s3.is_plain and bundle not in (*SYSTEMS_OWN, s3.authorities):
+        raise ConfigurationError(
+            "AWS_CA_BUNDLE is set, which neither Spark nor deltalake, pyarrow and obstore read",
+            remedy=f"set SSL_CERT_FILE={bundle}, by which all of them trust its authorities; or unset AWS_CA_BUNDLE",
+        )
+
+
+def _refuse_other_token(path: str) -> None:
+    """deltalake and obstore add the environment's to an account that has none."""
+    told = accounts.told_by_connection(path) or {}
+    if "AWS_ACCESS_KEY_ID" in told and "AWS_SESSION_TOKEN" not in told and os.environ.get("AWS_SESSION_TOKEN"):
+        raise ConfigurationError(
+            "AWS_SESSION_TOKEN is set, but the account of the lake's connection has no token: deltalake would send it",
+            remedy="unset AWS_SESSION_TOKEN, or give the connection a key and its aws_session_token",
+        )

@@ -1,0 +1,115 @@
+"""The lake's storage, or Spark's work on it, when it fails: what Python, Java or Rust told, as one line, and what to
+do about it."""
+
+from __future__ import annotations
+
+import re
+
+from binlake.errors import LakeError
+from binlake.storage import java_errors
+
+FREE = "free space on the lake's disk, then run again: nothing is lost"
+ALLOW = "make the lake's folder writable for this account, then run again: nothing is lost"
+EITHER = "free space on the lake's disk, or make its folder writable for this account; then run again: nothing is lost"
+BUCKET = (
+    "make the bucket (on Azure the container), or let lake.path in the YAML name one that is there; then run again: "
+    "nothing is lost"
+)
+ACCOUNT = (
+    "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or the profile or role; on Azure AZURE_STORAGE_ACCOUNT_KEY "
+    "or the identity), and that the account may list, read, "
+    "write and delete below lake.path; then run again: nothing is lost"
+)
+REACH = (
+    "check AWS_ENDPOINT_URL and AWS_REGION (on Azure AZURE_STORAGE_ENDPOINT, of HDFS lake.path and HADOOP_CONF_DIR) "
+    "and the network, then run again: nothing is lost"
+)
+MEMORY = (
+    "give Spark more memory: spark.driver_memory in the YAML (executor_memory on a cluster), or BINLAKE_DRIVER_MEMORY; "
+    "then run again: nothing is lost"
+)
+OTHER = "mend what the message names, then run again: nothing is lost"
+
+_FULL = ("no space left", "quota exceeded", "file too large")
+_FORBIDDEN = (
+    "read-only file system", "permission denied", "operation not permitted", "access denied", "not a directory",
+)  # fmt: skip
+_NO_BUCKET = ("nosuchbucket", "no_such_bucket", "bucket does not exist", "unknownstoreexception",
+    "containernotfound", "container does not exist", "filesystemnotfound",
+)  # fmt: skip
+_NO_ACCOUNT = (
+    "403 forbidden", "status code: 403", "signaturedoesnotmatch", "signature_does_not_match", "invalidaccesskeyid",
+    "aws error access_denied", "necessary privileges", "load credentials", "credentials provider", "noawscredentials",
+    "401 unauthorized", "authenticationfailed", "authorizationfailure", "authorizationpermission", ", 403, ",
+    "status code: 401", "request signature",
+)  # fmt: skip
+_UNREACHED = (
+    "client error (connect)", "network_connection", "connection refused", "could not connect", "unknownhost",
+    "could not resolve", "connect timed out", "connectexception", "connecttimeout",
+    "error sending request",
+)  # fmt: skip
+_SPENT = ("outofmemoryerror", "java heap space", "gc overhead limit", "sparkoutofmemory")
+_EITHER = ("mkdirs failed", "cannot create")
+"""Hadoop doesn't say why a folder can't be made."""
+_OF_STORAGE = re.compile(r"java\.n?io\.|org\.apache\.hadoop\.|.*IOException$")
+_ANSWER = re.compile(r"<\?xml.*?<Code>(.*?)</Code>\s*<Message>(.*?)</Message>.*?(?:</Error>|\Z)", re.DOTALL)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_BACKTRACE = re.compile(r"^\s*0: ", re.MULTILINE)
+
+
+def failed(doing: str, error: BaseException) -> LakeError:
+    """The error of our tree. doing: what was tried, with the path."""
+    cause = cause_of(error)
+    return LakeError(f"{doing}: {cause}", remedy=remedy_of(cause))
+
+
+def remedy_of(cause: str) -> str:
+    """What to do about a failure that was told so."""
+    told = cause.lower()
+    for signs, remedy in (
+        (_NO_BUCKET, BUCKET),
+        (_NO_ACCOUNT, ACCOUNT),
+        (_UNREACHED, REACH),
+        (_FULL, FREE),
+        (_FORBIDDEN, ALLOW),
+        (_EITHER, EITHER),
+        (_SPENT, MEMORY),
+    ):
+        if any(sign in told for sign in signs):
+            return remedy
+    return OTHER
+
+
+def cause_of(error: BaseException) -> str:
+    """One line. Of Java's errors that of the storage, else the last of the causes."""
+    chain = java_errors.causes(error)
+    if not chain:
+        return _one_line(str(error)) or type(error).__name__
+    for one in reversed(chain):
+        if _OF_STORAGE.match(one.kind) and one.message:
+            return f"{one.kind.rpartition('.')[2]}: {_one_line(one.message)}"
+    return java_errors.root_cause(chain)
+
+
+def is_cause(error: BaseException) -> bool:
+    """Whether Java's error says that the storage is full, or can't be written."""
+    told = messages(error).lower()
+    return any(sign in told for sign in (*_FULL, *_FORBIDDEN, *_EITHER))
+
+
+def is_already_there(error: BaseException) -> bool:
+    """Whether Java refused to overwrite a file."""
+    return any(one.kind.endswith(".FileAlreadyExistsException") for one in java_errors.causes(error))
+
+
+def messages(error: BaseException) -> str:
+    """All that Java's errors say, to look for a path in; not to be shown."""
+    return "\n".join(one.message for one in java_errors.causes(error))
+
+
+def _one_line(text: str) -> str:
+    """Rust's errors come coloured, over several lines, some with a backtrace."""
+    plain = _BACKTRACE.split(_COLOUR.sub("", text).replace("↳", ""))[0]
+    # An S3 server's answer also quotes the request that it refuses, with its signature.
+    plain = _ANSWER.sub(r"\1: \2", plain)
+    return ": ".join(line.strip() for line in plain.splitlines() if line.strip())

@@ -1,0 +1,86 @@
+"""Metadata for who asks again and again: what was read is kept until the table has another commit.
+
+A request of the page costs a look for two files of a table's log, instead of reading that log and the data files. The
+newest commit's size and time are looked at as well: so a lake that was begun anew under the same versions is seen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalake import DeltaTable
+
+from binlake.delta import opened_tables
+from binlake.metadata.metadata import Metadata, Newest
+from binlake.storage import files
+from binlake.storage.files import FileFound
+
+_ANSWERS = 64
+"""Kept of one table: those asked for last."""
+
+_Question = tuple[tuple[str, ...], str | None, Newest | None]
+
+
+@dataclass
+class _Remembered:
+    """A table at a version. commit: the file of its log that made the version."""
+
+    table: DeltaTable
+    commit: FileFound | None
+    answers: OrderedDict[_Question, list[dict[str, Any]]] = field(default_factory=OrderedDict)
+
+
+class RememberedMetadata(Metadata):
+    """For reading, from any thread. Rows are the caller's own."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._known: dict[str, _Remembered] = {}
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self.reads = 0
+        """How often a table was read, and not the memory."""
+
+    def read(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        *,
+        where: str | None = None,
+        newest: Newest | None = None,
+    ) -> list[dict[str, Any]]:
+        question = (tuple(columns or ()), where, newest)
+        with self._locks[name]:
+            known = self._known.get(name)
+            if known is None or not self._is_newest(name, known):
+                self._known.pop(name, None)
+                known = None
+            if known is None or question not in known.answers:
+                rows = super().read(name, columns, where=where, newest=newest)
+                known = self._known.get(name)
+                if known is None:  # no table is there
+                    return rows
+                known.answers[question] = rows
+            known.answers.move_to_end(question)
+            while len(known.answers) > _ANSWERS:
+                known.answers.popitem(last=False)
+            return [dict(row) for row in known.answers[question]]
+
+    def _opened(self, name: str) -> DeltaTable:
+        self.reads += 1
+        if name not in self._known:
+            table = opened_tables.opened(self.location(name))
+            self._known[name] = _Remembered(table, files.found(self._commit(name, table.version())))
+        return self._known[name].table
+
+    def _is_newest(self, name: str, known: _Remembered) -> bool:
+        version = known.table.version()
+        if known.commit is None or files.found(self._commit(name, version)) != known.commit:
+            return False
+        return files.found(self._commit(name, version + 1)) is None
+
+    def _commit(self, name: str, version: int) -> str:
+        return f"{self.location(name)}/_delta_log/{version:020}.json"

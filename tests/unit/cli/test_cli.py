@@ -1,0 +1,143 @@
+"""What all commands share: how they end, and how much they say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from binlake import config
+from binlake.cli import command_line
+from binlake.metadata import lease
+from binlake.metadata.metadata import metadata_of, now_us
+from binlake.report import Report
+from past import Past
+
+
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def load(path: str) -> None:
+        raise error
+
+    monkeypatch.setattr(config, "load", load)
+
+
+def test_who_interrupts_it_is_told_so_as_shells_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(monkeypatch, KeyboardInterrupt())
+    assert command_line.run(["status", "--config", "x"]) == 130
+    assert "nothing is lost" in capsys.readouterr().err
+
+
+def test_a_sync_that_waits_for_its_server_ends_at_ctrl_c(tmp_path: Path) -> None:
+    """The server takes the connection, and says nothing."""
+    yaml = tmp_path / "shop.yaml"
+    yaml.write_text(
+        "source: {name: shop, connection: shop_mysql, server_id: 4001}\n"
+        "tables: {include: ['shop.*']}\nlake: {path: ./lake}\n"
+    )
+    Past(config.load(yaml), now_us()).write()
+    command = [sys.executable, "-m", "binlake.cli.command_line", "sync", "--config", str(yaml)]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"mysql://u:p@127.0.0.1:{server.getsockname()[1]}/"
+        environment = os.environ | {"AIRFLOW_CONN_SHOP_MYSQL": uri}
+        server.settimeout(60)
+        heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may have it ignored
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as syncing:
+            signal.signal(signal.SIGINT, heard)
+            connection, _ = server.accept()
+            syncing.send_signal(signal.SIGINT)
+            _, said = syncing.communicate(timeout=60)
+            connection.close()
+    assert syncing.returncode == 130
+    assert said == "binlake: interrupted; run again to go on, nothing is lost\n"
+    assert lease.read(metadata_of(config.load(yaml))).holder is None
+
+
+STARTING = """
+import os, signal, sys, types
+{before}
+sys.modules["argcomplete"] = types.ModuleType("argcomplete")
+def interrupted(name):
+    os.kill(os.getpid(), signal.SIGINT)
+    raise ImportError("what an extension module makes of it")
+sys.modules["argcomplete"].__getattr__ = interrupted
+from binlake.cli import start
+{meanwhile}
+sys.argv = ["binlake", "status", "--config", "x"]
+start.main()
+"""
+"""Interrupted in the import of what ``binlake.cli.command_line`` imports, or by its first use."""
+
+
+@pytest.mark.parametrize("during", ["imports", "work"])
+def test_ctrl_c_in_the_first_second_is_one_line(during: str) -> None:
+    at_import = "sys.modules['argcomplete'] = None; sys.meta_path.insert(0, types.SimpleNamespace("
+    at_import += "find_spec=lambda name, *_: interrupted(name) if name == 'argparse' else None))"
+    meanwhile = "sys.modules.pop('argparse', None)\n" + at_import if during == "imports" else ""
+    before = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # who runs the tests may have it ignored
+    program = STARTING.format(before=before, meanwhile=meanwhile)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "binlake: interrupted; run again to go on, nothing is lost\n")
+
+
+class Panic(BaseException):
+    """As pyo3's PanicException: no Exception."""
+
+
+def test_a_panic_is_no_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    raising(monkeypatch, Panic("Invalid object store url"))
+    assert command_line.run(["status", "--config", "x"]) == 3
+    assert "unexpected Panic: Invalid object store url" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "where"), [([], False), (["-v"], True)])
+def test_where_an_unexpected_error_came_from(tmp_path: Path, options: list[str], where: bool) -> None:
+    program = (
+        "import sys\nfrom binlake import config\nfrom binlake.cli import command_line\n"
+        "def load(path): raise RuntimeError('never seen')\n"
+        "config.load = load\nsys.exit(command_line.run(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "status", "--config", "x", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "unexpected RuntimeError: never seen" in done.stderr
+    assert ("in load" in done.stderr) == where
+
+
+def test_a_quiet_report_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(quiet=True)
+    report.say("a line")
+    with report.progress("copied") as told:
+        told(1, 2)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", ["sync", "status", "table pause", "unlock", "binlog", "init", "setup"])
+def test_every_command_can_be_quiet(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command_line.run([*command.split(), "--help"])
+    assert "--quiet" in capsys.readouterr().out
+
+
+def test_the_shell_completes_commands(tmp_path: Path) -> None:
+    """As argcomplete's shell code asks."""
+    answer = tmp_path / "answer"
+    environment = {
+        "PATH": str(Path(sys.executable).parent),
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+        "COMP_LINE": "binlake ma",
+        "COMP_POINT": "10",
+    }
+    subprocess.run([sys.executable, "-m", "binlake.cli.command_line"], env=environment, check=False)
+    assert answer.read_text().strip() == "maintain"

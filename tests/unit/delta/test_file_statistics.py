@@ -1,0 +1,94 @@
+"""Bounds that readers leave out files by: none may leave out a file that has the value."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from binlake.delta.file_statistics import INDEXED, Statistics
+
+DIGITS = Context(prec=38)
+
+
+def told(*columns: pa.Array) -> dict[str, Any]:
+    """Of several batches, one for each of the columns given."""
+    statistics = Statistics()
+    for column in columns:
+        statistics.add(pa.record_batch([column], names=["c"]))
+    found: dict[str, Any] = json.loads(statistics.text())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "lowest", "highest"),
+    [
+        ([3, None, -7], pa.int32(), -7, 3),
+        ([Decimal(18446744073709551615), Decimal(0)], pa.decimal128(20, 0), 0, 18446744073709551615),
+        ([Decimal("-0.50"), Decimal("12.30")], pa.decimal128(5, 2), -0.5, 12.3),
+        ([date(5, 1, 2), date(9999, 12, 31)], pa.date32(), "0005-01-02", "9999-12-31"),
+        (
+            [datetime(1500, 1, 2, 3, 4, 5, 123456)],
+            pa.timestamp("us"),
+            "1500-01-02T03:04:05.123",
+            "1500-01-02T03:04:05.124",
+        ),
+        (
+            [datetime(2020, 1, 2, 3, 4, 5, 120000, UTC)],
+            pa.timestamp("us", "UTC"),
+            "2020-01-02T03:04:05.120Z",
+            "2020-01-02T03:04:05.120Z",
+        ),
+        (["b", "", "ä"], pa.string(), "", "ä"),
+        (["x" * 32], pa.string(), "x" * 32, "x" * 32),
+        (["x" * 33], pa.string(), "x" * 32, "x" * 32 + "\U0010ffff"),
+    ],
+)
+def test_bounds(values: list[Any], kind: pa.DataType, lowest: object, highest: object) -> None:
+    found = told(pa.array(values, kind))
+    assert (found["minValues"], found["maxValues"]) == ({"c": lowest}, {"c": highest})
+    assert found["numRecords"] == len(values)
+    assert found["nullCount"] == {"c": values.count(None)}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (datetime(9999, 12, 31, 23, 59, 59, 999999), pa.timestamp("us")),
+        ("x" * 32 + "\U0010ffff" + "y", pa.string()),
+    ],
+)
+def test_a_bound_that_cant_be_told_is_left_out(value: object, kind: pa.DataType) -> None:
+    found = told(pa.array([value], kind))
+    assert found["maxValues"] == {}
+    assert set(found["minValues"]) == {"c"}
+
+
+def test_decimals_keep_all_their_digits() -> None:
+    least, greatest = Decimal("-12345678901234567890123456789012345678"), Decimal("1E-10")
+    statistics = Statistics()
+    statistics.add(pa.record_batch([pa.array([least.scaleb(-10, DIGITS), greatest])], names=["c"]))
+    assert '"minValues": {"c": -1234567890123456789012345678.9012345678}' in statistics.text()
+    assert '"maxValues": {"c": 0.0000000001}' in statistics.text()
+
+
+def test_texts_are_compared_by_their_bytes() -> None:
+    """In UTF-16 the first would be the greater."""
+    found = told(pa.array(["\uffff", "\U00010000"]))
+    assert (found["minValues"], found["maxValues"]) == ({"c": "\uffff"}, {"c": "\U00010000"})
+
+
+def test_bounds_of_many_batches() -> None:
+    found = told(pa.array([5, 9]), pa.array([None, 7], pa.int64()), pa.array([None], pa.int64()), pa.array([2]))
+    assert (found["minValues"], found["maxValues"], found["nullCount"]) == ({"c": 2}, {"c": 9}, {"c": 2})
+
+
+def test_beyond_the_indexed_columns_whole_numbers_alone_are_told() -> None:
+    columns = [pa.array(["a"]) for _ in range(INDEXED + 1)] + [pa.array([1])]
+    statistics = Statistics()
+    statistics.add(pa.record_batch(columns, names=[f"c{number}" for number in range(len(columns))]))
+    assert sorted(json.loads(statistics.text())["minValues"]) == sorted([*(f"c{n}" for n in range(INDEXED)), "c33"])

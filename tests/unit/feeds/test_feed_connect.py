@@ -1,0 +1,95 @@
+"""Whole columns as Kafka Connect's JSON are what each value is by itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from binlake.binlog.border import INSERT, staged_schema
+from binlake.config.feed_config import DebeziumFormat
+from binlake.feeds.contract import FeedChanges, FeedContext, FeedTable
+from binlake.feeds.formats import base64_numbers
+from binlake.feeds.formats.connect import type_of
+from binlake.feeds.formats.connect_json import JsonWriter, encoded, quoted
+from binlake.feeds.formats.debezium import Debezium
+from binlake.feeds.formats.decimals import unscaled
+from binlake.position import Flavour
+from binlake.schema.invalid import FAIL
+from binlake.schema.table import Column, TableName
+
+BORDERS = [
+    sign * ((1 << bits) + near) for bits in (7, 8, 15, 16, 23, 31, 39, 47, 55, 62) for near in (-1, 0, 1)
+    for sign in (1, -1)
+]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1)))
+@example([0, -1, 2**63 - 1, -(2**63), *BORDERS])
+def test_numbers_in_base64(numbers: list[int]) -> None:
+    made = base64_numbers.quoted(np.array(numbers, np.int64)).to_pylist()
+    assert made == [encoded(unscaled(Decimal(number), 0)) for number in numbers]
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.text()))
+@example(['"', "\\", "\0", "\n\t\x1f", "\x7f", "é😀", "", None, "plain"])
+def test_texts(texts: list[str | None]) -> None:
+    made = quoted(pa.array(texts, pa.string())).to_pylist()
+    assert [None if text is None else json.loads(text) for text in made] == texts
+
+
+def test_pieces_are_the_rows_in_order_and_none_is_large() -> None:
+    rows = pa.record_batch({"text": ["x" * (40 << 20), "a", "y" * (40 << 20), "b", "c", "z" * (70 << 20)]})
+    table = FeedTable(TableName("shop", "notes"), (), ())
+    numbered = [("gtid", number, number) for number in range(rows.num_rows)]
+    pieces = [*FeedChanges(table, rows, "binlog.000001", numbered).pieces()]
+    assert pa.concat_batches([piece.rows for piece in pieces]) == rows
+    assert [one for piece in pieces for one in piece.transactions] == numbered
+    assert all(piece.rows.nbytes <= 64 << 20 or piece.rows.num_rows == 1 for piece in pieces)
+    assert len(pieces) < rows.num_rows
+
+
+def test_decimals_of_a_slice_with_nulls() -> None:
+    numbers = [Decimal("1.25"), None, Decimal("-99999999.99"), Decimal("0.00"), None]
+    column = Column("d", "decimal", precision=10, scale=2)
+    told = type_of(column, DebeziumFormat(type="debezium"))
+    schema = told.schema(column, optional=True)
+    for start in range(len(numbers)):
+        values = told.values(pa.array(numbers, pa.decimal128(10, 2)).slice(start, 3))
+        made = JsonWriter().column(schema, values).to_pylist()
+        assert made == ["null" if one is None else encoded(unscaled(one, 2)) for one in numbers[start : start + 3]]
+
+
+def test_all_digits_of_a_decimal_are_kept() -> None:
+    value = Decimal("-12345678901234567890123456789012345678901234567890123456789.123456")
+    assert int.from_bytes(unscaled(value, 6), "big", signed=True) == -int(str(value)[1:].replace(".", ""))
+
+
+def test_the_servers_id_of_mariadb_stands_in_its_gtid_and_mysqls_is_that_of_its_uuid() -> None:
+    columns = (Column("id", "int"),)
+    rows = [
+        {"op": INSERT, "file": 1, "offset": 4, "row": 0, "committed_us": 1, "gtid": gtid, "after": {"id": 1}}
+        for gtid in ("0-42-7", None)
+    ]
+    uuids = [f"3e11fa47-71ca-11e1-9e33-c80aa942956{number}" for number in range(3)]
+    batch = pa.RecordBatch.from_pylist(rows, schema=staged_schema(columns, FAIL))
+    changes = FeedChanges(FeedTable(TableName("a", "t"), columns, ()), batch, "binlog.000001")
+    gtids = pa.array([f"{uuids[0]}:7", f"{uuids[1]}:tag:9"])
+    of_mysql = batch.set_column(5, "gtid", gtids)
+    settings = DebeziumFormat(type="debezium")
+
+    def told(flavour: Flavour, changes: FeedChanges = changes) -> list[int]:
+        form = Debezium(settings, FeedContext("f", "s", "server", flavour), JsonWriter())
+        return [json.loads(one.value or b"")["source"]["server_id"] for (one,) in form.changes(changes)]
+
+    assert (told("mariadb"), told("mysql")) == ([42, 0], [0, 0])
+    two = dict(zip(uuids, (11, 12), strict=False))
+    for servers, wanted in (({uuids[0]: 11}, [11, 11]), (two, [11, 12]), ({uuids[0]: 11, uuids[2]: 13}, [11, 0])):
+        assert told("mysql", replace(changes, rows=of_mysql, servers=servers)) == wanted

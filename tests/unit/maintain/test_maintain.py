@@ -1,0 +1,224 @@
+"""The upkeep that needs no Spark: who may be touched, what goes, what is written down, and that it ends with others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.errors import LeaseHeld, UsageError
+from binlake.maintain.maintain import MaintainReport, maintain, wants_spark
+from binlake.metadata import lease, watermarks
+from binlake.metadata.lease import OpenBatch, Standing
+from binlake.pipeline import metadata_of
+from binlake.position import Position, Range
+from binlake.report import Report
+from binlake.schema.table import Column, TableName, TableSchema
+
+SHAPE = TableSchema((Column("id", "int"),), ("id",), "primary")
+HERE = Position("s", "b.000001", 4, 1)
+HOUR = 3600
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PipelineConfig:
+    """A source with the tables d.a and d.b, whose three versions were written ten, six and two hours ago."""
+    made = PipelineConfig.model_validate(
+        {
+            "source": {"name": "s", "connection": "c", "server_id": 1},
+            "tables": {"include": ["d.*"]},
+            "lake": {"path": str(tmp_path)},
+            "maintain": {"history_hours": 4, "metadata_hours": 4},
+        }
+    )
+    metadata = metadata_of(made)
+    lives = [Life(name, TableName("d", name), SHAPE, HERE, HERE) for name in "ab"]
+    for life in lives:
+        for version, hours in enumerate((10, 6, 2)):
+            write(made.table_path(life.name), version, hours)
+    with lease.held(metadata) as held:
+        watermarks.started(metadata, lives, batch=0, versions={life.id: 2 for life in lives})
+        held.stand(Standing(0, HERE))
+    return made
+
+
+def write(path: str, row: int, hours: float) -> None:
+    properties = {
+        "delta.deletedFileRetentionDuration": "interval 14400 seconds",
+        "delta.logRetentionDuration": "interval 2592000 seconds",
+    }
+    write_deltalake(path, pa.table({"id": pa.array([row], pa.int32())}), mode="overwrite", configuration=properties)
+    for file in Path(path).rglob("*"):
+        if file.is_file() and file.stat().st_mtime > time.time() - HOUR:
+            os.utime(file, (time.time() - hours * HOUR,) * 2)
+
+
+def no_spark() -> NoReturn:
+    raise AssertionError("Spark isn't needed")
+
+
+def kept(config: PipelineConfig, *patterns: str) -> MaintainReport:
+    return maintain(config, no_spark, metadata_of(config), Report(), tables=list(patterns) or None, patience=0)
+
+
+def status(config: PipelineConfig, table: str, **changed: Any) -> None:
+    metadata = metadata_of(config)
+    (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == table]
+    watermarks.write(metadata, [{**row, **changed}])
+
+
+def rows(config: PipelineConfig, table: str, version: int | None = None) -> list[int]:
+    path = config.table_path(TableName("d", table))
+    found: list[int] = DeltaTable(path, version=version).to_pyarrow_table()["id"].to_pylist()
+    return found
+
+
+def test_what_nobody_was_promised_goes_and_the_rest_is_as_it_was(config: PipelineConfig) -> None:
+    """The second version was replaced two hours ago, and four are promised; the first six hours ago."""
+    assert not wants_spark(config, metadata_of(config))
+    found = kept(config)
+    assert [(table.table, table.removed_files, table.left) for table in found.tables] == [
+        ("d.a", 1, ""),
+        ("d.b", 1, ""),
+    ]
+    assert (rows(config, "a"), rows(config, "a", 1)) == ([2], [1])
+    with pytest.raises(FileNotFoundError):
+        rows(config, "a", 0)
+    assert {table.removed_files for table in kept(config).tables} == {0}
+
+
+def test_a_log_grows_no_longer_than_promised_though_nobody_commits_by_spark(config: PipelineConfig) -> None:
+    path = config.table_path(TableName("d", "a"))
+    for row in range(3, 12):
+        write(path, row, 800)
+        if row == 10:
+            DeltaTable(path).create_checkpoint()
+    for file in (Path(path) / "_delta_log").iterdir():
+        os.utime(file, (time.time() - 800 * HOUR,) * 2)
+    status(config, "a", delta_version=11)
+    assert {table.table: table.removed_log_files for table in kept(config).tables} == {"d.a": 10, "d.b": 0}
+    assert [commit["version"] for commit in DeltaTable(path).history()] == [11, 10]
+    assert rows(config, "a") == [11]
+
+
+def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
+    found = kept(config, "d.b")
+    told = json.loads(json.dumps(found.to_json()))
+    assert set(told) == {"tables", "metadata", "staging_removed", "folders_removed", "seconds"}
+    (row,) = metadata_of(config).read("runs")
+    assert (row["kind"], json.loads(row["tables"]), row["message"]) == ("maintain", told["tables"], found.headline)
+    assert rows(config, "a", 0) == [0], "it wasn't asked for"
+
+
+def test_of_a_dropped_table_replaced_files_go_and_its_rows_stay(config: PipelineConfig) -> None:
+    """And one whose folder went with it isn't spoken of."""
+    for table in "ab":
+        status(config, table, status="dropped")
+    shutil.rmtree(config.table_path(TableName("d", "b")))
+    assert not wants_spark(config, metadata_of(config))
+    assert [(table.table, table.removed_files, table.left) for table in kept(config).tables] == [("d.a", 1, "")]
+    assert (rows(config, "a"), rows(config, "a", 1)) == ([2], [1])
+    with pytest.raises(FileNotFoundError):
+        rows(config, "a", 0)
+
+
+def test_a_dropped_table_that_others_write_is_theirs(config: PipelineConfig) -> None:
+    status(config, "a", status="dropped")
+    deleted_by_others(config)
+    a, _ = kept(config).tables
+    assert ("DELETE" in a.left, a.removed_files, rows(config, "a", 0)) == (True, 0, [0])
+
+
+def test_a_folder_of_a_table_that_died_before_its_first_commit_goes(config: PipelineConfig) -> None:
+    """Not a young one, one that a snapshot may go on with, one of a life, and one that holds something else."""
+
+    def unborn(path: str, name: str = "snapshot-1/part.parquet", hours: float = 5) -> Path:
+        file = Path(path) / name
+        file.parent.mkdir(parents=True)
+        (Path(path) / "_delta_log").mkdir(exist_ok=True)  # Spark makes it before the commit
+        file.write_bytes(b"x")
+        os.utime(file, (time.time() - hours * HOUR,) * 2)
+        return Path(path)
+
+    dead = [unborn(f"{config.root}/d/dead"), unborn(f"{config.ghosts}/d/_dead_gho")]
+    half_a_snapshot(config, "half")
+    alive = [
+        unborn(f"{config.root}/d/young", hours=3),
+        unborn(f"{config.root}/d/half"),
+        unborn(f"{config.root}/d/exports", name="part-0.parquet"),
+        unborn(f"{config.root}/_replayed/d"),
+    ]
+    shutil.rmtree(config.table_path(TableName("d", "b")))
+    alive.append(unborn(config.table_path(TableName("d", "b"))))
+    found = kept(config)
+    assert sorted(found.folders_removed) == sorted(map(str, dead))
+    assert "2 of tables that nobody committed" in found.headline
+    assert not any(folder.exists() for folder in dead)
+    assert all(folder.exists() for folder in alive)
+
+
+def deleted_by_others(config: PipelineConfig) -> None:
+    DeltaTable(config.table_path(TableName("d", "a"))).delete()
+
+
+def half_a_snapshot(config: PipelineConfig, table: str = "a") -> None:
+    metadata_of(config).append(
+        "snapshots", [{"snapshot": "x", "database": "d", "table": table, "state": "staged", "updated_us": 1}]
+    )
+
+
+@pytest.mark.parametrize(
+    ("happened", "why"),
+    [
+        (lambda config: status(config, "a", status="stopped"), "it is stopped"),
+        (lambda config: status(config, "a", status="resnapshot"), "it is resnapshot"),
+        (half_a_snapshot, "a snapshot of it isn't finished"),
+        (deleted_by_others, "DELETE at Delta version 3 changed what binlake wrote"),
+    ],
+)
+def test_tables_that_are_left_alone(config: PipelineConfig, happened: Callable[[Any], None], why: str) -> None:
+    happened(config)
+    a, b = kept(config).tables
+    assert why in a.left
+    assert (a.removed_files, b.removed_files, b.left) == (0, 1, "")
+    assert rows(config, "a", 0) == [0]
+
+
+def test_upkeep_by_others_is_known_from_then_on(config: PipelineConfig) -> None:
+    path = config.table_path(TableName("d", "a"))
+    write_deltalake(path, pa.table({"id": pa.array([9], pa.int32())}), mode="append")
+    status(config, "a", delta_version=3)
+    DeltaTable(path).optimize.compact()
+    kept(config)
+    (row,) = [row for row in metadata_of(config).read("watermarks") if row["table_id"] == "a"]
+    assert row["delta_version"] == DeltaTable(path).version() == 4
+
+
+def test_while_a_batch_is_open_nothing_is_touched(config: PipelineConfig) -> None:
+    with lease.held(metadata_of(config)) as held:
+        held.open(OpenBatch(1, Range(HERE, HERE, ())))
+    with pytest.raises(UsageError, match=r"batch 1 is open \(planned\)") as refused:
+        kept(config)
+    assert "binlake sync" in refused.value.remedy
+    assert rows(config, "a", 0) == [0]
+
+
+def test_a_run_at_work_is_waited_for_as_long_as_patience_lasts(config: PipelineConfig) -> None:
+    with lease.held(metadata_of(config)), pytest.raises(LeaseHeld):
+        kept(config)
+    assert rows(config, "a", 0) == [0]
+
+
+def test_patterns_that_name_no_table(config: PipelineConfig) -> None:
+    with pytest.raises(UsageError, match="no table of the lake matches"):
+        kept(config, "d.none")

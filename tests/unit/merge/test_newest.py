@@ -1,0 +1,113 @@
+"""What staged mutations leave behind: the last word on each key, in no more memory than the images take."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
+from binlake.merge.newest import newest_rows
+from binlake.schema.invalid import FAIL
+from binlake.schema.lake_columns import lake_columns
+from binlake.schema.table import Column, TableSchema
+
+Row = dict[str, Any]
+Mutation = tuple[int, Row | None, Row | None]
+COLUMNS = (
+    Column("id", "int", nullable=False),
+    Column("name", "varchar", length=9, charset="utf8mb4", nullable=False),
+    Column("v", "varchar", length=99, charset="utf8mb4"),
+)
+COUNTING = pa.proxy_memory_pool(pa.default_memory_pool())
+"""It must outlive what is taken from it."""
+
+
+def staged(path: Path, number: int, mutations: list[Mutation], *, backwards: bool = False) -> Any:
+    """A staged file of the log's file ``number``; backwards: its rows stand against the order of the log."""
+    rows = [
+        {"op": op, "file": number, "offset": 100 + place // 2, "row": place % 2, "committed_us": 0, "gtid": "g",
+         "xid": None, "before": before, "after": after}
+        for place, (op, before, after) in enumerate(mutations)
+    ]  # fmt: skip
+    schema = staged_schema(COLUMNS, FAIL)
+    pq.write_table(pa.Table.from_pylist(rows[::-1] if backwards else rows, schema), path)
+    return SimpleNamespace(path=str(path), columns=COLUMNS, first=(number, 100, 0))
+
+
+def newest_tables(
+    files: list[Any], key: tuple[str, ...] = ("id",), low: tuple[int, int] = (0, 0)
+) -> tuple[pa.Table, pa.Table]:
+    schema = TableSchema(COLUMNS, key, "primary")
+    step: Any = SimpleNamespace(schema=schema, files=files)
+    life: Any = SimpleNamespace(low=SimpleNamespace(order=low))
+    config: Any = SimpleNamespace(invalid=FAIL)
+    found = newest_rows(life, step, lake_columns(schema, FAIL), config, 1 << 30)
+    assert found is not None
+    return found
+
+
+def newest(files: list[Any], key: tuple[str, ...], low: tuple[int, int] = (0, 0)) -> tuple[set[Any], list[Row]]:
+    """The keys that changed, and the rows that stand."""
+    changed, rows = newest_tables(files, key, low)
+    assert changed.num_rows == len(set(map(tuple, (row.values() for row in changed.to_pylist())))), "each key once"
+    return {tuple(row.values()) for row in changed.to_pylist()}, rows.to_pylist()
+
+
+def walk(chance: random.Random, count: int, key: tuple[str, ...]) -> tuple[list[Mutation], dict[Any, Row], set[Any]]:
+    """Mutations, the rows that they leave, and all keys that they touched."""
+    rows: dict[Any, Row] = {}
+    touched: set[Any] = set()
+    mutations: list[Mutation] = []
+    for number in range(count):
+        row = {"id": chance.randrange(12), "name": chance.choice("abc"), "v": str(number)}
+        identity = tuple(row[name] for name in key)
+        old = chance.choice([*rows]) if rows and chance.random() < 0.6 else None
+        if old is not None and chance.random() < 0.4:
+            mutations.append((DELETE, rows.pop(old), None))
+            touched.add(old)
+        elif identity not in rows or identity == old:
+            mutations.append((UPDATE, rows.pop(old), row) if old is not None else (INSERT, None, row))
+            rows[identity] = row
+            touched |= {identity, old} - {None}
+    return mutations, rows, touched
+
+
+@pytest.mark.parametrize("key", [("id",), ("name",), ("name", "id")], ids=["number", "text", "two columns"])
+@pytest.mark.parametrize("backwards", [False, True], ids=["in order", "backwards"])
+@pytest.mark.parametrize("count", [3, 200])
+def test_the_last_word_on_each_key_stands(tmp_path: Path, key: tuple[str, ...], backwards: bool, count: int) -> None:
+    for seed in range(5):
+        mutations, rows, touched = walk(random.Random(seed), count, key)
+        half = len(mutations) // 2
+        parts = [
+            staged(tmp_path / f"{number}.parquet", number, part, backwards=backwards)
+            for number, part in ((1, mutations[:half]), (2, mutations[half:]))
+        ]
+        changed, stand = newest(parts[::-1] if backwards else parts, key)
+        assert changed == touched
+        assert sorted(map(repr, stand)) == sorted(map(repr, rows.values()))
+
+
+def test_mutations_before_the_snapshot_are_left_out(tmp_path: Path) -> None:
+    rows = [{"id": number, "name": "n", "v": "v"} for number in range(4)]
+    file = staged(tmp_path / "1.parquet", 1, [(INSERT, None, row) for row in rows])
+    assert newest([file], ("id",), low=(1, 101)) == ({(2,), (3,)}, rows[2:])
+
+
+def test_rows_under_new_keys_are_held_once(tmp_path: Path) -> None:
+    rows = [{"id": number, "name": "n", "v": "v" * 99} for number in range(50_000)]
+    file = staged(tmp_path / "1.parquet", 1, [(INSERT, None, row) for row in rows])
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(COUNTING)
+    try:
+        changed, stand = newest_tables([file])
+    finally:
+        pa.set_memory_pool(before)
+    assert (changed.num_rows, stand.num_rows) == (50_000, 50_000)
+    assert COUNTING.max_memory() < 2.2 * stand.nbytes

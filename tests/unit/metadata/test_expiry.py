@@ -1,0 +1,124 @@
+"""Our own tables: rows go when their time is over and nobody may ask for them, files when they were replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from binlake.config import MaintainConfig
+from binlake.metadata.expiry import MetadataUpkeep, keep_metadata, unfinished_snapshots
+from binlake.metadata.metadata import Metadata, now_us
+
+DAY = 24 * 3600 * 1_000_000
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Metadata:
+    return Metadata(str(tmp_path / "_binlake"))
+
+
+def ago(days: float) -> int:
+    return now_us() - int(days * DAY)
+
+
+def keep(metadata: Metadata, **promised: Any) -> dict[str, MetadataUpkeep]:
+    return {one.table: one for one in keep_metadata(metadata, MaintainConfig(**promised))}
+
+
+def left(metadata: Metadata, name: str, column: str) -> list[Any]:
+    return sorted(row[column] for row in metadata.read(name))
+
+
+def test_nothing_is_made_where_nothing_is(metadata: Metadata) -> None:
+    assert keep(metadata) == {}
+
+
+def test_runs_stay_for_their_days_and_the_newest_for_ever(metadata: Metadata) -> None:
+    for kind, days in (("sync", 300), ("sync", 200), ("maintain", 150)):
+        metadata.append("runs", [{"run": f"{kind} {days}", "kind": kind, "ended_us": ago(days)}])
+    assert keep(metadata)["runs"].rows_expired == 1
+    assert left(metadata, "runs", "run") == ["maintain 150", "sync 200"]
+    metadata.append("runs", [{"run": "new", "kind": "sync", "ended_us": ago(1)}])
+    assert keep(metadata)["runs"].rows_expired == 2
+    assert left(metadata, "runs", "run") == ["new"]
+
+
+def test_batches_that_a_table_has_yet_to_catch_up_with_stay(metadata: Metadata) -> None:
+    for batch in range(1, 8):
+        state = "recorded" if batch < 7 else "merged"
+        metadata.append("batches", [{"batch": batch, "state": state, "updated_us": ago(100)}])
+    metadata.append("watermarks", [{"table_id": "a", "status": "following", "batch": 2}])
+    metadata.append("watermarks", [{"table_id": "b", "status": "paused", "batch": 4}])
+    assert keep(metadata)["batches"].rows_expired == 3
+    assert left(metadata, "batches", "batch") == [4, 5, 6, 7]
+    metadata.replace("watermarks", "table_id = 'b'", [])
+    keep(metadata)
+    assert left(metadata, "batches", "batch") == [7]
+
+
+def test_the_quarantine_keeps_what_stopped_a_table_that_stands_still(metadata: Metadata) -> None:
+    rows = [("a", 100), ("b", 100), (None, 100), ("b", 1)]
+    metadata.append(
+        "quarantine", [{"table_id": key, "reason": f"{key} {days}", "at_us": ago(days)} for key, days in rows]
+    )
+    metadata.append("watermarks", [{"table_id": "a", "status": "stopped", "batch": 1}])
+    keep(metadata)
+    assert left(metadata, "quarantine", "reason") == ["None 100", "a 100", "b 1"]
+    metadata.replace("watermarks", "table_id = 'a'", [])
+    keep(metadata)
+    assert left(metadata, "quarantine", "reason") == ["b 1"]
+
+
+def test_snapshots_that_aren_t_done_and_the_newest_of_each_table_stay(metadata: Metadata) -> None:
+    rows = [("first", "t", "committed", 300), ("second", "t", "committed", 200), ("dead", "t", "staged", 250),
+            ("other", "u", "committed", 400)]  # fmt: skip
+    for snapshot, table, state, days in rows:
+        chunk = {"database": "d", "table": table, "state": state, "updated_us": ago(days)}
+        metadata.append("snapshots", [{"snapshot": snapshot, "chunk": number, **chunk} for number in range(2)])
+    assert keep(metadata)["snapshots"].rows_expired == 2
+    assert set(left(metadata, "snapshots", "snapshot")) == {"second", "dead", "other"}
+    assert unfinished_snapshots(metadata) == {"dead": ("d", "t")}
+
+
+def test_the_ddl_history_stays_for_ever_or_as_long_as_shapes_are_promised(metadata: Metadata) -> None:
+    for table, offset, days in (("t", 1, 900), ("t", 2, 800), ("t", 3, 10), ("u", 4, 700)):
+        told = {"batch": offset, "offset": offset, "committed_us": ago(days), "database": "d", "table": table}
+        metadata.append("ddl_history", [told])
+    keep(metadata)
+    assert left(metadata, "ddl_history", "offset") == [1, 2, 3, 4]
+    assert keep(metadata, ddl_history_days=100)["ddl_history"].rows_expired == 1
+    assert left(metadata, "ddl_history", "offset") == [2, 3, 4], (
+        "what stood a hundred days ago is told by the last before"
+    )
+
+
+def test_a_table_has_few_files_and_what_was_replaced_goes_after_its_time(metadata: Metadata, tmp_path: Path) -> None:
+    for number in range(20):
+        metadata.append("runs", [{"run": f"{number}", "kind": "sync", "ended_us": ago(0)}])
+    folder = tmp_path / "_binlake" / "runs"
+    assert len(DeltaTable(str(folder)).file_uris()) == 20
+    assert keep(metadata)["runs"] == MetadataUpkeep("runs", 20, 1, 0, 0, 0)
+    assert len(list(folder.glob("*.parquet"))) == 21, "a run that sleeps may still come to commit"
+    found = keep(metadata, metadata_hours=0)["runs"]
+    assert (found.files_before, found.files_after, found.removed_files) == (1, 1, 20)
+    assert len(list(folder.glob("*.parquet"))) == 1
+    assert len(metadata.read("runs")) == 20
+    metadata.append("runs", [{"run": "more", "kind": "sync", "ended_us": ago(0)}])
+    assert len(metadata.read("runs")) == 21
+
+
+def test_the_log_of_a_table_ends_somewhere(metadata: Metadata, tmp_path: Path) -> None:
+    log = tmp_path / "_binlake" / "runs" / "_delta_log"
+    counts = []
+    for _ in range(4):
+        for number in range(30):
+            metadata.append("runs", [{"run": f"{number}", "kind": "sync", "ended_us": ago(0)}])
+        keep(metadata, metadata_hours=0)
+        counts.append(len(list(log.iterdir())))
+    assert max(counts[1:]) <= counts[0] + 30, counts
+    checkpoint = pq.read_table(max(log.glob("*.checkpoint.parquet")), columns=["remove"])
+    assert checkpoint["remove"].null_count == checkpoint.num_rows, "files that went aren't told of for a week"

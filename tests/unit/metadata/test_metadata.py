@@ -1,0 +1,73 @@
+"""Compare and swap decides; appends never do."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from binlake.errors import LakeError
+from binlake.metadata.metadata import SCHEMAS, Metadata
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Metadata:
+    return Metadata(str(tmp_path / "a b" / "_binlake"))
+
+
+def test_tables_appear_when_first_written(metadata: Metadata) -> None:
+    assert metadata.read("runs") == []
+    metadata.append("runs", [{"run": "r", "message": "it's"}])
+    assert [row["message"] for row in metadata.read("runs")] == ["it's"]
+
+
+def test_swap_changes_one_row_once(metadata: Metadata) -> None:
+    metadata.create_with("lease", [{"batch": 0}])
+    assert metadata.swap("lease", "batch = 0", {"batch": 1, "holder": "it's"})
+    assert not metadata.swap("lease", "batch = 0", {"batch": 1})
+    assert metadata.read("lease", ["batch", "holder"]) == [{"batch": 1, "holder": "it's"}]
+
+
+def test_a_stale_swap_loses(metadata: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata.create_with("lease", [{"batch": 0}])
+    stale = metadata.table("lease")
+    assert metadata.swap("lease", "batch = 0", {"batch": 1})
+    monkeypatch.setattr(metadata, "table", lambda name: stale)
+    assert not metadata.swap("lease", "batch = 0", {"batch": 7})
+
+
+def test_two_first_rows_leave_one(metadata: Metadata) -> None:
+    metadata.create_with("lease", [{"batch": 0}])
+    metadata.create_with("lease", [{"batch": 0}])
+    assert len(metadata.read("lease")) == 1
+
+
+def test_replace_is_repeatable(metadata: Metadata) -> None:
+    metadata.append("ddl_history", [{"batch": 1, "statement": "a"}])
+    for _ in range(2):
+        metadata.replace("ddl_history", "batch = 2", [{"batch": 2, "statement": "b"}])
+    assert sorted(row["statement"] for row in metadata.read("ddl_history")) == ["a", "b"]
+    metadata.replace("ddl_history", "batch = 2", [])
+    assert [row["statement"] for row in metadata.read("ddl_history")] == ["a"]
+
+
+def test_no_more_than_ten_commits_are_read_to_open_a_table(tmp_path: Path) -> None:
+    metadata = Metadata(str(tmp_path))
+    metadata.create_with("lease", [{"batch": 0}])
+    for batch in range(12):
+        assert metadata.swap("lease", f"batch = {batch}", {"batch": batch + 1})
+    checkpoint = tmp_path / "lease" / "_delta_log" / "_last_checkpoint"
+    assert json.loads(checkpoint.read_text())["version"] == 9
+
+
+def test_an_unwritable_lake_says_what_to_do(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(LakeError, match="writable"):
+        Metadata(str(blocked)).append("runs", [{"run": "r"}])
+
+
+def test_every_table_of_the_plan_has_a_schema() -> None:
+    assert set(SCHEMAS) == {
+        "batches", "runs", "lease", "watermarks", "ddl_history", "schemas", "snapshots", "quarantine",
+        "decisions", "source_log", "unlogged", "verifications", "registrations", "feeds", "omissions",
+    }  # fmt: skip

@@ -1,0 +1,140 @@
+"""What status says of a source: who works on it, how far it is, what isn't finished."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlake.cli import printing
+from binlake.cli.printing import status_lines
+from binlake.config import PipelineConfig
+from binlake.metadata import lease
+from binlake.metadata.holder import Holder, this_process
+from binlake.metadata.lease import Standing
+from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.status import SnapshotStatus, read_status
+from binlake.position import Position
+from binlake.source.ahead import Ahead
+
+ELSEWHERE = "it isn't asked"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PipelineConfig:
+    """A source with a position."""
+    found = PipelineConfig.model_validate(
+        {
+            "source": {"name": "shop", "connection": "shop", "server_id": 4001},
+            "tables": {"include": ["shop.*"]},
+            "lake": {"path": str(tmp_path)},
+        }
+    )
+    with lease.held(metadata_of(found)) as held:
+        held.stand(Standing(1, Position("s", "b.000001", 4, 1)))
+    return found
+
+
+def metadata_of(config: PipelineConfig) -> Metadata:
+    return Metadata(config.metadata_path("").rstrip("/"))
+
+
+def hold(config: PipelineConfig, holder: str) -> None:
+    changes = {"holder": holder, "token": "t", "since_us": now_us(), "expires_us": now_us() + 60_000_000}
+    metadata_of(config).swap("lease", "batch = 0", changes)
+
+
+def this_holder() -> Holder:
+    found = Holder.parse(this_process())
+    assert found is not None
+    return found
+
+
+def test_a_holder_at_work(config: PipelineConfig) -> None:
+    with lease.held(metadata_of(config)):
+        found = read_status(config)
+    assert found.to_json()["holder_died"] is False
+    assert f"held by {found.holder}" in status_lines(found, ELSEWHERE)
+    assert f"pid {os.getpid()}" in str(found.holder)
+
+
+def test_a_holder_that_died_on_this_machine(config: PipelineConfig) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    hold(config, str(replace(this_holder(), pid=gone.pid, started=12345)))
+    found = read_status(config)
+    assert found.to_json()["holder_died"] is True
+    said = f"pid {gone.pid} started 12345, which is dead: the next run takes over at once"
+    assert any(line.endswith(said) for line in status_lines(found, ELSEWHERE))
+
+
+def test_a_pid_that_another_process_has_by_now(config: PipelineConfig) -> None:
+    hold(config, str(replace(this_holder(), pid=os.getppid(), started=12345)))
+    assert read_status(config).holder_died
+
+
+def test_of_a_holder_elsewhere_nobody_can_tell(config: PipelineConfig) -> None:
+    hold(config, "other-host pid 1 started 1")
+    found = read_status(config)
+    assert found.to_json()["holder_died"] is False
+    assert "dead" not in "".join(status_lines(found, ELSEWHERE))
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [
+        (Ahead("b.000001:4", 0), "nothing behind"),
+        (Ahead("b.000002:9", 1_500_000), "1.5 MB behind b.000002:9"),
+        (Ahead("b.000009:9", None), "which the log, at b.000009:9, doesn't hold: binlake doctor tells more"),
+        ("no connection", "and how far behind isn't known:\n  no connection"),
+    ],
+)
+def test_how_far_behind(config: PipelineConfig, ahead: Ahead | str, said: str) -> None:
+    assert status_lines(read_status(config), ahead)[0] == f"shop: batch 0, at b.000001:4, {said}"
+
+
+def test_a_thousand_tables_fit_a_terminal(config: PipelineConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that follow are counted; reasons and remedies are wrapped between words."""
+    stopped = {"status": "stopped", "reason": "it holds what nobody follows, " * 9, "remedy": "mend it and " * 12}
+    plain = {"batch": 7, "delta_version": 3, "position": None, "reason": None, "remedy": None}
+    rows = [{**plain, "table": f"shop.table_{n:04}", "status": "following"} for n in range(1000)]
+    found = replace(
+        read_status(config),
+        tables=(*rows, {**plain, **stopped, "table": "shop.odd"}),
+        holder="a-host-with-a-long-name.example.org pid 1234567 started 123456789, by an airflow task",
+    )
+    printing.status(found, "x " * 90, all_tables=False)
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    assert "table_0" not in said
+    assert "tables: 1,000 following, 1 stopped" in said
+    assert "--state following lists the 1,000" in " ".join(said.split())
+    assert " ".join(stopped["reason"].split()) in " ".join(said.split())
+    printing.status(found, "x", all_tables=True)
+    assert "table_0999" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("until", "carried"), [(None, 50), (40, 40)])
+def test_up_to_when_all_is_there(config: PipelineConfig, until: int | None, carried: int) -> None:
+    rows = [{"batch": 0, "state": "recorded", "planned_us": 50, "until_us": until}, {"batch": 1, "state": "planned"}]
+    metadata_of(config).append("batches", rows)
+    assert read_status(config).carried_us == carried
+
+
+def test_a_snapshot_that_was_killed(config: PipelineConfig) -> None:
+    def chunks(snapshot: str, at: int, *states: str) -> None:
+        row = {"snapshot": snapshot, "database": "shop", "updated_us": at, "rows": 10}
+        rows = [{**row, "table": snapshot[0], "chunk": number, "state": state} for number, state in enumerate(states)]
+        metadata_of(config).append("snapshots", rows)
+
+    chunks("a1", 1, "staged", "planned")
+    chunks("a2", 2, "committed")
+    chunks("b1", 1, "committed")
+    chunks("b2", 2, "staged", "staged", "planned")
+    found = read_status(config)
+    assert found.snapshots == (SnapshotStatus("shop.b", 3, 2, 20),)
+    assert "snapshot of shop.b isn't finished: 2 of 3 chunks, 20 rows" in status_lines(found, ELSEWHERE)

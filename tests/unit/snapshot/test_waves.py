@@ -1,0 +1,30 @@
+"""Who interrupts a snapshot."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from binlake.snapshot import waves
+
+
+def test_who_interrupts_a_snapshot_does_not_wait_for_its_wave(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(waves, "_WATCH_SECONDS", 0)
+    cancelled: dict[str, Event] = {"first": Event(), "second": Event()}
+
+    def interrupted(written: int) -> None:
+        raise KeyboardInterrupt
+
+    context = SimpleNamespace(cancelJobGroup=lambda group: cancelled[group].set())
+    copying: Any = SimpleNamespace(sessions=SimpleNamespace(context=context), watch=interrupted)
+    copies: Any = [SimpleNamespace(group=group, folder=str(tmp_path)) for group in cancelled]
+    with ThreadPoolExecutor(2) as pool:
+        copied: Any = [pool.submit(one.wait, 30) for one in cancelled.values()]
+        with pytest.raises(KeyboardInterrupt):
+            waves._wait(copying, copies, copied)
+    assert all(one.result() for one in copied)

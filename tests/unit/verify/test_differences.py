@@ -1,0 +1,88 @@
+"""Chunks and rows of two sides, compared."""
+
+from __future__ import annotations
+
+import pytest
+
+from binlake.errors import CheckFailed
+from binlake.position import Position
+from binlake.schema.table import TableName
+from binlake.verify import differences
+from binlake.verify.hashes import ChunkSum, chunk_count
+from binlake.verify.result import DifferingRow, TableResult, VerifyReport
+from binlake.verify.server_side import KeyedHash
+
+
+def row(key: str, row_hash: str) -> KeyedHash:
+    return KeyedHash(key, row_hash, (key,))
+
+
+def test_parts_add_up_by_chunk() -> None:
+    parts = [{0: ChunkSum(2, 10), 1: ChunkSum(1, 5)}, {1: ChunkSum(3, 7)}]
+    assert differences.total(parts) == {0: ChunkSum(2, 10), 1: ChunkSum(4, 12)}
+
+
+def test_a_chunk_on_one_side_alone_differs() -> None:
+    assert differences.differing({0: ChunkSum(1, 1), 1: ChunkSum(1, 1)}, {1: ChunkSum(1, 1), 2: ChunkSum(1, 9)}) == [
+        0,
+        2,
+    ]
+
+
+def test_looking_into_chunks_is_bounded() -> None:
+    big = {number: ChunkSum(differences.MOST_FETCHED // 2, 1) for number in range(5)}
+    assert differences.to_look_into([0, 1, 2, 3], big, {}) == [0, 1]
+    assert differences.to_look_into([0], {0: ChunkSum(differences.MOST_FETCHED * 3, 1)}, {}) == [0]
+
+
+def test_kinds_of_difference() -> None:
+    source = [row("1", "a"), row("2", "b"), row("3", "c"), row("4", "d")]
+    lake = [row("1", "a"), row("2", "x"), row("4", "d"), row("4", "d"), row("5", "e")]
+    assert differences.differing_rows(source, lake, ["id"]) == {
+        "2": DifferingRow("changed", (("id", "2"),)),
+        "3": DifferingRow("missing", (("id", "3"),)),
+        "4": DifferingRow("extra", (("id", "4"),)),
+        "5": DifferingRow("extra", (("id", "5"),)),
+    }
+
+
+def test_named_rows_are_bounded() -> None:
+    source = [row(str(number), "a") for number in range(10 * differences.MOST_ROWS)]
+    assert len(differences.differing_rows(source, [], ["id"])) == differences.MOST_ROWS
+
+
+def test_columns_of_a_changed_row() -> None:
+    found = {"2": DifferingRow("changed", (("id", "2"),))}
+    named = differences.name_columns(found, ["id", "v", "w"], {"2": ["2", "x", "N"]}, {"2": ["2", "x", ""]})
+    assert named == (DifferingRow("changed", (("id", "2"),), columns=("w",)),)
+
+
+def test_chunks_of_small_and_huge_tables() -> None:
+    assert (chunk_count(0), chunk_count(5_000), chunk_count(10**10)) == (1, 5, 1 << 14)
+
+
+def test_a_verification_that_compared_nothing_is_not_equal() -> None:
+    position = Position("server", "log.000001", 4, 0)
+
+    def report(*tables: TableResult) -> VerifyReport:
+        return VerifyReport("v", position, 3, 1.0, tables)
+
+    name = TableName("d", "t")
+    good = TableResult(name, "compared", True, 1, 1, 1, 0)
+    assert report(good, TableResult(name, "paused"), TableResult(name, "dropped")).equal
+    assert not report(TableResult(name, "dropped")).equal
+    stopped = report(good, TableResult(name, "stopped"))
+    assert not stopped.equal
+    assert "1 of 1 tables equal, 1 not compared, at log.000001:4" in stopped.to_text()
+    with pytest.raises(CheckFailed, match=r"not compared with the server: d[.]t"):
+        stopped.refuse_unequal()
+    assert not report(good, TableResult(name, "resnapshot")).equal
+    assert not report(good, TableResult(name, "failed", reason="behind")).equal
+    assert not report(good, TableResult(name, "compared", False, 1, 0, 1, 1)).equal
+    assert report(good).to_json()["tables"][0]["name"] == "d.t"
+
+
+def test_text_shows_keys_unharmed_by_control_characters() -> None:
+    rows = (DifferingRow("missing", (("k", "a\x1b[2J\nb"),)),)
+    text = TableResult(TableName("d", "t"), "compared", False, 1, 0, 1, 1, rows).to_text()
+    assert 'missing: k="a\\u001b[2J\\nb"' in text
