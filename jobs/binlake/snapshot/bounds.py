@@ -27,12 +27,12 @@ from binlake.source.catalog import KeyPart
 
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _MOST_VALUES = 255
-"""Of an ENUM; they are listed in each condition."""
+"""The most values an ENUM column may have to carry bounds; each condition lists them."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A bound's place in one column of the key. literal: SQL. descending: as the index orders the column."""
+    """A bound's value in one column of the key. literal: SQL. descending: whether the index orders the column so."""
 
     column: str
     literal: str
@@ -40,37 +40,39 @@ class Edge:
 
 
 Bound = tuple[Edge, ...]
-"""The first columns of the key, as far as they are needed."""
+"""A bound: values of the key's leading columns, as many as are needed."""
 
 
 def write(bound: Bound | None) -> str | None:
-    """As metadata keeps a bound."""
+    """Return a bound as JSON, as metadata keeps it."""
     return None if bound is None else json.dumps([dump(edge) for edge in bound])
 
 
 def read(text: str | None, schema: TableSchema) -> Bound | None:
-    """The inverse of ``write``. A number alone is a bound in the first column, as version 0.1.0 wrote it."""
+    """Parse what ``write`` returned. A bare number is a bound in the key's first column, as version 0.1.0 wrote it."""
     if text is None:
         return None
-    found = json.loads(text)
-    return (Edge(schema.key[0], text),) if isinstance(found, int) else tuple(load(Edge, edge) for edge in found)
+    edges = json.loads(text)
+    return (Edge(schema.key[0], text),) if isinstance(edges, int) else tuple(load(Edge, edge) for edge in edges)
 
 
 def from_on(schema: TableSchema, bound: Bound) -> str:
-    """Condition of the rows at a bound and behind it."""
+    """Return the SQL condition for the rows at a bound and after it, in the index's order."""
     return _side(schema, bound, behind=True, itself=True)
 
 
 def behind(schema: TableSchema, bound: Bound) -> str:
+    """Return the SQL condition for the rows after a bound, in the index's order."""
     return _side(schema, bound, behind=True, itself=False)
 
 
 def before(schema: TableSchema, bound: Bound) -> str:
+    """Return the SQL condition for the rows before a bound, in the index's order."""
     return _side(schema, bound, behind=False, itself=False)
 
 
 def _side(schema: TableSchema, bound: Bound, *, behind: bool, itself: bool) -> str:
-    """Row by row comparison written out: servers differ in what they make of ``(a, b) > (x, y)``."""
+    """Return a row comparison written out column by column, since servers differ on ``(a, b) > (x, y)``."""
     edge, *rest = bound
     column = schema.column(edge.column)
     greater = behind is not edge.descending
@@ -98,7 +100,7 @@ def _compared(column: Column, literal: str, operator: str) -> str:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How values of a type are read for a bound, and written as a literal; None where a value can't be one."""
+    """How a type's values are selected for a bound, and written as a literal (None where a value can't be one)."""
 
     value: Callable[[Column], str]
     literal: Callable[[KeyPart, Any], str | None]
@@ -128,7 +130,7 @@ def _float_literal(part: KeyPart, shown: str) -> str:
 
 
 def _dated(word: str, parse: Callable[[str], Any]) -> Callable[[KeyPart, Any], str | None]:
-    """The server stores dates that it takes for no literal, such as February 30."""
+    """Return a function that writes a literal, or returns None for a date that no literal can hold (February 30)."""
 
     def literal(part: KeyPart, text: str) -> str | None:
         with suppress(ValueError):
@@ -177,7 +179,7 @@ _KINDS: dict[str, _Kind] = {
 
 
 def is_usable(part: KeyPart) -> bool:
-    """Whether bounds can lie in the column. YEAR(2) compares by years of four digits that it doesn't show."""
+    """Tell whether bounds can use the column. YEAR(2) can't: it compares by four-digit years that it doesn't show."""
     column = part.column
     if column.type == "enum":
         return len(column.values) <= _MOST_VALUES
@@ -185,18 +187,18 @@ def is_usable(part: KeyPart) -> bool:
 
 
 def is_last(part: KeyPart, edge: Edge) -> bool:
-    """Whether an ENUM has no value behind this one."""
+    """Tell whether the column is an ENUM and the edge lies at its last value, in the index's order."""
     last = 0 if part.descending else len(part.column.values)
     return part.column.type == "enum" and int(edge.literal) == last
 
 
 def selected(parts: Sequence[KeyPart]) -> str:
-    """The values of a row's key that ``of_row`` takes, as ``k0``, ``k1`` …"""
+    """Return the select list of the key values that ``of_row`` takes, named ``k0``, ``k1`` …"""
     return ", ".join(f"{_KINDS[part.column.type].value(part.column)} AS k{n}" for n, part in enumerate(parts))
 
 
 def of_row(parts: Sequence[KeyPart], row: dict[str, Any]) -> Bound | None:
-    """The bound at a row; None where there can be none."""
+    """Return the bound at a row; None where one of its values has no literal."""
     edges: list[Edge] = []
     for number, part in enumerate(parts):
         literal = _KINDS[part.column.type].literal(part, row[f"k{number}"])

@@ -36,20 +36,20 @@ from binlake.source.server import Source
 
 CHUNK_ROWS = 1_000_000
 _FEWEST_ROWS = 200_000
-"""Of a chunk that is made only for a connection to have work: below, its connection and job cost more than it saves."""
+"""The fewest rows of a chunk that only exists to keep a connection busy; smaller ones cost more than they save."""
 _FILE_BYTES = 256 << 20
-"""What a data file holds of a table as the server keeps it; as Parquet it is a half to a tenth of that."""
+"""Bytes of a data file, measured as the server stores the rows; as Parquet they take a half to a tenth of that."""
 _FEWEST_IN_FILE = 1000
 _TRANSACTIONAL = "innodb"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The rows whose key is in [lower, upper), None being no bound.
+    """The rows of a table whose key is in [lower, upper); None is no bound.
 
-    low: the log from here on makes the chunk current. high: everything the chunk shows lies before it.
-    attempt: that copied it (delta/attempts.py). rows, bytes: of its data files. lock_ms: how long writes were stopped
-    for its wave.
+    low: the position from which replaying the log makes the chunk current. high: the position before which everything
+    in the chunk was committed. attempt: the one that copied it (delta/attempts.py). rows, bytes: totals of its data
+    files. lock_ms: how long writes were stopped for its wave.
     """
 
     number: int
@@ -69,9 +69,10 @@ class Chunk:
 
 @dataclass
 class TableSnapshot:
-    """One snapshot of one table under way. ``id`` ends with a digest of what is selected.
+    """One snapshot of one table, in progress. ``id`` ends with ``digest``.
 
-    estimate, size: rows and bytes, by the server. many_rows: it has more than a few, whatever is estimated.
+    estimate, size: rows and bytes, as the server estimates them. many_rows: reading showed more rows than few_rows.py
+    takes, whatever was estimated.
     """
 
     id: str
@@ -104,7 +105,7 @@ class TableSnapshot:
 
     @property
     def rows_per_file(self) -> int:
-        """Of a data file at most."""
+        """The most rows of a data file."""
         return max(_FEWEST_IN_FILE, _FILE_BYTES * self.estimate // self.size) if self.size else CHUNK_ROWS
 
     @property
@@ -120,14 +121,17 @@ class TableSnapshot:
 
 
 def digest(name: TableName, schema: TableSchema, invalid: InvalidValues) -> str:
-    """Eight hexadecimal digits of what a chunk selects and makes of it: files of other columns don't fit."""
+    """Return eight hexadecimal digits of a hash of the table's schema, query and column expressions.
+
+    Chunks copied under another digest have other columns and can't be used.
+    """
     columns = restore.expressions(schema, invalid)
     text = json.dumps([dump(schema), jdbc.whole_query(name, schema), columns], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def chunk_count(rows: int, chunk_rows: int, connections: int) -> int:
-    """Chunks of ``chunk_rows`` at most, and no fewer than the connections that are there, so that waves are full."""
+    """Return how many chunks ``rows`` rows make: at most ``chunk_rows`` rows each, and enough to fill whole waves."""
     needed = max(1, -(-rows // chunk_rows))
     full = -(-needed // connections) * connections
     return max(needed, min(full, rows // _FEWEST_ROWS))
@@ -141,13 +145,14 @@ def plan(
     chunk_rows: int = CHUNK_ROWS,
     connections: int = 1,
 ) -> TableSnapshot:
-    """A fresh snapshot: ranges of the key of about equal rows, ``chunk_rows`` at most, as far as the server's estimate
-    goes; one chunk of a table that can't be cut (see cutting.py). Raises UnsupportedColumn.
+    """Return a new snapshot of a table, cut into key ranges of about equal rows.
 
-    The outer ranges are open, so that the chunks cover all keys whenever they are read.
+    A range has at most ``chunk_rows`` rows, by the server's estimate; a table that can't be cut (cutting.py) is one
+    chunk. The outer ranges are open, so that the chunks cover all keys whenever they are read. Raises
+    UnsupportedColumn.
     """
     restore.refuse_twice(table.name, table.schema, invalid)
-    made = TableSnapshot(
+    table_snapshot = TableSnapshot(
         f"{uuid.uuid4().hex[:12]}-{digest(table.name, table.schema, invalid)}",
         table.name,
         table.schema,
@@ -156,15 +161,15 @@ def plan(
         table.size,
     )
     count = chunk_count(table.rows, chunk_rows, connections)
-    cuts = made.transactional and made.schema.key and count > 1
-    found = cut(source, table.name, table.schema, -(-table.rows // count), count) if cuts else []
-    edges = [None, *found, None]
-    made.chunks = [Chunk(number, *ends) for number, ends in enumerate(pairwise(edges))]
-    return made
+    cuts = table_snapshot.transactional and table_snapshot.schema.key and count > 1
+    inner = cut(source, table.name, table.schema, -(-table.rows // count), count) if cuts else []
+    edges = [None, *inner, None]
+    table_snapshot.chunks = [Chunk(number, *ends) for number, ends in enumerate(pairwise(edges))]
+    return table_snapshot
 
 
 class Records:
-    """What metadata remembers of snapshots."""
+    """The metadata table ``snapshots``: rows are saved, restored and removed here."""
 
     def __init__(self, config: PipelineConfig, metadata: Metadata) -> None:
         self._config = config
@@ -184,20 +189,20 @@ class Records:
                 self._unfinished[name].add(rows[0]["snapshot"])
 
     def check(self) -> None:
-        """Raises LeaseHeld in a process that lost its lease."""
+        """Raise LeaseHeld if this process lost its lease."""
         self._metadata.check()
 
     def attempts(self, table: TableSnapshot) -> Attempts:
         return Attempts(self._config, table.name, table.id)
 
     def delta_schema(self, table: TableSnapshot) -> DeltaSchema:
-        """What all its data files are written by."""
+        """Return the Delta schema that all data files of the snapshot are written with."""
         return DeltaSchema.of(lake_columns(table.schema, self._config.invalid), table.id)
 
     def save(self, *tables: TableSnapshot, committed: bool = False) -> None:
-        """The tables' chunks as they are now, in one commit, and in it what other threads wait to save.
+        """Write the tables' chunks as they are, in one metadata commit together with what other threads wait to save.
 
-        Tables are committed side by side: a commit of metadata for each would take its turn, and they would queue.
+        Tables are committed in parallel; a metadata commit for each would make them queue.
         """
         for table in tables:
             self._unsaved[table.id] = [self._row(table, chunk, committed) for chunk in table.chunks]
@@ -212,9 +217,9 @@ class Records:
                     del self._unsaved[snapshot]
 
     def unfinished(self, table: SourceTable, usable: Callable[[Position], bool]) -> TableSnapshot | None:
-        """The newest snapshot of a table that died, when its chunks are still of use.
+        """Return a table's newest snapshot if it was interrupted and its chunks can still be used, else None.
 
-        usable: whether the log is followed from a position on.
+        usable: tells whether the log can be replayed from a position.
         """
         rows = self._newest.get(table.name, [])
         if (
@@ -223,25 +228,25 @@ class Records:
             or not rows[0]["snapshot"].endswith(digest(table.name, table.schema, self._config.invalid))
         ):
             return None
-        found = _restore(table, rows)
-        if found.schema != table.schema or not all(usable(chunk.low) for chunk in found.chunks if chunk.low):
+        restored = _restore(table, rows)
+        if restored.schema != table.schema or not all(usable(chunk.low) for chunk in restored.chunks if chunk.low):
             return None
         # Chunks of a table without a key can't be made equal by the log: all or none.
-        return found if found.schema.key or not found.pending else None
+        return restored if restored.schema.key or not restored.pending else None
 
     def committed(self, table: SourceTable) -> TableSnapshot | None:
-        """The newest snapshot of a table, when it was committed."""
+        """Return a table's newest snapshot if it was committed, else None."""
         rows = self._newest.get(table.name, [])
         return _restore(table, rows) if rows and _committed(rows) else None
 
     def forget(self, name: TableName, *, but: str | None = None, ending: str = "") -> None:
-        """Remove unfinished snapshots of a table with their files. ending: of their ids."""
+        """Remove a table's unfinished snapshots and their files, except ``but``. ending: only ids with this suffix."""
         for snapshot in self._unfinished.pop(name, set()) - {but}:
             if snapshot.endswith(ending):
                 self._remove(name, snapshot)
 
     def drop(self, table: TableSnapshot) -> None:
-        """Remove a snapshot that was begun here, with its files."""
+        """Remove a snapshot that this run began, with its files."""
         self._remove(table.name, table.id)
 
     def _remove(self, name: TableName, snapshot: str) -> None:
@@ -249,16 +254,16 @@ class Records:
         Attempts(self._config, name, snapshot).remove()
 
     def clean(self) -> None:
-        """Remove what runs left that died while they removed it."""
+        """Remove files of snapshots whose removal was interrupted."""
         attempts.remove_dead(self._config, lambda: expiry.unfinished_snapshots(self._metadata))
 
     def lost(self, table: TableSnapshot) -> list[Chunk]:
-        """Staged chunks whose files are missing, cut off or not known any more."""
+        """Return the staged chunks whose files are missing, truncated or unknown."""
         of_table = self.attempts(table)
         return [chunk for chunk in table.chunks if chunk.staged and not of_table.is_whole(chunk.attempt, chunk.rows)]
 
     def copy_again(self, table: TableSnapshot, chunks: Sequence[Chunk]) -> None:
-        """What was copied of these chunks counts no more, and goes."""
+        """Mark chunks as not copied and delete their files, unless a commit may have taken these."""
         for chunk in chunks:
             table.put(Chunk(chunk.number, chunk.lower, chunk.upper))
         self.save(table)
@@ -276,7 +281,7 @@ class Records:
             "table": table.name.table,
             "chunk": chunk.number,
             "state": "committed" if committed else "staged" if chunk.staged else "planned",
-            # What is committed is copied by no bounds again: values of keys aren't kept without need.
+            # A committed chunk isn't copied again: key values aren't kept without need.
             "lower": None if committed else bounds.write(chunk.lower),
             "upper": None if committed else bounds.write(chunk.upper),
             "position": json.dumps(positions) if positions else None,
@@ -299,7 +304,7 @@ def _committed(rows: list[dict[str, Any]]) -> bool:
 
 
 def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
-    made = TableSnapshot(
+    restored = TableSnapshot(
         rows[0]["snapshot"],
         table.name,
         loads(TableSchema, rows[0]["schema"]),
@@ -309,7 +314,11 @@ def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
         table_id=rows[0]["table_id"],
     )
     for row in sorted(rows, key=lambda row: row["chunk"]):
-        chunk = Chunk(row["chunk"], bounds.read(row["lower"], made.schema), bounds.read(row["upper"], made.schema))
+        chunk = Chunk(
+            row["chunk"],
+            bounds.read(row["lower"], restored.schema),
+            bounds.read(row["upper"], restored.schema),
+        )
         if row["position"]:
             positions = json.loads(row["position"])
             chunk = replace(
@@ -321,5 +330,5 @@ def _restore(table: SourceTable, rows: list[dict[str, Any]]) -> TableSnapshot:
                 lock_ms=row["lock_ms"],
                 attempt=row["path"].rpartition("/")[2],
             )
-        made.chunks.append(chunk)
-    return made
+        restored.chunks.append(chunk)
+    return restored

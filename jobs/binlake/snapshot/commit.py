@@ -27,10 +27,11 @@ from binlake.storage import storage_errors
 
 @dataclass(frozen=True)
 class SnapshotResult:
-    """A table's snapshot.
+    """A table's committed snapshot.
 
-    low, high: where its life begins in the log, and from where on it shows one moment; the same with a lock.
-    rows, bytes: of the data files. lock_ms: the longest time writes were stopped for one of its chunks.
+    low: the position where the table's life begins in the log. high: the position from which it is consistent; the
+    same as low if a lock was used. rows, bytes: totals of the data files. lock_ms: the longest time that writes were
+    stopped for one of its chunks.
     """
 
     name: TableName
@@ -61,11 +62,11 @@ class SnapshotResult:
 def commit(
     session: SparkSession, config: PipelineConfig, table: TableSnapshot, records: Records, *, batch: int
 ) -> SnapshotResult:
-    """Replace the Delta table by the chunks' data files; repeating it after a kill gives the same table.
+    """Replace the Delta table by the chunks' data files; a repetition after a kill gives the same table.
 
-    session: used by no other table meanwhile. batch: the newest number given out; commits of other lives in batches up
-    to that one come to nothing here. Raises InvalidDate, LakeError; StagingError for chunks that are damaged or gone,
-    which are copied anew by the next run; LeaseHeld.
+    session: used for no other table at the same time. batch: the newest number given out; commits by the table's
+    earlier lives in batches up to it have no effect here. Raises InvalidDate, LakeError, LeaseHeld; StagingError for
+    chunks that are damaged or missing, which the next run copies again.
     """
     _refuse_lost(table, records)
     attempts = records.attempts(table)
@@ -98,7 +99,7 @@ def commit(
 
 
 def _refuse_lost(table: TableSnapshot, records: Records) -> None:
-    """Raises StagingError."""
+    """Mark chunks whose files are lost for another copy, and raise StagingError."""
     if lost := records.lost(table):
         attempts = records.attempts(table)
         records.copy_again(table, lost)
@@ -110,20 +111,20 @@ def _refuse_lost(table: TableSnapshot, records: Records) -> None:
 
 
 def _refuse_dates(table: TableSnapshot, records: Records, copied: Sequence[Copied]) -> None:
-    """Of chunks that hold invalid dates nothing counts: they may be mended when they are copied anew."""
+    """Raise InvalidDate if refused dates were counted; their chunks are copied again, as the rows may be corrected."""
     counts: Counter[str] = Counter()
     for chunk in copied:
         counts.update(chunk.invalid_dates)
     try:
         restore.refuse_dates(table.name, table.schema, counts)
     except InvalidDate:
-        refused = [chunk for chunk, one in zip(table.chunks, copied, strict=True) if any(one.invalid_dates.values())]
+        refused = [chunk for chunk, copy in zip(table.chunks, copied, strict=True) if any(copy.invalid_dates.values())]
         records.copy_again(table, refused)
         raise
 
 
 def committed_result(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult | None:
-    """The result of a snapshot that is committed, when its commit is still the table's last one."""
+    """Return the result of a committed snapshot if its commit is still the table's last change, else None."""
     target = _target(config, table)
     if target.recorded() < 0:
         return None
@@ -133,7 +134,7 @@ def committed_result(config: PipelineConfig, table: TableSnapshot) -> SnapshotRe
 
 
 def result_of(config: PipelineConfig, table: TableSnapshot) -> SnapshotResult:
-    """Of one that is in the lake, where it belongs to the table's life."""
+    """Return the result of a snapshot that is in the lake under the table's id."""
     return SnapshotResult(
         name=table.name,
         table_id=table.table_id or "",
@@ -166,7 +167,7 @@ def _note(config: PipelineConfig, table: TableSnapshot) -> dict[str, Any]:
 
 
 def _prove_rows(target: LakeTable, table: TableSnapshot) -> None:
-    """The table holds exactly the rows that were copied."""
+    """Raise LakeError unless the table holds exactly as many rows as were copied."""
     added = pa.table(target.log().get_add_actions())
     written = int(pc.sum(added["num_records"]).as_py() or 0)
     if written != table.rows:

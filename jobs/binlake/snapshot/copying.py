@@ -1,4 +1,4 @@
-"""One chunk on its way into data files, and what its failure means."""
+"""Copying one chunk into data files, and translating the errors of the copy."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from binlake.spark.session import OwnSessions
 from binlake.storage import java_errors, storage_errors
 
 Selected = Callable[[SparkSession], DataFrame]
-"""A chunk's columns as they were selected, in the session of the thread that writes them."""
+"""A function that returns a chunk's selected columns as a frame of the given session."""
 
 
 class ChunkFailed(BinlakeError):
-    """Spark lost or failed the task that copied a chunk; another wave copies it, at a position of its own."""
+    """The Spark task that copied a chunk was lost or failed; a later wave copies the chunk, at its own position."""
 
     retryable = True
 
 
 class TableChanged(Exception):
-    """DDL on tables of the wave: what was planned doesn't fit any more."""
+    """DDL changed tables of the wave, so that the planned chunks don't fit."""
 
     def __init__(self, tables: Sequence[TableSnapshot]) -> None:
         super().__init__(", ".join(str(table.name) for table in tables))
@@ -48,7 +48,7 @@ class TableChanged(Exception):
 
 
 class TableRefused(Exception):
-    """A table that stops while the others go on: its rows can't be read or aren't to be mirrored."""
+    """A table's rows can't be read or may not be mirrored: it stops, the others go on."""
 
     def __init__(self, table: TableSnapshot, error: TableError) -> None:
         super().__init__(str(error))
@@ -66,10 +66,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Copying:
-    """What every wave of a snapshot works with.
+    """What all waves of a snapshot share.
 
-    sessions: with our SQL functions. source: the control connection. created: of a binlog file, see Position. invalid:
-    the YAML's policies. watch: told now and then how many bytes the running wave has written. reader: the YAML's.
+    sessions: Spark sessions with binlake's SQL functions. source: the control connection. created: returns a binlog
+    file's creation time, see Position. invalid: the YAML's policies. watch: called now and then with the bytes that
+    the running wave has written. reader: the YAML's ``snapshot.reader``.
     """
 
     sessions: OwnSessions
@@ -94,13 +95,13 @@ class ChunkCopy:
         self.group = f"binlake-{uuid.uuid4().hex[:12]}"
 
     def run(self, query: jdbc.ChunkQuery) -> Chunk:
-        """Copies the chunk, in a thread of its own; returns it with its rows and bytes. Raises what ``translated``
-        makes of an error."""
-        return self._run(partial(self._by_a_task, query))
+        """Copy the chunk and return it with its rows and bytes. Runs in its own thread. Raises what ``translated``
+        returns for an error."""
+        return self._run(partial(self._copy_by_task, query))
 
     def run_few(self, selected: Selected) -> Chunk:
-        """As ``run``, of rows that this process can hold."""
-        return self._run(partial(self._of_few, selected))
+        """Do the same as ``run`` for few rows, which are written by this process."""
+        return self._run(partial(self._copy_few, selected))
 
     def _run(self, copy: Callable[[SparkSession], Copied]) -> Chunk:
         table, chunk = self._member.table, self._member.chunk
@@ -117,7 +118,7 @@ class ChunkCopy:
             self._attempts.done(self._attempt, copied)
         return replace(chunk, attempt=self._attempt, rows=copied.rows, bytes=copied.bytes)
 
-    def _by_a_task(self, query: jdbc.ChunkQuery, session: SparkSession) -> Copied:
+    def _copy_by_task(self, query: jdbc.ChunkQuery, session: SparkSession) -> Copied:
         table, copying = self._member.table, self._copying
         own = copying.reader == "direct"
         if own and plain_files.can_hold(lake_columns(table.schema, copying.invalid)):
@@ -125,20 +126,20 @@ class ChunkCopy:
             target = direct.DataFiles(path, self._attempt, table.schema, copying.invalid, rows_per_file)
             return direct.copy(session, query, target)
         read = direct.read if own else jdbc.read
-        return self._by_spark(session, self._restored(read(session, query)))
+        return self._write_by_spark(session, self._restored(read(session, query)))
 
-    def _of_few(self, selected: Selected, session: SparkSession) -> Copied:
-        """A Spark job that writes takes many times what one does that hands over a few rows. It is left to Spark for
-        columns that ask for more."""
+    def _copy_few(self, selected: Selected, session: SparkSession) -> Copied:
+        """Write a few rows without a Spark job where the columns allow it: a job that writes takes many times as long
+        as one that returns the rows."""
         schema, invalid = self._member.table.schema, self._copying.invalid
         rows, columns = self._restored(selected(session)), lake_columns(schema, invalid)
         if not plain_files.can_hold(columns):
-            return self._by_spark(session, rows)
-        found = rows.toArrow()
-        if [(one.name, one.type) for one in found.schema] != [(one.name, one.arrow) for one in columns]:
-            return self._by_spark(session, rows)
+            return self._write_by_spark(session, rows)
+        arrow = rows.toArrow()
+        if [(field.name, field.type) for field in arrow.schema] != [(column.name, column.arrow) for column in columns]:
+            return self._write_by_spark(session, rows)
         try:
-            written = plain_files.write(self._attempts.table_path, self._attempt, found)
+            written = plain_files.write(self._attempts.table_path, self._attempt, arrow)
         except OSError as error:
             doing = f"copying {self._member.table.name}, chunk {self._member.chunk.number} to {self.folder} failed"
             raise storage_errors.failed(doing, error) from error
@@ -147,7 +148,7 @@ class ChunkCopy:
     def _restored(self, selected: DataFrame) -> DataFrame:
         return restore.restored(selected, self._member.table.schema, self._copying.invalid)
 
-    def _by_spark(self, session: SparkSession, rows: DataFrame) -> Copied:
+    def _write_by_spark(self, session: SparkSession, rows: DataFrame) -> Copied:
         table, copying = self._member.table, self._copying
         written = data_files.write(
             session,
@@ -161,52 +162,54 @@ class ChunkCopy:
 
 
 def translated(copying: Copying, member: Member, folder: str, error: Exception) -> Exception:
-    """Spark's error in our tree, without rows: only what the server itself says is repeated as it is. folder: of the
-    data files."""
+    """Return Spark's error as one of binlake's, without row values: only the server's own message is repeated.
+
+    folder: of the data files.
+    """
     chain = java_errors.causes(error)
     if not chain:
         return error
     name, place = member.table.name, java_errors.place(chain)
     if refused := restore.refused_text(name, member.table.schema, storage_errors.messages(error)):
         return TableRefused(member.table, refused)
-    told = f"{name}, chunk {member.chunk.number}" + (f", {place}" if place else "")
-    sql = _sql_error(error)
+    place_of_error = f"{name}, chunk {member.chunk.number}" + (f", {place}" if place else "")
+    sql = _sql_error_of(error)
     if java_errors.executor_lost(error) or (sql and sql.code == SPENT):
         return ChunkFailed(
-            f"{told}: the executor that copied it was lost",
+            f"{place_of_error}: the executor that copied it was lost",
             remedy="see in Spark's and the cluster's logs why executors end (memory, preemption), then run again",
         )
     if sql and sql.code in error_numbers.SHAPE_CHANGED:
         return TableChanged([member.table])
     if sql and sql.code in error_numbers.UNREADABLE:
         remedy = "mend it on the server or exclude it, then run the snapshot again"
-        return TableRefused(member.table, TableError(f"{told}: {sql.text} (error {sql.code})", remedy=remedy))
+        return TableRefused(member.table, TableError(f"{place_of_error}: {sql.text} (error {sql.code})", remedy=remedy))
     if sql:
-        return _of_server(copying.endpoint, told, sql, java_errors.root_cause(chain))
+        return _server_failure(copying.endpoint, place_of_error, sql, java_errors.root_cause(chain))
     if cause := storage_error(storage_errors.messages(error)):
-        return storage_errors.failed(f"copying {told} to {folder} failed", OSError(cause))
+        return storage_errors.failed(f"copying {place_of_error} to {folder} failed", OSError(cause))
     if storage_errors.is_cause(error):
-        return storage_errors.failed(f"copying {told} to {folder} failed", error)
+        return storage_errors.failed(f"copying {place_of_error} to {folder} failed", error)
     cause = java_errors.root_cause(chain)
-    return ChunkFailed(f"{told}: {cause}", remedy=storage_errors.remedy_of(cause))
+    return ChunkFailed(f"{place_of_error}: {cause}", remedy=storage_errors.remedy_of(cause))
 
 
-def _of_server(endpoint: Endpoint, told: str, sql: SqlError, root: str) -> SourceError:
+def _server_failure(endpoint: Endpoint, place_of_error: str, sql: SqlError, root: str) -> SourceError:
     if sql.code:
-        found = translate(pymysql.err.MySQLError(sql.code, sql.text), endpoint)
-        return type(found)(f"{told}: {found.message}", remedy=found.remedy)
+        server_error = translate(pymysql.err.MySQLError(sql.code, sql.text), endpoint)
+        return type(server_error)(f"{place_of_error}: {server_error.message}", remedy=server_error.remedy)
     return ConnectionFailed(
-        f"{told}: {endpoint.address}: {sql.text}" + ("" if sql.text in root else f": {root}"),
+        f"{place_of_error}: {endpoint.address}: {sql.text}" + ("" if sql.text in root else f": {root}"),
         remedy="check that the server runs and that Spark's executors reach it, then run again",
     )
 
 
-def _sql_error(error: Exception) -> SqlError | None:
+def _sql_error_of(error: Exception) -> SqlError | None:
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while cause is not None:
         if str(cause.getClass().getName()).startswith(("java.sql.", "com.mysql.cj.jdbc.exceptions.")):
             return SqlError(int(cause.getErrorCode()), str(cause.getMessage()).partition("\n")[0])
-        if found := sql_error(str(cause.getMessage())):
-            return found
+        if server_answer := sql_error(str(cause.getMessage())):
+            return server_answer
         cause = cause.getCause()
     return None

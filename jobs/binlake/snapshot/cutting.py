@@ -1,11 +1,11 @@
-"""Where a table is cut into chunks: along the index of its key, at rows that the server finds there.
+"""Choosing where a table is cut into chunks: along the index of its key, at rows that the server finds there.
 
-    even     an integer key whose numbers lie evenly, as far as the server estimates: into spans of one width
-    walk     any other: from each bound so many entries of the index on (some 2 million in a second, as far as tried,
-             where one connection copies some ten thousand rows)
+    even     an integer key whose values are spread evenly, by the server's estimate: spans of equal width
+    walk     any other key: a bound after every so many entries of the index (measured: about 2 million entries a
+             second, while one connection copies about ten thousand rows a second)
 
-What is found is taken only where the server reads each chunk as a range of that index. This proves that the bounds
-ascend, too: of a chunk without a place for a row the server says so, and plans no range.
+The bounds are used only if the server plans to read each chunk as a range of that index. This also proves that they
+ascend: for a range that can hold no row, the server plans no range read.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from binlake.source.catalog import KeyPart, key_parts
 from binlake.source.server import Source, error_code
 
 _UNEVEN = 1.5
-"""How much more than their mean the server may estimate for one of the even spans."""
+"""The most rows the server may estimate for one of the even spans, as a multiple of the mean."""
 
 _UNCUT = error_numbers.SHAPE_CHANGED | error_numbers.UNREADABLE | {ER.INVALID_CHARACTER_STRING}
-"""Errors of the server that the copy meets again and tells with its remedy; the last one is of text in a key that isn't
-valid in its character set."""
+"""Server errors that leave the table uncut: the copy meets them again and reports them with a remedy. The last one is
+raised for text in a key that isn't valid in its character set."""
 
 
 def cut(source: Source, name: TableName, schema: TableSchema, rows: int, count: int) -> list[Bound]:
-    """Inner bounds of chunks, in the order of the key's index; none where the table can't be cut.
+    """Return the inner bounds of chunks, in the order of the key's index; empty if the table can't be cut.
 
-    rows: of a chunk, about. count: how many chunks that makes by the server's estimate of the table.
+    rows: about how many a chunk has. count: how many chunks that makes, by the server's estimate of the table.
+    Raises SourceError.
     """
     index, parts = key_parts(source, name, schema)
     parts = tuple(takewhile(bounds.is_usable, parts))
@@ -51,19 +52,20 @@ def cut(source: Source, name: TableName, schema: TableSchema, rows: int, count: 
 def _proved(
     source: Source, name: TableName, schema: TableSchema, index: str, parts: Sequence[KeyPart], rows: int, count: int
 ) -> list[Bound]:
-    found = _even(source, name, schema, parts[0], count) or _walk(source, name, schema, index, parts, rows)
-    queries = [jdbc.chunk_query(name, schema, *ends) for ends in pairwise([None, *found, None])] if found else []
+    """Return bounds that the server reads as ranges of the index; empty if it plans otherwise."""
+    inner = _even(source, name, schema, parts[0], count) or _walk(source, name, schema, index, parts, rows)
+    queries = [jdbc.chunk_query(name, schema, *ends) for ends in pairwise([None, *inner, None])] if inner else []
     plans = [explain(source, query) for query in queries]
-    return found if all(plan["type"] == "range" and plan["key"] == index for plan in plans) else []
+    return inner if all(plan["type"] == "range" and plan["key"] == index for plan in plans) else []
 
 
 def explain(source: Source, query: str) -> dict[str, Any]:
-    """The plan of a query on one table, wrapped as Spark wraps it: type, key, rows, Extra …"""
+    """Return the plan of a query on one table, wrapped as Spark wraps it: type, key, rows, Extra …"""
     return _plan(source, f"SELECT * FROM ({query}) AS chunk")[0]
 
 
 def _even(source: Source, name: TableName, schema: TableSchema, part: KeyPart, count: int) -> list[Bound]:
-    """Spans of one width, where the server estimates about the same for each."""
+    """Return bounds of spans of equal width; empty if the server's estimates for them differ too much."""
     if part.column.type not in bounds.INTEGERS:
         return []
     column, table = mysql_quote(part.column.name), _table(name)
@@ -72,38 +74,41 @@ def _even(source: Source, name: TableName, schema: TableSchema, part: KeyPart, c
         return []
     least, most = int(row["least"]), int(row["most"])
     cuts = sorted({least + (most - least + 1) * number // count for number in range(1, count)} - {least})
-    found: list[Bound] = [(Edge(part.column.name, str(at), part.descending),) for at in cuts]
+    inner: list[Bound] = [(Edge(part.column.name, str(at), part.descending),) for at in cuts]
     if part.descending:
-        found.reverse()
+        inner.reverse()
     # FORCE INDEX would spare MySQL the look into the index from which it estimates.
-    conditions = [jdbc.between(schema, *ends) for ends in pairwise([None, *found, None])]
+    conditions = [jdbc.between(schema, *ends) for ends in pairwise([None, *inner, None])]
     estimates = [int(explain(source, f"SELECT {column} FROM {table}{where}")["rows"] or 0) for where in conditions]
-    return found if max(estimates) <= _UNEVEN * sum(estimates) / count else []
+    return inner if max(estimates) <= _UNEVEN * sum(estimates) / count else []
 
 
 def _walk(
     source: Source, name: TableName, schema: TableSchema, index: str, parts: Sequence[KeyPart], rows: int
 ) -> list[Bound]:
-    """A bound after each ``rows`` entries of the index; none where one can't be written, or the index goes unused."""
+    """Return a bound after every ``rows`` entries of the index; empty if one has no literal or the index isn't used."""
     entries = f"SELECT {bounds.selected(parts)} FROM {_table(name)} AS walked FORCE INDEX ({mysql_quote(index)})"
-    found: list[Bound] = []
+    inner: list[Bound] = []
     where, step = "", rows
     while True:
-        query = f"{entries}{where} ORDER BY {_order(parts, found[-1] if found else ())} LIMIT 1 OFFSET {step}"
+        query = f"{entries}{where} ORDER BY {_order(parts, inner[-1] if inner else ())} LIMIT 1 OFFSET {step}"
         if any("filesort" in str(line["Extra"]) for line in _plan(source, query)):
             return []
         row = source.query(query)
         if not row:
-            return found
+            return inner
         bound = bounds.of_row(parts, row[0])
         if bound is None:
             return []
-        found.append(bound)
+        inner.append(bound)
         where, step = f" WHERE {bounds.behind(schema, bound)}", max(0, rows - 1)
 
 
 def _order(parts: Sequence[KeyPart], bound: Bound) -> str:
-    """The index's own, behind a bound. Where one value of an ENUM is left, the servers sort by it what is in order."""
+    """Return the ORDER BY list that follows the index after a bound.
+
+    Columns fixed at an ENUM's last value are left out: with them, the servers sort rows that are in order already.
+    """
     settled = len(list(takewhile(lambda pair: bounds.is_last(*pair), zip(parts, bound, strict=False))))
     left = parts[settled:] or parts
     return ", ".join(f"walked.{mysql_quote(part.column.name)}{' DESC' * part.descending}" for part in left)

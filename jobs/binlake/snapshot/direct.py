@@ -1,7 +1,7 @@
 """Reading the source without JDBC: the server's text protocol to Arrow, inside Spark's tasks.
 
-It asks the same queries as ``jdbc``, in sessions that are set alike. ``read`` gives frames of the same columns and
-types, whose rows go through Spark's; ``copy`` writes the rows to data files where it reads them, five times as fast.
+It sends the same queries as ``jdbc``, in sessions with the same settings. ``read`` returns frames with the same columns
+and types; ``copy`` writes the rows to data files inside the task that reads them, which is five times as fast.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from binlake.storage import storage_errors
 _REFUSAL = re.compile(r"binlake server error (\{.*\})")
 _STORAGE = re.compile(r"binlake storage error (\{.*\})")
 SEEN_SECONDS = 60
-"""How long a connection that has read all waits for the driver."""
+"""How long a connection that has read all rows waits for the driver to see its read view."""
 
 
 @dataclass(frozen=True)
 class SqlError:
-    """What the server said to a task. code: its number, 0 where it didn't answer."""
+    """An error that a task got from the server. code: the server's error number, 0 if it didn't answer."""
 
     code: int
     text: str
 
 
 def read(session: SparkSession, query: ChunkQuery) -> DataFrame:
-    """As ``jdbc.read``, which tells the columns' types: a frame of one partition, that is read once."""
+    """Return a frame of one partition, with the columns and types of ``jdbc.read``. It can be read once."""
     schema = jdbc.read(session, query).schema
     arrow = to_arrow_schema(schema)
 
@@ -55,14 +55,14 @@ def read(session: SparkSession, query: ChunkQuery) -> DataFrame:
             try:
                 yield resultset.as_batch(columns, arrow)
             except resultset.Truncated as error:
-                raise _told(0, str(error)) from None
+                raise _server_error(0, str(error)) from None
 
     return session.range(0, 1, 1, 1).mapInArrow(read_there, schema)
 
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Where a chunk's rows are to be written, and as what. invalid: the YAML's policies."""
+    """Where and how a chunk's rows are written. invalid: the YAML's policies."""
 
     table_path: str
     folder: str
@@ -72,8 +72,11 @@ class DataFiles:
 
 
 def copy(session: SparkSession, query: ChunkQuery, target: DataFiles) -> Copied:
-    """One Spark task that writes what it reads. Raises what Spark makes of its failure: what the server said of it
-    tells ``sql_error``, what the storage did ``storage_error``, and ``restore.refused_text`` of a text."""
+    """Copy a chunk in one Spark task that reads the rows and writes them.
+
+    Raises Spark's error if the task fails; its message is parsed by ``sql_error`` (the server's errors),
+    ``storage_error`` (the storage's) and ``restore.refused_text`` (invalid text).
+    """
     (copied,) = session.sparkContext.parallelize([(query, target)], 1).map(_copied).collect()
     assert isinstance(copied, Copied)
     return copied
@@ -90,7 +93,7 @@ def _copied(given: tuple[ChunkQuery, DataFiles]) -> Copied:
     except NoText as error:
         raise RuntimeError(f"{restore.NOT_TEXT} {error.number}") from None
     except NoValue as error:
-        raise _told(0, str(error)) from None
+        raise _server_error(0, str(error)) from None
     except (LakeError, OSError) as error:
         cause = error.message if isinstance(error, LakeError) else storage_errors.cause_of(error)
         raise _storage_failed(cause) from None
@@ -98,35 +101,40 @@ def _copied(given: tuple[ChunkQuery, DataFiles]) -> Copied:
 
 
 def sql_error(message: str) -> SqlError | None:
-    """What a task's exception says that the server said; a task hands on nothing but text."""
-    found = _REFUSAL.search(message)
-    return loads(SqlError, found[1]) if found else None
+    """Return the server's error from the message of a task's exception, None if it has none.
+
+    A failed task passes on only text.
+    """
+    match = _REFUSAL.search(message)
+    return loads(SqlError, match[1]) if match else None
 
 
 def storage_error(message: str) -> str | None:
-    """What a task's exception says of the lake's storage."""
-    found = _STORAGE.search(message)
-    return loads(_Told, found[1]).text if found else None
+    """Return the storage's error from the message of a task's exception, None if it has none."""
+    match = _STORAGE.search(message)
+    return loads(_StorageMessage, match[1]).text if match else None
 
 
 @dataclass(frozen=True)
-class _Told:
+class _StorageMessage:
+    """A storage error's text, as a task passes it on."""
+
     text: str
 
 
 def _rows(query: ChunkQuery, columns: int) -> Iterator[list[pa.BinaryArray]]:
-    """See ``resultset.columns``. Raises RuntimeError, of which ``sql_error`` tells what the server said."""
+    """Yield the rows as ``resultset.columns`` does. Raises RuntimeError with a message that ``sql_error`` parses."""
     try:
         yield from _answer(query, columns)
     except resultset.Refused as error:
-        raise _told(error.code, error.text) from None
+        raise _server_error(error.code, error.text) from None
     except BinlakeError as error:  # of the connection
-        raise _told(0, error.message) from None
+        raise _server_error(0, error.message) from None
     except (resultset.Truncated, OSError) as error:
-        raise _told(0, str(error)) from None
+        raise _server_error(0, str(error)) from None
     except pymysql.err.MySQLError as error:
         code = error_numbers.number_of(error)
-        raise _told(code, str(error.args[-1] if error.args else error)) from None
+        raise _server_error(code, str(error.args[-1] if error.args else error)) from None
 
 
 def _answer(query: ChunkQuery, columns: int) -> Iterator[list[pa.BinaryArray]]:
@@ -135,7 +143,7 @@ def _answer(query: ChunkQuery, columns: int) -> Iterator[list[pa.BinaryArray]]:
     try:
         with connection.cursor() as cursor:
             variables = jdbc.session_variables(query.mariadb)
-            cursor.execute("SET " + ", ".join(f"SESSION {one}" for one in variables))
+            cursor.execute("SET " + ", ".join(f"SESSION {variable}" for variable in variables))
             if query.init_statements:
                 cursor.execute(query.init_statements)
                 while cursor.nextset():
@@ -153,7 +161,7 @@ def _answer(query: ChunkQuery, columns: int) -> Iterator[list[pa.BinaryArray]]:
 
 
 def _wait_until_seen(connection: Any, lock: str) -> None:
-    """A few rows are read sooner than the driver looks whether the view is open."""
+    """Keep the connection open until the driver has seen its read view: few rows are read sooner than it looks."""
     deadline = time.monotonic() + SEEN_SECONDS
     with connection.cursor() as cursor:
         while lock and time.monotonic() < deadline:
@@ -164,9 +172,9 @@ def _wait_until_seen(connection: Any, lock: str) -> None:
 
 
 def _storage_failed(cause: str) -> RuntimeError:
-    # Made away from where it is raised: Spark's text of it quotes that line.
-    return RuntimeError(f"binlake storage error {dumps(_Told(cause))}")
+    # A function of its own, since Spark's message quotes the line that raises.
+    return RuntimeError(f"binlake storage error {dumps(_StorageMessage(cause))}")
 
 
-def _told(code: int, text: str) -> RuntimeError:
+def _server_error(code: int, text: str) -> RuntimeError:
     return RuntimeError(f"binlake server error {dumps(SqlError(code, text.partition(chr(10))[0]))}")

@@ -1,7 +1,7 @@
-"""Tables of few rows, read one after the other by one connection of the driver, in its one read view.
+"""Tables of few rows, read one after the other by one connection of the driver, in one read view.
 
-A Spark task with a connection of its own costs a hundred times what the rows of such a table do. Here, too, Spark's own
-JDBC reader makes the rows, of the query that ``jdbc.read`` would send: only the place differs where it works.
+A Spark task with its own connection costs a hundred times as much as reading such a table. Spark's JDBC reader makes
+the rows here, too, from the query that ``jdbc.read`` would send; only it runs in the driver.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from binlake.source.locks import Gate
 from binlake.spark.java import to_scala_map
 
 MOST_ROWS = 1000
-"""Of a table."""
+"""The most rows of a table read this way."""
 MOST_BYTES = 1 << 20
-"""Of a table, as the server keeps it and as its values are sent: the driver holds those of a wave."""
+"""The most bytes of such a table, both as the server stores it and as sent: the driver holds a whole wave."""
 MOST_TABLES = 50
-"""Of a wave: what a run copies again that was killed in it, and how long writes wait for views that open in turn."""
+"""The most tables of a wave: it bounds what a killed run copies again, and how long writes wait for the views."""
 _FORWARD_ONLY, _READ_ONLY = 1003, 1007
-"""java.sql.ResultSet's."""
+"""Constants of java.sql.ResultSet."""
 
 
 def fits(table: TableSnapshot) -> bool:
-    """As far as the server's estimates tell."""
+    """Tell whether a table can be read this way, by the server's estimates."""
     return (
         table.transactional
         and not table.many_rows
@@ -40,7 +40,7 @@ def fits(table: TableSnapshot) -> bool:
 
 
 class FewRows:
-    """The connection that reads the tables of a wave. ``gate`` is its own."""
+    """The connection that reads the tables of a wave, and its gate."""
 
     def __init__(self, copying: Copying, wave: Sequence[Member]) -> None:
         self._copying = copying
@@ -48,38 +48,43 @@ class FewRows:
         self.gate = Gate(tuple(member.table.name for member in wave))
 
     def run(self) -> list[Selected | None]:
-        """In a thread of its own, each table's rows; those that can't be read raise when they are asked for. None for a
-        table of more than a few. Raises what ``translated`` makes of an error before the view is open."""
+        """Read each table's rows, in the wave's order; None for a table that has more than a few. Runs in its own
+        thread.
+
+        A table that can't be read raises when its rows are asked for; an error before the view is open is raised here,
+        as ``translated`` returns it.
+        """
         with self._copying.sessions.one() as session:
-            with self._about(self._wave[0]):
+            with self._translating(self._wave[0]):
                 reader = _Reader(session, self._copying)
             try:
                 queries = [self._prepared(reader, member) for member in self._wave]
                 self._open_view(reader)
-                return [self._read(reader, *one) for one in zip(self._wave, queries, strict=True)]
+                return [self._read(reader, member, query) for member, query in zip(self._wave, queries, strict=True)]
             finally:
                 reader.close()
 
     @contextmanager
-    def _about(self, member: Member) -> Iterator[None]:
+    def _translating(self, member: Member) -> Iterator[None]:
+        """Translate errors as errors of this member."""
         try:
             yield
         except Exception as error:
             raise translated(self._copying, member, "no folder yet", error) from None
 
     def _prepared(self, reader: _Reader, member: Member) -> _Query:
-        with self._about(member):
+        with self._translating(member):
             return reader.prepared(member.table)
 
     def _open_view(self, reader: _Reader) -> None:
         by_name = {member.table.name: member for member in self._wave}
         for name, statement in self.gate.statements(mariadb=self._copying.source.is_mariadb):
-            with self._about(by_name[name] if name else self._wave[0]):
+            with self._translating(by_name[name] if name else self._wave[0]):
                 reader.execute(statement)
 
     def _read(self, reader: _Reader, member: Member, query: _Query) -> Selected | None:
         try:
-            with self._about(member):
+            with self._translating(member):
                 return reader.read(query)
         except Exception as error:
             failure = error
@@ -91,7 +96,7 @@ class FewRows:
 
 
 class _Query:
-    """A table's query. options: Spark's. schema: of its rows, StructType."""
+    """A table's query. options: of Spark's JDBC reader. schema: StructType of its rows."""
 
     def __init__(self, table: TableSnapshot, options: Any, schema: Any) -> None:
         self.weight = jdbc.weight_query(table.name, table.schema, MOST_ROWS + 1)
@@ -99,7 +104,7 @@ class _Query:
 
 
 class _Reader:
-    """What Spark's JDBC reader does in a task, on the driver, by one connection for many queries."""
+    """Spark's JDBC reader run in the driver, with one connection for many queries."""
 
     def __init__(self, session: SparkSession, copying: Copying) -> None:
         self._session = session
@@ -130,7 +135,7 @@ class _Reader:
         return _Query(table, options, reader.resolveTable(options, self._connection, self._nothing, self._nothing))
 
     def read(self, query: _Query) -> Selected | None:
-        """None where there are more than a few; the view is one, so that the rows are those that were counted."""
+        """Return the rows, None if there are more than a few. One view serves both: the rows read are those counted."""
         weighed = self._statement.executeQuery(query.weight)
         weighed.next()
         if weighed.getLong(1) > MOST_ROWS or weighed.getLong(2) > MOST_BYTES:
@@ -145,7 +150,7 @@ class _Reader:
         return selected
 
     def _plan(self, query: _Query) -> Any:
-        """The rows as a LocalRelation, each a copy: the reader hands on one row that changes."""
+        """Return the rows as a LocalRelation. Each is copied, as the reader reuses one row object."""
         catalyst = self._sql.catalyst
         attributes = catalyst.types.DataTypeUtils.toAttributes(query.schema)
         names = ", ".join(self._dialect.quoteIdentifier(name) for name in query.schema.fieldNames())

@@ -30,7 +30,7 @@ STALLED = 3600
 
 
 def select_list(schema: TableSchema) -> str:
-    """The registry's expression of each column, as ``c0``, ``c1`` …"""
+    """Return the select list: the type registry's expression of each column, as ``c0``, ``c1`` …"""
     return ", ".join(f"{value} AS c{number}" for number, value in enumerate(_values(schema)))
 
 
@@ -39,14 +39,14 @@ def _values(schema: TableSchema) -> list[str]:
 
 
 def weight_query(name: TableName, schema: TableSchema, most: int) -> str:
-    """SELECT of how many rows there are, and of how many bytes their values; of ``most`` rows at most."""
+    """Return a SELECT of the row count and the total bytes of the values, over ``most`` rows at most."""
     weight = _sum([f"COALESCE(OCTET_LENGTH({value}), 0)" for value in _values(schema)])
     table = f"{mysql_quote(name.database)}.{mysql_quote(name.table)}"
     return f"SELECT COUNT(*), COALESCE(SUM(weight), 0) FROM (SELECT {weight} AS weight FROM {table} LIMIT {most}) few"
 
 
 def _sum(terms: list[str]) -> str:
-    """In groups: a thousand in one row overrun MariaDB's stack, which goes down a level for each."""
+    """Return the SQL sum of terms, nested in groups: MariaDB's stack overflows on a thousand terms in one row."""
     while len(terms) > 1:
         groups = (terms[start : start + _GROUP] for start in range(0, len(terms), _GROUP))
         terms = [f"({' + '.join(group)})" for group in groups]
@@ -54,21 +54,21 @@ def _sum(terms: list[str]) -> str:
 
 
 def chunk_query(name: TableName, schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
-    """SELECT of the rows whose key is in [lower, upper) by the order of its index; None is no bound."""
-    # Whether the server takes a range of the key for cheaper than the whole table would hang on its estimates, and an
-    # index that holds all columns for cheaper than the table, whose rows then come in another order than the key's.
+    """Return a SELECT of the rows whose key is in [lower, upper) in the order of its index; None is no bound."""
+    # Without FORCE INDEX, the server's estimates would decide whether it reads a range of the key or the whole table,
+    # or another index that has all columns, whose rows come in another order than the key's.
     index = key_index(schema)
     forced = f" FORCE INDEX ({mysql_quote(index)})" if index else ""
     return f"{whole_query(name, schema)}{forced}{between(schema, lower, upper)}"
 
 
 def whole_query(name: TableName, schema: TableSchema) -> str:
-    """SELECT of all rows, in any order."""
+    """Return a SELECT of all rows, in any order."""
     return f"SELECT {select_list(schema)} FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}"
 
 
 def between(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> str:
-    """WHERE of the rows whose key is in [lower, upper); empty without bounds."""
+    """Return the WHERE clause for the rows whose key is in [lower, upper); empty without bounds."""
     conditions = [bounds.from_on(schema, lower)] if lower else []
     conditions += [bounds.before(schema, upper)] if upper else []
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -76,9 +76,10 @@ def between(schema: TableSchema, lower: Bound | None, upper: Bound | None) -> st
 
 @dataclass(frozen=True)
 class ChunkQuery:
-    """What a connection asks the server for. mariadb: its kind.
+    """A chunk's query, and what its connection needs.
 
-    init_statements: run before. seen: a user-level lock that somebody takes once he saw that they were.
+    mariadb: whether the server is MariaDB. init_statements: run before the query. seen: a user-level lock that the
+    driver takes once it has seen that they were run.
     """
 
     endpoint: Endpoint
@@ -89,7 +90,7 @@ class ChunkQuery:
 
 
 def read(spark: SparkSession, query: ChunkQuery) -> DataFrame:
-    """A frame of one partition; its connection runs the statements before the query.
+    """Return a frame of one partition; its connection runs the init statements before the query.
 
     Resolving the columns opens a connection of its own, without the statements.
     """
@@ -101,7 +102,7 @@ def read(spark: SparkSession, query: ChunkQuery) -> DataFrame:
 
 
 def _for_executors(spark: SparkSession, frame: DataFrame, options: dict[str, str]) -> DataFrame:
-    """The same with its stores as executors have them: a frame's options are the driver's, who resolved it."""
+    """Return the frame with its key stores at the executors' paths: its options were resolved with the driver's."""
     shipped = keystores.shipped(spark.sparkContext, options)
     if not shipped:
         return frame
@@ -119,7 +120,7 @@ def _for_executors(spark: SparkSession, frame: DataFrame, options: dict[str, str
 
 
 def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
-    """Options of Spark's reader; what it doesn't know goes to Connector/J as properties.
+    """Return options of Spark's JDBC reader; those it doesn't know go to Connector/J as properties.
 
     The password is an option, never in the URL: Spark redacts it in plans and logs.
     """
@@ -145,7 +146,7 @@ def connection_options(endpoint: Endpoint, *, mariadb: bool) -> dict[str, str]:
 
 
 def session_variables(mariadb: bool) -> tuple[str, ...]:
-    """Assignments by which both readers' sessions are set."""
+    """Return the assignments that set the session variables of both readers."""
     return (
         *session_settings.assignments(mariadb=mariadb),
         f"net_write_timeout={STALLED}",
@@ -157,7 +158,7 @@ def session_variables(mariadb: bool) -> tuple[str, ...]:
 def _tls(endpoint: Endpoint) -> dict[str, str]:
     tls = endpoint.encryption
     if tls is None:
-        # As the control connection: plain on the machine itself, encrypted where the server offers it elsewhere.
+        # Same as the control connection: plain on this machine, elsewhere encrypted if the server offers it.
         mode = "DISABLED" if _is_loopback(endpoint.host) else "PREFERRED"
         return {"sslMode": mode, "allowPublicKeyRetrieval": "true"}
     if tls.verified:

@@ -1,12 +1,12 @@
-"""Some of a table's rows read anew: those whose key lies in a range.
+"""Copying the rows of a key range again.
 
-    copy      the range, as a snapshot copies a chunk: through a read view, under a lock for a moment
-    catch up  the lake comes to exactly the position at which the range was read (pipeline.py)
-    put       the rows take the place of those that the lake has in the range, in one commit
+    copy      the range is read as a snapshot reads a chunk: through a read view, with a lock held for a moment
+    catch up  the lake is brought to exactly the position at which the range was read (pipeline.py)
+    put       the rows replace those that the lake has in the range, in one commit
 
-So the table stands at one position all the time, and whoever dies in between has changed nothing. The range is told in
-the first column of the key, in a type whose order is the same on the server and in the lake: whole numbers and
-decimals. Texts compare by collations there, and dates may be none that the lake has.
+So the table is at one position all the time, and a process that dies in between has changed nothing. The range is given
+in the first column of the key, which must be an integer or a decimal: their order is the same on the server and in the
+lake. Texts compare by collations, and the lake can't hold every date that the server can.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from binlake.spark.session import OwnSessions
 
 BETWEEN = ".."
 _NUMBERS = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\d+\)")
-"""The lake's types of such columns."""
+"""Types of the lake's columns that ranges can be given in."""
 _DIGITS = 100
-"""With which is reckoned: more than any column has."""
+"""Decimal precision of the arithmetic; more than any column has."""
 
 
 @dataclass(frozen=True)
 class KeysBetween:
-    """first, last: both included; None where the range has no such end."""
+    """A range of keys. first, last: both included; None if the range is open there."""
 
     column: Column
     first: Decimal | None
@@ -61,8 +61,7 @@ class KeysBetween:
 
     @property
     def bounds(self) -> tuple[Bound | None, Bound | None]:
-        """As a chunk has them: from the one on, before the other. Whichever way the index is ordered, they are read by
-        the column's own order."""
+        """A chunk's bounds [lower, upper). They ascend in the column's own order, whichever way the index is sorted."""
         step = Decimal(1).scaleb(-(self.column.scale or 0))
         lower = None if self.first is None else (Edge(self.column.name, f"{self.first:f}"),)
         if self.last is None:
@@ -71,7 +70,7 @@ class KeysBetween:
             return lower, (Edge(self.column.name, f"{self.last + step:f}"),)
 
     def in_lake(self, kind: str) -> str:
-        """Condition of Spark SQL, over a column of this type."""
+        """Return the range as a Spark SQL condition. kind: the column's type in the lake."""
         name = spark_quote(self.column.name)
         literal = "CAST('{:f}' AS " + (kind if kind.startswith("DECIMAL") else "BIGINT") + ")"
         ends = [f"{name} >= {literal.format(self.first)}"] if self.first is not None else []
@@ -80,7 +79,7 @@ class KeysBetween:
 
 
 def parse(text: str, name: TableName, schema: TableSchema) -> KeysBetween:
-    """Raises UsageError for what is no range of this table's key."""
+    """Parse ``FIRST..LAST``. Raises UsageError for a text that is no range of this table's key."""
     if not schema.key:
         raise UsageError(f"{name} has no key", remedy="leave --keys out: its rows are copied all or none")
     column = schema.column(schema.key[0])
@@ -95,10 +94,10 @@ def parse(text: str, name: TableName, schema: TableSchema) -> KeysBetween:
         raise UsageError(
             f"{text!r} is no range of keys", remedy="write FIRST..LAST, both included, such as 1000..1999 or 1000.."
         )
-    found = KeysBetween(column, _number(first, column), _number(last, column))
-    if found.first is not None and found.last is not None and found.first > found.last:
+    keys = KeysBetween(column, _number(first, column), _number(last, column))
+    if keys.first is not None and keys.last is not None and keys.first > keys.last:
         raise UsageError(f"{text!r} begins behind its end", remedy=f"write {last}..{first}")
-    return found
+    return keys
 
 
 def _number(text: str, column: Column) -> Decimal | None:
@@ -123,7 +122,7 @@ def _limits(column: Column) -> tuple[Decimal, Decimal]:
 
 @dataclass(frozen=True)
 class CopiedRange:
-    """Rows that were read and are not in the lake yet."""
+    """Rows that were read and that the lake doesn't have yet."""
 
     keys: KeysBetween
     table: TableSnapshot
@@ -133,21 +132,24 @@ class CopiedRange:
 def asked(
     source: Source, config: PipelineConfig, name: TableName, text: str, lock: str
 ) -> tuple[SourceTable, KeysBetween]:
-    """The table on the server, and the range of ``text``. Raises UsageError, SourceError, LakeError."""
+    """Return the table as the server has it, and the range parsed from ``text``.
+
+    Raises UsageError, SourceError, LakeError.
+    """
     if lock == "none":
         raise UsageError("a range of keys is read under a lock", remedy="use --lock flush or --lock tables")
-    found = read_tables(source, [name], config.excluding)[name]
-    keys = parse(text, name, found.schema)
-    restore.refuse_twice(name, found.schema, config.invalid)
-    return found, keys
+    table = read_tables(source, [name], config.excluding)[name]
+    keys = parse(text, name, table.schema)
+    restore.refuse_twice(name, table.schema, config.invalid)
+    return table, keys
 
 
 def copy(session: Callable[[], SparkSession], task: SnapshotTask, name: TableName, text: str) -> CopiedRange:
-    """Read the range of ``text``. Raises UsageError, SourceError, LakeError; TableError where rows can't be read."""
-    found, keys = asked(task.source, task.config, name, text, task.lock)
+    """Copy the range given by ``text``. Raises UsageError, SourceError, LakeError; TableError for unreadable rows."""
+    on_server, keys = asked(task.source, task.config, name, text, task.lock)
     refuse_retries(session())
     identity = f"{uuid.uuid4().hex[:12]}{OF_KEYS}"
-    table = TableSnapshot(identity, name, found.schema, found.engine, found.rows, found.size)
+    table = TableSnapshot(identity, name, on_server.schema, on_server.engine, on_server.rows, on_server.size)
     table.chunks = [Chunk(0, *keys.bounds)]
     records = Records(task.config, task.metadata)
     records.clean()
@@ -170,10 +172,11 @@ def copy(session: Callable[[], SparkSession], task: SnapshotTask, name: TableNam
 
 
 def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life: Life, batch: int) -> SnapshotResult:
-    """The rows become the table's. The lake stands at the position where they were read; nobody else may change it.
+    """Replace the table's rows in the range by the copied ones, in one commit.
 
-    batch: that is in the table. Raises TableError where the table's columns are others, InvalidDate, LakeError,
-    LeaseHeld; whatever fails, the table is what it was.
+    The lake must be at the position where the rows were read, under a lease. batch: the newest one that the table has.
+    Raises TableError if the table has other columns, InvalidDate, LakeError, StagingError, LeaseHeld; after an error
+    the table is unchanged.
     """
     table, records = copied.table, copied.records
     attempts = records.attempts(table)
@@ -185,7 +188,7 @@ def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life
     log = LakeLog.of(config, table.name, life.id)
     log.refuse_others({life.id}, life.delta_version or 0)
     columns = lake_columns(table.schema, config.invalid)
-    kinds = {one.name: one.delta for one in columns}
+    kinds = {column.name: column.delta for column in columns}
     with OwnSessions(session).one() as own:
         _refuse_other_columns(own, log, table.name, kinds)
         rows = data_files.read(own, log.path, DeltaSchema.of(columns, table.id), files.files)

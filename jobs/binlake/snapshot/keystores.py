@@ -1,7 +1,7 @@
 """Certificates for Connector/J: Java wants PKCS12 where the connection names PEM.
 
-A store is made in a folder of the driver's, and shipped to the executors of a cluster. Anybody there may read it, so a
-client's key is encrypted in it, by a password that goes the way of the account's own: as an option of the reader.
+A store is made in a private folder of the driver, and shipped to the executors of a cluster. Anybody there may read it,
+so a client's key is encrypted in it. Its password is passed like the account's own: as an option of the reader.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _PASSWORD = secrets.token_urlsafe(24)
 
 
 def trusting(ca: str) -> dict[str, str]:
-    """Connector/J's options for the authorities in a PEM. Raises ConfigurationError."""
+    """Return Connector/J's options that trust the authorities of a PEM file. Raises ConfigurationError."""
     return _store(_TRUSTED, _trust_store(ca))
 
 
 def client(cert: str, key: str) -> dict[str, str]:
-    """Connector/J's options for a client's own certificate. Raises ConfigurationError."""
+    """Return Connector/J's options for a client certificate and its key. Raises ConfigurationError."""
     return _store(_CLIENT, _key_store(cert, key))
 
 
 def shipped(context: SparkContext, options: dict[str, str]) -> dict[str, str]:
-    """The URLs among ``options`` as executors find these stores, which they get: in the folder they work in."""
+    """Ship the stores among ``options`` to the executors; return their URL options relative to the working folder."""
     urls = {f"{kind}Url": options[f"{kind}Url"] for kind in (_TRUSTED, _CLIENT) if f"{kind}Url" in options}
     for url in urls.values():
         context.addFile(url)
@@ -78,7 +78,7 @@ def _key_store(cert: str, key: str) -> str:
 
 
 def _write(name: str, data: bytes) -> str:
-    """A store of its own for each authority and client: a process may know several sources."""
+    """Write a store and return its path. The name depends on the content, as a process may use several sources."""
     path = Path(_folder().name) / f"{name}-{sha256(data).hexdigest()[:16]}.p12"
     path.write_bytes(data)
     path.chmod(0o600)

@@ -1,7 +1,7 @@
-"""What a chunk's selected columns become on their way: the lake's columns, and what is refused of them.
+"""Conversion of a chunk's selected columns into the lake's columns, and the refusal of invalid values.
 
-Text that isn't valid fails the task that reads it. Invalid dates are counted as the rows pass; whether a table may hold
-them is asked once all its chunks are copied.
+Invalid text fails the task that reads it. Invalid dates are counted while the rows are read; whether the table may hold
+them is checked once all its chunks are copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from binlake.schema.lake_columns import TWICE_REMEDY, lake_columns, named_twice,
 from binlake.schema.table import Column, TableName, TableSchema
 
 NOT_TEXT = "binlake: no text in column"
-"""What a task says, behind it the number among the mirrored columns."""
+"""What a task's error says, followed by the column's number among the mirrored ones."""
 _COUNTED = "binlake_invalid_dates"
 _MEND_TEXT = (
     "mend the value on the server, leave the column out (tables.exclude_columns in the YAML) or, if it isn't of the "
@@ -30,7 +30,7 @@ _MEND_TEXT = (
 
 
 def restored(selected: DataFrame, schema: TableSchema, invalid: InvalidValues) -> DataFrame:
-    """The rows as the lake has them, of those that were selected; ``invalid_dates`` tells of it once it is written."""
+    """Return the selected rows with the lake's columns. Once they are written, ``invalid_dates`` counts their dates."""
     named = selected.toDF(*[column.name for column in schema.mirrored])
     refused = refused_dates(schema, invalid)
     counts = [expr(f"COUNT_IF({_invalid(column)})").alias(f"n{number}") for number, column in enumerate(refused)]
@@ -39,7 +39,7 @@ def restored(selected: DataFrame, schema: TableSchema, invalid: InvalidValues) -
 
 
 def invalid_dates(written: DataFrame, schema: TableSchema, invalid: InvalidValues) -> dict[str, int]:
-    """By column that may hold none, how many of the rows had one."""
+    """Return how many of the written rows had an invalid date, by column that may hold none."""
     refused = refused_dates(schema, invalid)
     if not refused:
         return {}
@@ -49,37 +49,37 @@ def invalid_dates(written: DataFrame, schema: TableSchema, invalid: InvalidValue
 
 
 def expressions(schema: TableSchema, invalid: InvalidValues) -> list[str]:
-    """Spark SQL of the Delta table's columns over the selected ones."""
+    """Return Spark SQL expressions of the Delta table's columns over the selected ones."""
     selected: list[str] = []
     columns = lake_columns(schema, invalid)
-    kept = {one.source.name for one in columns if one.holds == "bytes" and one.source.name not in schema.key}
-    for one in columns:
-        column = one.source
+    kept = {side.source.name for side in columns if side.holds == "bytes" and side.source.name not in schema.key}
+    for lake_column in columns:
+        column = lake_column.source
         value = datatypes.entry(column).restore(column)
         is_invalid = f"{value} IS NOT NULL AND NOT is_valid_utf8({value})"
         refused = f"raise_error('{NOT_TEXT} {schema.mirrored.index(column)}')"
-        if one.holds == "text":
+        if lake_column.holds == "text":
             value = f"IF({_invalid(column)}, {spark_quote(column.name)}, NULL)"
-        elif one.holds == "bytes":
+        elif lake_column.holds == "bytes":
             value = f"IF({is_invalid}, COALESCE({datatypes.stored_bytes(column)}, {refused}), NULL)"
         elif datatypes.is_text(column):
             value = f"IF({is_invalid}, {'NULL' if column.name in kept else refused}, {value})"
         # Data files are written as the schema says: nothing casts behind this.
-        selected.append(f"CAST({value} AS {one.delta}) AS {spark_quote(one.name)}")
+        selected.append(f"CAST({value} AS {lake_column.delta}) AS {spark_quote(lake_column.name)}")
     return selected
 
 
-def refused_text(name: TableName, schema: TableSchema, told: str) -> InvalidText | None:
-    """What a task says with ``told`` that refused a text."""
-    found = re.search(rf"{NOT_TEXT} (\d+)\b", told)
-    if not found:
+def refused_text(name: TableName, schema: TableSchema, message: str) -> InvalidText | None:
+    """Return the error of a task that refused a text; None if ``message`` is of another error."""
+    match = re.search(rf"{NOT_TEXT} (\d+)\b", message)
+    if not match:
         return None
-    column = schema.mirrored[int(found[1])]
+    column = schema.mirrored[int(match[1])]
     return InvalidText(f"{name}: a value of column {column.name!r} isn't valid in its character set", remedy=_MEND_TEXT)
 
 
 def refuse_dates(name: TableName, schema: TableSchema, counts: Mapping[str, int]) -> None:
-    """Raises InvalidDate. counts: as ``invalid_dates`` tells them."""
+    """Raise InvalidDate for the first column with a count. counts: as ``invalid_dates`` returns them."""
     for column, count in counts.items():
         if count:
             key = column in schema.key
@@ -91,17 +91,20 @@ def refuse_dates(name: TableName, schema: TableSchema, counts: Mapping[str, int]
 
 
 def refuse_twice(name: TableName, schema: TableSchema, invalid: InvalidValues) -> None:
-    """Raises UnsupportedColumn."""
+    """Raise UnsupportedColumn if two columns of the lake would have one name."""
     if why := named_twice(schema, invalid):
         raise UnsupportedColumn(f"{name}: {why}", remedy=TWICE_REMEDY)
 
 
 def refused_dates(schema: TableSchema, invalid: InvalidValues) -> list[Column]:
-    """Under ``fail`` none may be there; a key may never hold one, for MERGE finds no NULL."""
+    """Return the columns that may hold no invalid date: all under ``fail``, else those of the key.
+
+    A key can't hold one, since MERGE matches no NULL.
+    """
     dated = [side.source for side in side_columns(schema.mirrored, KEEP_DATES)]
     return [column for column in dated if invalid.dates == "fail" or column.name in schema.key]
 
 
 def _invalid(column: Column) -> str:
-    """Whether the server's text is there and isn't a date."""
+    """Return the SQL condition that the server's text isn't NULL and isn't a date."""
     return f"{spark_quote(column.name)} IS NOT NULL AND ({datatypes.entry(column).restore(column)}) IS NULL"

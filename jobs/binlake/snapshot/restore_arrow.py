@@ -1,4 +1,4 @@
-"""What ``restore`` makes of a chunk's selected columns, in Arrow: the same values, the same refusals, no Spark."""
+"""The conversion of ``restore`` done in Arrow, without Spark: the same values, the same refusals."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from binlake.schema.table import Column, TableSchema
 from binlake.snapshot.restore import refused_dates
 
 _THROUGH = {pa.float32(): pa.float64(), pa.bool_(): pa.int8()}
-"""As what a value is selected that is narrower in the lake."""
+"""The type a value is selected as, where the lake's type is narrower."""
 
 
 class NoText(Exception):
-    """A text that isn't valid in its character set. number: its column's among the mirrored ones."""
+    """A text isn't valid in its character set. number: its column's number among the mirrored ones."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -29,12 +29,12 @@ class NoText(Exception):
 
 
 class NoValue(Exception):
-    """What was selected isn't of its column's type."""
+    """A selected value isn't of its column's type."""
 
 
 @dataclass
 class Restored:
-    """The rows of a chunk as they pass. dates: how many invalid ones were seen, by column that may hold none."""
+    """Converter of a chunk's rows. dates: how many invalid dates were seen, by column that may hold none."""
 
     schema: TableSchema
     invalid: InvalidValues
@@ -43,16 +43,16 @@ class Restored:
     def __post_init__(self) -> None:
         self._columns = lake_columns(self.schema, self.invalid)
         self._refused = {column.name for column in refused_dates(self.schema, self.invalid)}
-        kept = {one.source.name for one in self._columns if one.holds == "bytes"}
+        kept = {column.source.name for column in self._columns if column.holds == "bytes"}
         self._kept = kept - set(self.schema.key)
 
     @property
     def arrow(self) -> pa.Schema:
         """The lake's columns."""
-        return pa.schema([(one.name, one.arrow) for one in self._columns])
+        return pa.schema([(column.name, column.arrow) for column in self._columns])
 
     def batch(self, selected: Sequence[pa.BinaryArray]) -> pa.RecordBatch:
-        """The rows of which the mirrored columns were ``selected``. Raises NoText and NoValue."""
+        """Return the lake's rows for the values of the mirrored columns, ``selected``. Raises NoText and NoValue."""
         sides: dict[str, pa.Array] = {}
         values: dict[str, pa.Array] = {}
         for number, (column, texts) in enumerate(zip(self.schema.mirrored, selected, strict=True)):
@@ -61,11 +61,11 @@ class Restored:
             except pa.ArrowInvalid:  # whose words quote the value
                 kind = datatypes.arrow_type(column)
                 raise NoValue(f"a value of column {column.name!r} isn't of the type {kind}") from None
-        found = [(sides if one.is_side else values)[one.source.name] for one in self._columns]
-        return pa.record_batch(found, schema=self.arrow)
+        arrays = [(sides if column.is_side else values)[column.source.name] for column in self._columns]
+        return pa.record_batch(arrays, schema=self.arrow)
 
     def _values(self, number: int, column: Column, texts: pa.BinaryArray) -> tuple[pa.Array, pa.Array | None]:
-        """A column's values, and its side column's."""
+        """Return a column's values, and those of its side column if it may have one."""
         if datatypes.entry(column).may_be_invalid_date:
             return self._dates(column, texts.cast(pa.string()))
         if datatypes.is_text(column):
@@ -87,22 +87,24 @@ class Restored:
             if column.name not in self._kept:
                 raise NoText(number) from None
         selected = texts.to_pylist()
-        invalid = [one is not None and not _is_text(one) for one in selected]
-        stored = [datatypes.stored_of(column, one) if no else None for one, no in zip(selected, invalid, strict=True)]
-        if any(no and one is None for one, no in zip(stored, invalid, strict=True)):
+        invalid = [value is not None and not _is_text(value) for value in selected]
+        stored = [
+            datatypes.stored_of(column, text) if bad else None for text, bad in zip(selected, invalid, strict=True)
+        ]
+        if any(bad and value is None for value, bad in zip(stored, invalid, strict=True)):
             raise NoText(number)
         valid = pc.if_else(pa.array(invalid, pa.bool_()), pa.scalar(None, pa.binary()), texts)
         return valid.cast(pa.string()), pa.array(stored, pa.binary())
 
 
 def _moments(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """NULL where one isn't a date. Year 0 is none: see the registry."""
+    """Parse texts as dates; NULL for what isn't one. Year 0 isn't: see the type registry."""
     plain = pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
     dated = pc.if_else(pc.less(texts, "0001"), pa.scalar(None, pa.string()), texts)
     try:
         values = dated.cast(plain)
     except pa.ArrowInvalid:
-        values = pa.array([_moment(one) for one in dated.to_pylist()], pa.timestamp("us")).cast(plain)
+        values = pa.array([_moment(text) for text in dated.to_pylist()], pa.timestamp("us")).cast(plain)
     return values.cast(kind)
 
 

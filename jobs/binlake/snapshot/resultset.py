@@ -1,4 +1,4 @@
-"""A result set of the server's text protocol as Arrow: packets are walked once, then each column is gathered whole.
+"""Decoder of the server's text protocol into Arrow: packets are walked once, then each column is gathered at once.
 
 Each row is a packet of its own: each value a length-encoded string, NULL the byte FB. A packet of 16 MiB - 1 bytes goes
 on in the next one. An EOF packet ends the rows, an ERR packet tells why there are no more.
@@ -18,9 +18,9 @@ from binlake.kernels.native import kernel
 from binlake.kernels.row_kernels import Numbers
 
 ROWS = 1 << 16
-"""Rows of a batch, at most."""
+"""The most rows of a batch."""
 BUFFER = 8 << 20
-"""Bytes from which a batch's rows are taken, at most; more where one row has more."""
+"""Size of the buffer that a batch's rows are read into; it grows if one row is larger."""
 _WHOLE = 0xFFFFFF
 _MORE, _END, _FAILED, _MALFORMED = 0, 1, 2, 3
 
@@ -35,18 +35,18 @@ class Refused(Exception):
 
 
 class Truncated(Exception):
-    """The connection ended, or what came isn't the result set that was asked for."""
+    """The connection ended early, or the bytes aren't the expected result set."""
 
 
 @kernel
 def _length(data: Bytes, at: int) -> int:
-    """Of a packet's payload, in bytes."""
+    """Return the length of a packet's payload, in bytes."""
     return int(data[at]) | int(data[at + 1]) << 8 | int(data[at + 2]) << 16
 
 
 @kernel
 def _joined(data: Bytes, at: int, size: int) -> tuple[int, int]:
-    """Ends of a row's payload and of its packets, once the payload is in one piece; -1 where it isn't there whole."""
+    """Join a row's packets in place; return the ends of its payload and of its packets, -1 if it isn't complete."""
     total, behind, length = 0, at, _WHOLE
     while length == _WHOLE:
         if behind + 4 > size:
@@ -69,8 +69,11 @@ def _joined(data: Bytes, at: int, size: int) -> tuple[int, int]:
 
 @kernel
 def _walk(data: Bytes, size: int, at: int, rows: int, places: Numbers, lengths: Numbers) -> tuple[int, int, int]:
-    """Where the values of whole rows begin, and how long they are, -1 for NULL: from ``at`` on, behind ``rows`` that
-    are known. Gives where it ended, the rows that are known then, and why."""
+    """Find the offsets and lengths (-1 for NULL) of the values of complete rows, from ``at``, after ``rows`` known
+    ones.
+
+    Returns the offset where it stopped, the number of known rows, and why it stopped.
+    """
     columns, most = places.shape
     while rows < most:
         end, behind = _joined(data, at, size)
@@ -113,7 +116,7 @@ def _walk(data: Bytes, size: int, at: int, rows: int, places: Numbers, lengths: 
 
 @kernel
 def _gather(data: Bytes, places: Numbers, lengths: Numbers, offsets: npt.NDArray[np.int32], values: Bytes) -> None:
-    """One column's values side by side."""
+    """Copy one column's values side by side, and set the end offset of each."""
     end = 0
     for row in range(len(places)):
         length = max(lengths[row], 0)
@@ -123,10 +126,10 @@ def _gather(data: Bytes, places: Numbers, lengths: Numbers, offsets: npt.NDArray
 
 
 def columns(fill: Callable[[memoryview], int], count: int, arrived: bytes = b"") -> Iterator[list[pa.BinaryArray]]:
-    """The rows that follow the columns' definitions, ``ROWS`` at most at once: of each column the server's texts.
+    """Yield the rows that follow the column definitions: the texts of each column, of at most ``ROWS`` rows at once.
 
-    fill: reads what there is into a buffer, some bytes at least, and gives their number; 0 where the connection ended.
-    count: of columns. arrived: bytes that were read before. Raises Refused and Truncated.
+    fill: reads available bytes into a buffer and returns their number; 0 if the connection ended. count: number of
+    columns. arrived: bytes that were read before. Raises Refused and Truncated.
     """
     places, lengths = (np.empty((count, ROWS), np.int64) for _ in range(2))
     data: Bytes = np.empty(BUFFER, np.uint8)
@@ -137,7 +140,7 @@ def columns(fill: Callable[[memoryview], int], count: int, arrived: bytes = b"")
         if ended == _MORE and rows < ROWS and have < len(data):
             have = _filled(fill, data, have)
         elif rows:
-            yield [_column(data, *one) for one in zip(places[:, :rows], lengths[:, :rows], strict=True)]
+            yield [_column(data, *value) for value in zip(places[:, :rows], lengths[:, :rows], strict=True)]
             data[: have - at] = data[at:have].copy()
             have, at, rows = have - at, 0, 0
         elif ended == _MORE:
@@ -151,7 +154,7 @@ def columns(fill: Callable[[memoryview], int], count: int, arrived: bytes = b"")
 
 
 def _filled(fill: Callable[[memoryview], int], data: Bytes, have: int) -> int:
-    """Bytes in the buffer after another read."""
+    """Read once more; return the number of bytes in the buffer. Raises Truncated if the connection ended."""
     got = fill(data.data[have:])
     if not got:
         raise Truncated("the connection ended before the rows did")
@@ -159,16 +162,16 @@ def _filled(fill: Callable[[memoryview], int], data: Bytes, have: int) -> int:
 
 
 def _refusal(payload: bytes) -> Refused:
-    """An ERR packet: FF, the number, ``#`` and five characters of SQLSTATE, the text."""
+    """Parse an ERR packet: FF, the error number, ``#`` and five characters of SQLSTATE, the text."""
     text = payload[3:]
     if text[:1] == b"#":
         text = text[6:]
     return Refused(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"))
 
 
-def as_batch(found: list[pa.BinaryArray], schema: pa.Schema) -> pa.RecordBatch:
-    """Columns with ``schema``, to whose types the server's texts are cast exactly. Raises Truncated."""
-    return pa.record_batch([_cast(*one) for one in zip(found, schema, strict=True)], schema=schema)
+def as_batch(texts: list[pa.BinaryArray], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the server's texts cast exactly to the types of ``schema``. Raises Truncated."""
+    return pa.record_batch([_cast(text, field) for text, field in zip(texts, schema, strict=True)], schema=schema)
 
 
 def _cast(texts: pa.BinaryArray, field: pa.Field) -> pa.Array:
@@ -179,7 +182,7 @@ def _cast(texts: pa.BinaryArray, field: pa.Field) -> pa.Array:
 
 
 def _column(data: Bytes, places: Numbers, lengths: Numbers) -> pa.Array:
-    """As binary."""
+    """Return one column's values as a binary array."""
     present = lengths >= 0
     offsets = np.zeros(len(places) + 1, np.int32)
     values = np.empty(int(lengths[present].sum()), np.uint8)

@@ -45,7 +45,7 @@ from binlake.storage import files, java_errors
 __all__ = ["LockMode", "SnapshotResult", "SnapshotTask", "snapshot"]
 
 _TRIES = 4
-"""How often one table's chunks may fail, or its shape change, before its snapshot gives up."""
+"""How often one table's chunks may fail, or its columns change, before its snapshot is given up."""
 _PAUSE = 2.0
 _COMMITS_AT_ONCE = 4
 
@@ -54,8 +54,8 @@ _COMMITS_AT_ONCE = 4
 class SnapshotTask:
     """How tables are copied.
 
-    source: a control connection, used for nothing else meanwhile. batch: the newest batch number given out.
-    standing: where the log is followed from; what an ended run copied before that is of no use.
+    source: a control connection, used for nothing else at the same time. batch: the newest batch number given out.
+    standing: the position from which the log is read; chunks that an ended run copied before it can't be used.
     """
 
     config: PipelineConfig
@@ -72,13 +72,14 @@ class SnapshotTask:
 def snapshot(
     session: SparkSession, task: SnapshotTask, names: Sequence[TableName]
 ) -> tuple[list[SnapshotResult], list[TableError]]:
-    """Copy ``names`` into the lake: a result for each table, in their order, and the errors that concern one table."""
+    """Copy the tables into the lake. Return their results, in the order of ``names``, and the errors of single
+    tables."""
     refuse_retries(session)
     return _Snapshotter(session, task).run(names)
 
 
 def refuse_retries(session: SparkSession) -> None:
-    """A retried or speculative task would open a later view under an old position."""
+    """Raise UsageError if Spark may retry or speculate: such a task would open a later view under an old position."""
     conf = session.sparkContext.getConf()
     local = settings.is_local(str(session.sparkContext.master))
     if not local and conf.get("spark.task.maxFailures", "4") != "1":
@@ -88,7 +89,7 @@ def refuse_retries(session: SparkSession) -> None:
 
 
 def works_with(session: SparkSession, task: SnapshotTask, records: Records, watch: Callable[[int], None]) -> Copying:
-    """What the waves of a task are run with."""
+    """Return what all waves of a task share."""
     transport = task.source.transport()
     return Copying(
         OwnSessions(session, functions.register),
@@ -120,8 +121,8 @@ class _Snapshotter:
         files.make_folder(self.task.config.staging_path("snapshot"))
         self.records.clean()
         open_tables = self._begin(names)
-        with self.task.report.progress("snapshot") as told:
-            copying = works_with(self.session, self.task, self.records, self._watch(list(open_tables), told))
+        with self.task.report.progress("snapshot") as progress:
+            copying = works_with(self.session, self.task, self.records, self._watch(list(open_tables), progress))
             with ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix="commit") as pool:
                 while open_tables and not self.fatal:
                     for table in [table for table in open_tables if not table.pending]:
@@ -130,7 +131,7 @@ class _Snapshotter:
                     if open_tables:
                         wave, mode, held = self._next_wave(open_tables)
                         together = few_rows.fits(wave[0].table)
-                        with self._surviving(open_tables, wave):
+                        with self._sorting_failures(open_tables, wave):
                             run_wave(copying, wave, mode, until_copied=held, together=together)
                         copying.watch(0)
             if self.fatal:
@@ -138,7 +139,8 @@ class _Snapshotter:
         return [self.results[name] for name in names if name in self.results], self.failed
 
     def _begin(self, names: Sequence[TableName]) -> list[TableSnapshot]:
-        """Take up what is there, plan the rest; large tables first, so that waves have chunks of one size."""
+        """Resume unfinished snapshots and plan the others; large tables first, so that a wave's chunks are of one
+        size."""
         tables = read_tables(self.task.source, names, self.task.config.excluding)
         begun: list[TableSnapshot] = []
         for name in names:
@@ -155,13 +157,13 @@ class _Snapshotter:
         return sorted(begun, key=lambda table: -table.estimate)
 
     def _already_committed(self, table: SourceTable) -> SnapshotResult | None:
-        """The result of a snapshot whose commit was the last thing that happened."""
-        found = self.records.committed(table)
-        if found is None or not self._usable(found.low):
+        """Return the result of a committed snapshot that no watermark follows yet, else None."""
+        last = self.records.committed(table)
+        if last is None or not self._usable(last.low):
             return None
-        if any(row["table_id"] == found.table_id for row in self.task.metadata.read("watermarks")):
+        if any(row["table_id"] == last.table_id for row in self.task.metadata.read("watermarks")):
             return None
-        return committed_result(self.task.config, found)
+        return committed_result(self.task.config, last)
 
     def _plan(self, table: SourceTable) -> TableSnapshot:
         resumed = self.records.unfinished(table, self._usable)
@@ -182,12 +184,12 @@ class _Snapshotter:
         return plan(self.task.source, table, invalid, chunk_rows=chunk_rows, connections=connections)
 
     def _connections(self) -> int:
-        """How many copy side by side: one that finds no free core would wait at its gate."""
+        """Return how many connections copy in parallel: one without a free core would wait at its gate."""
         free = _cores(self.session)
         return min(self.task.config.snapshot.connections or free, free)
 
     def _usable(self, position: Position) -> bool:
-        """Whether the server still holds the log from ``position`` on, and it is yet to be read."""
+        """Tell whether the server still has the log from ``position`` on, and this run will read it."""
         if position.server != self.task.source.server_identity or not position.reaches(self.task.standing):
             return False
         size = dict(self.task.source.binary_logs()).get(position.file)
@@ -207,14 +209,14 @@ class _Snapshotter:
         return members[: few_rows.MOST_TABLES if together else self._connections()], *kind
 
     @contextmanager
-    def _surviving(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:
-        """What failed in a wave goes into a later one; a table that changed its shape begins anew."""
+    def _sorting_failures(self, open_tables: list[TableSnapshot], wave: Sequence[Member]) -> Iterator[None]:
+        """Put what failed in a wave into a later one; a table whose columns changed starts again."""
         try:
             yield
         except TableChanged as changed:
             for table in changed.tables:
                 open_tables.remove(table)
-                self._again(open_tables, table, changed)
+                self._start_again(open_tables, table, changed)
         except TableRefused as refused:
             open_tables.remove(refused.table)
             self._fail(refused.table.name, refused.error)
@@ -229,7 +231,7 @@ class _Snapshotter:
             self.task.report.say(f"a wave failed and is repeated: {error.message}")
             time.sleep(_PAUSE)
 
-    def _again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
+    def _start_again(self, open_tables: list[TableSnapshot], old: TableSnapshot, error: TableChanged) -> None:
         self.task.report.say(f"{old.name}: DDL during its snapshot, which begins anew")
         self.records.drop(old)
         current = read_tables(self.task.source, [old.name], self.task.config.excluding).get(old.name)
@@ -245,19 +247,19 @@ class _Snapshotter:
             open_tables.append(planned)
 
     def _commit(self, table: TableSnapshot) -> None:
-        """In a thread, while the next wave is copied; in a session of its own, for Delta's transaction options."""
+        """Commit a table in a thread while the next wave is copied, in a session of its own for Delta's options."""
         try:
             with self._failing(table.name):
                 self.task.metadata.check()
-                result = self._committed(table)
+                result = self._commit_with_retries(table)
                 self.results[table.name] = result
                 self.task.report.say(_sentence(result))
                 fault("snapshot committed")
         except BaseException as error:
             self.fatal.append(error)
 
-    def _committed(self, table: TableSnapshot) -> SnapshotResult:
-        """A commit can be repeated, where it failed because an executor was lost."""
+    def _commit_with_retries(self, table: TableSnapshot) -> SnapshotResult:
+        """Commit a table and return its result; a commit that failed because an executor was lost is repeated."""
 
         def once() -> SnapshotResult:
             with self.committing.one() as session:
@@ -275,7 +277,7 @@ class _Snapshotter:
 
     @contextmanager
     def _failing(self, name: TableName) -> Iterator[None]:
-        """An error of one table doesn't stop the others."""
+        """Record an error of one table, so that the others go on."""
         try:
             yield
         except TableError as error:
@@ -285,8 +287,8 @@ class _Snapshotter:
         self.task.report.say(f"{name}: {error}")
         self.failed.append(error)
 
-    def _watch(self, tables: Sequence[TableSnapshot], told: Told) -> Callable[[int], None]:
-        """Progress: rows of the chunks that are staged, and bytes with those of the running wave."""
+    def _watch(self, tables: Sequence[TableSnapshot], progress: Told) -> Callable[[int], None]:
+        """Return a function that reports progress, given the bytes that the running wave has written."""
         began = time.monotonic()
         before = sum(table.rows for table in tables)
 
@@ -297,13 +299,13 @@ class _Snapshotter:
             weight = staged / rows if rows else 0
             done = rows + (running / weight if weight else 0)
             total = max(done, sum(max(table.estimate, table.rows) for table in tables))
-            told(done, total, _pace(done, total, staged + running, done - before, time.monotonic() - began))
+            progress(done, total, _pace(done, total, staged + running, done - before, time.monotonic() - began))
 
         return watch
 
 
 def _pace(done: float, total: float, size: int, here: float, seconds: float) -> str:
-    """How far and how fast. done, total: rows, as far as is known. here: those of this run."""
+    """Return progress and speed as text. done, total: rows, estimated. size: bytes. here: rows of this run."""
     rate = here / max(0.001, seconds)
     rows = f"{done:,.0f} of about {total:,.0f} rows, " if done else ""
     left = f", {rate:,.0f} rows/s, about {(total - done) / rate:,.0f} s left" if rate >= 1 else ""
@@ -311,7 +313,7 @@ def _pace(done: float, total: float, size: int, here: float, seconds: float) -> 
 
 
 def _cores(session: SparkSession) -> int:
-    """Of the executors that are there by now: a connection of a wave that finds none would wait at its gate."""
+    """Return the number of cores of the executors that are ready: a connection without one would wait at its gate."""
     context = session.sparkContext
     return context.defaultParallelism if settings.is_local(str(context.master)) else cluster.ready(context)
 

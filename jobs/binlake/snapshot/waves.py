@@ -1,4 +1,4 @@
-"""A wave: chunks whose read views open at one position, and which are copied to data files side by side.
+"""Waves: chunks whose read views open at one position, and which are copied to data files in parallel.
 
 A chunk of a large table has a connection of its own, in a Spark task. The tables of few rows are read by one connection
 of the driver, see few_rows.py.
@@ -38,14 +38,14 @@ __all__ = ["ChunkFailed", "Copying", "Member", "TableChanged", "TableRefused", "
 
 _WATCH_SECONDS = 0.5
 _LOOK_AGAIN = 0.2
-"""Seconds, between two looks whether cancelled jobs have ended."""
+"""Seconds between two checks whether cancelled jobs have ended."""
 _WRITTEN_AT_ONCE = 4
-"""Tables of few rows, whose jobs wait for one another's planning more than for cores."""
+"""How many tables of few rows are written at once; their jobs wait for planning more than for cores."""
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """Lowest and highest position of a wave's views, and for how long writes were stopped."""
+    """The lowest and highest position of a wave's read views, and how long writes were stopped."""
 
     low: Position
     high: Position
@@ -57,17 +57,17 @@ def run_wave(
 ) -> None:
     """Copy the chunks and record them as staged.
 
-    until_copied: hold the lock until then. together: by one connection; what turns out to have more than a few rows is
-    left out. Raises TableChanged, TableRefused, Busy, and ChunkFailed, SourceError or LakeError when a chunk failed;
-    the other chunks are recorded all the same.
+    until_copied: hold the lock until the chunks are copied. together: read them by one connection; a table that turns
+    out to have more than a few rows is left out. Raises TableChanged, TableRefused, Busy, and ChunkFailed, SourceError
+    or LakeError if a chunk failed; the other chunks are recorded all the same.
     """
     if together:
         _run_together(copying, wave, mode)
     else:
-        _run_apart(copying, wave, mode, until_copied)
+        _run_in_parallel(copying, wave, mode, until_copied)
 
 
-def _run_apart(copying: Copying, wave: Sequence[Member], mode: LockMode, until_copied: bool) -> None:
+def _run_in_parallel(copying: Copying, wave: Sequence[Member], mode: LockMode, until_copied: bool) -> None:
     began = time.monotonic()
     copies = [ChunkCopy(copying, member) for member in wave]
     own = [Gate((member.table.name,)) for member in wave]
@@ -112,10 +112,10 @@ def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> N
         finally:
             wait(reading)
             gates.forget()
-    found = reading[0].result()
-    for member, selected in zip(wave, found, strict=True):
+    rows_by_table = reading[0].result()
+    for member, selected in zip(wave, rows_by_table, strict=True):
         member.table.many_rows = selected is None
-    few = [(member, selected) for member, selected in zip(wave, found, strict=True) if selected]
+    few = [(member, selected) for member, selected in zip(wave, rows_by_table, strict=True) if selected]
     copies = [ChunkCopy(copying, member) for member, _ in few]
     with ThreadPoolExecutor(_WRITTEN_AT_ONCE, thread_name_prefix="chunk") as pool:
         futures = [pool.submit(copy.run_few, selected) for copy, (_, selected) in zip(copies, few, strict=True)]
@@ -126,7 +126,7 @@ def _run_together(copying: Copying, wave: Sequence[Member], mode: LockMode) -> N
 def _record(
     copying: Copying, wave: Sequence[Member], futures: Sequence[Future[Chunk]], opened: _Opened, seconds: float
 ) -> None:
-    """The chunks that were copied are staged. seconds: that each table took."""
+    """Record the chunks that were copied as staged. seconds: the time that each table took."""
     for member, future in zip(wave, futures, strict=True):
         if not future.exception():
             low, high, lock_ms = opened.low, opened.high, opened.lock_ms
@@ -169,19 +169,22 @@ def _open_views(
 
 
 def _check_shapes(source: Source, wave: Sequence[Member]) -> None:
-    """The tables' metadata locks are held by now: what is read here stays until the chunks are copied."""
+    """Raise TableChanged if a table's columns aren't those planned.
+
+    The open views hold metadata locks: what is read here stays valid until the chunks are copied.
+    """
     tables = {member.table.name: member.table for member in wave}
-    found = read_schemas(source, tables)
-    changed = [table for name, table in tables.items() if not _is_same(found.get(name), table.schema)]
+    current = read_schemas(source, tables)
+    changed = [table for name, table in tables.items() if not _is_same(current.get(name), table.schema)]
     if changed:
         raise TableChanged(changed)
 
 
-def _is_same(found: TableSchema | None, planned: TableSchema) -> bool:
-    if found is None or found != leaving_out(planned.excluding(frozenset())):
+def _is_same(current: TableSchema | None, planned: TableSchema) -> bool:
+    if current is None or current != leaving_out(planned.excluding(frozenset())):
         return False
     # Both are the catalog's, so that expressions are written alike.
-    return [c.virtual and c.virtual.expression for c in found.columns] == [
+    return [c.virtual and c.virtual.expression for c in current.columns] == [
         c.virtual and c.virtual.expression for c in planned.columns
     ]
 
@@ -196,7 +199,7 @@ def _wait(copying: Copying, copies: Sequence[ChunkCopy], futures: Sequence[Futur
 
 
 def _give_up(copying: Copying, copies: Sequence[ChunkCopy], futures: Sequence[Future[Chunk]]) -> None:
-    """Who interrupts doesn't wait for what is being copied. A job may be about to begin: so again until all ended."""
+    """Cancel the wave's jobs until all have ended; repeated, as a job may be about to begin."""
     while True:
         for copy in copies:
             with suppress(Exception):  # its JVM may be gone
@@ -206,7 +209,7 @@ def _give_up(copying: Copying, copies: Sequence[ChunkCopy], futures: Sequence[Fu
 
 
 def _written(folder: str) -> int:
-    """Bytes that the running copy has written by now; only seen where the lake is a local folder."""
+    """Return the bytes that the running copy has written; 0 unless the lake is a local folder."""
     written = 0
     for path, _, names in os.walk(folder):
         for name in names:
