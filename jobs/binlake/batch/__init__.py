@@ -1,1 +1,1 @@
-"""What a batch's log means for each table. Pure: staged mutations and statements in, steps out."""
+"""From a batch's staged mutations and statements to the steps that each table takes in the lake. Pure."""

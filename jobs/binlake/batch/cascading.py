@@ -1,4 +1,4 @@
-"""Which tables' unlogged changes can be derived from their parents' mutations, and why others' can't."""
+"""Changes that foreign keys made without a word in the log: which can be derived from the parents' mutations."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 
 from binlake.batch.steps import MergeStep, ParentMutations, TableSteps
 from binlake.position import Position
-from binlake.schema.cascades import Cascade, untold
+from binlake.schema.cascades import Cascade, not_derivable
 from binlake.schema.table import Column, TableName
 
 
 @dataclass(frozen=True)
 class CascadedBatch:
-    """A batch's cascades.
+    """The cascades of a batch.
 
-    acting: foreign keys of which the parent's rows went or changed. tables: each with its steps. start: the batch's.
-    altered: tables with a statement in the batch. unchecked: those changed by sessions without foreign key checks.
+    acting: foreign keys whose parent had rows deleted or updated. tables: the steps of each table. start: the batch's
+    start position. altered: tables that a statement of the batch concerns. unchecked: tables changed by sessions with
+    foreign_key_checks = 0.
     """
 
     acting: tuple[Cascade, ...]
@@ -27,30 +28,31 @@ class CascadedBatch:
     _why: dict[TableName, str] = field(default_factory=dict)
 
     def of(self, child: TableName) -> list[Cascade]:
-        return [one for one in self.acting if one.child == child]
+        """Return the foreign keys of ``child`` that acted."""
+        return [cascade for cascade in self.acting if cascade.child == child]
 
     def ancestors(self, name: TableName) -> set[TableName]:
-        """The table and those from whose rows it changes, through all levels."""
-        found: set[TableName] = set()
+        """Return the table itself and all tables whose mutations cascade to it, through all levels."""
+        reached: set[TableName] = set()
         pending = [name]
         while pending:
-            one = pending.pop()
-            if one not in found:
-                found.add(one)
-                pending += [cascade.parent for cascade in self.of(one)]
-        return found
+            table = pending.pop()
+            if table not in reached:
+                reached.add(table)
+                pending += [cascade.parent for cascade in self.of(table)]
+        return reached
 
     def in_order(self) -> list[TableName]:
-        """The children, parents first; those of a cycle come last."""
-        children = {one.child for one in self.acting}
+        """Return the children in an order in which parents come first; tables of a cycle come last."""
+        children = {cascade.child for cascade in self.acting}
         return sorted(children, key=lambda name: (self._circular(name), len(self.ancestors(name)), name))
 
     def _circular(self, name: TableName) -> bool:
-        others = {one.parent for one in self.of(name)} - {name}
+        others = {cascade.parent for cascade in self.of(name)} - {name}
         return any(name in self.ancestors(parent) for parent in others)
 
     def refusal(self, child: TableName) -> str:
-        """Why the child's changes can't be derived; empty where they can."""
+        """Return why the child's changes can't be derived; empty if they can."""
         if child not in self._why:
             self._why[child] = self._refusal(child)
         return self._why[child]
@@ -58,14 +60,14 @@ class CascadedBatch:
     def _refusal(self, child: TableName) -> str:
         if self._circular(child):
             return "the foreign keys go round in a circle"
-        parents = [one.parent for one in self.of(child) if one.parent != child]
+        parents = [cascade.parent for cascade in self.of(child) if cascade.parent != child]
         lines = [self.ancestors(parent) for parent in parents]
         if any(first & second for n, first in enumerate(lines) for second in lines[:n]):
             return "one row of a parent reaches it in two ways"
-        return self._of_table(child) or next(filter(None, (self._of_key(one) for one in self.of(child))), "")
+        return self._refusal_of_table(child) or next(filter(None, map(self._refusal_of_key, self.of(child))), "")
 
-    def _of_table(self, name: TableName) -> str:
-        """What a table must be like, as a child or as a parent."""
+    def _refusal_of_table(self, name: TableName) -> str:
+        """Return why nothing can be derived for a table, be it the child or a parent; empty if it can."""
         table = self.tables.get(name)
         if table is None or table.life.status != "following":
             return f"{name} isn't followed"
@@ -78,42 +80,48 @@ class CascadedBatch:
             return f"{name} was snapshotted without a lock in the same range"
         return ""
 
-    def _of_key(self, one: Cascade) -> str:
-        child = self.tables[one.child]
+    def _refusal_of_key(self, cascade: Cascade) -> str:
+        child, parent = self.tables[cascade.child], cascade.parent
         if not child.life.schema.key:
-            return f"{one.child} has no key"
+            return f"{cascade.child} has no key"
         if child.life.delta_version is None:
-            return f"{one.child} begins in the same range"
-        if one.parent != one.child:
-            if why := self._of_table(one.parent):
+            return f"{cascade.child} begins in the same range"
+        if parent != cascade.child:
+            if why := self._refusal_of_table(parent):
                 return why
-            if any(acting.child == one.parent for acting in self.acting) and (why := self.refusal(one.parent)):
-                return f"{one.parent} is snapshotted anew: {why}"
-            parent = self.tables[one.parent]
-            if parent.life.low.order > max(self.start.order, child.life.low.order):
-                return f"{one.parent} was snapshotted in the same range"
-        return untold(one, child.life.schema, self.tables[one.parent].life.schema)
+            if any(acting.child == parent for acting in self.acting) and (why := self.refusal(parent)):
+                return f"{parent} is snapshotted anew: {why}"
+            if self.tables[parent].life.low.order > max(self.start.order, child.life.low.order):
+                return f"{parent} was snapshotted in the same range"
+        return not_derivable(cascade, child.life.schema, self.tables[parent].life.schema)
 
     def parents(self, child: TableName) -> tuple[ParentMutations, ...]:
-        """What is known of the parents, whose own parents must have been added to their steps before."""
-        found: list[ParentMutations] = []
-        for one in self.of(child):
-            one = _as_declared(one, self.tables)
-            if one.parent == child:
-                found.append(ParentMutations(one))
+        """Return the parents' mutations that changed the child; empty if there are none.
+
+        The parents' own parents must have been added to their steps before.
+        """
+        parents: list[ParentMutations] = []
+        for acting in self.of(child):
+            cascade = _as_declared(acting, self.tables)
+            if cascade.parent == child:
+                parents.append(ParentMutations(cascade))
                 continue
-            parent = self.tables[one.parent]
+            parent = self.tables[cascade.parent]
             merges = [step for step in parent.steps if isinstance(step, MergeStep)]
-            found += [ParentMutations(one, parent.life, step) for step in merges]
-        told = self.tables[child].steps or any(one.parent for one in found)
-        return tuple(found) if told else ()
+            parents += [ParentMutations(cascade, parent.life, step) for step in merges]
+        has_mutations = self.tables[child].steps or any(item.parent for item in parents)
+        return tuple(parents) if has_mutations else ()
 
 
-def _as_declared(one: Cascade, tables: Mapping[TableName, TableSteps]) -> Cascade:
-    """With the columns' names as the tables spell them."""
+def _as_declared(cascade: Cascade, tables: Mapping[TableName, TableSteps]) -> Cascade:
+    """Return the cascade with the columns' names as the tables spell them."""
 
     def spelled(name: TableName, columns: tuple[str, ...]) -> tuple[str, ...]:
         known: dict[str, Column] = {column.name.lower(): column for column in tables[name].life.schema.mirrored}
         return tuple(known[column.lower()].name for column in columns)
 
-    return replace(one, columns=spelled(one.child, one.columns), referenced=spelled(one.parent, one.referenced))
+    return replace(
+        cascade,
+        columns=spelled(cascade.child, cascade.columns),
+        referenced=spelled(cascade.parent, cascade.referenced),
+    )

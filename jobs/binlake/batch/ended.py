@@ -1,8 +1,8 @@
-"""Lives that ended in a batch: what was done to them costs nothing where nobody can see it.
+"""Lives that ended in a batch: their steps are skipped where no result of them would stay visible.
 
-A path shows what the last table to take it made of it: a CREATE or a move there replaces whatever lay before. Of a
-dropped table the last rows stay to be seen at its path (``on_drop_table: keep``), unless another took the path in the
-same batch, or the folder goes when the batch is recorded.
+A path holds what the last table to take it made of it: a CREATE or a move there replaces whatever lay before. The last
+rows of a dropped table stay visible at its path (``on_drop_table: keep``), unless another table took the path in the
+same batch, or the folder is removed when the batch is recorded.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from binlake.schema.table import TableName
 
 
 def skip_unseen(tables: Collection[TableSteps], goes_when_dropped: Callable[[TableName], bool]) -> None:
-    """Take the steps from lives that ended and of which nothing is left at any path; all others keep theirs.
+    """Remove the steps of lives that ended and of which nothing is left at any path; all others keep theirs.
 
-    goes_when_dropped: whether a dropped table's folder goes. A life's steps are all done or none: their numbers stand.
+    A life's steps are all removed or none, so that the numbers of the rest don't change. goes_when_dropped: tells
+    whether a dropped table's folder is removed.
     """
     ended = [table for table in tables if table.life.status == "dropped" and table.steps]
     # A living table of the name has taken the path since: the folder stays, and shows that table.
@@ -33,7 +34,7 @@ def skip_unseen(tables: Collection[TableSteps], goes_when_dropped: Callable[[Tab
 
 
 def _places(table: TableSteps) -> Iterator[tuple[TableName, int, bool]]:
-    """Of each step the name at whose path it works, its turn, and whether it takes the path from others."""
+    """Yield for each step: the name at whose path it works, its turn, and whether it takes the path from others."""
     name = table.begins
     for step, turn in zip(table.steps, table.turns, strict=True):
         match step:

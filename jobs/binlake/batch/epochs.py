@@ -1,7 +1,8 @@
-"""From staged slices to each table's steps: DDL statements cut a table's mutations into epochs.
+"""From staged slices to each table's steps: DDL statements split a table's mutations into epochs.
 
 Pure: the same manifest and catalog give the same steps with the same numbers, so that a retry repeats exactly what
-the first attempt began. Statements are walked in the order of the log; identity is a table's life, not its name.
+the first attempt began. Statements are followed in the order of the log; a table is identified by its life, not its
+name.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from functools import partial
 from binlake.batch.cascading import CascadedBatch
 from binlake.batch.ended import skip_unseen
 from binlake.batch.manifest import Manifest, StagedSlice
+from binlake.batch.statement_follower import StatementFollower
 from binlake.batch.steps import BatchSteps, MergeStep, Standstill
-from binlake.batch.walk import APART, IGNORED, Outset, Walk
+from binlake.batch.walk import IGNORED, NOT_APPLIED, BatchInputs, Walk
 from binlake.position import Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, Cascade, acts, cascading, touched
 from binlake.schema.table import TableName
@@ -23,12 +25,13 @@ _DECLARES_KEY = re.compile(r"\bREFERENCES\b.*\bON\s+(DELETE|UPDATE)\s+(CASCADE|S
 _DROPS_KEY = re.compile(r"\bALTER\b.*\bDROP\b.*\b(FOREIGN|CONSTRAINT)\b", re.IGNORECASE | re.DOTALL)
 
 
-def _walk_slice(walk: Walk, batch: int, created: int, part: StagedSlice) -> None:
+def _walk_slice(walk: Walk, follower: StatementFollower, created: int, part: StagedSlice) -> None:
+    """Walk through one slice. created: timestamp of the format description event of its binlog file."""
     files = sorted(part.files, key=lambda file: (file.statements_before, file.first))
     stopped = sorted(part.stopped, key=lambda item: item.offset)
     xa = sorted(part.xa, key=lambda event: event.offset)  # stable: a commit in one phase stands behind its prepare
     walk.prepared.enter(part)
-    walk.temporary.forget()
+    follower.temporary.forget()
     for ordinal in range(len(part.statements) + 1):
         for file in files:
             if file.statements_before == ordinal:
@@ -46,26 +49,26 @@ def _walk_slice(walk: Walk, batch: int, created: int, part: StagedSlice) -> None
                     table.forget_mutations()
                 walk.stop_table(table, Standstill.at(item.file, item.offset, item.reason, item.remedy, item.raw))
         if ordinal < len(part.statements):
-            walk.statement(batch, created, part.statements[ordinal])
+            follower.follow(part.statements[ordinal], created)
 
 
 def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start: Position) -> None:
-    """Tables whose rows may have changed without a word in the log."""
-    _forgotten_keys(walk)
+    """Stop, snapshot anew or derive tables whose rows foreign keys may have changed without a word in the log."""
+    _follow_dropped_keys(walk)
     deleted, updated = (_changed(walk, manifest, which) for which in (2, 1))
     deleted |= {name for name in updated if (table := walk.at(name)) and table.was_versioned}
     acted = touched(cascades, deleted, updated)
     at_stop = partial(Standstill.at, walk.stop.file, walk.stop.offset)
-    for one in cascades:
-        table = walk.at(one.child)
+    for cascade in cascades:
+        table = walk.at(cascade.child)
         if table is None or table.life.low.order >= walk.stop.order:
             continue
-        policy = walk.rules.policy(one.child).on_unlogged_cascade
-        if policy == "stop" or not walk.rules.included(one.parent):
-            walk.stop_table(table, at_stop(cascading(one), CASCADE_REMEDY))
-        elif one.child in acted and policy == "resnapshot":
-            walk.ask(table, at_stop(cascading(acted[one.child])))
-    acting = tuple(one for one in cascades if acts(one, {*acted}, deleted, updated))
+        policy = walk.rules.policy(cascade.child).on_unlogged_cascade
+        if policy == "stop" or not walk.rules.included(cascade.parent):
+            walk.stop_table(table, at_stop(cascading(cascade), CASCADE_REMEDY))
+        elif cascade.child in acted and policy == "resnapshot":
+            walk.ask_snapshot(table, at_stop(cascading(acted[cascade.child])))
+    acting = tuple(cascade for cascade in cascades if acts(cascade, {*acted}, deleted, updated))
     altered = {TableName(row["database"], row["table"]) for row in walk.history}
     unchecked = {name for part in manifest.slices for name in part.unchecked}
     tables = {name: walk.tables[life] for name, life in walk.current.items()}
@@ -73,7 +76,7 @@ def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start:
 
 
 def _changed(walk: Walk, manifest: Manifest, which: int) -> set[TableName]:
-    """Tables of which rows were updated (1) or deleted (2), those of XA transactions that end in this batch too."""
+    """Return tables with rows updated (``which`` = 1) or deleted (2), also in XA transactions that end here."""
     plain = {file.name for file in manifest.files if (file.inserted, file.updated, file.deleted)[which]}
     held = {file.name for file in manifest.files if any(counts[which] for counts in file.xids.values())}
     merges = [(table, step) for table in walk.tables.values() for step in table.steps if isinstance(step, MergeStep)]
@@ -81,42 +84,52 @@ def _changed(walk: Walk, manifest: Manifest, which: int) -> set[TableName]:
 
 
 def _derive(walk: Walk, batch: CascadedBatch) -> None:
-    """What cascaded is added to the tables' merges, parents first."""
+    """Add what cascaded to the tables' merges, parents first; a table where it can't be derived needs a snapshot."""
     for child in batch.in_order():
         table = walk.at(child)
         if table is None or table.life.status != "following" or table.life.low.order >= walk.stop.order:
             continue
         if why := batch.refusal(child):
             why = f"{cascading(batch.of(child)[0])}; not derived: {why}"
-            walk.ask(table, Standstill.at(walk.stop.file, walk.stop.offset, why))
+            walk.ask_snapshot(table, Standstill.at(walk.stop.file, walk.stop.offset, why))
         elif parents := batch.parents(child):
             table.add_parents(parents)
 
 
-def _forgotten_keys(walk: Walk) -> None:
-    """A foreign key that went in this batch acted until then, and the server knows it no more."""
+def _follow_dropped_keys(walk: Walk) -> None:
+    """Stop tables, or ask for snapshots, where a foreign key was dropped in this batch.
+
+    It may have changed rows until then, and the server can't be asked about it.
+    """
     for row in walk.history:
         name = TableName(row["database"], row["table"])
         table = walk.at(name)
-        if table is None or row["action"] in (IGNORED, APART) or not _DROPS_KEY.search(row["statement"]):
+        if table is None or row["action"] in (IGNORED, NOT_APPLIED) or not _DROPS_KEY.search(row["statement"]):
             continue
         why = "a foreign key went that may have changed rows below the log"
         standstill = Standstill.at(row["file"], row["offset"], why, CASCADE_REMEDY)
         if walk.rules.policy(name).on_unlogged_cascade != "stop":
-            walk.ask(table, standstill)
-        elif any(_DECLARES_KEY.search(told["statement"]) for told in walk.history if told["table_id"] == table.life.id):
-            walk.stop_table(table, standstill)  # an older one has stopped it before
+            walk.ask_snapshot(table, standstill)
+        elif _declares_key(walk, table.life.id):
+            walk.stop_table(table, standstill)  # a key from before the batch has stopped the table already
 
 
-def split(manifest: Manifest, outset: Outset) -> BatchSteps:
-    """Each table's steps in one batch."""
-    walk = Walk(manifest.batch, outset)
+def _declares_key(walk: Walk, life_id: str) -> bool:
+    """Tell whether a statement of this batch gave the table a foreign key that cascades."""
+    rows = (row for row in walk.history if row["table_id"] == life_id)
+    return any(_DECLARES_KEY.search(row["statement"]) for row in rows)
+
+
+def split(manifest: Manifest, inputs: BatchInputs) -> BatchSteps:
+    """Return each table's steps in one batch."""
+    walk = Walk(manifest.batch, inputs)
+    follower = StatementFollower(manifest.batch, walk, inputs)
     walk.compare_settings()
-    for staged, part in zip(manifest.slices, outset.range.slices, strict=True):
-        _walk_slice(walk, manifest.batch, part.created, staged)
-    if outset.cascades is not None:
-        _cascade(walk, outset.cascades, manifest, outset.range.start)
-    skip_unseen(walk.tables.values(), outset.rules.goes_when_dropped)
+    for staged, part in zip(manifest.slices, inputs.range.slices, strict=True):
+        _walk_slice(walk, follower, part.created, staged)
+    if inputs.cascades is not None:
+        _cascade(walk, inputs.cascades, manifest, inputs.range.start)
+    skip_unseen(walk.tables.values(), inputs.rules.goes_when_dropped)
     return BatchSteps(
         tuple(walk.tables.values()),
         tuple(walk.history),
@@ -124,5 +137,5 @@ def split(manifest: Manifest, outset: Outset) -> BatchSteps:
         tuple(sorted(walk.asked.items())),
         walk.prepared.waiting,
         tuple(sorted(walk.gone)),
-        walk.charsets if walk.charsets != outset.charsets else None,
+        follower.charsets if follower.charsets != inputs.charsets else None,
     )

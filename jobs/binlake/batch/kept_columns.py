@@ -11,9 +11,9 @@ from binlake.schema.table import Column, TableSchema
 def keeping(
     before: TableSchema, after: TableSchema, origins: Sequence[str | None]
 ) -> tuple[TableSchema, tuple[str, ...]]:
-    """The shape after a change whose dropped columns the lake keeps, and the names these have in the lake until then.
+    """Return the shape after a change, with dropped columns kept, and the lake's names of all kept columns before it.
 
-    One whose name is taken gets ``__dropped`` behind it, and a number.
+    A kept column whose name is taken gets the suffix ``__dropped``, and a number if that is taken, too.
     """
     dropped = [column for column in before.mirrored if column.name not in origins]
     taken = {column.name.lower() for column in after.columns}

@@ -1,4 +1,4 @@
-"""The manifest of a batch's staging: which files hold which mutations, and what else its slices of the log held."""
+"""The manifest of a batch's staging: its files of mutations, and the other events of its slices of the log."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from binlake.serialization import dump, load
 class StagedFile:
     """One Parquet file of staging.
 
-    ranges: least and greatest value of each key column, old and new keys alike. inserted, updated, deleted: without
-    the rows of XA transactions; of those ``xids`` has the three counts by XA id. void: rows that were rolled back, as
-    (offset, row) of the first and (offset, row) behind the last; the counts have them. absent: see border.Mutations.
+    slice: number of the slice in the range. first, last: sequence of the first and last row. bytes: the file's size.
+    ranges: least and greatest value of each key column, old and new keys alike. inserted, updated, deleted: counts of
+    the rows outside XA transactions. xids: the same three counts by XA id. void: ranges of rows that were rolled back,
+    as (offset, row) of the first and (offset, row) behind the last; the counts include them. statements_before,
+    absent: see border.Mutations.
     """
 
     path: str
@@ -49,7 +51,7 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class StagedSlice:
-    """What one slice held for us. gtid_set, unchecked and servers: see border.SliceSummary."""
+    """What was staged of one slice. gtid_set, unchecked and servers: see border.SliceSummary."""
 
     slice: int
     files: tuple[StagedFile, ...]
@@ -65,7 +67,7 @@ class StagedSlice:
 class Manifest:
     """The staging of a batch: its slices in the order of the log.
 
-    tables, invalid: the YAML's settings by which it was read; None where an older binlake didn't say.
+    tables, invalid: the YAML's settings under which it was read; None if an older binlake wrote it.
     """
 
     batch: int
@@ -84,16 +86,16 @@ class Manifest:
 
     @property
     def nothing(self) -> bool:
-        """No mutation, no statement, no stopped table, no XA transaction: merge has nothing to do."""
+        """Tell whether the merge has nothing to do: no mutation, statement, stopped table or XA transaction."""
         return not any(part.files or part.statements or part.stopped or part.xa for part in self.slices)
 
     @property
     def content(self) -> str:
-        """Digest of what the log told: the same however often the batch is staged, wherever its files lie."""
+        """Return a digest of the staged content. Staging a batch again gives the same, wherever its files lie."""
         staged = [dump(replace(file, path="", bytes=0, checksum="")) for file in self.files]
         for file in staged:
             if not file["absent"]:
-                del file["absent"]  # an older binlake, which may have staged the batch before, doesn't tell it
+                del file["absent"]  # an older binlake, which may have staged the batch before, doesn't write it
             for column in file["columns"]:
                 del column["stored"]
         slices = [dump(replace(part, files=())) for part in self.slices]
@@ -109,7 +111,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Raises ValueError when it isn't what was written: key ranges and counts are as precious as rows."""
+        """Read what ``to_json`` wrote. Raises ValueError if its checksum differs."""
         value = json.loads(text)
         if not isinstance(value, dict) or value.pop("checksum", None) != _digest(value):
             raise ValueError("the checksum differs")
@@ -121,6 +123,8 @@ def _digest(value: dict[str, Any]) -> str:
 
 
 def without(file: StagedFile, rolled_back: Iterable[RolledBack]) -> StagedFile:
-    """The file with what of it is void."""
-    void = [(*one.first, *one.last) for one in rolled_back if one.first <= file.last[1:] and file.first[1:] < one.last]
+    """Return the file with its rows that were rolled back marked as void."""
+    void = [
+        (*rows.first, *rows.last) for rows in rolled_back if rows.first <= file.last[1:] and file.first[1:] < rows.last
+    ]
     return replace(file, void=tuple(void)) if void else file

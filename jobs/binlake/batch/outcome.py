@@ -1,7 +1,7 @@
-"""What a batch made of the tables: what waits in the open batch from the end of its merge until it is recorded.
+"""The outcome of a batch: it is kept in the open batch from the end of the merge until it is recorded.
 
-It grows with what the batch changed, not with the number of tables: of a life that isn't named all stands as before,
-and where it follows it is merged up to the batch's stop.
+It names only what the batch changed. A life that isn't named stays as it was; if it follows, it is merged up to the
+batch's stop.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NEVER_SNAPSHOTTED = "included, but never snapshotted"
 class LifeOutcome:
     """One life of a table after the batch.
 
-    fingerprint: of its shape. changed: steps were done, or somebody else had changed its Delta table; inserted,
-    updated, deleted are the log's mutations then, and delta_version the last commit.
+    fingerprint: its shape's. changed: steps were done, or somebody else had changed its Delta table; only then are
+    inserted, updated and deleted (the log's mutations) and delta_version (the last commit) filled in.
     """
 
     id: str
@@ -52,8 +52,11 @@ class LifeOutcome:
 
 
 @dataclass(frozen=True)
-class LifelessOutcome:
-    """An included table that has no life here: missing or to be snapshotted; dropped where none has the name now."""
+class UnsnapshottedOutcome:
+    """The outcome for a name whose table has no life here.
+
+    status: missing or resnapshot; dropped if no table has the name any more.
+    """
 
     name: TableName
     status: Status
@@ -62,7 +65,7 @@ class LifelessOutcome:
 
 @dataclass(frozen=True)
 class DefaultCharset:
-    """Of a database."""
+    """A database's default character set."""
 
     database: str
     charset: str
@@ -70,36 +73,43 @@ class DefaultCharset:
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """Everything that merge found out and record writes down.
+    """What the merge hands to the record phase.
 
-    lives: those that the batch changed. prepared: XA transactions that wait for their outcome at the batch's stop.
-    charsets: the databases' default character sets there, None where they are what they were at its start.
+    lives: those that the batch changed. lifeless: names of tables without a life, of which something is to be noted.
+    prepared: XA transactions that wait for their outcome at the batch's stop. charsets: the databases' default
+    character sets there; None if they are what they were at the batch's start.
     """
 
     lives: tuple[LifeOutcome, ...] = ()
-    lifeless: tuple[LifelessOutcome, ...] = ()
+    lifeless: tuple[UnsnapshottedOutcome, ...] = ()
     prepared: tuple[PreparedXa, ...] = ()
     charsets: tuple[DefaultCharset, ...] | None = None
 
 
 def outcome_of(steps: BatchSteps, done: Iterable[TableOutcome], before: Iterable[Life]) -> BatchOutcome:
-    """done: of the lives that the batch worked at. before: all lives as metadata have them."""
-    by_life = {one.life.id: one for one in done}
+    """Return the outcome of a batch whose steps are done.
+
+    done: the outcomes of the lives that had steps. before: all lives as metadata have them.
+    """
+    by_life = {outcome.life.id: outcome for outcome in done}
     known = {life.id: life for life in before}
     lives = tuple(
         _of_life(life, by_life.get(life.id))
         for life in (table.life for table in steps.tables)
         if life.id in by_life or _differs(known.get(life.id), life)
     )
-    gone = (LifelessOutcome(name, "dropped") for name in steps.gone)
-    missing = (LifelessOutcome(name, "missing", NEVER_SNAPSHOTTED) for name in steps.missing)
-    asked = (LifelessOutcome(name, "resnapshot", why) for name, why in steps.asked)
-    charsets = None if steps.charsets is None else tuple(DefaultCharset(*one) for one in steps.charsets.items())
+    gone = (UnsnapshottedOutcome(name, "dropped") for name in steps.gone)
+    missing = (UnsnapshottedOutcome(name, "missing", NEVER_SNAPSHOTTED) for name in steps.missing)
+    asked = (UnsnapshottedOutcome(name, "resnapshot", why) for name, why in steps.asked)
+    charsets = None if steps.charsets is None else tuple(DefaultCharset(*item) for item in steps.charsets.items())
     return BatchOutcome(lives, (*gone, *missing, *asked), steps.prepared, charsets)
 
 
 def _differs(before: Life | None, life: Life) -> bool:
-    """In anything that its watermark tells. A life that didn't follow keeps its place, whatever server is followed."""
+    """Tell whether a life differs from before in anything that its watermark holds.
+
+    The positions of a life that doesn't follow aren't compared: they stay what they were, on whatever server.
+    """
     if before is None:
         return True
     if before.status != "following" and before.status == life.status:
@@ -109,8 +119,8 @@ def _differs(before: Life | None, life: Life) -> bool:
 
 def _of_life(life: Life, done: TableOutcome | None) -> LifeOutcome:
     changed = done is not None
-    one = done or TableOutcome(life, 0, 0, 0, None, 0.0)
-    life = one.life
+    table = done or TableOutcome(life, 0, 0, 0, None, 0.0)
+    life = table.life
     return LifeOutcome(
         life.id,
         life.name,
@@ -120,9 +130,9 @@ def _of_life(life: Life, done: TableOutcome | None) -> LifeOutcome:
         life.standstill,
         life.fingerprint,
         changed,
-        one.inserted,
-        one.updated,
-        one.deleted,
-        one.delta_version,
-        one.seconds,
+        table.inserted,
+        table.updated,
+        table.deleted,
+        table.delta_version,
+        table.seconds,
     )

@@ -1,4 +1,4 @@
-"""XA transactions in the walk through a batch: their rows wait for the outcome, and take its place in the log."""
+"""XA transactions in the walk through a batch: their rows are merged at the place of the XA COMMIT."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from binlake.position import file_number
 
 
 class PreparedTransactions:
-    """Those without an outcome, from earlier batches and in this one."""
+    """XA transactions without an outcome, from earlier batches and this one."""
 
     def __init__(self, batch: int, waiting: Sequence[PreparedXa]) -> None:
         self._batch = batch
-        self._waiting = {one.xid: one for one in waiting}
+        self._waiting = {transaction.xid: transaction for transaction in waiting}
         self._files: dict[str, list[StagedFile]] = {}
         self._after: dict[str, int] = {}
 
     def enter(self, part: StagedSlice) -> None:
-        """The next slice begins; a transaction up to its XA PREPARE lies in one."""
+        """Begin the next slice. A transaction lies in one slice up to its XA PREPARE."""
         self._after = {}
         self._files = defaultdict(list)
         for file in part.files:
@@ -29,22 +29,25 @@ class PreparedTransactions:
                 self._files[xid].append(file)
 
     def follow(self, events: Iterable[XaEvent]) -> tuple[list[tuple[StagedFile, XaCommit]], list[XaEvent]]:
-        """Some events of the slice in the order of the log: the rows that were committed, by file, and the commits of
-        transactions that were prepared before anything this lake has read."""
+        """Follow events of the slice in the order of the log.
+
+        Returns the commits with the files that hold their rows, and the commit events of transactions that were
+        prepared before anything that this lake has read.
+        """
         commits: list[tuple[StagedFile, XaCommit]] = []
         unknown: list[XaEvent] = []
         for event in events:
             if event.what == "prepared":
                 self._waiting[event.xid] = self._prepared(event)
                 continue
-            found = self._waiting.pop(event.xid, None)
+            transaction = self._waiting.pop(event.xid, None)
             if event.what == "rolled back":
                 continue
-            if found is None:
+            if transaction is None:
                 unknown.append(event)
                 continue
-            commit = found.commit((file_number(event.file), event.offset))
-            commits += [(file, commit) for file in found.files]
+            commit = transaction.commit((file_number(event.file), event.offset))
+            commits += [(file, commit) for file in transaction.files]
         return commits, unknown
 
     def _prepared(self, event: XaEvent) -> PreparedXa:

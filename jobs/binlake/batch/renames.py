@@ -1,4 +1,4 @@
-"""RENAME TABLE with all its pairs: who has which name afterwards."""
+"""RENAME TABLE with several pairs: which table has which name afterwards."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ Pair = tuple[TableName, TableName]
 
 @dataclass(frozen=True)
 class RenameOutcome:
-    """moved: (life, old name, new name) of lives with another name than before. unknown: (old, new) of tables that
-    have no life here. taken: old names that another table has now."""
+    """Names after RENAME TABLE.
+
+    moved: (life id, old name, new name) of lives with another name than before. unknown: (old, new) of tables that have
+    no life here. taken: the names that tables of the statement have afterwards.
+    """
 
     moved: tuple[tuple[str, TableName, TableName], ...]
     unknown: tuple[Pair, ...]
@@ -21,7 +24,10 @@ class RenameOutcome:
 
 
 def outcome(pairs: Sequence[Pair], lives: Mapping[TableName, str]) -> RenameOutcome:
-    """The pairs one after the other, as the server does them: a name in the middle of a chain isn't moved to."""
+    """Apply the pairs one after the other, as the server does. lives: life id by name.
+
+    A table that is renamed twice moves once, to its last name.
+    """
     held: dict[TableName, TableName] = {}  # the name now → the name before the statement
     for old, new in pairs:
         held[new] = held.pop(old, old)

@@ -1,7 +1,7 @@
-"""What the YAML says of tables, and what becomes of a life whose rows were read under other settings than it has now.
+"""The YAML's rules for tables, and what becomes of a life whose rows were read under other settings.
 
-Only what changes a table's rows or columns in the lake counts: whether the table is read at all, which of its columns,
-and what becomes of invalid values. Patterns that are written another way and choose the same are no change.
+Only settings that change a table's rows or columns in the lake count: whether the table is read at all, which of its
+columns, and what becomes of invalid values. Patterns that are written differently and choose the same aren't a change.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LEFT_OUT = Standstill(
 
 @dataclass(frozen=True)
 class Rules:
-    """What the YAML says of tables.
+    """The YAML's rules for tables, as functions of a table's name.
 
-    included: it is mirrored. ghost: it is a copy that an online schema change tool fills for one that is. excluding:
-    adds to a shape which columns aren't mirrored; may raise ConfigurationError. can_snapshot: whether there is a
-    server to ask for a new snapshot. goes_when_dropped: its folder is removed once the batch is recorded. invalid:
-    which invalid values the lake keeps.
+    included: tells whether it is mirrored. ghost: tells whether it is a copy that an online schema change tool fills
+    for a mirrored one. excluding: returns a shape with the columns that aren't mirrored noted in it; may raise
+    ConfigurationError. can_snapshot: there is a server to take a snapshot from. goes_when_dropped: tells whether the
+    folder of a dropped table is removed once the batch is recorded. invalid: which invalid values the lake keeps.
     """
 
     included: Callable[[TableName], bool]
@@ -56,16 +56,16 @@ class Rules:
     def followed(self, name: TableName) -> bool:
         return self.included(name) or self.ghost(name)
 
-    def refused_for_untold(self, name: TableName, schema: TableSchema) -> str:
-        """Why a table isn't mirrored that has columns which the log doesn't tell; empty where it is."""
+    def refusal(self, name: TableName, schema: TableSchema) -> str:
+        """Return why a table with columns that the log doesn't tell isn't mirrored; empty if it is."""
         refused = schema.untold and self.policy(name).on_untold_column == "stop"
         return f"{'; '.join(judged(schema).untold.values())} (on_untold_column: stop)" if refused else ""
 
     def unfollowable(self, life: Life, standstill: Standstill, remedy: str = "") -> Life:
-        """A life whose rows the log alone can't tell: it waits for a new snapshot, where the policy says so and there
-        is a server to take it from; else it stops.
+        """Return the life with the status of a table that the log alone can't keep equal to the server's.
 
-        remedy: of one that stops, where there is another than a snapshot.
+        It waits for a new snapshot if the policy says so and there is a server to take it from; else it stops.
+        remedy: what to do about a table that stopped; by default, a snapshot.
         """
         wanted = self.policy(life.name).on_unfollowable == "resnapshot"
         if wanted and self.can_snapshot and self.included(life.name):
@@ -74,10 +74,10 @@ class Rules:
         return replace(life, status="stopped", standstill=stopped)
 
     def under(self, life: Life) -> Life:
-        """The life as it stands under these rules; itself where they read it as it was read.
+        """Return the life with the status that it has under these rules; itself if they change nothing about it.
 
-        Its shape tells which columns are read now; that of a life that waits or stopped, which it was read under.
-        Raises ConfigurationError for an excluded column of its key.
+        The shape of a life that follows gets the columns that are read under these rules. A life that waits or stopped
+        keeps the shape that it was read under. Raises ConfigurationError for an excluded column of its key.
         """
         if not self.followed(life.name):
             leaves = life.status in ("following", "stopped", "resnapshot")
@@ -87,39 +87,41 @@ class Rules:
             return self.unfollowable(life, Standstill(why), catch_up_again(life.name))
         if life.status != "following":
             return life
-        if why := self.refused_for_untold(life.name, life.schema):
+        if why := self.refusal(life.name, life.schema):
             return replace(life, status="stopped", standstill=Standstill(why, UNTOLD_REMEDY))
         now = self.excluding(life.name, life.schema)
-        if why := self._differs(life.schema, now):
+        if why := self._difference(life.schema, now):
             return self.unfollowable(life, Standstill(why))
         # A column that the lake goes without anyway may be excluded, too.
         same = now.excluded == life.schema.excluded or now.logged == life.schema.logged
         return life if same else replace(life, schema=now)
 
     def reads_otherwise(self, name: TableName, schema: TableSchema) -> str:
-        """What the YAML changed about a table since its rows were read under ``schema``; empty where nothing that
-        changes what the lake has of it. Raises ConfigurationError."""
-        return self._differs(schema, self.excluding(name, schema))
+        """Return what these rules change in the lake about a table whose rows were read under ``schema``.
 
-    def _differs(self, schema: TableSchema, now: TableSchema) -> str:
-        """See ``reads_otherwise``; now: the shape under these rules."""
+        Returns an empty text if they change nothing. Raises ConfigurationError for an excluded column of its key.
+        """
+        return self._difference(schema, self.excluding(name, schema))
+
+    def _difference(self, schema: TableSchema, now: TableSchema) -> str:
+        """Return the difference as a text. now: the shape under these rules. See ``reads_otherwise``."""
         if now.excluded == schema.excluded and schema.invalid in (None, self.invalid):
-            return ""  # of thousands of tables nearly all
+            return ""  # the common case, made cheap for thousands of tables
         before, after = schema.logged, now.logged
         gone = _names(column for column in schema.mirrored if column not in after)
         back = _names(column for column in now.mirrored if column not in before)
-        said = [f"tables.exclude_columns leaves out {gone}, which the lake still has"] if gone else []
-        said += [f"tables.exclude_columns no longer leaves out {back}: older values weren't read"] if back else []
-        return "; ".join([*said, *_policies_changed(now, schema.invalid, self.invalid)])
+        reasons = [f"tables.exclude_columns leaves out {gone}, which the lake still has"] if gone else []
+        reasons += [f"tables.exclude_columns no longer leaves out {back}: older values weren't read"] if back else []
+        return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])
 
 
 def _names(columns: Iterable[Column]) -> str:
-    found = [repr(column.name) for column in columns]
-    return f"column{'s' if len(found) > 1 else ''} {', '.join(found)}" if found else ""
+    names = [repr(column.name) for column in columns]
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 
 
 def _policies_changed(schema: TableSchema, before: InvalidValues | None, now: InvalidValues) -> list[str]:
-    """Policies on invalid values that give a table's columns others beside them than they did."""
+    """Return a text for each policy on invalid values that gives the table other side columns than before."""
     if before is None:
         return []
     changed = [

@@ -1,6 +1,6 @@
 """A batch's steps: what is done to each table in the lake, in the order of the log.
 
-Steps are numbered within a life from 1; each is one idempotent Delta commit under the number.
+Steps are numbered from 1 within a life. Each is one Delta commit under its number, which can be repeated safely.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from binlake.schema.table import Column, TableName, TableSchema
 from binlake.serialization import Base64
 
 Status = Literal["following", "stopped", "paused", "resnapshot", "excluded", "dropped", "missing"]
-"""resnapshot: stands until it is snapshotted anew, which happens by itself. paused: until somebody resumes it.
-excluded: until the YAML includes it again."""
+"""Whether a table follows the log. resnapshot: it waits for a new snapshot, which is taken automatically. paused: it
+waits until somebody resumes it. excluded: it waits until the YAML includes it again."""
 
 
 @dataclass(frozen=True)
 class Standstill:
     """Why a table doesn't follow the log, and what to do about it.
 
-    file, offset: of the log's event at which it stopped; None where it wasn't the log that stopped it, or where no more
-    than the words is known. raw: the event, or its first bytes, where it can't be decoded.
+    file, offset: the place of the event at which it stopped; None if no event stopped it, or if only the reason is
+    known. raw: an event that can't be decoded, or its first bytes.
     """
 
     reason: str
@@ -38,17 +38,17 @@ class Standstill:
 
     @classmethod
     def at(cls, file: str, offset: int, why: str, remedy: str = "", raw: bytes = b"") -> Standstill:
-        """At a place of the log, with which the reason begins."""
+        """Return a standstill at a place of the log. Its reason begins with the place."""
         return cls(f"{file}:{offset}: {why}", remedy, file, offset, raw)
 
 
 @dataclass(frozen=True)
 class Life:
-    """One life of a table, as metadata knows it before a batch.
+    """One life of a table, as metadata has it before a batch.
 
-    low: mutations before it are in the snapshot already (the position of creation for tables born in the log).
-    high: the table equals the server once merged up to it. delta_version: of the last commit that was recorded.
-    standstill: of a life that doesn't follow.
+    low: mutations before this position are in the snapshot already; the position of CREATE TABLE for tables created in
+    the log. high: the table equals the server once it is merged up to this position. delta_version: the last commit
+    that was recorded. standstill: why a life doesn't follow; None if it does.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Life:
 
     @property
     def reason(self) -> str:
-        """Why it doesn't follow; empty where it does."""
+        """Return why the life doesn't follow; empty if it does."""
         return self.standstill.reason if self.standstill else ""
 
     @property
@@ -74,15 +74,15 @@ class Life:
         return self.schema.fingerprint
 
 
-def rebased(life: Life, standing: Position | None, start: Position) -> Life:
-    """A life as a range of another server takes it: everything before ``start`` is in it.
+def rebased(life: Life, watermark: Position | None, start: Position) -> Life:
+    """Return the life for a range of another server: everything before ``start`` is in it.
 
-    standing: where the lake stands on the server before. A table that is ahead of that is to be snapshotted anew.
+    watermark: the lake's position on the former server. A table that is ahead of it needs a new snapshot.
     """
     if life.low.server == start.server:
         return life
     on = replace(life, low=start, high=start)
-    ahead = standing is None or life.low.server != standing.server or max(life.low, life.high) > standing
+    ahead = watermark is None or life.low.server != watermark.server or max(life.low, life.high) > watermark
     if life.status != "following" or not ahead:
         return on
     reason = f"it was snapshotted at {life.high.short} of another server, ahead of the lake"
@@ -105,8 +105,9 @@ class TableOutcome:
 class XaCommit:
     """An XA transaction that was committed at (file number, offset) ``committed``.
 
-    Its rows have ``xid``, and lie in the file with the number ``file`` behind the offset ``after`` and up to
-    ``prepared``, where a compressed transaction has both: an XA id may be used again.
+    Its rows carry ``xid`` and lie in the file with the number ``file``, after the offset ``after`` and up to
+    ``prepared``, the offset of XA PREPARE or of the compressed transaction that holds it. The bounds are needed because
+    an XA id may be used again.
     """
 
     xid: str
@@ -118,7 +119,7 @@ class XaCommit:
 
 @dataclass(frozen=True)
 class PreparedXa:
-    """An XA transaction without an outcome yet; the staging of ``batch`` is kept for its rows. See XaCommit."""
+    """An XA transaction without an outcome yet. The staging of ``batch`` is kept for its rows. Fields: see XaCommit."""
 
     xid: str
     batch: int
@@ -133,9 +134,9 @@ class PreparedXa:
 
 @dataclass(frozen=True)
 class ParentMutations:
-    """A foreign key that acted below the log, and the parent's mutations that made it act.
+    """A foreign key that changed rows without a word in the log, and the parent's mutations that caused it.
 
-    parent: as it was before the batch; None where the table refers to itself.
+    parent: the parent's life before the batch; None if the table refers to itself. step: the parent's merge.
     """
 
     cascade: Cascade
@@ -145,10 +146,11 @@ class ParentMutations:
 
 @dataclass(frozen=True)
 class MergeStep:
-    """Mutations of one epoch, all in ``schema``'s shape.
+    """Merge the mutations of one epoch, all in ``schema``'s shape.
 
-    files: of their rows, those outside XA transactions. xa: of a file, the rows of one XA transaction that ends here.
-    parents: what the rows' own foreign keys changed beside them without a word in the log.
+    files: their rows outside XA transactions are merged. xa: only the rows of that XA transaction, which ends here, are
+    merged from the file. parents: foreign keys by which the parents' mutations changed this table's rows without a word
+    in the log.
     """
 
     schema: TableSchema
@@ -158,12 +160,12 @@ class MergeStep:
 
     @property
     def staged(self) -> tuple[StagedFile, ...]:
-        """All files that are read, each once."""
+        """Return all files that are read, each once."""
         return tuple({file.path: file for file in (*self.files, *(file for file, _ in self.xa))}.values())
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Mutations inserted, updated, deleted."""
+        """Return the numbers of inserts, updates and deletes."""
         plain = [(file.inserted, file.updated, file.deleted) for file in self.files]
         ended = [file.xids[commit.xid] for file, commit in self.xa]
         inserted, updated, deleted = zip((0, 0, 0), *plain, *ended, strict=True)
@@ -172,18 +174,19 @@ class MergeStep:
 
 @dataclass(frozen=True)
 class CreateStep:
-    """An empty table takes the place of whatever lies at its path."""
+    """Put an empty table in the place of whatever lies at its path."""
 
     schema: TableSchema
 
 
 @dataclass(frozen=True)
 class ReshapeStep:
-    """The rows stay, under other columns. ``origins``: for each column of ``after`` that of ``before``; None is new.
+    """Change the columns of a table and keep its rows.
 
-    kept_origins: for each of ``after.kept`` the lake's column that has its values. fills: of new columns, the constant
-    that old rows got, as the server writes it (TIMESTAMP in UTC); of others, what their NULLs became. Without fills and
-    changed Delta types it writes no data file; with one of them every row is written anew.
+    origins: for each column of ``after``, the column of ``before`` that has its values; None for a new one.
+    kept_origins: for each of ``after.kept``, the lake's column that has its values. fills: for a new column, the
+    constant that old rows get, as the server writes it (TIMESTAMP in UTC); for another, the value that replaces NULLs.
+    With fills or changed Delta types every row is rewritten; else no data file is written.
     """
 
     before: TableSchema
@@ -195,12 +198,12 @@ class ReshapeStep:
 
 @dataclass(frozen=True)
 class TruncateStep:
-    """All rows go."""
+    """Delete all rows."""
 
 
 @dataclass(frozen=True)
 class MoveStep:
-    """The table's rows are copied, inside the lake, to the path of its new name; it goes on there."""
+    """Copy the table inside the lake to the path of its new name, where it goes on."""
 
     old: TableName
     new: TableName
@@ -208,7 +211,7 @@ class MoveStep:
 
 @dataclass(frozen=True)
 class LeaveStep:
-    """At the path of a name that no table has any more: its rows go, and its history says where to."""
+    """Delete the rows at the path of a name that no table has any more; the commit says where they moved."""
 
     old: TableName
     new: TableName
@@ -219,10 +222,11 @@ Step = MergeStep | CreateStep | ReshapeStep | TruncateStep | MoveStep | LeaveSte
 
 @dataclass
 class TableSteps:
-    """A life's steps in a batch, and what the life is afterwards.
+    """A life's steps in a batch, and the life after them.
 
-    turns: of each step, 2 n + 1 for what the batch's statement n does, 2 n for mutations before it (of a merge, its
-    last): the order between the steps of tables that meet at one path. empty: nothing was written since it was made.
+    turns: a number for each step, 2 n + 1 for what statement n of the batch does and 2 n for mutations before it (the
+    last of a merge's): it orders the steps of several tables at one path. empty: nothing was written since the table
+    was created.
     """
 
     life: Life
@@ -236,16 +240,16 @@ class TableSteps:
         self.first_schema = self.life.schema
 
     def forget(self) -> None:
-        """Nothing of this batch is done: the table keeps the position it has, from which it can catch up.
+        """Remove all steps: the table keeps its position, from which it can catch up.
 
-        A life that began or moved in this batch stays as far as it came, for others may have its path.
+        A life that began or moved in this batch keeps its steps: its path may belong to another table by now.
         """
         if not any(isinstance(step, CreateStep | MoveStep | LeaveStep) for step in self.steps):
             self.steps, self.turns = [], []
             self.life = replace(self.life, schema=self.first_schema)
 
     def forget_mutations(self) -> None:
-        """Those of the epoch that ends here are not merged: one of them can't be told."""
+        """Remove the merge of the epoch that ends here: one of its mutations can't be decoded."""
         if self.steps and isinstance(self.steps[-1], MergeStep):
             self.steps.pop()
             self.turns.pop()
@@ -255,13 +259,13 @@ class TableSteps:
         self.turns.append(turn)
 
     def add_file(self, file: StagedFile, turn: int) -> None:
-        self._merge(turn, files=(self._shown(file),))
+        self._merge(turn, files=(self._without_hashes(file),))
 
     def add_xa(self, rows: Sequence[tuple[StagedFile, XaCommit]], turn: int) -> None:
-        self._merge(turn, xa=tuple((self._shown(file), commit) for file, commit in rows))
+        self._merge(turn, xa=tuple((self._without_hashes(file), commit) for file, commit in rows))
 
-    def _shown(self, file: StagedFile) -> StagedFile:
-        """The file without columns that the server shows nobody."""
+    def _without_hashes(self, file: StagedFile) -> StagedFile:
+        """Return the file without the hidden hash columns of MariaDB's long unique keys."""
         return replace(file, columns=without_hashes(file.columns, self.life.schema))
 
     def _merge(
@@ -276,7 +280,7 @@ class TableSteps:
             self.add(MergeStep(self.life.schema, files, xa), turn)
 
     def add_parents(self, parents: tuple[ParentMutations, ...]) -> None:
-        """To the table's only step, a merge; it is made where the log has nothing of the table."""
+        """Add ``parents`` to the table's only step, a merge; create it if the log has no mutations of the table."""
         if not self.steps:
             self._merge(0)
         (step,) = self.steps
@@ -285,7 +289,7 @@ class TableSteps:
 
     @property
     def was_versioned(self) -> bool:
-        """Whether rows may have gone by updates, which gave them an end."""
+        """Tell whether updates may have removed rows: in a system-versioned table, by setting the end of their time."""
         return self.first_schema.versioned or self.life.schema.versioned
 
     @property
@@ -294,24 +298,24 @@ class TableSteps:
 
     @property
     def is_born(self) -> bool:
-        """Whether the life, or its table in the lake, begins in this batch."""
+        """Tell whether the life, or its table in the lake, begins in this batch."""
         return any(isinstance(step, CreateStep) for step in self.steps)
 
     @property
     def names(self) -> set[TableName]:
-        """Names at whose paths the steps work."""
+        """Return the names at whose paths the steps work."""
         moves = [step for step in self.steps if isinstance(step, MoveStep | LeaveStep)]
         return {self.begins, *(step.old for step in moves), *(step.new for step in moves if isinstance(step, MoveStep))}
 
 
 @dataclass(frozen=True)
 class BatchSteps:
-    """Everything a batch does.
+    """Everything that a batch does.
 
-    missing: included tables with mutations that were never snapshotted. asked: names without a life that are to be
-    snapshotted, and why. prepared: XA transactions that wait for their outcome when it is done. gone: names without a
-    life that no table has any more. charsets: the databases' default character sets at its stop, None where they are
-    what they were at its start.
+    history: rows of the DDL history. missing: included tables with mutations that were never snapshotted. asked: names
+    without a life that are to be snapshotted, and why. prepared: XA transactions that wait for their outcome at the
+    batch's stop. gone: names without a life that no table has any more. charsets: the databases' default character
+    sets at the stop; None if they are what they were at the start.
     """
 
     tables: tuple[TableSteps, ...]

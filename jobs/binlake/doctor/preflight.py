@@ -31,7 +31,7 @@ from binlake.metadata.metadata import metadata_of
 from binlake.names import mysql_quote, unmatched
 from binlake.phases.watch import note_seen, refuse_unlogged
 from binlake.position import file_number
-from binlake.schema.cascades import CASCADE_REMEDY, cascading, untold
+from binlake.schema.cascades import CASCADE_REMEDY, cascading, not_derivable
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.lake_columns import LakeColumn, side_columns
 from binlake.schema.table import TableName
@@ -287,7 +287,7 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
         if policy == "stop" or parent is None:
             yield Check(f"table {one.child}", False, cascading(one), CASCADE_REMEDY)
             continue
-        why = untold(one, child.schema, parent.schema) if policy == "derive" else f"by {policy!r}"
+        why = not_derivable(one, child.schema, parent.schema) if policy == "derive" else f"by {policy!r}"
         if why:
             again = f"{cascading(one)}; it is snapshotted anew where rows of {one.parent} go: {why}"
             yield Check(f"table {one.child}", "warn", again, CASCADE_REMEDY)

@@ -12,7 +12,7 @@ from binlake.batch.manifest import Manifest
 from binlake.batch.outcome import outcome_of
 from binlake.batch.rules import Rules
 from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
-from binlake.batch.walk import Outset
+from binlake.batch.walk import BatchInputs
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
 from binlake.merge.table_progress import changed_by_others, refuse_begun
@@ -42,7 +42,7 @@ def merge_batch(
         config = as_staged(config, manifest)
         held.read_under(config.reading)
         lives = watermarks.read_lives(metadata, open_batch=staged.batch)
-        steps = epochs.split(manifest, _outset(config, staged, held.control().standing, metadata, lives))
+        steps = epochs.split(manifest, _inputs(config, staged, held.control().standing, metadata, lives))
         if manifest.content != staged.content:
             refuse_begun(config, staged.batch, steps)
             staged = replace(staged, content=manifest.content)
@@ -71,9 +71,9 @@ def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:
     return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
 
 
-def outset_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -> Outset:
-    """What the YAML and the batch's plan tell, for these lives."""
-    return Outset(
+def inputs_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -> BatchInputs:
+    """Return what the YAML and the batch's plan tell about a batch, for these lives."""
+    return BatchInputs(
         config.source.name,
         Rules.of(config),
         batch.range,
@@ -83,18 +83,18 @@ def outset_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -
     )
 
 
-def _outset(
+def _inputs(
     config: PipelineConfig, batch: OpenBatch, standing: Standing | None, metadata: Metadata, lives: Sequence[Life]
-) -> Outset:
-    """With what metadata tells beside all lives."""
-    assert standing is not None  # who planned the batch followed the log from there
-    apart = [life.id for life in lives if life.status not in ("following", "dropped")]
+) -> BatchInputs:
+    """Return the inputs of the whole batch: for all lives, and with what metadata hold besides."""
+    assert standing is not None  # whoever planned the batch followed the log from there
+    not_following = [life.id for life in lives if life.status not in ("following", "dropped")]
     return replace(
-        outset_of(config, batch, [rebased(life, standing.position, batch.range.start) for life in lives]),
+        inputs_of(config, batch, [rebased(life, standing.position, batch.range.start) for life in lives]),
         prepared=standing.prepared,
-        lifeless=watermarks.lifeless(metadata),
+        unsnapshotted=watermarks.lifeless(metadata),
         charsets=standing.charsets or {},
-        apart=history.shapes_apart(metadata, apart),
+        server_shapes=history.shapes_apart(metadata, not_following),
     )
 
 

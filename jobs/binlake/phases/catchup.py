@@ -17,7 +17,7 @@ from binlake.batch.steps import Life, TableOutcome, TableSteps, rebased
 from binlake.config import PipelineConfig, TablesConfig
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog
 from binlake.errors import TableError, UsageError, resnapshot_again
-from binlake.merge.merge import apply_steps, outset_of
+from binlake.merge.merge import apply_steps, inputs_of
 from binlake.metadata import watermarks
 from binlake.metadata.lease import OpenBatch
 from binlake.metadata.metadata import Metadata, literal
@@ -146,15 +146,15 @@ def _one_batch(
         lower_case_names = log.lower_case_names
     manifest = stage_batch(session, config, transports, plan, report)
     plan = replace(plan, cascades=None if cascades is None else (), lower_case_names=lower_case_names)
-    outset = outset_of(config, plan, [life])
+    inputs = inputs_of(config, plan, [life])
     rules = Rules(
         lambda name: name == life.name,
         excluding=config.excluding,
         policy=config.policies.of,
-        can_snapshot=outset.rules.can_snapshot,
+        can_snapshot=inputs.rules.can_snapshot,
         invalid=config.invalid,
     )
-    steps = epochs.split(manifest, replace(outset, rules=rules))
+    steps = epochs.split(manifest, replace(inputs, rules=rules))
     table = next(one for one in steps.tables if one.life.id == life.id)
     outcomes = apply_steps(config, session, plan, steps, report)
     files.remove_folder(config.staging_path(str(plan.batch), manifest.attempt))

@@ -25,7 +25,7 @@ from binlake.config import LakeConfig, PipelineConfig
 from binlake.delta.delta_log import LakeLog, overtaking
 from binlake.errors import UNMATCHED_REMEDY, BinlakeError, SparkNeeded, TableError, UsageError
 from binlake.faults import fault
-from binlake.merge.merge import apply_steps, as_staged, manifest_of, outset_of
+from binlake.merge.merge import apply_steps, as_staged, inputs_of, manifest_of
 from binlake.metadata import decisions, lease, replayable, watermarks
 from binlake.metadata.decisions import Reason
 from binlake.metadata.lease import OpenBatch, Standing
@@ -343,8 +343,8 @@ class _Replay:
         if plan is None or manifest is None:
             plan, manifest = self._staged_again(number)
         life = rebased(life, life.high, plan.range.start)
-        outset = replace(outset_of(as_staged(self._sought.config, manifest), plan, [life]), prepared=prepared)
-        steps = epochs.split(manifest, outset)
+        inputs = replace(inputs_of(as_staged(self._sought.config, manifest), plan, [life]), prepared=prepared)
+        steps = epochs.split(manifest, inputs)
         (table,) = [one for one in steps.tables if one.life.id == life.id]
         self._refuse_stop(table.life)
         for file in {

@@ -70,7 +70,7 @@ def cascading(one: Cascade) -> str:
     return f"foreign key {one.key!r} cascades from {one.parent}, and this server doesn't log what cascades change"
 
 
-def untold(one: Cascade, child: TableSchema, parent: TableSchema) -> str:
+def not_derivable(one: Cascade, child: TableSchema, parent: TableSchema) -> str:
     """Why a foreign key's changes can never be derived; empty where they can."""
     if child.versioned or parent.versioned:
         return f"{one.key!r} is of a system-versioned table"

@@ -20,7 +20,7 @@ from binlake.batch.steps import (
     TableSteps,
     TruncateStep,
 )
-from binlake.batch.walk import Outset
+from binlake.batch.walk import BatchInputs
 from binlake.binlog.border import Statement, Stopped, XaEvent
 from binlake.config import Policy
 from binlake.position import Position, Range, Slice
@@ -70,7 +70,7 @@ def steps_of(
         invalid=invalid,
     )
     read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
-    return split(Manifest(7, "a", slices), Outset("s", rules, read, lives, lifeless=lifeless))
+    return split(Manifest(7, "a", slices), BatchInputs("s", rules, read, lives, unsnapshotted=lifeless))
 
 
 def a_slice(*items: StagedFile | Statement | Stopped | XaEvent, number: int = 0) -> StagedSlice:

@@ -9,7 +9,7 @@ from binlake.batch.epochs import split
 from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
 from binlake.batch.rules import Rules
 from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, ReshapeStep
-from binlake.batch.walk import Outset
+from binlake.batch.walk import BatchInputs
 from binlake.binlog.border import Statement, XaEvent
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
@@ -47,8 +47,8 @@ def steps_of(
     )
     read = Range(at(4), at(10_000), (Slice(FILE, 4, 10_000, 1, False),))
     lives = [Life("life", T, SCHEMA, at(low), at(low))]
-    outset = Outset("s", Rules(included=lambda name: True), read, lives, before.prepared if before else ())
-    return split(Manifest(batch, "a", (part,)), outset)
+    inputs = BatchInputs("s", Rules(included=lambda name: True), read, lives, before.prepared if before else ())
+    return split(Manifest(batch, "a", (part,)), inputs)
 
 
 def committed(found: BatchSteps) -> list[tuple[str, tuple[int, int]]]:

@@ -16,7 +16,7 @@ import pytest
 from deltalake import write_deltalake
 
 from binlake.batch.manifest import Manifest
-from binlake.batch.outcome import BatchOutcome, DefaultCharset, LifelessOutcome, LifeOutcome
+from binlake.batch.outcome import BatchOutcome, DefaultCharset, LifeOutcome, UnsnapshottedOutcome
 from binlake.batch.steps import Standstill
 from binlake.errors import LakeError, NewerMetadata
 from binlake.metadata import formats, lease, record, watermarks
@@ -114,7 +114,9 @@ def test_an_older_merged_batch_is_read(tmp_path: Path) -> None:
         f"{FILE}:800: a table map without metadata", "SET GLOBAL binlog_row_metadata = 'FULL'", raw=b"\0\1\xff\xfb"
     )
     assert not lives["quiet"].changed
-    assert merged.outcome.lifeless == (LifelessOutcome(of("unknown"), "missing", "included, but never snapshotted"),)
+    assert merged.outcome.lifeless == (
+        UnsnapshottedOutcome(of("unknown"), "missing", "included, but never snapshotted"),
+    )
     assert merged.outcome.charsets == (DefaultCharset("shop", "latin1"), DefaultCharset("other", "latin1"))
     assert [(one.xid, one.batch, len(one.files)) for one in merged.outcome.prepared] == [
         ("X'62',X'',1", 5, 1),

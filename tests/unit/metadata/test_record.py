@@ -16,7 +16,7 @@ from binlake.batch.manifest import Manifest, StagedFile, StagedSlice
 from binlake.batch.outcome import BatchOutcome, DefaultCharset, outcome_of
 from binlake.batch.rules import Rules
 from binlake.batch.steps import BatchSteps, Life, PreparedXa, Standstill, TableOutcome, rebased
-from binlake.batch.walk import Outset
+from binlake.batch.walk import BatchInputs
 from binlake.binlog.border import Statement
 from binlake.metadata import formats, lease, record, watermarks
 from binlake.metadata.lease import OpenBatch, Standing
@@ -54,8 +54,8 @@ def steps_of(lives: list[Life], plan: OpenBatch, *items: StagedFile | Statement)
     files = tuple(item for item in items if isinstance(item, StagedFile))
     statements = tuple(item for item in items if isinstance(item, Statement))
     lives = [rebased(one, at(100), plan.range.start) for one in lives]
-    outset = Outset("s", Rules(lambda name: True), plan.range, lives)
-    return split(Manifest(1, "a", (StagedSlice(0, files, statements, ()),)), outset)
+    inputs = BatchInputs("s", Rules(lambda name: True), plan.range, lives)
+    return split(Manifest(1, "a", (StagedSlice(0, files, statements, ()),)), inputs)
 
 
 def merged(lives: list[Life], steps: BatchSteps) -> BatchOutcome:

@@ -1,0 +1,434 @@
+"""What the log's statements do to the lake's tables: DDL is followed, the DDL history is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from binlake.batch import renames
+from binlake.batch.kept_columns import keeping
+from binlake.batch.steps import (
+    CreateStep,
+    LeaveStep,
+    Life,
+    MoveStep,
+    ReshapeStep,
+    Standstill,
+    TableSteps,
+    TruncateStep,
+)
+from binlake.batch.walk import FOLLOWED, IGNORED, NOT_APPLIED, STOPPED, BatchInputs, Walk
+from binlake.binlog.border import Statement
+from binlake.ddl import statements
+from binlake.ddl.temporary import TemporaryTables
+from binlake.errors import ConfigurationError, SchemaMismatch, UnfollowedStatement, snapshot_again
+from binlake.position import Position, file_number
+from binlake.schema import datatypes
+from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
+from binlake.schema.table import TableName, TableSchema, table_id
+from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, judged
+from binlake.serialization import dumps
+
+
+@dataclass(frozen=True)
+class _PlacedStatement:
+    """A statement, its position, and what was parsed of it."""
+
+    position: Position
+    statement: Statement
+    parsed: statements.ParsedStatement
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return file_number(self.statement.file), self.statement.offset
+
+    def standstill(self, why: str, remedy: str = "") -> Standstill:
+        """Return why a table doesn't follow this statement."""
+        return Standstill.at(self.statement.file, self.statement.offset, why, remedy)
+
+
+class StatementFollower:
+    """Applies a batch's statements to the tables of a walk, in the order of the log.
+
+    charsets: the databases' default character sets at this point of the log. server_shapes: see BatchInputs.
+    """
+
+    def __init__(self, batch: int, walk: Walk, inputs: BatchInputs) -> None:
+        self.batch = batch
+        self.walk = walk
+        self.source = inputs.source
+        self.rules = inputs.rules
+        self.stop = inputs.range.stop
+        self.flavour = self.stop.flavour
+        self.charsets = dict(inputs.charsets)
+        self.lower_case_names = inputs.lower_case_names
+        self.temporary = TemporaryTables(self.flavour)
+        self.server_shapes = dict(inputs.server_shapes)
+
+    def follow(self, statement: Statement, created: int) -> None:
+        """Apply a statement. created: timestamp of the format description event of its binlog file."""
+        self.walk.turn += 1
+        parsed = statements.parse(
+            statement.text,
+            database=statement.database,
+            sql_mode=statement.sql_mode,
+            flavour=self.flavour,
+            charsets=self.charsets,
+            lower_case_names=self.lower_case_names,
+            session=statement.session,
+        )
+        if statement.error:
+            parsed = parsed.failed()
+        parsed = self.temporary.hidden(parsed, statement.thread)
+        where = Position(self.stop.server, statement.file, statement.offset, created)
+        here = _PlacedStatement(where, statement, parsed)
+        if parsed.kind == "DML" or parsed.may_concern_any:
+            self._follow_opaque(here)
+        else:
+            self._follow_changes(here)
+        if parsed.database_charset is not None:
+            self._note_charset(parsed.database_charset, statement.server_charset)
+        self.walk.turn += 1
+
+    def _note_charset(self, declared: statements.DatabaseCharset, server_charset: str) -> None:
+        if not (declared.if_not_exists and declared.database in self.charsets):
+            self.charsets[declared.database] = declared.charset or server_charset
+
+    def _follow_changes(self, here: _PlacedStatement) -> None:
+        noted: set[TableName] = set()
+        for change in here.parsed.changes:
+            if isinstance(change, statements.RenameTables):
+                noted |= self._rename(here, change)
+                continue
+            if isinstance(change, statements.DropDatabase):
+                self.charsets.pop(change.database, None)
+            for name, table_change in self._by_table(change):
+                noted.add(name)
+                self._change(here, name, table_change)
+        for name in here.parsed.tables:
+            if name not in noted and self._concerns(name):
+                self._note(here, name, self.walk.at(name), IGNORED, "")
+
+    def _concerns(self, name: TableName) -> bool:
+        return self.rules.followed(name) or name in self.walk.current
+
+    def _by_table(self, change: statements.Change) -> list[tuple[TableName, statements.Change]]:
+        """Return the change for each table that it concerns: DROP DATABASE drops every table known of it."""
+        if isinstance(change, statements.DropDatabase):
+            known = (*self.walk.current, *self.walk.unsnapshotted, *self.walk.missing, *self.walk.asked)
+            return [
+                (name, statements.DropTable(name)) for name in dict.fromkeys(known) if name.database == change.database
+            ]
+        assert not isinstance(change, statements.RenameTables)  # followed together, by _rename
+        return [(change.name, change)] if self._concerns(change.name) else []
+
+    def _follow_opaque(self, here: _PlacedStatement) -> None:
+        """Follow DML in statement format, or a statement that can't be parsed: its effects on rows are unknown."""
+        why = "a statement that can't be parsed may concern this table"
+        if here.parsed.kind == "DML":
+            why = "a statement changed rows without row events (binlog_format isn't ROW in that session)"
+        # Most names in a statement that can't be parsed are no table's.
+        named = here.parsed.tables if here.parsed.kind == "DML" else ()
+        others = tuple(self.walk.current) if here.parsed.may_concern_any else ()
+        for name in dict.fromkeys((*named, *others)):
+            if self._concerns(name):
+                self._change(here, name, statements.Unfollowed(name, why))
+
+    def _change(self, here: _PlacedStatement, name: TableName, change: statements.Change) -> None:
+        table = self.walk.at(name)
+        if table is not None and here.order < table.life.low.order:
+            self._note(here, name, table, NOT_APPLIED, "before the snapshot")
+            return
+        before = self._server_shape(table)
+        action, reason = self._follow(here, name, change, table)
+        after_table = self.walk.at(name)
+        if action == FOLLOWED:
+            after = after_table.life.schema if after_table else None
+        else:
+            after = before if action == IGNORED else self._shape_after(here, table, change, before)
+        self._note(here, name, after_table or table, action, reason, (before, after))
+
+    def _server_shape(self, table: TableSteps | None) -> TableSchema | None:
+        """Return the table's shape at the server; None if it isn't known."""
+        if table is None or table.life.status == "following":
+            return table.life.schema if table else None
+        return self.server_shapes.get(table.life.id, table.life.schema)
+
+    def _shape_after(
+        self, here: _PlacedStatement, table: TableSteps | None, change: statements.Change, before: TableSchema | None
+    ) -> TableSchema | None:
+        """Return the server's shape after a statement that the lake's table doesn't follow; None if it isn't known."""
+        if table is None:
+            return None
+        after = None
+        if before is not None and isinstance(change, statements.AlterTable):
+            with suppress(UnfollowedStatement, SchemaMismatch, ConfigurationError):
+                evolved = statements.evolve(before, change, flavour=self.flavour).after
+                after = self.rules.excluding(table.life.name, self._as_logged(here, evolved))
+        elif (
+            isinstance(change, statements.TruncateTable | statements.NoShapeChange | statements.RowsChanged)
+            or here.parsed.kind == "DML"
+        ):
+            after = before
+        self.server_shapes[table.life.id] = after
+        return after
+
+    def _follow(
+        self, here: _PlacedStatement, name: TableName, change: statements.Change, table: TableSteps | None
+    ) -> tuple[str, str]:
+        """Apply a change to a table. Returns the action and its reason."""
+        if isinstance(change, statements.CreateTable | statements.CreateLike):
+            return self._create(here, name, change, table)
+        if isinstance(change, statements.DropTable):
+            self.walk.forget_name(name)
+        if (
+            table is None
+            and here.parsed.kind in ("CREATE TABLE", "CREATE SEQUENCE")
+            and isinstance(change, statements.Unfollowed)
+        ):
+            return self.walk.ask_first_snapshot(name, f"{here.position.short}: {change.why}")
+        if table is None:
+            return NOT_APPLIED, "this table isn't mirrored"
+        if isinstance(change, statements.DropTable):
+            self.walk.end(table, f"dropped at {here.position.short}")
+            return FOLLOWED, ""
+        if table.life.status != "following":
+            return NOT_APPLIED, f"this table is {table.life.status}"
+        if isinstance(change, statements.TruncateTable):
+            return self._truncate(here, table)
+        if isinstance(change, statements.AlterTable):
+            return self._alter(here, table, change)
+        if isinstance(change, statements.NoShapeChange):
+            return FOLLOWED, change.why
+        assert isinstance(change, statements.RowsChanged | statements.Unfollowed)
+        if table.empty and isinstance(change, statements.RowsChanged):
+            return FOLLOWED, "the table is empty"
+        return self._ask_snapshot(table, here.standstill(change.why))
+
+    def _ask_snapshot(self, table: TableSteps, standstill: Standstill) -> tuple[str, str]:
+        return self.walk.ask_snapshot(table, standstill), standstill.reason
+
+    def _stop(self, table: TableSteps, standstill: Standstill) -> tuple[str, str]:
+        self.walk.stop_table(table, standstill)
+        return STOPPED, standstill.reason
+
+    def _truncate(self, here: _PlacedStatement, table: TableSteps) -> tuple[str, str]:
+        if self.rules.policy(table.life.name).on_truncate == "stop":
+            why = "TRUNCATE, at which this table is to stop (on_truncate: stop)"
+            return self._stop(table, here.standstill(why, snapshot_again(table.life.name)))
+        table.add(TruncateStep(), self.walk.turn)
+        table.empty = True
+        return FOLLOWED, ""
+
+    def _alter(self, here: _PlacedStatement, table: TableSteps, change: statements.AlterTable) -> tuple[str, str]:
+        before = table.life.schema
+        try:
+            evolution = statements.evolve(before, change, flavour=self.flavour)
+            after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))
+        except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
+            return self._ask_snapshot(table, here.standstill(error.message))
+        if why := self.rules.refusal(table.life.name, after):
+            return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
+        if why := named_twice(after, self.rules.invalid):
+            return self._stop(table, here.standstill(why, TWICE_REMEDY))
+        kept_origins = tuple(column.name for column in before.kept)
+        if self.rules.policy(table.life.name).on_drop_column == "keep" and not table.empty:
+            after, kept_origins = keeping(before, after, evolution.origins)
+        table.life = replace(table.life, schema=after)
+        if table.empty:
+            table.add(CreateStep(after), self.walk.turn)
+            return FOLLOWED, _why_left_out(before, after)
+        unprovable = evolution.unprovable + (() if self.rules.invalid.dates == "keep_text" else evolution.impossible)
+        unprovable += evolution.reencoded if self.rules.invalid.text == "keep_bytes" else ()
+        if unprovable:
+            return self._ask_snapshot(table, here.standstill("; ".join(unprovable)))
+        fills = tuple((column, text) for column, text in evolution.fills if column in after.mirrored)
+        if fills or _reshapes(before, after, evolution.origins):
+            table.add(ReshapeStep(before, after, evolution.origins, kept_origins, fills), self.walk.turn)
+        return FOLLOWED, _why_left_out(before, after)
+
+    def _as_logged(self, here: _PlacedStatement, schema: TableSchema) -> TableSchema:
+        return as_logged(schema) if here.statement.session.unlogged else schema
+
+    def _create(
+        self,
+        here: _PlacedStatement,
+        name: TableName,
+        change: statements.CreateTable | statements.CreateLike,
+        table: TableSteps | None,
+    ) -> tuple[str, str]:
+        existed = change.if_not_exists and not here.statement.has_xid
+        # MariaDB doesn't log it where the table was there.
+        if existed and table is None and self.flavour == "mysql" and self.rules.included(name):
+            why = "CREATE TABLE IF NOT EXISTS doesn't tell whether it made the table"
+            return self.walk.ask_first_snapshot(name, f"{here.position.short}: {why}")
+        if table is not None:
+            if existed:
+                return IGNORED, "the table existed"
+            # CREATE OR REPLACE logs no DROP; anything else means that a DROP wasn't logged
+            self.walk.end(table, f"replaced at {here.position.short}")
+        if not self.rules.followed(name):
+            return IGNORED, "not included"
+        if isinstance(change, statements.CreateLike):
+            like = self.walk.at(change.like)
+            if like is None or like.life.status != "following" or here.order < like.life.low.order:
+                return self.walk.ask_first_snapshot(
+                    name, f"{here.position.short}: the columns of {change.like} aren't known here"
+                )
+            if like.life.schema.sequence:
+                return self.walk.ask_first_snapshot(
+                    name, f"{here.position.short}: the first row of a sequence isn't logged"
+                )
+            schema = replace(like.life.schema, kept=())
+        else:
+            schema = change.schema
+        try:
+            schema = self.rules.excluding(name, self._as_logged(here, schema))
+        except ConfigurationError as error:
+            self.walk.missing.add(name)
+            return STOPPED, error.message
+        if why := self.rules.refusal(name, schema) or named_twice(schema, self.rules.invalid):
+            self.walk.missing.add(name)
+            return STOPPED, f"{here.position.short}: {why}"
+        life = Life(table_id(self.source, name, here.position), name, schema, here.position, here.position)
+        created = self.walk.tables[life.id] = TableSteps(life, empty=True)
+        created.add(CreateStep(schema), self.walk.turn)
+        self.walk.current[name] = life.id
+        self.walk.forget_name(name)
+        return FOLLOWED, _why_left_out(None, schema)
+
+    def _rename(self, here: _PlacedStatement, change: statements.RenameTables) -> set[TableName]:
+        """Apply all pairs of a statement at once, so that swaps and chains come out right. Returns the names noted."""
+        later = {
+            name for name, life_id in self.walk.current.items() if self.walk.tables[life_id].life.low.order > here.order
+        }  # these were snapshotted after the statement, under their new names
+        outcome = renames.outcome(
+            change.pairs, {name: life_id for name, life_id in self.walk.current.items() if name not in later}
+        )
+        noted: set[TableName] = set()
+        for life_id, old, _ in outcome.moved:
+            if self.walk.current.get(old) == life_id:
+                del self.walk.current[old]
+        for life_id, old, new in outcome.moved:
+            noted |= {old, new}
+            self._move(here, self.walk.tables[life_id], old, new, stays=old in outcome.taken, superseded=new in later)
+        for old, _ in outcome.unknown:
+            self.walk.forget_name(old)
+        for old, new in outcome.unknown:
+            if self.rules.included(new) and new not in self.walk.current:
+                noted.add(new)
+                action, reason = self.walk.ask_first_snapshot(
+                    new, f"{here.position.short}: renamed from {old}, which isn't mirrored"
+                )
+                self._note(here, new, None, action, reason)
+        return noted
+
+    def _move(
+        self,
+        here: _PlacedStatement,
+        table: TableSteps,
+        old: TableName,
+        new: TableName,
+        *,
+        stays: bool,
+        superseded: bool,
+    ) -> None:
+        """Give a table its new name.
+
+        stays: another table took the old name. superseded: a table with the new name was snapshotted after the
+        statement.
+        """
+        schema = self._server_shape(table)
+        if superseded or not self.rules.followed(new):
+            self.walk.end(
+                table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included")
+            )
+            self._note(here, old, table, FOLLOWED, table.life.reason, (schema, None))
+            return
+        self.walk.forget_name(new)
+        if (stale := self.walk.at(new)) is not None:  # its DROP wasn't logged
+            self.walk.end(stale, f"replaced at {here.position.short}")
+        table.life = replace(table.life, name=new)
+        self.walk.current[new] = table.life.id
+        action, reason = FOLLOWED, f"renamed from {old}"
+        if table.life.status == "following":
+            table.add(MoveStep(old, new), self.walk.turn)
+            if not stays:
+                table.add(LeaveStep(old, new), self.walk.turn)
+            action, reason = self._read_under_new_name(here, table, reason)
+        elif self.rules.included(new):
+            status = table.life.status
+            table.life = replace(table.life, status="following", standstill=None)
+            action = self.walk.ask_snapshot(table, here.standstill(f"renamed from {old}, which was {status}"))
+        self._note(here, new, table, action, reason, (schema, schema))
+
+    def _read_under_new_name(self, here: _PlacedStatement, table: TableSteps, reason: str) -> tuple[str, str]:
+        """Ask for a new snapshot if the YAML excludes other columns of the table under its new name.
+
+        Returns the action and its reason.
+        """
+        try:
+            why = self.rules.reads_otherwise(table.life.name, table.life.schema)
+        except ConfigurationError as error:
+            why = error.message
+        return self._ask_snapshot(table, here.standstill(why)) if why else (FOLLOWED, reason)
+
+    def _note(
+        self,
+        here: _PlacedStatement,
+        name: TableName,
+        table: TableSteps | None,
+        action: str,
+        reason: str,
+        shapes: tuple[TableSchema | None, TableSchema | None] = (None, None),
+    ) -> None:
+        """Add a row to the DDL history. shapes: the server's before and after the statement."""
+        statement = here.statement
+        before, after = shapes
+        self.walk.history.append(
+            {
+                "batch": self.batch,
+                "file": statement.file,
+                "offset": statement.offset,
+                "position": str(here.position),
+                "gtid": statement.gtid,
+                "committed_us": statement.committed_us,
+                "database": name.database,
+                "default_database": statement.database,
+                "sql_mode": statement.sql_mode,
+                "statement": _logged_text(here),
+                "kind": here.parsed.kind,
+                "table": name.table,
+                "table_id": table.life.id if table else None,
+                "action": action,
+                "reason": reason or None,
+                "before": dumps(before) if before else None,
+                "after": dumps(after) if after else None,
+            }
+        )
+
+
+def _logged_text(here: _PlacedStatement) -> str:
+    """Return the statement's text; only the verb of DML, whose text holds row values."""
+    if here.parsed.kind != "DML":
+        return here.statement.text
+    verb = re.match(r"[A-Za-z]+", here.statement.text)
+    return f"{verb[0].upper() if verb else 'DML'} …"
+
+
+def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | None]) -> bool:
+    """Tell whether a change concerns the lake's table: names, order or types of columns, not lengths and defaults."""
+
+    def lake_columns(schema: TableSchema) -> list[tuple[str, str, int]]:
+        return [(column.name, datatypes.delta_type(column), column.fraction) for column in schema.mirrored]
+
+    moved = any(column.name != origin for column, origin in zip(after.columns, origins, strict=True))
+    return moved or lake_columns(before) != lake_columns(after)
+
+
+def _why_left_out(before: TableSchema | None, after: TableSchema) -> str:
+    """Return why the lake leaves out columns that it had before, or that are new; empty if there are none."""
+    known = before.untold if before else ()
+    return "; ".join(why for column, why in judged(after).untold.items() if column not in known)
