@@ -4,9 +4,10 @@ import sys
 
 from binlake import pipeline
 from binlake.job import script
+from binlake.phases import outcomes
 
 
-def work(run: script.Job) -> pipeline.StepOutcome:
+def work(run: script.Job) -> outcomes.StepOutcome:
     # A merge that found a staged file damaged left the batch to be staged anew; otherwise this does nothing.
     pipeline.stage(run.config, run.origin, run.session, run.report)
     return pipeline.merge(run.config, run.session, run.report)

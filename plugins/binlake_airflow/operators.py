@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from binlake.metadata.lease import OpenBatch
     from binlake.metadata.record import RunReport, TableRun
-    from binlake.pipeline import PlanOutcome
+    from binlake.phases.outcomes import PlanOutcome
     from binlake.spark.starting import SessionFactory
     from binlake_airflow.lineage import TableLineage
 

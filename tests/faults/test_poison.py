@@ -11,6 +11,7 @@ import pytest
 
 from binlake import pipeline
 from binlake.cli import command_line
+from binlake.phases import resume
 from binlake.spark import session
 from mirror import Mirror, on_mariadb, on_mysql
 
@@ -68,7 +69,7 @@ def test_a_paused_table_catches_up(ready: Mirror, monkeypatch: pytest.MonkeyPatc
         def cut_off(*arguments: Any, **options: Any) -> Any:
             raise KeyboardInterrupt
 
-        dying.setattr(pipeline.watermarks, "follow_again", cut_off)
+        dying.setattr(resume.watermarks, "follow_again", cut_off)
         assert decide(ready, "resume") == 130
     assert decide(ready, "resume") == 0
     ready.assert_equal("t", "u")

@@ -17,6 +17,7 @@ from binlake.errors import LakeError, LeaseHeld, StagingError, UsageError
 from binlake.merge import apply, merge, table_progress
 from binlake.metadata import lease, record
 from binlake.metadata.holder import LIFETIME
+from binlake.phases import open_batch
 from binlake.schema.table import TableName
 from protocol_model import KEYLESS_TABLE, TABLES, Row, Waiting, Worker, World
 
@@ -225,12 +226,12 @@ def record_before_merge(patch: pytest.MonkeyPatch) -> None:
         return report
 
     patch.setattr(merge, "apply_steps", later)
-    patch.setattr(pipeline, "record_batch", recorded_first)
+    patch.setattr(open_batch, "record_batch", recorded_first)
 
 
 def widen_the_range(patch: pytest.MonkeyPatch) -> None:
     """A retry plans the open batch anew, up to where the log ends by then."""
-    plan = pipeline._plan
+    plan = pipeline.plan_batch
 
     def anew(held: lease.Lease, *arguments: Any) -> Any:
         begun = held.control().open
@@ -238,7 +239,7 @@ def widen_the_range(patch: pytest.MonkeyPatch) -> None:
             held.update(plan=None, batch=begun.batch - 1)
         return plan(held, *arguments)
 
-    patch.setattr(pipeline, "_plan", anew)
+    patch.setattr(pipeline, "plan_batch", anew)
 
 
 def version_as(patch: pytest.MonkeyPatch, version: Callable[[int, int], int]) -> None:

@@ -41,7 +41,7 @@ from binlake.metadata import formats, holder, lease, record, watermarks
 from binlake.metadata.holder import Machine
 from binlake.metadata.lease import Standing
 from binlake.metadata.metadata import SCHEMAS, Metadata, literal
-from binlake.phases import bootstrap, plan
+from binlake.phases import bootstrap, open_batch, plan, snapshots
 from binlake.position import Flavour, Position, Slice, file_number
 from binlake.report import Report
 from binlake.schema.invalid import InvalidValues
@@ -688,16 +688,18 @@ class World:
 
     def _install(self) -> None:
         put = self.patch.setattr
-        for module in (pipeline, holder, lease, record, watermarks):
+        for module in (plan, snapshots, holder, lease, record, watermarks):
             put(module, "now_us", lambda: self.clock)
-        put(pipeline, "metadata_of", lambda config: self.store)
+        for module in (pipeline, snapshots, open_batch):
+            put(module, "metadata_of", lambda config: self.store)
         put(faults, "at_point", self._fault)
-        put(pipeline, "opened", self._opened)
+        for module in (pipeline, plan, open_batch):
+            put(module, "opened", self._opened)
         put(Source, "open", lambda endpoint: self.server)
         put(bootstrap, "included_tables", lambda source, config: sorted(self.server.tables))
-        put(pipeline, "refused_for_gaps", lambda source, names: {})
-        put(pipeline, "refused_for_engines", lambda source, names: {})
-        put(pipeline, "refused_for_cascades", lambda config, source, names: {}, raising=False)
+        put(snapshots, "refused_for_gaps", lambda source, names: {})
+        put(snapshots, "refused_for_engines", lambda source, names: {})
+        put(snapshots, "refused_for_cascades", lambda config, source, names: {}, raising=False)
         put(snapshot, "refuse_retries", lambda session: None)
         put(snapshot, "format_description", lambda transport, file: CREATED)
         put(snapshot, "read_tables", self._source_tables)

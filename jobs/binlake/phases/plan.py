@@ -2,14 +2,108 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
+from typing import NamedTuple
 
 from binlake.binlog.boundaries import transaction_boundaries
 from binlake.binlog.locate import between
 from binlake.binlog.transport import Transport
+from binlake.config import PipelineConfig
+from binlake.errors import UsageError
+from binlake.faults import fault
+from binlake.metadata import lease, leftovers, life_settings
+from binlake.metadata.failures import noted
+from binlake.metadata.intervals import merged_by
+from binlake.metadata.lease import Lease, OpenBatch
+from binlake.metadata.metadata import metadata_of, now_us
+from binlake.metadata.record import changed_by_yaml, note_batch, note_log
+from binlake.phases.outcomes import PlanOutcome
+from binlake.phases.watch import refuse_unlogged
 from binlake.position import Position, Range, Slice
+from binlake.schema.cascades import Cascade
+from binlake.source.ahead import log_seen
+from binlake.source.catalog import database_charsets, included_databases
 from binlake.source.lineage import check_position, range_elsewhere
-from binlake.source.log import Log
+from binlake.source.log import Log, Origin, opened
+from binlake.source.server import Source
+from binlake.source.unlogged_cascades import unlogged_cascades
+
+
+class Limit(NamedTuple):
+    """How far a range goes: before a time, or to a position; without either to the log's head."""
+
+    until: datetime | None = None
+    stop_at: Position | None = None
+
+
+@noted("plan")
+def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit) -> PlanOutcome:
+    """Write down the range of the next batch, unless there is an open batch or nothing new. Raises UsageError."""
+    control = held.control()
+    if control.open is not None:
+        return _begun_before(control.open)
+    standing = control.standing
+    if standing is None:
+        raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
+    leftovers.remove_recorded(config, standing)
+    standing, changed = life_settings.compare(held, config, standing)
+    tables = tuple(map(changed_by_yaml, changed))
+    began = time.monotonic()
+    with opened(origin) as log:
+        refuse_unlogged(held.metadata, log, standing.position)
+        found = next_range(log, log.transport(), standing.position, limit.until, limit.stop_at)
+        cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
+        if isinstance(log, Source) and not found.empty and standing.charsets is None:
+            held.know(standing, database_charsets(log))
+        lower_case_names = log.lower_case_names
+        note_log(held.metadata, log_seen(log, found.stop))
+    if found.empty:
+        message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
+        by = merged_by(held.metadata, limit.until) if limit.until else None
+        if by and limit.until:
+            message += f"; what was committed before {limit.until:%Y-%m-%d %H:%M:%S %Z}: {by.told}"
+        merged = by.batch if by else None
+        return PlanOutcome(control.batch, True, str(found.stop), message, merged_by=merged, tables=tables)
+    planned = OpenBatch(
+        control.batch + 1,
+        found,
+        until_us=int(limit.until.timestamp() * 1e6) if limit.until else None,
+        planned_us=now_us(),
+        cascades=cascades,
+        lower_case_names=lower_case_names,
+    ).with_phase("plan", time.monotonic() - began)
+    held.open(planned)
+    note_batch(held.metadata, planned)
+    fault("planned")
+    message = (
+        f"batch {planned.batch}: {found.start.short} → {found.stop.short}, {len(found.slices)} slices, "
+        f"{found.size / 1e6:,.1f} MB of log"
+    )
+    if found.start.server != standing.position.server:
+        message = f"going on from {standing.position.server} on {found.start.server}, of the same lineage; {message}"
+    return PlanOutcome(planned.batch, False, str(found.stop), message, tables=tables)
+
+
+def _begun_before(begun: OpenBatch) -> PlanOutcome:
+    """Return what a plan gives where a batch was begun before."""
+    stop = begun.range.stop
+    message = f"batch {begun.batch} was begun before ({begun.state}): it is finished first, up to {stop.short}"
+    return PlanOutcome(begun.batch, False, str(stop), message, unfinished=True)
+
+
+def unfinished(config: PipelineConfig) -> PlanOutcome:
+    """Return the batch that an earlier run left open; ``empty`` where there is none. Needs neither server nor Spark."""
+    with lease.held(metadata_of(config)) as held:
+        control = held.control()
+        if control.open is not None:
+            return _begun_before(control.open)
+        return PlanOutcome(control.batch, True, str(control.position or ""), "no batch is unfinished")
+
+
+def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | None:
+    found = unlogged_cascades(source, included_databases(source, config))
+    return None if found is None else tuple(one for one in found if config.included(one.child))
 
 
 def next_range(

@@ -6,7 +6,6 @@ given by metadata; where both agree nobody asks it, and no Spark is started.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,11 @@ from binlake.config import CatalogConfig, PipelineConfig
 from binlake.errors import LakeError, UsageError
 from binlake.faults import fault
 from binlake.metadata import lease, registrations
-from binlake.metadata.metadata import Metadata
+from binlake.metadata.failures import noted
+from binlake.metadata.metadata import Metadata, metadata_of
 from binlake.metadata.registrations import Changes, Registration
 from binlake.report import Report
+from binlake.spark.starting import SessionFactory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,26 +41,25 @@ class RegisterReport:
         return "; ".join(parts + ([f"dropped {', '.join(self.dropped)}"] if self.dropped else []))
 
 
-def is_due(config: PipelineConfig, metadata: Metadata) -> bool:
-    """Whether the catalog has a name too few or too many. Needs neither server nor Spark."""
+def registration_due(config: PipelineConfig) -> bool:
+    """Tell whether the YAML's catalog lacks a table's name, or has one too many. Needs neither server nor Spark."""
     if config.catalog is None:
         return False
-    found = registrations.changes(config, config.catalog, metadata)
-    return bool(found.drop or found.put)
+    changes = registrations.changes(config, config.catalog, metadata_of(config))
+    return bool(changes.drop or changes.put)
 
 
-def register(
-    config: PipelineConfig, session: Callable[[], SparkSession], metadata: Metadata, report: Report
-) -> RegisterReport:
-    """Give the catalog the names that it lacks, and take away those that stand for nothing any more.
+@noted("register")
+def register(config: PipelineConfig, session: SessionFactory, report: Report) -> RegisterReport:
+    """Give the YAML's catalog the names that it lacks, and remove those of tables that are gone.
 
-    session: with lake.named_tables.session_settings. Raises LakeError where the catalog refuses, or where a name is
-    another's, once all others are done.
+    session: a session of its own, with named_tables.session_settings. Raises LakeError where the catalog refuses, or a
+    name belongs to something else, once all other names are done.
     """
     catalog = config.catalog
     if catalog is None:
         raise UsageError("the YAML names no catalog", remedy="add a section catalog; README.md tells what it holds")
-    with lease.held(metadata) as held:
+    with lease.held(metadata_of(config)) as held:
         found = registrations.changes(config, catalog, held.metadata)
         if found.drop or found.put:
             done, refused = _apply(session(), catalog, found, held.metadata)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from binlake.config import SparkConfig
@@ -176,6 +176,14 @@ def sizes(cores: int) -> dict[str, str]:
 def log_store_jar() -> Path:
     """LOG_STORE as set-up compiles it; another text is another file."""
     return JARS / f"{LOG_STORE_JAR}-{hashlib.sha256(LOG_STORE.read_bytes()).hexdigest()[:12]}.jar"
+
+
+def say_missing_jars(lake: str, say: Callable[[str], object]) -> None:
+    """Say what Spark lacks: most syncs need no Spark, and one that does would be refused in its middle."""
+    try:
+        refuse_missing_jars(lake)
+    except UsageError as error:
+        say(f"{error.message}: a sync that needs Spark ends there\n  → {error.remedy}")
 
 
 def refuse_missing_jars(lake: str) -> None:

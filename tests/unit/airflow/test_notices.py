@@ -20,8 +20,8 @@ from binlake.errors import ConfigurationError
 from binlake.metadata.metadata import metadata_of
 from binlake.metadata.record import RunReport, TableRun
 from binlake.phases import watch
+from binlake.phases.outcomes import PlanOutcome
 from binlake.phases.watch import Watched
-from binlake.pipeline import PlanOutcome
 from binlake_airflow import notices, operators
 from binlake_airflow.hook import BinlakeHook
 from binlake_airflow.notices import TaskFailed

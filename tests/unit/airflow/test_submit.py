@@ -30,6 +30,7 @@ from binlake.errors import ConfigurationError, UsageError
 from binlake.metadata import lease
 from binlake.metadata.lease import Control, OpenBatch
 from binlake.metadata.record import RunReport
+from binlake.phases import outcomes
 from binlake.position import Position, Range, Slice
 from binlake.source.connection import Endpoint
 from binlake.source.log import Origin
@@ -338,9 +339,9 @@ def test_a_short_range_is_staged_in_the_task_itself(
     monkeypatch.setattr(lease, "read", lambda metadata: Control(None, None, 0, 0, 1, begun(beyond), None))
     staged: list[Any] = []
 
-    def stage_here(config: PipelineConfig, origin: Origin, *_: Any) -> pipeline.StepOutcome:
+    def stage_here(config: PipelineConfig, origin: Origin, *_: Any) -> outcomes.StepOutcome:
         staged.append(origin)
-        return pipeline.StepOutcome(1, 7, "staged")
+        return outcomes.StepOutcome(1, 7, "staged")
 
     monkeypatch.setattr(pipeline, "stage", stage_here)
     seen = submitted(monkeypatch, answer({"result": {"batch": 1}}, fails=False))

@@ -11,7 +11,7 @@ import pytest
 
 from binlake.errors import AccessDenied, BinlakeError, CheckFailed, ConnectionFailed
 from binlake.job import script
-from binlake.pipeline import StepOutcome
+from binlake.phases.outcomes import StepOutcome
 
 YAML = """
 source: {name: shop, connection: shop_mysql, server_id: 4001}

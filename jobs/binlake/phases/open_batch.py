@@ -1,0 +1,100 @@
+"""Steps of the open batch: stage, merge, record. Each leaves the batch's new state in metadata."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from binlake.config import PipelineConfig
+from binlake.errors import BinlogError, UsageError
+from binlake.faults import fault
+from binlake.merge.merge import merge_batch
+from binlake.metadata import decisions, lease, leftovers, replayable
+from binlake.metadata.failures import noted
+from binlake.metadata.lease import Lease
+from binlake.metadata.metadata import metadata_of
+from binlake.metadata.record import RunReport, names_dropped, note_batch, note_poison, record_batch
+from binlake.phases.outcomes import StepOutcome
+from binlake.report import Report
+from binlake.source.lineage import check_position
+from binlake.source.log import Origin, opened, readers
+from binlake.spark.starting import SessionFactory
+from binlake.storage import files
+
+
+@noted("stage")
+def stage_open(
+    held: Lease, config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report
+) -> StepOutcome:
+    """Stage the open batch's mutations, unless they are staged already."""
+    from binlake.staging.stage import remove_attempts, stage_batch
+
+    control = held.control()
+    planned = control.open
+    if planned is None or planned.state != "planned":
+        return StepOutcome(planned.batch if planned else None, 0, "nothing to stage: the batch is staged already")
+    began = time.monotonic()
+    with opened(origin) as log:
+        check_position(log, log.transport(), planned.range.start)
+        transports = readers(log, config.source)
+    metadata = held.metadata
+    remove_attempts(config, planned.batch, control.since_us)
+    try:
+        manifest = stage_batch(session, config, transports, planned, report, decisions.skips(metadata))
+    except BinlogError as error:
+        note_poison(metadata, planned, error)
+        raise
+    fault("manifest written")
+    staged = replace(planned, state="staged", attempt=manifest.attempt).with_phase("stage", time.monotonic() - began)
+    staged = replace(staged, content=planned.content or manifest.content)
+    staged = staged.executing([part.gtid_set for part in manifest.slices], planned.range.stop.flavour)
+    held.advance(staged)
+    note_batch(held.metadata, staged)
+    message = f"batch {staged.batch}: {manifest.mutations:,} mutations staged in {len(manifest.files)} files"
+    report.say(message)
+    return StepOutcome(staged.batch, manifest.mutations, message)
+
+
+@noted("merge")
+def merge_open(held: Lease, config: PipelineConfig, session: SessionFactory, report: Report) -> StepOutcome:
+    """Merge the open batch's staged mutations into the lake, unless they are merged already."""
+    staged = held.control().open
+    if staged is None or staged.state != "staged":
+        return StepOutcome(staged.batch if staged else None, 0, "nothing to merge: the batch is merged already")
+    merged, outcomes, manifest = merge_batch(held, config, session, staged, report)
+    note_batch(held.metadata, merged)
+    fault("merged")
+    message = f"batch {merged.batch}: {len(outcomes)} tables merged"
+    report.say(message)
+    return StepOutcome(merged.batch, manifest.mutations, message)
+
+
+@noted("record")
+def record_open(held: Lease, config: PipelineConfig, run: str | None = None) -> RunReport:
+    """Record the merged batch; then there is no open batch. Raises UsageError where it isn't merged yet."""
+    merged = held.control().open
+    if merged is None or merged.state != "merged":
+        raise UsageError("the open batch isn't merged yet", remedy="run merge first")
+    metadata = held.metadata
+    metadata.check()
+    if config.maintain.staging_hours > 0:
+        replayable.keep(config, merged)
+    for name in names_dropped(metadata, merged):
+        if config.goes_when_dropped(name):
+            files.remove_folder(config.table_path(name))
+    report = record_batch(held, metadata, merged, run)
+    fault("recorded")
+    if standing := held.control().standing:
+        leftovers.remove_recorded(config, standing)
+    return report
+
+
+def is_short_run(config: PipelineConfig) -> bool:
+    """Tell whether the sync at work planned its range itself, and the range is short: then Spark has little to do.
+
+    After a batch that an earlier run began, any length of log may follow.
+    """
+    from binlake.staging.stage import is_short
+
+    control = lease.read(metadata_of(config))
+    return control.open is not None and is_short(control.open) and control.open.planned_us >= control.since_us
