@@ -20,7 +20,7 @@ from binlake.metadata.decisions import Reason
 from binlake.schema.table import TableName
 from servers import Server
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "plugins" / "README.md"
 PASSWORD = "p4ss%wörd-7f3a"
 SYNC = "binlake_shop_sync"
 BOOTSTRAP = "binlake_shop_bootstrap"
@@ -30,7 +30,7 @@ REPLAY = "binlake_shop_replay"
 RESUME = "binlake_shop_resume"
 FEEDS = "binlake_shop_feeds"
 IMPORT_ERRORS = ("dags", "list-import-errors", "--local", "-B", "dags-folder", "-B", "examples")
-EXAMPLES = README.parent / "plugins" / "binlake_airflow" / "example_dags"
+EXAMPLES = PAGE.parent / "binlake_airflow" / "example_dags"
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -166,14 +166,14 @@ def assert_linked(home: AirflowHome) -> None:
 
 
 def assert_resumed_and_maintained(home: AirflowHome, *tables: str) -> None:
-    """Maintained by Spark where a table needs it, else without; behind the sync in one task that the README shows."""
+    """Maintained by Spark where a table needs it, else without; behind the sync in one task that the page shows."""
     name = TableName(home.database, "orders")
     decisions.pause(home.config, name, Reason("somebody", "to look at it"))
     home.yaml.write_text(home.yaml.read_text().replace("{schedule: null,", "{schedule: null, history_hours: 100,"))
     resume = dag_test(RESUME, tables=[str(name)], why="looked at")
     home.server.execute("INSERT INTO orders VALUES (7, 'one task')", database=home.database)
     (home.folder / "dags" / "hourly.py").write_text(
-        readme_dag('DAG("hourly"').replace("/etc/binlake", f"{home.folder}/dags")
+        page_dag('DAG("hourly"').replace("/etc/binlake", f"{home.folder}/dags")
     )
     said = home.run_all("upkeep", resume, dag_test("hourly"), dag_test(MAINTAIN), dag_test(MAINTAIN))
     ((extra,),) = home.query("SELECT extra FROM asset_event WHERE source_dag_id = 'hourly' AND source_task_id = 'sync'")
@@ -265,9 +265,9 @@ def daily(tmp_path: Path, mariadb_server: Server) -> Iterator[AirflowHome]:
     mariadb_server.execute("DROP DATABASE backfilled", f"DROP USER {home.user}")
 
 
-def readme_dag(words: str) -> str:
-    """The text of the DAG in the README that has these words."""
-    blocks = [block.partition("```")[0] for block in README.read_text().split("```python\n")]
+def page_dag(words: str) -> str:
+    """The text of the DAG in plugins/README.md that has these words."""
+    blocks = [block.partition("```")[0] for block in PAGE.read_text().split("```python\n")]
     (found,) = [block for block in blocks if words in block]
     return found
 
@@ -310,7 +310,7 @@ def test_a_backfill_makes_up_missed_intervals_in_order_and_merged_ones_are_prove
     server.execute("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT)", database="backfilled")
     daily.test_dag(BOOTSTRAP)
     (daily.folder / "dags" / "revenue.py").write_text(
-        readme_dag("def revenue(").replace("shop.orders", "backfilled.orders")
+        page_dag("def revenue(").replace("shop.orders", "backfilled.orders")
     )
     with ProcessWatch(PASSWORD) as watch, daily.services():
         wait_for(

@@ -2,7 +2,7 @@
 
 Shares no code with the engine: the server's values are read by plain SELECTs, Delta's by DataFusion (which
 honours deletion vectors and column mapping); every row and value is compared as a multiset, and the Delta
-types are compared with the list in README.md, written down here a second time.
+types are compared with the list in jobs/binlake/schema/README.md, written down here a second time.
 """
 
 from __future__ import annotations

@@ -23,7 +23,15 @@ import argcomplete
 from binlake import config as configuration
 from binlake import interrupts
 from binlake.batch.steps import Status
-from binlake.cli import checks, environment, log_commands, replay_arguments, step_commands, table_commands
+from binlake.cli import (
+    checks,
+    environment,
+    help_topics,
+    log_commands,
+    replay_arguments,
+    step_commands,
+    table_commands,
+)
 from binlake.errors import BinlakeError
 from binlake.versions import STORE_JARS
 
@@ -155,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_binlog(subparsers)
     _add_init(subparsers)
     _add_setup(subparsers)
+    _add_help(subparsers)
     return parser
 
 
@@ -327,6 +336,13 @@ def _add_setup(subparsers: Any) -> None:
     )
     setup.add_argument("--no-archive", action="store_true", help="keep no classes: for a JVM that runs elsewhere")
     setup.set_defaults(command=environment.setup)
+
+
+def _add_help(subparsers: Any) -> None:
+    help_ = "print a page of the documentation; without TOPIC, list the topics"
+    page = subparsers.add_parser("help", help=help_, description=help_, parents=[_loudness()])
+    page.add_argument("topic", nargs="?", choices=tuple(help_topics.TOPICS), metavar="TOPIC")
+    page.set_defaults(command=help_topics.print_help)
 
 
 if __name__ == "__main__":

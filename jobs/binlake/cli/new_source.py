@@ -15,7 +15,7 @@ from binlake.source.replicas import replicas
 from binlake.source.server import Source
 
 _YAML = """\
-# All that can be set: README.md of binlake.
+# All that can be set: binlake help yaml
 source:
   name: {name}
   connection: {connection}

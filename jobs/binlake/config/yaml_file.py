@@ -78,7 +78,8 @@ class YamlFile:
         except ValidationError as error:
             lines = [f"  {self._said(kind, one)}" for one in error.errors(include_url=False)]
             raise ConfigurationError(
-                f"{self.path}:\n" + "\n".join(lines), remedy="mend these keys; README.md shows a whole file"
+                f"{self.path}:\n" + "\n".join(lines),
+                remedy="mend these keys; binlake help yaml lists all of them",
             ) from None
 
     def _said(self, kind: type[BaseModel], error: Mapping[str, Any]) -> str:
@@ -133,7 +134,7 @@ def parsed(text: bytes, path: str | Path) -> YamlFile:
         if loader is not None:
             loader.dispose()
     if root is None or not isinstance(document, dict):
-        raise ConfigurationError(f"{path} holds no settings", remedy="README.md shows a whole file")
+        raise ConfigurationError(f"{path} holds no settings", remedy="binlake help yaml shows a whole file")
     return YamlFile(Path(path), document, root)
 
 

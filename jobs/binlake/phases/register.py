@@ -58,7 +58,7 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
     """
     catalog = config.catalog
     if catalog is None:
-        raise UsageError("the YAML names no catalog", remedy="add a section catalog; README.md tells what it holds")
+        raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help yaml")
     with lease.held(metadata_of(config)) as held:
         found = registrations.changes(config, catalog, held.metadata)
         if found.drop or found.put:

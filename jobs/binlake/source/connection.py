@@ -321,7 +321,7 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
     if code in error_numbers.DENIED:
         return AccessDenied(
             f"{where.user}@{where.address}: {text}",
-            remedy="check the password, and that sql/grants_mysql.sql or grants_mariadb.sql was run for this account",
+            remedy="check the password, and the account's grants: binlake help servers lists them",
         )
     if code in error_numbers.LOST or isinstance(error, pymysql.err.InterfaceError):  # asked on a connection lost before
         text = text or "the connection is lost"

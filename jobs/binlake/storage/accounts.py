@@ -83,7 +83,7 @@ def variables(fields: ConnectionFields, connection: str) -> dict[str, str]:
         raise ConfigurationError(
             f"the connection {connection!r} says what binlake doesn't know: {', '.join(map(str, unknown))}",
             remedy=f"a lake's may have login, password and in its extra {', '.join(_OF_EXTRA)}; for a role or a "
-            "profile leave lake.connection out and set the AWS_* variables",
+            "profile leave lake.connection out and set the AWS_* variables: see binlake help stores",
         )
     told = {_OF_EXTRA[key]: _text(value) for key, value in extra.items()}
     told |= {"AWS_ACCESS_KEY_ID": fields.get("login") or told.get("AWS_ACCESS_KEY_ID", "")}

@@ -19,7 +19,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from binlake import config
-from binlake.config import MaintainConfig, MergeConfig, PipelineConfig
+from binlake.config import MergeConfig, PipelineConfig
 from binlake.errors import ConfigurationError
 from binlake_airflow import sources
 from binlake_airflow.groups import binlake_bootstrap, binlake_sync
@@ -68,12 +68,13 @@ def test_the_shop_of_the_readme() -> None:
     assert (shop.schedule, shop.invalid_dates) == ("0 * * * *", "fail")
 
 
-def test_the_yaml_that_the_readme_shows_is_one(tmp_path: Path) -> None:
-    block = (ROOT / "README.md").read_text().partition("   ```yaml\n")[2].partition("   ```\n")[0]
+@pytest.mark.parametrize("page", ["README.md", "dags/pipelines/README.md"])
+def test_the_yaml_that_a_page_shows_is_one(page: str, tmp_path: Path) -> None:
+    block = (ROOT / page).read_text().partition("```yaml\n")[2].partition("```\n")[0]
     shown = tmp_path / "shop.yaml"
     shown.write_text(textwrap.dedent(block))
     found = config.load(shown)
-    assert (found.merge, found.maintain, found.policies.without_key) == (MergeConfig(), MaintainConfig(), "exact")
+    assert (found.source.name, found.merge, found.policies.without_key) == ("shop", MergeConfig(), "exact")
 
 
 def test_feeds_have_a_dag_of_their_own_that_the_sync_neither_waits_for_nor_fails_by(folder: Path) -> None:
@@ -245,9 +246,9 @@ def collected(place: Path) -> DagBag:
     return bag
 
 
-def test_the_dags_of_ones_own_that_the_readme_shows(folder: Path) -> None:
+def test_the_dags_of_ones_own_that_the_page_on_airflow_shows(folder: Path) -> None:
     write(folder, "shop")
-    blocks = [block.partition("```")[0] for block in (ROOT / "README.md").read_text().split("```python\n")]
+    blocks = [block.partition("```")[0] for block in (ROOT / "plugins" / "README.md").read_text().split("```python\n")]
     for name, block in enumerate(block for block in blocks if "with DAG(" in block):
         (folder.parent / f"dag_{name}.py").write_text(block.replace("/etc/binlake/pipelines", str(folder)))
     found = collected(folder.parent).dags
