@@ -107,7 +107,7 @@ def test_staged_rows_are_their_owners_alone(server: Server, database: str, lake:
     items = read(from_server(server), made.part, lambda schema, table: schema == database)
     staged = stage_slice(items, made.part, 0, str(staging / "1" / "attempt"), FAIL)
     write_manifest(str(staging / "1" / "attempt"), Manifest(1, "attempt", (staged,)))
-    files.make_folder(str(staging / "snapshot"))
+    files.make_private_folder(str(staging / "snapshot"))
     assert staged.files
     assert modes(staging) == {("folder", 0o700), ("file", 0o600)}
     # Tables are for their readers.

@@ -153,10 +153,10 @@ def test_files_are_written_read_listed_and_removed(store: BlobStorage) -> None:
         sink.write(b"text")
     assert files.read_text(f"{folder}/small é") == "text"
     assert files.checksum(f"{folder}/small é") == (4, sink.checksum)
-    files.write_once(f"{folder}/once", "first")
+    files.write_if_absent(f"{folder}/once", "first")
     with pytest.raises(FileExistsError):
-        files.write_once(f"{folder}/once", "second")
-    assert sorted((one.name, one.bytes) for one in files.listed(folder)) == [
+        files.write_if_absent(f"{folder}/once", "second")
+    assert sorted((one.name, one.bytes) for one in files.list_files(folder)) == [
         ("deep/large", len(large)), ("once", 5), ("small é", 4),
     ]  # fmt: skip
     assert files.subfolders(folder) == ["deep"]

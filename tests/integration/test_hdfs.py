@@ -174,7 +174,7 @@ def test_one_name_is_written_once_by_whoever_comes_first(mirror: Mirror, hdfs: H
 
     def ours(version: int, who: int) -> None:
         try:
-            files.write_once(f"{hdfs.url}/log/{version}", f"{who} at {version}\n")
+            files.write_if_absent(f"{hdfs.url}/log/{version}", f"{who} at {version}\n")
         except FileExistsError:
             return
         won.append((version, who))
@@ -189,7 +189,7 @@ def test_one_name_is_written_once_by_whoever_comes_first(mirror: Mirror, hdfs: H
             return
         won.append((version, who))
 
-    files.make_folder(f"{hdfs.url}/log")
+    files.make_private_folder(f"{hdfs.url}/log")
     for version in range(10):
         threads = [threading.Thread(target=(ours, theirs)[who % 2], args=(version, who)) for who in range(4)]
         for thread in threads:
@@ -209,6 +209,6 @@ def test_what_a_namenode_refuses_is_told(mirror: Mirror, hdfs: HdfsServers) -> N
 
 
 def test_a_staged_row_is_as_private_as_on_a_disk(mirror: Mirror, hdfs: HdfsServers) -> None:
-    files.make_folder(f"{hdfs.url}/readers/_binlake/staging")
+    files.make_private_folder(f"{hdfs.url}/readers/_binlake/staging")
     modes = [oct(one.permission & 0o777) for one in Client(hdfs.url).list_status("/readers", True)]
     assert (oct(Client(hdfs.url).get_file_info("/readers").permission & 0o777), modes) == ("0o755", ["0o700", "0o700"])

@@ -91,7 +91,7 @@ class Attempts:
         return f"{self.folder}/{attempt}"
 
     def begin(self, attempt: str) -> None:
-        files.make_folder(self.staging_folder(attempt))
+        files.make_private_folder(self.staging_folder(attempt))
         files.write_text(f"{self.staging_folder(attempt)}/table.json", dumps(self._table))
 
     def done(self, attempt: str, copied: Copied) -> None:

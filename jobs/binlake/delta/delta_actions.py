@@ -98,7 +98,7 @@ def create(table_path: str, actions: Sequence[DeltaAction]) -> None:
 def _write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> None:
     text = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions) + "\n"
     try:
-        files.write_once(f"{table_path}/_delta_log/{version:020}.json", text)
+        files.write_if_absent(f"{table_path}/_delta_log/{version:020}.json", text)
     except FileExistsError as error:
         raise CommitFailedError(f"version {version} of {table_path} is there already") from error
 

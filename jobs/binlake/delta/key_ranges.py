@@ -21,7 +21,7 @@ from binlake.batch.manifest import StagedFile
 from binlake.delta.key_order import KeyOrder, Values, order_of
 from binlake.schema.datatypes import arrow_type
 from binlake.schema.table import Column, TableSchema
-from binlake.storage import files
+from binlake.storage import parquet_files
 
 MOST_RANGES = 32
 """Ranges in one condition: beyond it the nearest are taken together."""
@@ -162,7 +162,7 @@ def _statistics(added: pa.Table, end: str, stored: str) -> pa.Array | None:
 
 
 def _keys(file: StagedFile, key: Sequence[str]) -> Iterator[pa.Table]:
-    return files.parquet_columns(file.path, [f"{image}.{name}" for image in ("before", "after") for name in key])
+    return parquet_files.staged_columns(file.path, [f"{image}.{name}" for image in ("before", "after") for name in key])
 
 
 def image_column(rows: pa.Table, image: str, name: str) -> pa.ChunkedArray:

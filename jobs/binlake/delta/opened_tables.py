@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from binlake.errors import LakeError
-from binlake.storage import files, storage_errors, stores
+from binlake.storage import files, object_storage, storage_errors, stores
 
 _Result = TypeVar("_Result")
 
@@ -35,13 +35,13 @@ def created(create: Callable[[], _Result]) -> _Result:
     conditional write of the name was under way. deltalake does so itself with all further ones; of the first it looks
     for others' commit, and finds none.
     """
-    for _ in range(files.CONFLICTS):
+    for _ in range(object_storage.CONFLICTS):
         try:
             return create()
         except DeltaError as error:
             if "Invalid table version" not in str(error):
                 raise
-            time.sleep(files.CONFLICT_SECONDS)
+            time.sleep(object_storage.CONFLICT_SECONDS)
     return create()
 
 
@@ -55,7 +55,7 @@ def refuse_overwriting_store(folder: str) -> None:
     path, options = f"{folder}/_probe-{uuid.uuid4().hex[:12]}", stores.storage_options(folder)
     try:
         write_deltalake(path, pa.table({"n": [0]}), storage_options=options)
-        if stores.store_of(folder) == "azure" and files.has_real_folders(path):
+        if stores.store_of(folder) == "azure" and files.has_folder(path):
             raise LakeError(
                 f"{folder}: the storage account has a hierarchical namespace, on which two runs that race weren't "
                 "proved safe",

@@ -16,7 +16,7 @@ from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_schema import needs_column_mapping
 from binlake.delta.file_statistics import Statistics
 from binlake.schema.lake_columns import LakeColumn
-from binlake.storage import files
+from binlake.storage import files, parquet_files
 from binlake.versions import SPARK
 
 _WRITTEN_BY = {"org.apache.spark.version": SPARK}
@@ -46,7 +46,7 @@ def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:
 def added_file(table_path: str, rows: pa.Table, below: str = "") -> DeltaAction:
     """Writes a data file, and gives what Delta's log says of it. below: ``folder/``. Raises OSError."""
     name = _new_name(below)
-    size = files.write_parquet(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
+    size = parquet_files.write_data_file(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
     statistics = Statistics()
     statistics.add(rows)
     return _added(name, size, statistics)
@@ -83,7 +83,7 @@ class _File:
 
     def __init__(self, table_path: str, name: str, schema: pa.Schema) -> None:
         self._name = name
-        self._sink = files.ParquetSink(f"{table_path}/{name}", schema.with_metadata(_WRITTEN_BY))
+        self._sink = parquet_files.DataFileSink(f"{table_path}/{name}", schema.with_metadata(_WRITTEN_BY))
         self.statistics = Statistics()
 
     def __enter__(self) -> _File:

@@ -70,7 +70,7 @@ def _folder(config: PipelineConfig) -> Check:
     folder = f"{config.root}/_binlake"
     probe = _probe(folder)
     try:
-        files.make_folder(folder)
+        files.make_private_folder(folder)
         files.write_text(probe, _CONTENT * _PROBE_TIMES)  # a full disk takes an empty file
         files.remove_file(probe)
     except (BinlakeError, OSError) as error:
@@ -95,7 +95,7 @@ def _probe(folder: str) -> str:
 
 def by_arrow(folder: str) -> None:
     """Staged files go this way. Raises LakeError, ConfigurationError."""
-    files.make_folder(folder)
+    files.make_private_folder(folder)
     path = _probe(folder)
     files.write_text(path, _CONTENT)
     _compare(path, files.read_text(path))

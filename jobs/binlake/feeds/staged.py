@@ -24,7 +24,7 @@ from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.metadata.feed_watermarks import FeedPlace
 from binlake.position import Range
 from binlake.staging.staged_files import check_file
-from binlake.storage import files
+from binlake.storage import parquet_files
 
 _MOST_ROWS, _MOST_OF_ONE, _FEWEST_ROWS = 1 << 17, 1 << 15, 1 << 10
 """Of all files that are open at once, and of one of them, that are read at a time: messages are sent while the cache
@@ -109,7 +109,7 @@ class _Source:
 
     def open(self, at_once: int, after: Sequenced | None, prepare: Prepare) -> bool:
         check_file(self.file)
-        self.parts = files.parquet_batches(self.file.path, at_once)
+        self.parts = parquet_files.staged_batches(self.file.path, at_once)
         return self.advance(after, prepare)
 
     def advance(self, after: Sequenced | None, prepare: Prepare) -> bool:

@@ -15,7 +15,7 @@ from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.plain_files import added_file
 from binlake.faults import fault
 from binlake.merge.reshape import ReshapedColumn
-from binlake.storage import files
+from binlake.storage import parquet_files
 
 MOST_FILES = 500
 MOST_BYTES = 16_000_000
@@ -61,7 +61,7 @@ def _rows(
     path: str, add: DeltaAction, schema: pa.Schema, columns: Sequence[ReshapedColumn], room: int
 ) -> pa.Table | None:
     """Return the rows of a data file that aren't marked as deleted, under the new columns; None where they can't be."""
-    found = files.parquet_rows(f"{path}/{add['path']}", room)
+    found = parquet_files.read_within(f"{path}/{add['path']}", room)
     if found is None:
         return None
     if vector := add.get("deletionVector"):

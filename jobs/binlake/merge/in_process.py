@@ -36,7 +36,7 @@ from binlake.delta.plain_tables import OwnCommit, removed
 from binlake.faults import fault
 from binlake.merge.newest import PLACE, newest_rows
 from binlake.schema.lake_columns import LakeColumn
-from binlake.storage import files
+from binlake.storage import files, parquet_files
 
 MOST_ROWS = 5_000_000
 """Staged rows that are held at once."""
@@ -93,7 +93,7 @@ def merged(
     """
     limit = int(config.merge.without_spark_mb * 1_000_000)
     staged_bytes = sum(file.bytes for file in step.files)
-    if not _is_plain_step(step, columns) or staged_bytes > limit or not files.writes_once(table.path):
+    if not _is_plain_step(step, columns) or staged_bytes > limit or not files.writes_if_absent(table.path):
         return False
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
@@ -226,7 +226,7 @@ def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.
     whole = len(names) == len(look.columns)
     wanted = [look.stored[name] for name in names]
     path = f"{look.table.path}/{add['path']}"
-    found = files.parquet_rows(path, room, None if whole else [field.name for field in wanted], narrow=not whole)
+    found = parquet_files.read_within(path, room, None if whole else [field.name for field in wanted], narrow=not whole)
     if found is None:
         return None
     for field in wanted:

@@ -18,7 +18,7 @@ from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.render import RENDERERS, vectors, vectors_in_bytes
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import computed_columns
-from binlake.storage import files
+from binlake.storage import parquet_files
 
 PLACE = "place "
 """Beside columns of a key: no name of the server's ends with a space."""
@@ -51,7 +51,7 @@ def _staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int)
     their place in it. None where they take more than ``most`` bytes of memory."""
     parts: list[pa.Table] = []
     for file in step.files:
-        part = files.parquet_rows(file.path, most - sum(one.nbytes for one in parts), _READ)
+        part = parquet_files.read_within(file.path, most - sum(one.nbytes for one in parts), _READ)
         if part is None:
             return None
         schema = staged_schema(file.columns, config.invalid)

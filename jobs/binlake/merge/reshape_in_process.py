@@ -136,7 +136,7 @@ def emptied(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[
 def _left_to_spark(log: DeltaTable, path: str, config: PipelineConfig) -> str:
     if not config.merge.without_spark_mb:
         return "merge.without_spark_mb is 0"
-    if not files.writes_once(path):
+    if not files.writes_if_absent(path):
         return "two writers can't be kept apart in this store without it"
     protocol = log.protocol()
     if (protocol.min_reader_version, protocol.min_writer_version) != _TABLE_FEATURES:

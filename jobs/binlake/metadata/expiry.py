@@ -23,7 +23,7 @@ from binlake.errors import LakeError
 from binlake.metadata.failures import FAILED
 from binlake.metadata.metadata import SCHEMAS, Metadata, literal, now_us
 from binlake.storage import files, storage_errors
-from binlake.storage.files import FileFound
+from binlake.storage.protocol import StoredFile
 
 _FEWEST = 8
 """Data files of a metadata table that are worth a rewrite."""
@@ -164,14 +164,14 @@ def _keep(metadata: Metadata, name: str, expired: int, hours: float) -> Metadata
     return MetadataUpkeep(name, before, after, expired, len(removed), sum(file.bytes for file in removed))
 
 
-def _remove_replaced(location: str, table: DeltaTable, hours: float) -> list[FileFound]:
+def _remove_replaced(location: str, table: DeltaTable, hours: float) -> list[StoredFile]:
     """Data files that the newest version doesn't have."""
     table.update_incremental()
     used = {uri.rpartition("/")[2] for uri in table.file_uris()}
     before = time.time() - hours * 3600
     old = [
         file
-        for file in files.listed(location)
+        for file in files.list_files(location)
         if file.name.endswith(".parquet") and file.modified < before and file.name not in used
     ]
     for file in old:

@@ -19,7 +19,7 @@ from binlake.metadata.lease import Standing
 from binlake.metadata.metadata import metadata_of
 from binlake.schema.table import TableName
 from binlake.storage import files
-from binlake.storage.files import FileFound
+from binlake.storage.protocol import StoredFile
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _OF_A_VERSION = re.compile(r"\d{20}\.")
@@ -88,9 +88,9 @@ def remove_unborn(config: PipelineConfig, tables: Collection[TableName], before:
 
 
 def _is_unborn(folder: str, before: float) -> bool:
-    if files.listed(f"{folder}/_delta_log"):
+    if files.list_files(f"{folder}/_delta_log"):
         return False
-    found = files.listed(folder)
+    found = files.list_files(folder)
     return bool(found) and all(file.modified < before and is_of_an_attempt(file.name) for file in found)
 
 
@@ -99,7 +99,7 @@ class Unneeded:
     """Of a table's folder. data: files that no version of some time needs. vectors: old files of deletion vectors that
     can't be of the newest version: which they are, only Delta's own vacuum can tell."""
 
-    data: tuple[FileFound, ...] = ()
+    data: tuple[StoredFile, ...] = ()
     vectors: int = 0
 
 
@@ -110,7 +110,7 @@ def unneeded(log: LakeLog, before: float, marked: int) -> Unneeded:
     time, of which each must be there: else nothing is unneeded. marked: files of the newest version with a deletion
     vector.
     """
-    old = [file for file in files.listed(log.path) if file.modified < before]
+    old = [file for file in files.list_files(log.path) if file.modified < before]
     data = [file for file in old if file.name.endswith(".parquet")]
     vectors = max(0, sum(file.name.endswith(".bin") for file in old) - marked)
     if not data:
@@ -123,13 +123,13 @@ def unneeded(log: LakeLog, before: float, marked: int) -> Unneeded:
     return Unneeded(tuple(file for file in data if _base(file.name) not in told), vectors)
 
 
-def expired_log(log: LakeLog, before: float) -> tuple[FileFound, ...]:
+def expired_log(log: LakeLog, before: float) -> tuple[StoredFile, ...]:
     """Of a table's Delta log what no version since the time (seconds since 1970) needs, oldest first: all before the
     newest whole checkpoint that isn't behind the version which stood then.
 
     Spark removes these when it writes a checkpoint of its own; whoever else commits removes nothing.
     """
-    found = sorted(files.listed(_log_folder(log)), key=lambda file: file.name)
+    found = sorted(files.list_files(_log_folder(log)), key=lambda file: file.name)
     since = min(
         (_version(file) for file in found if _COMMIT.fullmatch(file.name) and file.modified >= before), default=None
     )
@@ -139,7 +139,7 @@ def expired_log(log: LakeLog, before: float) -> tuple[FileFound, ...]:
     return tuple(file for file in found if _OF_A_VERSION.match(file.name) and _version(file) < base)
 
 
-def _checkpoints(found: Sequence[FileFound]) -> list[int]:
+def _checkpoints(found: Sequence[StoredFile]) -> list[int]:
     """Versions of those that are there in all their parts."""
     parts: dict[tuple[int, int], int] = defaultdict(int)
     for file in found:
@@ -148,7 +148,7 @@ def _checkpoints(found: Sequence[FileFound]) -> list[int]:
     return [version for (version, whole), there in parts.items() if there == whole]
 
 
-def _version(file: FileFound) -> int:
+def _version(file: StoredFile) -> int:
     return int(file.name[:20])
 
 
@@ -156,18 +156,18 @@ def _log_folder(log: LakeLog) -> str:
     return f"{log.path}/_delta_log"
 
 
-def remove_log(log: LakeLog, gone: Sequence[FileFound]) -> None:
+def remove_log(log: LakeLog, gone: Sequence[StoredFile]) -> None:
     _remove(_log_folder(log), gone)
 
 
-def remove_data(log: LakeLog, gone: Sequence[FileFound]) -> None:
+def remove_data(log: LakeLog, gone: Sequence[StoredFile]) -> None:
     _remove(log.path, gone)
 
 
-def _remove(path: str, gone: Sequence[FileFound]) -> None:
+def _remove(path: str, gone: Sequence[StoredFile]) -> None:
     """With what Hadoop keeps beside each on a local disk."""
 
-    def remove(file: FileFound) -> None:
+    def remove(file: StoredFile) -> None:
         folder, _, name = f"{path}/{file.name}".rpartition("/")
         files.remove_file(f"{folder}/{name}")
         if "://" not in folder and files.exists(checksum := f"{folder}/.{name}.crc"):
@@ -184,7 +184,7 @@ def _base(path: str) -> str:
 def _told_since(log: LakeLog, before: float) -> set[str] | None:
     """Names of the files that commits since the time added or took away; None where one of these may be missing."""
     folder = _log_folder(log)
-    found = {_base(file.name): file.modified for file in files.listed(folder)}
+    found = {_base(file.name): file.modified for file in files.list_files(folder)}
     commits = {int(name[:20]): modified for name, modified in found.items() if _COMMIT.fullmatch(name)}
     since = [version for version, modified in commits.items() if modified >= before]
     if not since:

@@ -108,7 +108,7 @@ def is_readable(log: LakeLog, version: int) -> bool:
     """Whether the version's log and all its data files are still there."""
     try:
         uris = opened_tables.opened(log.path, version).file_uris()
-        there = {file.name.rpartition("/")[2] for file in files.listed(log.path)}
+        there = {file.name.rpartition("/")[2] for file in files.list_files(log.path)}
     except (DeltaError, OSError, LakeError):
         return False
     return all(uri.rpartition("/")[2] in there for uri in uris)

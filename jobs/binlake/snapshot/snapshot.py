@@ -118,7 +118,7 @@ class _Snapshotter:
         return format_description(self.transport, file)
 
     def run(self, names: Sequence[TableName]) -> tuple[list[SnapshotResult], list[TableError]]:
-        files.make_folder(self.task.config.staging_path("snapshot"))
+        files.make_private_folder(self.task.config.staging_path("snapshot"))
         self.records.clean()
         open_tables = self._begin(names)
         with self.task.report.progress("snapshot") as progress:

@@ -106,7 +106,7 @@ def _probe(lake: str) -> Iterator[LakeProbe | None]:
         return
     folder = f"{lake}/_binlake"
     made = LakeProbe(f"{folder}/probe-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex)
-    files.make_folder(folder)
+    files.make_private_folder(folder)
     files.write_text(made.path, made.content)
     try:
         yield made

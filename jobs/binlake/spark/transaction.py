@@ -111,7 +111,7 @@ class Alone:
         this may ask for more, and some stores are for Delta alone."""
         protocol = self._told(self._transaction.protocol())["protocol"]
         features = (*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ()))
-        return files.writes_once(self._path) and _PLAIN.issuperset(features)
+        return files.writes_if_absent(self._path) and _PLAIN.issuperset(features)
 
     @staticmethod
     def _told(action: Any) -> DeltaAction:

@@ -215,7 +215,7 @@ Items = Iterable[Item | SliceSummary]
 def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: InvalidValues) -> StagedSlice:
     """Write one slice's mutations below ``{folder}/{number}``; gives what the manifest says of them."""
     target = f"{folder}/{number:05d}"
-    files.make_folder(target)
+    files.make_private_folder(target)
     writer = SliceWriter(target, number, invalid)
     statements: list[Statement] = []
     stopped: list[Stopped] = []

@@ -1,7 +1,8 @@
 """HDFS without a JVM: hdfs-native speaks to NameNodes and DataNodes as Hadoop's own client does.
 
-Name services and Kerberos stand in Hadoop's files below HADOOP_CONF_DIR, which Spark and deltalake read, too. Only a
-whole file gets its name: NameNodes rename at one blow, and over another file where that is wished alone.
+Name services and Kerberos are read from Hadoop's files below HADOOP_CONF_DIR, which Spark and deltalake read, too. A
+file is written under another name and renamed when it is complete: NameNodes rename atomically, and over another file
+only where they are asked to.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from hdfs_native import Client, FileStatus, WriteOptions
 from hdfs_native.fsspec import HdfsFileSystem
 from pyarrow import fs
 
+from binlake.storage.arrow_storage import ArrowStorage
+
 PREFIX = "hdfs://"
 _STREAMS = ("RawFileReader", "RawFileWriter")
 
 
 @contextmanager
-def _storage() -> Iterator[None]:
-    """What a NameNode or DataNode refuses is hdfs-native's RuntimeError."""
+def _as_os_error() -> Iterator[None]:
+    """Raise hdfs-native's RuntimeError, by which it tells what a NameNode or DataNode refuses, as OSError."""
     try:
         yield
     except RuntimeError as error:
@@ -31,29 +34,29 @@ def _storage() -> Iterator[None]:
 
 
 class _Raw:
-    """An object of hdfs-native's, or one that it gives: its calls raise OSError."""
+    """An object of hdfs-native, or a stream that it returns, whose calls raise OSError."""
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            with _storage():
-                found = getattr(self._raw, name)(*arguments)
-            return _Raw(found) if type(found).__name__ in _STREAMS else found
+            with _as_os_error():
+                result = getattr(self._raw, name)(*arguments)
+            return _Raw(result) if type(result).__name__ in _STREAMS else result
 
         return call
 
 
 class _Named(HdfsFileSystem):
-    """Paths as they stand, of which ``#`` and ``?`` are parts, and times as pyarrow asks for them."""
+    """hdfs-native's file system, which leaves ``#`` and ``?`` in paths, and tells times as pyarrow asks for them."""
 
     def __init__(self, authority: str) -> None:
         super().__init__(authority)
         self.client = _client(authority, os.getpid())
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        with _storage():
+        with _as_os_error():
             return list(super().ls(path, detail, **kwargs))
 
     @classmethod
@@ -64,58 +67,74 @@ class _Named(HdfsFileSystem):
         return {**super()._convert_file_status(file_status), "mtime": file_status.modification_time / 1000}
 
 
-def locate(path: str) -> tuple[fs.FileSystem, str]:
-    """pyarrow's file system, and the path there."""
-    authority, inner = _split(path)
-    return _file_system(authority, os.getpid()), inner
+class HdfsStorage(ArrowStorage):
+    """A cluster, or a name service; see protocol.Storage."""
 
+    def __init__(self, authority: str) -> None:
+        self._authority = authority
 
-def make_folder(path: str, mode: int) -> None:
-    """With those above it, that get the same mode. Raises OSError."""
-    authority, inner = _split(path)
-    _client(authority, os.getpid()).mkdirs(inner, mode, True)
+    @property
+    def arrow(self) -> fs.FileSystem:
+        return _file_system(self._authority, os.getpid())
 
+    @property
+    def _native(self) -> Client:
+        return _client(self._authority, os.getpid())
 
-def write_whole(path: str, data: bytes, *, over: bool) -> None:
-    """A file that is there whole or not at all. Raises FileExistsError where it isn't to be written over another, and
-    another is there; OSError."""
-    authority, inner = _split(path)
-    client = _client(authority, os.getpid())
-    folder, _, name = inner.rpartition("/")
-    temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.writing"
-    try:
-        with client.create(temporary, WriteOptions()) as stream:
-            stream.write(data)
-        client.rename(temporary, inner, over)
-    except BaseException as error:
-        with suppress(OSError):
-            client.delete(temporary)
-        # The client asks again where an answer got lost: then its first word may have been heard.
-        asked_again = isinstance(error, FileExistsError | FileNotFoundError)
-        if not (asked_again and _content(client, inner) == data):
-            raise
+    def inner(self, path: str) -> str:
+        return f"/{path.removeprefix(PREFIX).partition('/')[2]}"
+
+    def write(self, path: str, data: bytes) -> None:
+        self._write_and_rename(self.inner(path), data, overwrite=True)
+
+    def write_if_absent(self, path: str, data: bytes) -> None:
+        self._write_and_rename(self.inner(path), data, overwrite=False)
+
+    def writes_if_absent(self, path: str) -> bool:
+        return True
+
+    def make_private_folder(self, path: str) -> None:
+        # A NameNode gives all folders that one call makes one mode.
+        above = path
+        while not above.rpartition("/")[2].startswith("_") and "/_" in above:
+            above = above.rpartition("/")[0]
+        self._native.mkdirs(self.inner(above.rpartition("/")[0]), 0o755, True)
+        self._native.mkdirs(self.inner(path), 0o700, True)
+
+    def _write_and_rename(self, path: str, data: bytes, *, overwrite: bool) -> None:
+        folder, _, name = path.rpartition("/")
+        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.writing"
+        client = self._native
+        try:
+            with client.create(temporary, WriteOptions()) as stream:
+                stream.write(data)
+            client.rename(temporary, path, overwrite)
+        except BaseException as error:
+            with suppress(OSError):
+                client.delete(temporary)
+            # The client repeats a request whose answer got lost; the first one may have been carried out.
+            repeated = isinstance(error, FileExistsError | FileNotFoundError)
+            if not (repeated and _content(client, path) == data):
+                raise
 
 
 def _content(client: Client, path: str) -> bytes | None:
+    """Return a file's bytes; None where it isn't there."""
     try:
         return client.read(path).read()
     except FileNotFoundError:
         return None
 
 
-def _split(path: str) -> tuple[str, str]:
-    authority, _, inner = path.removeprefix(PREFIX).partition("/")
-    return authority, f"/{inner}"
-
-
 @cache
 def _client(authority: str, process: int) -> Client:
-    """process: whose threads it needs; a fork has none of them."""
-    made = Client(f"{PREFIX}{authority}")
-    made.inner = _Raw(made.inner)  # type: ignore[assignment]
-    return made
+    """Return the client of a process, whose threads it needs; a fork has none of them."""
+    client = Client(f"{PREFIX}{authority}")
+    client.inner = _Raw(client.inner)  # type: ignore[assignment]
+    return client
 
 
 @cache
 def _file_system(authority: str, process: int) -> fs.FileSystem:
+    """Return pyarrow's file system of a process."""
     return fs.PyFileSystem(fs.FSSpecHandler(_Named(authority)))

@@ -20,7 +20,7 @@ from binlake.position import Range
 from binlake.schema.table import TableName
 from binlake.serialization import loads
 from binlake.staging import staged_files
-from binlake.storage import files
+from binlake.storage import files, parquet_files
 
 BATCHES = 24
 """That are looked through, the newest first."""
@@ -124,7 +124,7 @@ def _of_batch(folder: str, row: dict[str, Any], name: TableName, count: int, sho
 def _rows(file: StagedFile, count: int, shown: _Shown) -> list[dict[str, Any]]:
     """The last of a file, the newest first."""
     found: list[dict[str, Any]] = []
-    for part in files.parquet_groups_backwards(file.path, [*_TOLD, *shown.images(file)]):
+    for part in parquet_files.staged_groups_backwards(file.path, [*_TOLD, *shown.images(file)]):
         found += [row for row in _backwards(part) if row["xid"] is None and not _is_void(row, file)]
         if len(found) >= count:
             break

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from binlake.delta import opened_tables
 from binlake.metadata.metadata import Metadata, Newest
 from binlake.storage import files
-from binlake.storage.files import FileFound
+from binlake.storage.protocol import StoredFile
 
 _ANSWERS = 64
 """Kept of one table: those asked for last."""
@@ -30,7 +30,7 @@ class _Remembered:
     """A table at a version. commit: the file of its log that made the version."""
 
     table: DeltaTable
-    commit: FileFound | None
+    commit: StoredFile | None
     answers: OrderedDict[_Question, list[dict[str, Any]]] = field(default_factory=OrderedDict)
 
 
@@ -73,14 +73,14 @@ class RememberedMetadata(Metadata):
         self.reads += 1
         if name not in self._known:
             table = opened_tables.opened(self.location(name))
-            self._known[name] = _Remembered(table, files.found(self._commit(name, table.version())))
+            self._known[name] = _Remembered(table, files.stat(self._commit(name, table.version())))
         return self._known[name].table
 
     def _is_newest(self, name: str, known: _Remembered) -> bool:
         version = known.table.version()
-        if known.commit is None or files.found(self._commit(name, version)) != known.commit:
+        if known.commit is None or files.stat(self._commit(name, version)) != known.commit:
             return False
-        return files.found(self._commit(name, version + 1)) is None
+        return files.stat(self._commit(name, version + 1)) is None
 
     def _commit(self, name: str, version: int) -> str:
         return f"{self.location(name)}/_delta_log/{version:020}.json"

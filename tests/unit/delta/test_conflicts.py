@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from binlake.metadata.metadata import Metadata
-from binlake.storage import files
+from binlake.storage import files, object_storage
 from fake_s3 import FakeS3
 
 PATH = "s3a://lake/t/_delta_log/00000000000000000001.json"
@@ -15,7 +15,7 @@ PATH = "s3a://lake/t/_delta_log/00000000000000000001.json"
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
-    monkeypatch.setattr(files, "CONFLICT_SECONDS", 0.001)
+    monkeypatch.setattr(object_storage, "CONFLICT_SECONDS", 0.001)
     with FakeS3() as running:
         account = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
         for name, value in {**running.environment, **account}.items():
@@ -25,7 +25,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
 
 def test_a_commit_is_written_once_the_other_write_is_over(store: FakeS3) -> None:
     store.conflicts = 2
-    files.write_once(PATH, "ours")
+    files.write_if_absent(PATH, "ours")
     assert (store.objects.popitem()[1], store.conflicts) == (b"ours", 0)
 
 
@@ -33,14 +33,14 @@ def test_of_two_commits_that_of_others_stands(store: FakeS3) -> None:
     store.conflicts = 1
     store.before_conflict = lambda name: store.objects.update({name: b"theirs"})
     with pytest.raises(FileExistsError):
-        files.write_once(PATH, "ours")
+        files.write_if_absent(PATH, "ours")
     assert list(store.objects.values()) == [b"theirs"]
 
 
 def test_a_store_that_puts_off_for_ever_is_told(store: FakeS3) -> None:
     store.conflicts = 10_000
     with pytest.raises(OSError, match="again and again"):
-        files.write_once(PATH, "ours")
+        files.write_if_absent(PATH, "ours")
     assert not store.objects
 
 

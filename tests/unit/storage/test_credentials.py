@@ -34,7 +34,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
 
 
 def by_pyarrow() -> None:
-    files.listed(PATH)
+    files.list_files(PATH)
 
 
 def by_deltalake() -> None:
@@ -43,8 +43,8 @@ def by_deltalake() -> None:
 
 
 def by_obstore() -> None:
-    assert files.writes_once(PATH)
-    files.write_once(f"{PATH}/_delta_log/0.json", "ours")
+    assert files.writes_if_absent(PATH)
+    files.write_if_absent(f"{PATH}/_delta_log/0.json", "ours")
 
 
 def asked_by(store: FakeS3) -> list[set[str]]:
@@ -100,7 +100,7 @@ def test_a_profile_counts_at_a_server_of_ones_own(
     monkeypatch.setenv("AWS_PROFILE", "lake")
     by_deltalake()
     assert set(store.accounts) == {"of-the-profile"}
-    assert not files.writes_once(PATH)
+    assert not files.writes_if_absent(PATH)
 
 
 def test_each_library_trusts_the_authorities_of_ssl_cert_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

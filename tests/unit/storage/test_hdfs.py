@@ -57,17 +57,18 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
 
 
 def test_the_second_writer_of_a_name_is_refused_and_leaves_nothing(client: FakeClient) -> None:
-    assert files.writes_once(PATH)
-    files.write_once(PATH, "ours")
+    assert files.writes_if_absent(PATH)
+    files.write_if_absent(PATH, "ours")
     with pytest.raises(FileExistsError):
-        files.write_once(PATH, "theirs")
+        files.write_if_absent(PATH, "theirs")
     assert client.files == {"/lake/log/0.json": b"ours"}
 
 
 @pytest.mark.parametrize("over", [False, True])
 def test_a_commit_whose_answer_got_lost_is_known_by_its_bytes(client: FakeClient, over: bool) -> None:
     client.lost = 1
-    hdfs.write_whole(PATH, b"ours", over=over)
+    write = files.write_text if over else files.write_if_absent
+    write(PATH, "ours")
     assert client.files == {"/lake/log/0.json": b"ours"}
 
 
@@ -77,5 +78,5 @@ def test_what_a_node_refuses_is_an_oserror(client: FakeClient, monkeypatch: pyte
 
     monkeypatch.setattr(client, "rename", hdfs._Raw(type("Raw", (), {"rename": staticmethod(refuse)})()).rename)
     with pytest.raises(OSError, match=r"Permission denied: user=nobody$"):
-        files.write_once(PATH, "ours")
+        files.write_if_absent(PATH, "ours")
     assert client.files == {}

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyarrow.fs import LocalFileSystem
 
 from binlake.config import LakeConfig
 from binlake.delta import opened_tables
 from binlake.errors import ConfigurationError, LakeError
-from binlake.storage import files, stores
+from binlake.storage import stores
 
 ACCOUNT = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "not told"}
 OWN = {**ACCOUNT, "AWS_ENDPOINT_URL": "http://127.0.0.1:7070/", "AWS_ALLOW_HTTP": "true"}
@@ -149,8 +148,6 @@ def test_an_account_whose_folders_are_real_is_refused(tmp_path: Path, monkeypatc
     """As they are with a hierarchical namespace, and on a disk, which stands for one here."""
     monkeypatch.setattr(stores, "store_of", lambda path: "azure")
     monkeypatch.setattr(stores, "storage_options", lambda path: None)
-    monkeypatch.setattr(files, "_locate", lambda path: (LocalFileSystem(), path))
-    monkeypatch.setattr(files, "_is_there", lambda store, name: (tmp_path / name).is_dir())
     with pytest.raises(LakeError, match="hierarchical namespace"):
         opened_tables.refuse_overwriting_store(str(tmp_path))
     assert not list(tmp_path.iterdir())
@@ -162,7 +159,6 @@ def test_a_store_that_takes_two_commits_for_one_version_is_refused(
     """One that forgets a commit at once takes the next in its place, as one does that overwrites."""
     monkeypatch.setattr(stores, "store_of", lambda path: "s3")
     monkeypatch.setattr(stores, "storage_options", lambda path: None)
-    monkeypatch.setattr(files, "_locate", lambda path: (LocalFileSystem(), path))
     opened_tables.refuse_overwriting_store(str(tmp_path))
     update = DeltaTable.update
 

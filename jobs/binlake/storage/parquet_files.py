@@ -1,0 +1,145 @@
+"""Parquet files in every kind of storage: staged files are read, and data files of tables are read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from binlake.errors import StagingError
+from binlake.storage import files
+from binlake.storage.kinds import storage_of
+
+_ROWS = 1 << 20
+_FEW_ROWS = 4096
+_COMBINED = 16 << 20
+"""Bytes of batches that are put together: many small pieces of memory take half as much again."""
+_ROW_GROUP = 64 << 20
+"""Bytes of memory whose rows make a row group."""
+_DATA_FILE: dict[str, Any] = {"compression": "snappy", "store_decimal_as_integer": True}
+
+
+@contextmanager
+def _staged(path: str) -> Iterator[pq.ParquetFile]:
+    """Open a staged file. Raises StagingError when it, or any part of it, can't be read."""
+    try:
+        with files.opened(path) as source:
+            yield pq.ParquetFile(source)
+    except (OSError, pa.ArrowException) as error:
+        raise StagingError(f"can't read {path}: {error}", remedy=files.STAGED_ANEW) from error
+
+
+def staged_columns(path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Read some columns of a staged file, a part of its rows at a time. Raises StagingError."""
+    with _staged(path) as file:
+        for batch in file.iter_batches(_ROWS, columns=list(columns)):
+            yield pa.Table.from_batches([batch])
+
+
+def staged_batches(path: str, rows: int) -> Iterator[pa.RecordBatch]:
+    """Read a staged file, so many of its rows at a time. Raises StagingError."""
+    with _staged(path) as file:
+        yield from file.iter_batches(rows, use_threads=False)
+
+
+def staged_groups_backwards(path: str, columns: list[str]) -> Iterator[pa.Table]:
+    """Read a staged file's row groups, the last first. columns: those of structs as ``struct.column``. Raises
+    StagingError."""
+    with _staged(path) as file:
+        for group in reversed(range(file.num_row_groups)):
+            yield file.read_row_group(group, columns, use_threads=False)
+
+
+def read_within(
+    path: str, max_bytes: int, columns: Sequence[str] | None = None, *, narrow: bool = False
+) -> pa.Table | None:
+    """Read a whole Parquet file, or those of some columns that it has, in this thread.
+
+    Return None where the rows take more than ``max_bytes`` bytes of memory, which those of a small file with equal
+    texts may. narrow: a row has a few bytes, so that many are read before they are counted. Raises OSError and
+    ArrowException.
+    """
+    tables: list[pa.Table] = []
+    small: list[pa.RecordBatch] = []
+    room = max_bytes
+    with files.opened(path) as source:
+        file = pq.ParquetFile(source)
+        names = file.schema_arrow.names
+        chosen = names if columns is None else [name for name in names if name in columns]
+        for batch in file.iter_batches(_ROWS if narrow else _FEW_ROWS, columns=chosen, use_threads=False):
+            small.append(batch)
+            room -= batch.nbytes
+            if room < 0:
+                return None
+            if sum(waiting.nbytes for waiting in small) > _COMBINED:
+                tables.append(pa.Table.from_batches(small).combine_chunks())
+                small.clear()
+        schema = pa.schema([file.schema_arrow.field(name) for name in chosen])
+        return pa.concat_tables([*tables, pa.Table.from_batches(small, schema)])
+
+
+def write_data_file(path: str, rows: pa.Table) -> int:
+    """Write a data file of a table, and return its bytes. Raises OSError."""
+    if rows.nbytes > _ROW_GROUP:
+        return _write_groups(path, rows)
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, **_DATA_FILE)
+    data = sink.getvalue()
+    files.write_bytes(path, data)
+    return int(data.size)
+
+
+def _write_groups(path: str, rows: pa.Table) -> int:
+    """Write one row group after the other, so that no more than one is held beside the rows; return the file's
+    bytes."""
+    sink = DataFileSink(path, rows.schema)
+    try:
+        for batch in rows.to_batches():
+            sink.write(batch)
+        return sink.close()
+    except BaseException:
+        sink.abandon()
+        raise
+
+
+class DataFileSink:
+    """A data file of a table, written row group by row group. Raises OSError."""
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self._stream = storage_of(path).open_new(path)
+        self._writer = pq.ParquetWriter(self._stream, schema, **_DATA_FILE)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._size = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            rows = pa.Table.from_batches(self._waiting)
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self._waiting, self._waiting_bytes = [], 0
+
+    def close(self) -> int:
+        """Finish the file and return its bytes; a second call does nothing else."""
+        if not self._stream.closed:
+            try:
+                self._flush()
+                self._writer.close()
+                self._size = self._stream.tell()
+            finally:
+                self._stream.close()
+        return self._size
+
+    def abandon(self) -> None:
+        """Close the file, which isn't complete."""
+        if not self._stream.closed:
+            self._writer.is_open = False  # else it writes its end when it is collected
+            self._stream.close()
