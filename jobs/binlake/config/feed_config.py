@@ -222,7 +222,8 @@ class FeedConfig(_Strict):
     begin: what a feed begins with that has no place yet: the oldest batch that is staged, what comes from now on, or
     the tables' rows in the lake. on_error: of an event of the feed's tables that nobody can decode, the feed stops in
     front of its batch, or leaves the event out and says so; what else goes wrong stops it, unless ``errors`` says
-    otherwise. keep_gb (of log), keep_hours: so much staging is kept for it; a feed further behind stops.
+    otherwise. keep_gb: so many gigabytes (10**9 bytes) of log are kept staged for the feed; keep_hours: for so many
+    hours; a feed further behind stops.
     """
 
     name: Annotated[str, Field(pattern=NAME)]

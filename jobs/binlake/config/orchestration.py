@@ -41,12 +41,12 @@ class AirflowConfig(BaseModel):
     """Of all tasks of the source's DAGs and task groups.
 
     pool: Airflow's; None: its default one. spark_pool: of the tasks that may start Spark; None: ``pool``. queue: of
-    executors that know queues; None: the default one. retry_delay_seconds: before the first retry, doubled for each
-    further one, up to ten minutes.
+    executors that know queues; None: the default one. retry_delay_seconds: seconds before the first retry, doubled
+    for each further one, up to ten minutes.
 
-    lag_minutes: the limit of the time by which the lake is behind; retention_hours: of the time for which the server
-    still keeps the log that is needed next. None: no limit. watch_schedule: when both are looked at, besides at the end
-    of each sync; None: every ten minutes where there is a limit, else never.
+    lag_minutes: by how many minutes the lake may be behind; retention_hours: for how many hours at least the server
+    must still keep the log that is needed next. None: no limit. watch_schedule: when both are looked at, besides at the
+    end of each sync; None: every ten minutes where there is a limit, else never.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from binlake import names
-from binlake.config import yaml_file
+from binlake.config import units, yaml_file
 from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.orchestration import AirflowConfig, Schedule
 from binlake.config.table_pattern import TablePattern
@@ -206,19 +206,29 @@ class SnapshotConfig(_Strict):
 
 
 class MergeConfig(_Strict):
-    """without_spark_mb: a plain table of which no more was staged is merged by the process itself; 0: all by Spark."""
+    """How epochs are merged.
+
+    without_spark_mb: the process itself merges a plain table of which no more megabytes (10**6 bytes) were staged;
+    Spark merges the others, and with 0 all of them.
+    """
 
     without_spark_mb: Annotated[float, Field(ge=0, le=1024)] = 128
+
+    @property
+    def without_spark_bytes(self) -> int:
+        return units.bytes_of_mb(self.without_spark_mb)
 
 
 class MaintainConfig(_Strict):
     """The upkeep of the lake, and what is promised of its past.
 
-    history_hours: for which every table's earlier versions stay readable. log_hours: for which Delta's logs tell who
-    committed what. file_mb: size of a whole data file. sort: rows of a key of whole numbers are sorted by it where more
-    than ``overlap`` files hold one stretch of keys. metadata_hours: for which replaced files of our own tables stay.
-    staging_hours: for which a recorded batch's staged mutations stay, for a replay; 0: no longer than they are needed.
-    The days of runs (and batches, snapshots and verifications) and of the quarantine; ddl_history_days None: for ever.
+    history_hours: how many hours every table's earlier versions stay readable. log_hours: how many hours Delta's logs
+    tell who committed what. file_mb: size of a whole data file in megabytes (10**6 bytes). sort: rows whose key is
+    whole numbers are sorted by it where more than ``overlap`` files hold one stretch of keys. metadata_hours: how many
+    hours replaced files of the metadata tables stay. staging_hours: how many hours a recorded batch's staged mutations
+    stay, for a replay; 0: no longer than they are needed. runs_days: how many days runs, batches, snapshots and
+    verifications are told. quarantine_days: how many days the quarantine is. ddl_history_days: how many days statements
+    are; None: for ever.
     """
 
     schedule: Schedule | None = "@daily"
@@ -232,6 +242,10 @@ class MaintainConfig(_Strict):
     runs_days: Annotated[float, Field(gt=0)] = 90
     quarantine_days: Annotated[float, Field(gt=0)] = 90
     ddl_history_days: Annotated[float, Field(gt=0)] | None = None
+
+    @property
+    def file_bytes(self) -> int:
+        return units.bytes_of_mb(self.file_mb)
 
     @model_validator(mode="after")
     def _keeps_what_history_needs(self) -> Self:

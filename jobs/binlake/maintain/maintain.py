@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, Any
 from binlake import names
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
+from binlake.config.units import HOUR_SECONDS
 from binlake.delta import attempts, key_ranges, layout
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.layout import Rewrite
@@ -375,7 +376,7 @@ class _Work:
         if needs.vectors:
             from binlake.maintain.upkeep_by_spark import vacuum
 
-            since_look = (time.time() - self._looked) / 3600
+            since_look = (time.time() - self._looked) / HOUR_SECONDS
             vacuum(self._own_session(), table.log, max(self._config.maintain.history_hours, since_look))
         fault("vacuumed")
         gone = needs.unneeded.data
@@ -383,7 +384,7 @@ class _Work:
 
     def _shortened(self, table: _Table, done: TableUpkeep) -> TableUpkeep:
         """Of Delta's log what is older than promised goes: Spark does so by itself, a sync without Spark doesn't."""
-        expired = leftovers.expired_log(table.log, self._looked - self._config.maintain.log_hours * 3600)
+        expired = leftovers.expired_log(table.log, self._looked - self._config.maintain.log_hours * HOUR_SECONDS)
         if not expired:
             return done
         with self._held() as held:
@@ -418,7 +419,7 @@ def _needs(config: PipelineConfig, table: _Table, looked: float) -> _Needs:
         rewrites=(),
         properties={},
         unneeded=leftovers.unneeded(
-            table.log, looked - promised.history_hours * 3600, sum(file.deleted > 0 for file in found)
+            table.log, looked - promised.history_hours * HOUR_SECONDS, sum(file.deleted > 0 for file in found)
         ),
     )
     if table.life.status == "dropped":
@@ -426,7 +427,7 @@ def _needs(config: PipelineConfig, table: _Table, looked: float) -> _Needs:
     overlap = promised.overlap if promised.sort and key_ranges.is_of_numbers(schema) else None
     return replace(
         needs,
-        rewrites=tuple(layout.rewrites(found, target=int(promised.file_mb * (1 << 20)), overlap=overlap)),
+        rewrites=tuple(layout.rewrites(found, target=promised.file_bytes, overlap=overlap)),
         properties=expiry.retention(
             log.metadata().configuration, history_hours=promised.history_hours, log_hours=promised.log_hours
         ),
@@ -466,7 +467,7 @@ def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:
 def _remove_unborn(config: PipelineConfig, held: Lease) -> list[str]:
     """But for what may be taken up again, and what should be a table."""
     lives = {life.name for life in watermarks.read_lives(held.metadata)}
-    before = time.time() - config.maintain.history_hours * 3600
+    before = time.time() - config.maintain.history_hours * HOUR_SECONDS
     return leftovers.remove_unborn(config, lives | _busy(held.metadata), before)
 
 

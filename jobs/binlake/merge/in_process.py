@@ -91,7 +91,7 @@ def merged(
     columns: the lake's. Raises CommitFailedError where somebody else committed meanwhile, or where the answer to our
     own commit got lost: the table's recorded version tells which; LakeError, OSError, ArrowException.
     """
-    limit = int(config.merge.without_spark_mb * 1_000_000)
+    limit = config.merge.without_spark_bytes
     staged_bytes = sum(file.bytes for file in step.files)
     if not _is_plain_step(step, columns) or staged_bytes > limit or not files.writes_if_absent(table.path):
         return False

@@ -108,7 +108,7 @@ def reshaped(
     actions = [*_protocol(log, after), _metadata(log, after)]
     operation = "Manual Update"
     if any(column.constant is not None for column in columns):
-        room = int(config.merge.without_spark_mb * 1_000_000)
+        room = config.merge.without_spark_bytes
         rewritten = filled(table.path, log, after.fields, columns, room)
         if isinstance(rewritten, str):
             return f"all rows get another value, and {rewritten}"

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from binlake.config import MaintainConfig
+from binlake.config.units import DAY_US, HOUR_SECONDS
 from binlake.delta import opened_tables
 from binlake.delta.attempts import OF_KEYS
 from binlake.errors import LakeError
@@ -32,7 +33,6 @@ _OTHERS_WRITE = ("feeds",)
 _KEPT, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}
 """Delta's own, in hours."""
-_HOUR, _DAY = 3600 * 1_000_000, 24 * 3600 * 1_000_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class MetadataUpkeep:
 
 def interval(hours: float) -> str:
     """As Delta's properties have it."""
-    return f"interval {round(hours * 3600)} seconds"
+    return f"interval {round(hours * HOUR_SECONDS)} seconds"
 
 
 def retention(current: Mapping[str, str], *, history_hours: float, log_hours: float) -> dict[str, str]:
@@ -77,7 +77,7 @@ def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[Metadata
 
 def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     """Rows that went, by table."""
-    old, old_quarantine = now_us() - int(promised.runs_days * _DAY), now_us() - int(promised.quarantine_days * _DAY)
+    old, old_quarantine = now_us() - int(promised.runs_days * DAY_US), now_us() - int(promised.quarantine_days * DAY_US)
     stands_still = [
         row for row in metadata.read("watermarks") if row["status"] not in ("following", "excluded", "dropped")
     ]
@@ -96,7 +96,7 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
         predicates["snapshots"] = f"snapshot IN ({', '.join(map(literal, ended))})"
     found = {name: _remove(metadata, name, predicate) for name, predicate in predicates.items()}
     if promised.ddl_history_days is not None:
-        found["ddl_history"] = _forget_shapes(metadata, now_us() - int(promised.ddl_history_days * _DAY))
+        found["ddl_history"] = _forget_shapes(metadata, now_us() - int(promised.ddl_history_days * DAY_US))
     return found
 
 

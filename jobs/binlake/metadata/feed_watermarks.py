@@ -17,6 +17,7 @@ from typing import Any
 
 from binlake.batch.steps import PreparedXa
 from binlake.config import PipelineConfig
+from binlake.config.units import HOUR_US, bytes_of_gb, gb_of_bytes
 from binlake.errors import LakeError, LeaseHeld, UsageError
 from binlake.metadata import formats, lease
 from binlake.metadata.holder import LIFETIME, Watch, known_here, refuse_alive, this_process
@@ -24,7 +25,6 @@ from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.storage import files
 
 _TRIES, _PAUSE, _LOOK_AGAIN = 8, 0.1, 0.5
-_GB, _HOUR = 1e9, 3600 * 1_000_000
 RELAY = "(relay)"
 """The relay's name among the feeds; none of the YAML's may have it."""
 
@@ -226,7 +226,7 @@ def forget(metadata: Metadata, feed: str) -> bool:
     row = read(metadata, feed)
     if row is None:
         return False
-    with held(metadata, feed, FeedLimits(row["keep_bytes"] / _GB, row["keep_us"] / _HOUR)):
+    with held(metadata, feed, FeedLimits(gb_of_bytes(row["keep_bytes"]), row["keep_us"] / HOUR_US)):
         metadata.replace("feeds", f"feed = {literal(feed)}", [])
         if metadata.read("omissions", ["feed"], where=f"feed = {literal(feed)}"):
             metadata.replace("omissions", f"feed = {literal(feed)}", [])
@@ -264,7 +264,7 @@ def _renewed(taken: FeedLease) -> Iterator[FeedLease]:
 def register(metadata: Metadata, feed: str, limits: FeedLimits) -> None:
     """From now on so much staging is kept for it."""
     row = read(metadata, feed)
-    told = {"keep_bytes": int(limits.keep_gb * _GB), "keep_us": int(limits.keep_hours * _HOUR)}
+    told = {"keep_bytes": bytes_of_gb(limits.keep_gb), "keep_us": int(limits.keep_hours * HOUR_US)}
     if row is None:
         fresh = {"feed": feed, "batch": None, "status": "new", "messages": 0, "updated_us": now_us(), **told}
         metadata.create_with("feeds", [fresh])
@@ -303,7 +303,7 @@ def _claims(config: PipelineConfig, metadata: Metadata) -> list[_Claim]:
     new = (feed for feed in config.feeds if feed.name not in known and feed.begin == "oldest")
     return [
         *(_Claim(row["needs"] or 0, row["keep_bytes"], row["keep_us"]) for row in rows),
-        *(_Claim(0, int(feed.keep_gb * _GB), int(feed.keep_hours * _HOUR)) for feed in new),
+        *(_Claim(0, bytes_of_gb(feed.keep_gb), int(feed.keep_hours * HOUR_US)) for feed in new),
     ]
 
 

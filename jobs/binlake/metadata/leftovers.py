@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from binlake.config import PipelineConfig
+from binlake.config.units import HOUR_SECONDS
 from binlake.delta.attempts import is_of_an_attempt
 from binlake.delta.delta_log import LakeLog
 from binlake.errors import LakeError
@@ -51,7 +52,7 @@ def _promised(config: PipelineConfig, batches: Collection[int]) -> set[int]:
     """Those that were staged within the hours for which staging is kept."""
     if not config.maintain.staging_hours:
         return set()
-    before = time.time() - config.maintain.staging_hours * 3600
+    before = time.time() - config.maintain.staging_hours * HOUR_SECONDS
     found = set(batches)
     for batch in sorted(batches):  # their order is that of their times
         attempts = files.subfolders(config.staging_path(str(batch)))

@@ -93,7 +93,7 @@ def _sizes_of(
     stamps: dict[str, Hashable] = {
         paths[name]: (row["table_id"], row["delta_version"], row["updated_us"], upkeep) for name, row in marks.items()
     }
-    known = _sizes.of(stamps, int(config.maintain.file_mb * 1_000_000), _PATIENCE)
+    known = _sizes.of(stamps, config.maintain.file_bytes, _PATIENCE)
     return {name: known[path] for name, path in paths.items() if path in known}
 
 

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from binlake import gtid
 from binlake.binlog.border import Statement
 from binlake.binlogfile.writer import EVENT_BYTES, BinlogWriter, FileEnd, Head, RowEvent
+from binlake.config.units import bytes_of_mb
 from binlake.errors import ConfigurationError
 from binlake.feeds.contract import Message
 from binlake.feeds.formats.binlog_events import BEGIN, END, ROWS, STATEMENT
@@ -32,8 +33,11 @@ Headers = tuple[tuple[str, bytes], ...]
 
 
 class BinlogFolder:
-    """One feed's files of one source. Settings: file_mb, after which a new file begins (256), and server_id, in the
-    events of a source whose GTIDs don't tell it (1)."""
+    """One feed's files of one source.
+
+    Settings: file_mb, the megabytes (10**6 bytes) after which a new file begins (256), and server_id, in the events of
+    a source whose GTIDs don't tell it (1).
+    """
 
     keeps_position = True
 
@@ -41,7 +45,7 @@ class BinlogFolder:
         """owner: feed and source, whose folder it is. Raises SinkFailed, ConfigurationError."""
         if wrong := settings.keys() - _SETTINGS:
             raise ConfigurationError(f"binlog:// has no setting {min(wrong)}", remedy="it has file_mb and server_id")
-        self._most = int(float(settings.get("file_mb", _FILE_MB)) * 1e6)
+        self._most = bytes_of_mb(float(settings.get("file_mb", _FILE_MB)))
         self._server_id = int(settings.get("server_id", 1))
         self._folder = folder
         self._file: BinaryIO | None = None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from binlake import names
+from binlake.config.units import bytes_of_mb
 from binlake.errors import ConfigurationError
 from binlake.feeds.contract import Message
 from binlake.feeds.sinks.position_folder import PositionFolder
@@ -28,13 +29,15 @@ class FileSink:
     keeps_position = True
 
     def __init__(self, folder: Path, owner: str, settings: Mapping[str, Any] | None = None) -> None:
-        """owner: feed and source, whose folder it is. settings: file_mb, after which a topic's next messages go into
-        another file, ``{topic}.1.log`` and so on; without it none does.
+        """Open the folder of a feed and source, the ``owner``.
+
+        settings: file_mb, the megabytes (10**6 bytes) after which a topic's next messages go into another file,
+        ``{topic}.1.log`` and so on; without it none do.
 
         Raises SinkFailed where another process writes into the folder, ConfigurationError for unknown settings.
         """
         told = dict(settings or {})
-        self._most = float(told.pop("file_mb", math.inf)) * 1e6
+        self._most = bytes_of_mb(float(told.pop("file_mb"))) if "file_mb" in told else math.inf
         if told:
             raise ConfigurationError(f"file:// has no setting {min(told)}", remedy="it has file_mb")
         self._parts: dict[str, int] = {}
