@@ -12,6 +12,8 @@ from typing import Any
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.schema.lake_columns import LakeColumn
 
+FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
+"""Features of Delta's protocol that binlake reads and writes without Delta's own code."""
 _NEEDS_COLUMN_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 MAPPING_MODE, MOST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 FIELD_ID = "delta.columnMapping.id"

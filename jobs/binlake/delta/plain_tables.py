@@ -16,11 +16,9 @@ from binlake import __version__
 from binlake.delta import delta_actions
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID
+from binlake.delta.delta_schema import FEATURES, FIELD_ID, MAPPING_MODE, MOST_ID
 from binlake.delta.key_ranges import PHYSICAL_NAME
 
-FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
-"""Of a table's protocol, that ask nothing of who writes plain rows: that none of them is used is looked at."""
 _SETTINGS = frozenset(
     {
         "delta.enableDeletionVectors", "delta.checkpointInterval", "delta.logRetentionDuration",

@@ -16,13 +16,11 @@ from binlake import __version__
 from binlake.delta import delta_actions, opened_tables
 from binlake.delta.attempts import DataFile
 from binlake.delta.delta_actions import DeltaAction
-from binlake.delta.delta_schema import DeltaSchema
+from binlake.delta.delta_schema import FEATURES, DeltaSchema
 from binlake.spark.java import changed, open_transaction, overwriting, to_java_list, to_map, to_scala_map, to_seq
 from binlake.storage import files
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_PLAIN = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants", "columnMapping"})
-"""A protocol's features that ask for nothing in the first commit but what its metadata says."""
 
 
 @contextmanager
@@ -111,7 +109,7 @@ class Alone:
         this may ask for more, and some stores are for Delta alone."""
         protocol = self._told(self._transaction.protocol())["protocol"]
         features = (*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ()))
-        return files.writes_if_absent(self._path) and _PLAIN.issuperset(features)
+        return files.writes_if_absent(self._path) and FEATURES.issuperset(features)
 
     @staticmethod
     def _told(action: Any) -> DeltaAction:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from binlake.delta import layout, opened_tables
+from binlake.delta.delta_schema import FEATURES
 from binlake.names import spark_string
 from binlake.schema.invalid import FAIL, KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
@@ -21,8 +22,8 @@ from binlake.verify.server_side import KeyedHash
 
 _FILES = 16
 """Up to so many are read by themselves: Delta takes a second to look at a log for the first time, they a tenth."""
-_FEATURES = frozenset({"deletionVectors", "timestampNtz", "appendOnly", "invariants"})
-"""Of a table's protocol, with which a data file's rows are the table's; that none is marked is looked at."""
+_FEATURES = FEATURES - {"columnMapping"}
+"""Features with which a data file's rows are the table's, where no row is marked as deleted."""
 _PATH = re.compile(r"[a-z0-9][\w.-]*(?:/[a-z0-9][\w.-]*)*", re.ASCII | re.IGNORECASE)
 """Below the table: the same with URL encoding as without, no pattern, no partition, not hidden."""
 _PATTERN = frozenset("*?[]{}\\=%")
