@@ -99,8 +99,9 @@ class Handover:
             write_file(origin, str(self._connection))
 
     def put_lake(self, config: PipelineConfig) -> None:
-        """The account of the lake's connection, where it has one."""
-        accounts.hand_over(str(self._lake), config.root)
+        """Hold the account of the lake's connection, where it has one."""
+        if config.lake.connection:
+            accounts.hand_over(str(self._lake), config.lake.connection)
 
     @property
     def environment(self) -> dict[str, str]:

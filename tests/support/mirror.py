@@ -34,6 +34,7 @@ from binlake.source.connection import Endpoint
 from binlake.source.folder import Folder
 from binlake.source.log import Origin
 from binlake.source.server import Source
+from binlake.storage import accounts
 from servers import Server
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Mirror:
 
     @property
     def config(self) -> PipelineConfig:
-        return PipelineConfig.model_validate(
+        config = PipelineConfig.model_validate(
             {
                 "source": {
                     "name": "tests",
@@ -98,6 +99,8 @@ class Mirror:
                 **self.options,
             }
         )
+        accounts.use(config.root, config.lake.connection)
+        return config
 
     def write_yaml(self) -> Path:
         """The configuration as a file, for the command line."""

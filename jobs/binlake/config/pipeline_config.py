@@ -376,12 +376,6 @@ class PipelineConfig(_Strict):
     type_widening: bool = False
     """Delta's type widening in the place of rewriting a table, where its readers know it (deltalake's don't)."""
 
-    @model_validator(mode="after")
-    def _has_account(self) -> Self:
-        if stores.store_of(self.lake.path) == "s3":
-            accounts.use(self.root, self.lake.connection)
-        return self
-
     @property
     def invalid(self) -> InvalidValues:
         return InvalidValues(self.invalid_dates, self.invalid_text)
@@ -443,16 +437,19 @@ class PipelineConfig(_Strict):
 
 
 def load(path: str | Path) -> PipelineConfig:
-    """Read one YAML; raises ConfigurationError that names the file and each wrong key.
+    """Read one YAML, and let storage reach its lake by the connection that it names. Raises ConfigurationError that
+    names the file and each wrong key.
 
     Relative folders in it start from the project: the folder that holds ``dags``, if the file lies below that, else the
     file's own. So all commands and tasks mean the same, wherever they are started.
     """
-    return config_of(yaml_file.read(path))
+    config = config_of(yaml_file.read(path))
+    accounts.use(config.root, config.lake.connection)
+    return config
 
 
 def config_of(file: YamlFile) -> PipelineConfig:
-    """The same of a file that is read, or is to be written."""
+    """Return what a YAML means that is read, or is to be written. Raises ConfigurationError. Changes nothing else."""
     for section, key in (("lake", "path"), ("catalog", "metastore")):
         _from_project(file.document.get(section), key, file.path)
     return file.model(PipelineConfig)

@@ -1,7 +1,7 @@
 """Accounts of object stores that Airflow connections hold, for lakes whose YAML names one.
 
-Such a lake is worked on with what its connection tells, in the place of the process's AWS_* variables: one process,
-such as the page's, may work on lakes of several accounts. What is told is asked for anew every minute.
+Such a lake is reached with the variables that its connection stands for, in the place of the process's AWS_* variables:
+one process, such as the page's, may work on lakes of several accounts. A connection is looked up again every minute.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ CONNECTION_FILE = "BINLAKE_LAKE_CONNECTION_FILE"
 """Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
 
 SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_OTHERWISE = (*SECRETS, "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
+_OTHER_ACCOUNTS = (*SECRETS, "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
 """Variables that would name another account than the connection's."""
-_OF_EXTRA = {
+_EXTRA = {
     "endpoint_url": "AWS_ENDPOINT_URL",
     "region_name": "AWS_REGION",
     "aws_access_key_id": "AWS_ACCESS_KEY_ID",
@@ -30,17 +30,19 @@ _OF_EXTRA = {
     "allow_http": "AWS_ALLOW_HTTP",
 }
 _FRESH = 60.0
-"""Seconds: accounts change while a process lives."""
+"""Seconds for which a connection's variables are kept: accounts change while a process lives."""
 
 ConnectionFields = Mapping[str, Any]
-"""Of a connection, as Airflow's JSON has them: login, password, extra."""
+"""A connection's fields, as Airflow's JSON has them: login, password, extra."""
 
 _connections: dict[str, str] = {}
-_told: dict[str, tuple[float, dict[str, str]]] = {}
+"""Roots of lakes → the connection that each is reached by. ``use`` alone writes it, for whoever loads a YAML: a path
+says which lake it lies in, on its way through Delta, Spark and staged manifests, and tells no account."""
+_looked_up: dict[str, tuple[float, dict[str, str]]] = {}
 
 
 def use(root: str, connection: str | None) -> None:
-    """A lake's account is its connection's from here on; without one it is the environment's."""
+    """Reach the lake at ``root`` by a connection's account from here on; by the environment's with None."""
     if connection is None:
         _connections.pop(root, None)
     else:
@@ -48,30 +50,33 @@ def use(root: str, connection: str | None) -> None:
 
 
 def environment_of(path: str) -> Mapping[str, str]:
-    """The AWS_* variables for what lies at a path. Raises ConfigurationError."""
-    told = told_by_connection(path)
-    if told is None:
+    """Return the AWS_* variables for what lies at a path. Raises ConfigurationError."""
+    connected = variables_by_connection(path)
+    if connected is None:
         return os.environ
-    mine = {
-        name: value for name, value in os.environ.items() if "AWS_ACCESS_KEY_ID" not in told or name not in _OTHERWISE
-    }
-    return {**mine, **told}
+    has_account = "AWS_ACCESS_KEY_ID" in connected
+    own = {name: value for name, value in os.environ.items() if not has_account or name not in _OTHER_ACCOUNTS}
+    return {**own, **connected}
 
 
-def told_by_connection(path: str) -> Mapping[str, str] | None:
-    """Variables by the connection of the lake in which the path lies; None where it has none."""
-    connection = next((one for root, one in _connections.items() if path == root or path.startswith(f"{root}/")), None)
+def variables_by_connection(path: str) -> Mapping[str, str] | None:
+    """Return the variables that the connection of the lake in which a path lies stands for; None where it has none.
+    Raises ConfigurationError."""
+    connection = next(
+        (name for root, name in _connections.items() if path == root or path.startswith(f"{root}/")), None
+    )
     if connection is None:
         return None
-    asked, found = _told.get(connection, (0.0, {}))
-    if not asked or time.monotonic() - asked > _FRESH:
-        found = variables(look_up(connection), connection)
-        _told[connection] = (time.monotonic(), found)
-    return found
+    at, kept = _looked_up.get(connection, (0.0, {}))
+    if not at or time.monotonic() - at > _FRESH:
+        kept = variables(look_up(connection), connection)
+        _looked_up[connection] = (time.monotonic(), kept)
+    return kept
 
 
 def variables(fields: ConnectionFields, connection: str) -> dict[str, str]:
-    """What an Airflow connection (type aws) means. Raises ConfigurationError, which repeats none of its values."""
+    """Return the variables that an Airflow connection (type aws) stands for. Raises ConfigurationError, which repeats
+    none of its values."""
     extra = fields.get("extra") or {}
     try:
         extra = dict(json.loads(extra) if isinstance(extra, str) else extra)
@@ -79,16 +84,16 @@ def variables(fields: ConnectionFields, connection: str) -> dict[str, str]:
         extra = {**extra, **{key: value for key, value in dict(services.get("s3") or {}).items() if value}}
     except (ValueError, TypeError):
         raise _unreadable(connection) from None
-    if unknown := sorted(set(extra) - set(_OF_EXTRA)):
+    if unknown := sorted(set(extra) - set(_EXTRA)):
         raise ConfigurationError(
             f"the connection {connection!r} says what binlake doesn't know: {', '.join(map(str, unknown))}",
-            remedy=f"a lake's may have login, password and in its extra {', '.join(_OF_EXTRA)}; for a role or a "
+            remedy=f"a lake's may have login, password and in its extra {', '.join(_EXTRA)}; for a role or a "
             "profile leave lake.connection out and set the AWS_* variables: see binlake help stores",
         )
-    told = {_OF_EXTRA[key]: _text(value) for key, value in extra.items()}
-    told |= {"AWS_ACCESS_KEY_ID": fields.get("login") or told.get("AWS_ACCESS_KEY_ID", "")}
-    told |= {"AWS_SECRET_ACCESS_KEY": fields.get("password") or told.get("AWS_SECRET_ACCESS_KEY", "")}
-    return {name: value for name, value in told.items() if value}
+    named = {_EXTRA[key]: _text(value) for key, value in extra.items()}
+    named |= {"AWS_ACCESS_KEY_ID": fields.get("login") or named.get("AWS_ACCESS_KEY_ID", "")}
+    named |= {"AWS_SECRET_ACCESS_KEY": fields.get("password") or named.get("AWS_SECRET_ACCESS_KEY", "")}
+    return {name: value for name, value in named.items() if value}
 
 
 def _text(value: Any) -> str:
@@ -96,7 +101,8 @@ def _text(value: Any) -> str:
 
 
 def from_environment(connection: str) -> ConnectionFields:
-    """The file that ``BINLAKE_LAKE_CONNECTION_FILE`` names, else ``AIRFLOW_CONN_{ID}`` as Airflow reads it."""
+    """Read a connection from the file that ``BINLAKE_LAKE_CONNECTION_FILE`` names, else from ``AIRFLOW_CONN_{ID}``.
+    Raises ConfigurationError."""
     if path := os.environ.get(CONNECTION_FILE):
         try:
             with open(path, encoding="utf-8") as file:
@@ -116,17 +122,15 @@ def from_environment(connection: str) -> ConnectionFields:
 
 
 look_up: Callable[[str], ConnectionFields] = from_environment
-"""Who knows connections; Airflow puts its own in its place."""
+"""Looks up a connection by its id; in Airflow's processes, Airflow's own look-up stands here."""
 
 
-def hand_over(path: str, root: str) -> bool:
-    """What the connection of a lake tells, into a new file that this account alone may read; False without one."""
-    if root not in _connections:
-        return False
-    fields = look_up(_connections[root])
+def hand_over(path: str, connection: str) -> None:
+    """Write a connection into a new file that this account alone may read, for ``from_environment`` of a process that
+    is started. Raises ConfigurationError."""
+    fields = look_up(connection)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         json.dump({name: fields.get(name) for name in ("login", "password", "extra")}, file)
-    return True
 
 
 def _fields(text: str, connection: str) -> ConnectionFields:

@@ -64,7 +64,7 @@ class S3:
     @classmethod
     def at(cls, path: str) -> Self:
         """For what lies at a path. Raises ConfigurationError."""
-        told = accounts.told_by_connection(path) or {}
+        told = accounts.variables_by_connection(path) or {}
         found = cls.of(accounts.environment_of(path))
         if "AWS_ACCESS_KEY_ID" not in told:
             return found
@@ -187,7 +187,7 @@ def check(path: str, environment: Mapping[str, str] | None = None) -> None:
 
 def _refuse_other_token(path: str) -> None:
     """deltalake and obstore add the environment's to an account that has none."""
-    told = accounts.told_by_connection(path) or {}
+    told = accounts.variables_by_connection(path) or {}
     if "AWS_ACCESS_KEY_ID" in told and "AWS_SESSION_TOKEN" not in told and os.environ.get("AWS_SESSION_TOKEN"):
         raise ConfigurationError(
             "AWS_SESSION_TOKEN is set, but the account of the lake's connection has no token: deltalake would send it",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from binlake.config import PipelineConfig
+from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
 from binlake.storage import accounts, stores
 
@@ -16,18 +17,22 @@ EXTRA = {"endpoint_url": "http://127.0.0.1:7070", "region_name": "eu-west-1", "a
 
 
 def config_of(bucket: str, connection: str | None) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "source": {"name": "s", "connection": "c", "server_id": 1},
-            "tables": {"include": ["d.*"]},
-            "lake": {"path": f"s3://{bucket}/lake", "connection": connection},
-        }
-    )
+    config = PipelineConfig.model_validate(document(f"s3://{bucket}/lake", connection))
+    accounts.use(config.root, config.lake.connection)
+    return config
+
+
+def document(lake: str, connection: str | None) -> dict[str, Any]:
+    return {
+        "source": {"name": "s", "connection": "c", "server_id": 1},
+        "tables": {"include": ["d.*"]},
+        "lake": {"path": lake, "connection": connection},
+    }
 
 
 def connection(monkeypatch: pytest.MonkeyPatch, name: str, **fields: object) -> None:
     monkeypatch.setattr(accounts, "look_up", accounts.from_environment)
-    monkeypatch.setattr(accounts, "_told", {})
+    monkeypatch.setattr(accounts, "_looked_up", {})
     monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({"conn_type": "aws", **fields}))
 
 
@@ -110,8 +115,7 @@ def test_a_uri_and_a_file_that_is_handed_over(monkeypatch: pytest.MonkeyPatch, t
     connection(monkeypatch, "one")
     monkeypatch.setenv("AIRFLOW_CONN_ONE", "aws://key:not%20told@/?region_name=eu-west-1")
     root = config_of("one", "one").root
-    assert accounts.hand_over(str(tmp_path / "lake.json"), root)
-    assert not accounts.hand_over(str(tmp_path / "none.json"), "/folder")
+    accounts.hand_over(str(tmp_path / "lake.json"), "one")
     monkeypatch.delenv("AIRFLOW_CONN_ONE")
     monkeypatch.setenv(accounts.CONNECTION_FILE, str(tmp_path / "lake.json"))
     assert stores.S3.at(root).account == stores.Account("key", SECRET, "")
@@ -119,10 +123,16 @@ def test_a_uri_and_a_file_that_is_handed_over(monkeypatch: pytest.MonkeyPatch, t
 
 def test_a_folder_has_no_account() -> None:
     with pytest.raises(ValueError, match="s3:// and s3a:// alone"):
-        PipelineConfig.model_validate(
-            {
-                "source": {"name": "s", "connection": "c", "server_id": 1},
-                "tables": {"include": ["d.*"]},
-                "lake": {"path": "./lake", "connection": "one"},
-            }
-        )
+        PipelineConfig.model_validate(document("./lake", "one"))
+
+
+def test_a_yaml_that_is_loaded_says_the_account_and_a_model_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connection(monkeypatch, "one", login="key-1", password=SECRET)
+    monkeypatch.setattr(accounts, "_connections", {})
+    made = PipelineConfig.model_validate(document("s3://loaded/lake", "one"))
+    assert accounts.variables_by_connection(made.root) is None
+    (tmp_path / "s.yaml").write_text(json.dumps(document("s3://loaded/lake", "one")))
+    loaded = load(tmp_path / "s.yaml")
+    assert stores.S3.at(loaded.metadata_path("runs")).account == stores.Account("key-1", SECRET, "")
