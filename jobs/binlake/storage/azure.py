@@ -1,10 +1,9 @@
 """A lake in Azure's Blob Storage, by the AZURE_* variables that deltalake and obstore know.
 
-Hadoop's file system (ABFS) reads none of them: it is told what they mean, the account by its configuration alone, which
-no page shows and no log tells. All three libraries speak the Blob API, in which of two requests that write one name
-under ``If-None-Match: *`` one alone succeeds: deltalake's commit is such a PUT, Spark's (Delta's AzureLogStore) a copy
-of a file that nobody else knows. So accounts without a hierarchical namespace are what is proved; see
-storage/files.py, has_real_folders.
+Hadoop's file system (ABFS) reads none of them: it gets the same as settings, and the account by its configuration
+alone, which no page shows and no log holds. All three libraries use the Blob API, where one alone of two requests that
+write a name under ``If-None-Match: *`` succeeds: deltalake's commit is such a PUT, Spark's (Delta's AzureLogStore) a
+copy of a file with a random name. Tested are accounts without a hierarchical namespace; see opened_tables.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from binlake.errors import ConfigurationError
 from binlake.storage.trusted import own_authorities
 
 ADDRESS = re.compile(r"[a-z0-9$][a-z0-9-]{2,62}@(?P<account>[a-z0-9]{3,24})\.dfs\.core\.windows\.net")
-"""Container and account."""
+"""The host part of an address: container and account."""
 _KEY = "AZURE_STORAGE_ACCOUNT_KEY"
 _SHARED_ACCESS = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
-"""With which Spark's rename and the removal of many objects failed where they were tried, on Azurite."""
+"""Shared access signatures: with them Spark's rename, and deleting many objects, failed on Azurite."""
 _OF_PRINCIPAL = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID")
 _LOGIN = "https://login.microsoftonline.com"
 _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2"
@@ -31,8 +30,11 @@ _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2"
 
 @dataclass(frozen=True)
 class Azure:
-    """How an account is reached. endpoint: empty for Microsoft's own, else with the account as its path. key, then
-    token_file and secret: the first that isn't empty is what all libraries take, else the machine's identity."""
+    """How a storage account is reached.
+
+    endpoint: empty for Microsoft's own, else with the account as its path. key, token_file, secret: all libraries take
+    the first of them that isn't empty, or the machine's identity where all are.
+    """
 
     account: str
     endpoint: str = ""
@@ -48,28 +50,31 @@ class Azure:
 
     @classmethod
     def of(cls, account: str, environment: Mapping[str, str] = os.environ) -> Self:
-        def told(name: str) -> str:
+        """Return how the AZURE_* variables say that an account is reached."""
+
+        def value(name: str) -> str:
             return environment.get(name) or ""
 
-        endpoint = told("AZURE_STORAGE_ENDPOINT").rstrip("/")
+        endpoint = value("AZURE_STORAGE_ENDPOINT").rstrip("/")
         return cls(
             account,
             endpoint,
             own_authorities(endpoint, environment),
-            key=told(_KEY),
-            token_file=told("AZURE_FEDERATED_TOKEN_FILE"),
-            secret=told("AZURE_CLIENT_SECRET"),
-            client=told("AZURE_CLIENT_ID"),
-            tenant=told("AZURE_TENANT_ID"),
+            key=value(_KEY),
+            token_file=value("AZURE_FEDERATED_TOKEN_FILE"),
+            secret=value("AZURE_CLIENT_SECRET"),
+            client=value("AZURE_CLIENT_ID"),
+            tenant=value("AZURE_TENANT_ID"),
         )
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """For what lies at a path."""
+        """Return how the variables say that what lies at a path is reached."""
         return cls.of(account_of(path))
 
     def spark_settings(self) -> dict[str, str]:
-        """Of ABFS and of Delta's log on it, without secrets; those that say nothing are empty."""
+        """Return the settings of ABFS and of Delta's log on it, without secrets; a value is empty where nothing is
+        set."""
         return {
             "spark.hadoop.fs.azure.abfs.endpoint": urlsplit(self.endpoint).netloc,
             # The Blob API for all, and no question by the other one that a server of one's own may lack.
@@ -83,44 +88,47 @@ class Azure:
         }
 
     def hadoop_account(self) -> dict[str, str]:
-        """ABFS's settings that are secrets: for Hadoop's configuration of a session at work, which no page shows."""
+        """Return ABFS's secret settings, for Hadoop's configuration of a running session, which no page shows."""
         by = "fs.azure.account.oauth2"
         if self.key:
             return {"fs.azure.account.auth.type": "SharedKey", "fs.azure.account.key": self.key}
         if self.token_file:
-            kind, told = "WorkloadIdentityTokenProvider", {f"{by}.token.file": self.token_file}
-            told |= {f"{by}.msi.tenant": self.tenant, f"{by}.client.id": self.client}
+            kind, settings = "WorkloadIdentityTokenProvider", {f"{by}.token.file": self.token_file}
+            settings |= {f"{by}.msi.tenant": self.tenant, f"{by}.client.id": self.client}
         elif self.secret:
-            kind, told = "ClientCredsTokenProvider", {f"{by}.client.secret": self.secret}
-            told |= {f"{by}.client.endpoint": f"{_LOGIN}/{self.tenant}/oauth2/token", f"{by}.client.id": self.client}
+            kind, settings = "ClientCredsTokenProvider", {f"{by}.client.secret": self.secret}
+            settings |= {
+                f"{by}.client.endpoint": f"{_LOGIN}/{self.tenant}/oauth2/token",
+                f"{by}.client.id": self.client,
+            }
         else:
-            kind, told = "MsiTokenProvider", {f"{by}.msi.tenant": self.tenant, f"{by}.client.id": self.client}
+            kind, settings = "MsiTokenProvider", {f"{by}.msi.tenant": self.tenant, f"{by}.client.id": self.client}
         named = {"fs.azure.account.auth.type": "OAuth", "fs.azure.account.oauth.provider.type": f"{_PROVIDERS}.{kind}"}
-        return {key: value for key, value in {**named, **told}.items() if value}
+        return {key: value for key, value in {**named, **settings}.items() if value}
 
     def variables(self) -> dict[str, str]:
-        """For the processes of a cluster that work on the lake; their account they have as the driver does."""
+        """Return variables for the processes of a cluster; they get the account as the driver does."""
         return {"AZURE_STORAGE_ENDPOINT": self.endpoint} if self.endpoint else {}
 
     def storage_options(self) -> dict[str, str]:
-        """deltalake's, which takes the account's secret from the variables itself."""
-        told = {"azure_storage_account_name": self.account, "azure_storage_endpoint": self.endpoint}
-        return {key: value for key, value in told.items() if value}
+        """Return deltalake's options; it takes the account's secret from the variables itself."""
+        options = {"azure_storage_account_name": self.account, "azure_storage_endpoint": self.endpoint}
+        return {key: value for key, value in options.items() if value}
 
     def obstore_arguments(self) -> dict[str, Any]:
-        """Of obstore's AzureStore, which does so, too."""
-        told = {"account_name": self.account, "endpoint": self.endpoint}
-        return {"config": {key: value for key, value in told.items() if value}}
+        """Return the arguments of obstore's AzureStore, which takes the account's secret from the variables itself."""
+        options = {"account_name": self.account, "endpoint": self.endpoint}
+        return {"config": {key: value for key, value in options.items() if value}}
 
 
 def account_of(path: str) -> str:
-    """The storage account that an address names; empty where it names none."""
-    found = ADDRESS.fullmatch(urlsplit(path).netloc)
-    return found["account"] if found else ""
+    """Return the storage account that an address names; empty where it names none."""
+    match = ADDRESS.fullmatch(urlsplit(path).netloc)
+    return match["account"] if match else ""
 
 
 def check(path: str, environment: Mapping[str, str] | None = None) -> None:
-    """Raises ConfigurationError where the variables can't be right for this lake."""
+    """Raise ConfigurationError where the variables can't be right for a lake."""
     environment = os.environ if environment is None else environment
     account = account_of(path)
     azure = Azure.of(account, environment)

@@ -1,4 +1,4 @@
-"""An Airflow connection as its environment variable holds it, of whatever service: a URI, or JSON."""
+"""An Airflow connection of any service, as its environment variable holds it: a URI, or JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 
 def variable_of(connection: str) -> str:
-    """The environment variable that Airflow reads a connection from."""
+    """Return the environment variable from which Airflow reads a connection."""
     return f"AIRFLOW_CONN_{connection.upper()}"
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """host, port, login and password, None where they aren't told, and extra.
+    """Return host, port, login, password, each None where it is missing, and extra.
 
     Raises ValueError, TypeError or AttributeError for anything else.
     """
@@ -24,6 +24,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def is_json(text: str) -> bool:
+    """Tell whether a connection is written as JSON, not as a URI."""
     return text.lstrip().startswith("{")
 
 

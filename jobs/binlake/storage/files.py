@@ -1,4 +1,4 @@
-"""Files of the lake outside Delta, on every kind of storage; what a storage refuses is raised as an error of ours."""
+"""Files of the lake outside Delta, on every kind of storage. Failures become LakeError or StagingError."""
 
 from __future__ import annotations
 

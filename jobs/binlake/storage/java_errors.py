@@ -1,7 +1,7 @@
-"""What went wrong in Java, told without the values of rows: its chain of causes, to the end, and where a task ran.
+"""Java's errors without the values of rows: the chain of causes, and where a task ran.
 
-Spark's and Java's messages quote what they choke on: what stands in quotes and bare numbers are left out, and of an
-error about data (SQLSTATE classes 22 and 23) only the condition's name is told.
+Messages of Spark and Java quote the values that they reject: texts in quotes and bare numbers are left out, and of an
+error about data (SQLSTATE classes 22 and 23) only the condition's name is shown.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _DEEPEST = 50
 
 @dataclass(frozen=True)
 class JavaCause:
-    """One of a chain. kind: the class with its package."""
+    """An error in a chain of causes. kind: the class with its package."""
 
     kind: str
     message: str
 
     def __str__(self) -> str:
-        """One line: the class, its condition or its first line, without values."""
+        """Return one line: the class, and its condition or the first line of its message, without values."""
         name = self.kind.rpartition(".")[2]
         condition = _CONDITION.match(self.message)
         if condition:
@@ -46,36 +46,37 @@ class JavaCause:
 
 
 def causes(error: BaseException) -> list[JavaCause]:
-    """From the outermost on; empty where the error isn't Java's."""
-    found: list[JavaCause] = []
+    """Return an error's chain of causes from the outermost on; empty where the error isn't Java's."""
+    chain: list[JavaCause] = []
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while cause is not None and len(found) < _DEEPEST:
-        found.append(JavaCause(str(cause.getClass().getName()), str(cause.getMessage() or "")))
+    while cause is not None and len(chain) < _DEEPEST:
+        chain.append(JavaCause(str(cause.getClass().getName()), str(cause.getMessage() or "")))
         cause = cause.getCause()
-    return found
+    return chain
 
 
 def root_cause(chain: list[JavaCause]) -> str:
-    """The last of the causes; where Spark tells of a task's failure by words alone, what it says of it."""
+    """Return the last cause of a chain as one line; where Spark reports a task's failure as text alone, what the text
+    says."""
     last = chain[-1]
     if not (lost := _LOST_TASK.search(last.message)):
         return str(last)
     if gone := _EXECUTOR_LOST.match(lost["reason"]):
         return f"its executor was lost: {gone['reason'] or 'Spark names no reason'}"
-    told = _KIND.match(lost["reason"])
-    return str(JavaCause(told["kind"], told["message"] or "") if told else JavaCause(last.kind, lost["reason"]))
+    match = _KIND.match(lost["reason"])
+    return str(JavaCause(match["kind"], match["message"] or "") if match else JavaCause(last.kind, lost["reason"]))
 
 
 def executor_lost(error: BaseException) -> bool:
-    """Whether the machine or process ended in which a task ran."""
+    """Tell whether the process or machine in which a task ran has ended."""
     return any(
-        (lost := _LOST_TASK.search(one.message)) and _EXECUTOR_LOST.match(lost["reason"]) for one in causes(error)
+        (lost := _LOST_TASK.search(cause.message)) and _EXECUTOR_LOST.match(lost["reason"]) for cause in causes(error)
     )
 
 
 def place(chain: list[JavaCause]) -> str:
-    """``executor 3 on 10.0.0.7``: where the task ran that failed; empty on the driver."""
-    for one in chain:
-        if (lost := _LOST_TASK.search(one.message)) and lost["executor"] != "driver":
+    """Return where the task that failed ran, as ``executor 3 on 10.0.0.7``; empty on the driver."""
+    for cause in chain:
+        if (lost := _LOST_TASK.search(cause.message)) and lost["executor"] != "driver":
             return f"executor {lost['executor']} on {lost['host']}"
     return ""

@@ -1,9 +1,9 @@
-"""A lake on S3, told to each library that works on it: Spark (S3A), deltalake and those below.
+"""A lake on S3, for each library that works on it: Spark (S3A), deltalake, pyarrow and obstore.
 
-Endpoint and region come from the AWS_* variables that all three know, and are handed to each, so that none looks
-elsewhere. Secrets that stand there are handed to none: each takes them by its own chain of AWS (these variables, a
-profile, a role), so that they stand in no setting of Spark, argument or file. Those of a lake with a connection are
-handed to each library's objects, and stand in nothing else.
+Endpoint and region come from the AWS_* variables that all of them know, and are handed to each, so that none looks
+elsewhere. Secrets in the variables are handed to none: each takes them by AWS's own chain (these variables, a profile,
+a role), so that no setting of Spark, argument or file holds them. The secrets of a lake's connection are handed to each
+library's objects alone.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from binlake.storage.container_role import ContainerRole
 from binlake.storage.trusted import SYSTEMS_OWN, own_authorities
 
 LOG_STORE = "binlake.ConditionalLogStore"
-"""spark/ConditionalLogStore.scala"""
+"""The class in spark/ConditionalLogStore.scala."""
 _DEFAULT_REGION = "us-east-1"
-"""What servers of one's own are signed for, unless they say otherwise."""
+"""The region that requests to other servers than Amazon's are signed for, where none is set."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Of an Airflow connection. token: of a session, else empty. Shows in no repr."""
+    """An account from an Airflow connection, of which no repr shows anything. token: of a session, else empty."""
 
     key: str = field(repr=False)
     secret: str = field(repr=False)
@@ -36,9 +36,12 @@ class Account:
 
 @dataclass(frozen=True)
 class S3:
-    """How S3 is reached. endpoint: empty for Amazon's own. region: empty where each library's chain tells it. account:
-    None where that chain finds it. has_key: that it does by variables. role: of a container, which obstore can't ask.
-    authorities: path of a PEM file with those that are trusted in the place of the system's; empty for these."""
+    """How S3 is reached.
+
+    endpoint: empty for Amazon's own. region: empty where each library's chain finds it. account: None where that chain
+    finds it. has_key: the variables hold the account. role: a container's, for which obstore needs help. authorities:
+    path of a PEM file with the authorities that are trusted in the place of the system's; empty for these.
+    """
 
     endpoint: str
     region: str
@@ -51,6 +54,7 @@ class S3:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Return how the AWS_* variables say that S3 is reached."""
         endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
         region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
         return cls(
@@ -63,20 +67,22 @@ class S3:
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """For what lies at a path. Raises ConfigurationError."""
-        told = accounts.variables_by_connection(path) or {}
-        found = cls.of(accounts.environment_of(path))
-        if "AWS_ACCESS_KEY_ID" not in told:
-            return found
-        return replace(found, account=Account(*(told.get(name, "") for name in accounts.SECRETS)))
+        """Return how what lies at a path is reached, by the lake's connection where it has one. Raises
+        ConfigurationError."""
+        connected = accounts.variables_by_connection(path) or {}
+        s3 = cls.of(accounts.environment_of(path))
+        if "AWS_ACCESS_KEY_ID" not in connected:
+            return s3
+        return replace(s3, account=Account(*(connected.get(name, "") for name in accounts.SECRETS)))
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is encrypted on the way."""
+        """Tell whether requests aren't encrypted."""
         return self.endpoint.startswith("http://")
 
     def spark_settings(self) -> dict[str, str]:
-        """Of S3A and of Delta's log on it, without secrets; those that say nothing are empty."""
+        """Return the settings of S3A and of Delta's log on it, without secrets; a value is empty where nothing is
+        set."""
         return {
             "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
@@ -94,66 +100,66 @@ class S3:
         }
 
     def hadoop_account(self) -> dict[str, str]:
-        """S3A's settings that are secrets: for Hadoop's configuration of a session at work, which no page shows."""
+        """Return S3A's secret settings, for Hadoop's configuration of a running session, which no page shows."""
         if self.account is None:
             return {}
         kind = "TemporaryAWSCredentialsProvider" if self.account.token else "SimpleAWSCredentialsProvider"
-        told = {
+        options = {
             "fs.s3a.aws.credentials.provider": f"org.apache.hadoop.fs.s3a.{kind}",
             "fs.s3a.access.key": self.account.key,
             "fs.s3a.secret.key": self.account.secret,
             "fs.s3a.session.token": self.account.token,
         }
-        return {key: value for key, value in told.items() if value}
+        return {key: value for key, value in options.items() if value}
 
     def variables(self) -> dict[str, str]:
-        """For the processes of a cluster that work on the lake."""
-        told = {
+        """Return variables for the processes of a cluster that work on the lake."""
+        options = {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": self.region,
             "AWS_ALLOW_HTTP": "true" if self.is_plain else "",
         }
         if self.account is not None:
             account = (self.account.key, self.account.secret, self.account.token)
-            told |= dict(zip(accounts.SECRETS, account, strict=True))
+            options |= dict(zip(accounts.SECRETS, account, strict=True))
         # A host's own token mustn't stand beside this account.
-        return {key: value for key, value in told.items() if value or key in accounts.SECRETS}
+        return {key: value for key, value in options.items() if value or key in accounts.SECRETS}
 
     def storage_options(self) -> dict[str, str]:
-        """deltalake's; a commit is one conditional PUT."""
-        told = {"aws_endpoint_url": self.endpoint, "aws_region": self.region, "aws_conditional_put": "etag"}
+        """Return deltalake's options. A commit is one conditional PUT."""
+        options = {"aws_endpoint_url": self.endpoint, "aws_region": self.region, "aws_conditional_put": "etag"}
         if self.account is None and not self.has_key:
-            # Of a server of one's own it asks no profile, and not every role, unless it is told to.
-            told["aws_force_credential_load"] = "true"
+            # With another endpoint than Amazon's it asks no profile, and not every role, unless this is set.
+            options["aws_force_credential_load"] = "true"
         if self.account is not None:
-            told |= {"aws_access_key_id": self.account.key, "aws_secret_access_key": self.account.secret}
-            told |= {"aws_session_token": self.account.token, "allow_http": "true" if self.is_plain else ""}
-        return {key: value for key, value in told.items() if value}
+            options |= {"aws_access_key_id": self.account.key, "aws_secret_access_key": self.account.secret}
+            options |= {"aws_session_token": self.account.token, "allow_http": "true" if self.is_plain else ""}
+        return {key: value for key, value in options.items() if value}
 
     def arrow_arguments(self) -> dict[str, Any]:
-        """Of pyarrow's S3FileSystem."""
+        """Return the arguments of pyarrow's S3FileSystem."""
         # It looks for the variable itself, but once in a process.
-        told: dict[str, Any] = {"region": self.region, "tls_ca_file_path": self.authorities}
+        options: dict[str, Any] = {"region": self.region, "tls_ca_file_path": self.authorities}
         if self.endpoint:
-            told["scheme"], _, told["endpoint_override"] = self.endpoint.partition("://")
+            options["scheme"], _, options["endpoint_override"] = self.endpoint.partition("://")
         if self.account is not None:
-            told |= {"access_key": self.account.key, "secret_key": self.account.secret}
-            told |= {"session_token": self.account.token}
-        return {key: value for key, value in told.items() if value}
+            options |= {"access_key": self.account.key, "secret_key": self.account.secret}
+            options |= {"session_token": self.account.token}
+        return {key: value for key, value in options.items() if value}
 
     def obstore_arguments(self) -> dict[str, Any]:
-        """Of obstore's S3Store."""
-        told = {"endpoint": self.endpoint, "region": self.region, "conditional_put": "etag"}
+        """Return the arguments of obstore's S3Store."""
+        options = {"endpoint": self.endpoint, "region": self.region, "conditional_put": "etag"}
         if self.account is not None:
-            told |= {"access_key_id": self.account.key, "secret_access_key": self.account.secret}
-            told |= {"session_token": self.account.token}
-        config = {key: value for key, value in told.items() if value}
+            options |= {"access_key_id": self.account.key, "secret_access_key": self.account.secret}
+            options |= {"session_token": self.account.token}
+        config = {key: value for key, value in options.items() if value}
         by_role = {"credential_provider": self.role} if self.role else {}
         return {"config": config, "client_options": {"allow_http": self.is_plain}, **by_role}
 
 
 def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether credentials may be meant that stand in AWS's files, which obstore doesn't read."""
+    """Tell whether credentials may be meant that stand in AWS's files, which obstore doesn't read."""
     if environment.get("AWS_ACCESS_KEY_ID"):
         return False
     named = any(environment.get(name) for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"))
@@ -161,7 +167,7 @@ def has_profile(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def check(path: str, environment: Mapping[str, str] | None = None) -> None:
-    """Raises ConfigurationError where the variables, or those of its connection, can't be right for this lake."""
+    """Raise ConfigurationError where the variables, or the lake's connection, can't be right for a lake."""
     environment = accounts.environment_of(path) if environment is None else environment
     s3 = S3.of(environment)
     if s3.endpoint and "://" not in s3.endpoint:
@@ -186,9 +192,11 @@ def check(path: str, environment: Mapping[str, str] | None = None) -> None:
 
 
 def _refuse_other_token(path: str) -> None:
-    """deltalake and obstore add the environment's to an account that has none."""
-    told = accounts.variables_by_connection(path) or {}
-    if "AWS_ACCESS_KEY_ID" in told and "AWS_SESSION_TOKEN" not in told and os.environ.get("AWS_SESSION_TOKEN"):
+    """Raise ConfigurationError where deltalake and obstore would add the environment's token to the connection's
+    account."""
+    connected = accounts.variables_by_connection(path) or {}
+    has_token = "AWS_SESSION_TOKEN" in connected
+    if "AWS_ACCESS_KEY_ID" in connected and not has_token and os.environ.get("AWS_SESSION_TOKEN"):
         raise ConfigurationError(
             "AWS_SESSION_TOKEN is set, but the account of the lake's connection has no token: deltalake would send it",
             remedy="unset AWS_SESSION_TOKEN, or give the connection a key and its aws_session_token",

@@ -1,5 +1,4 @@
-"""The lake's storage, or Spark's work on it, when it fails: what Python, Java or Rust told, as one line, and what to
-do about it."""
+"""Failures of the lake's storage, and of Spark's work on it: the cause as one line, and the remedy."""
 
 from __future__ import annotations
 
@@ -58,14 +57,14 @@ _BACKTRACE = re.compile(r"^\s*0: ", re.MULTILINE)
 
 
 def failed(doing: str, error: BaseException) -> LakeError:
-    """The error of our tree. doing: what was tried, with the path."""
+    """Return the LakeError for a storage's or Spark's error. doing: what was tried, with the path."""
     cause = cause_of(error)
     return LakeError(f"{doing}: {cause}", remedy=remedy_of(cause))
 
 
 def remedy_of(cause: str) -> str:
-    """What to do about a failure that was told so."""
-    told = cause.lower()
+    """Return what to do about a failure, by the words of its cause."""
+    text = cause.lower()
     for signs, remedy in (
         (_NO_BUCKET, BUCKET),
         (_NO_ACCOUNT, ACCOUNT),
@@ -75,40 +74,40 @@ def remedy_of(cause: str) -> str:
         (_EITHER, EITHER),
         (_SPENT, MEMORY),
     ):
-        if any(sign in told for sign in signs):
+        if any(sign in text for sign in signs):
             return remedy
     return OTHER
 
 
 def cause_of(error: BaseException) -> str:
-    """One line. Of Java's errors that of the storage, else the last of the causes."""
+    """Return an error's cause as one line. Of Java's causes it is the last one about storage, else the last one."""
     chain = java_errors.causes(error)
     if not chain:
         return _one_line(str(error)) or type(error).__name__
-    for one in reversed(chain):
-        if _OF_STORAGE.match(one.kind) and one.message:
-            return f"{one.kind.rpartition('.')[2]}: {_one_line(one.message)}"
+    for cause in reversed(chain):
+        if _OF_STORAGE.match(cause.kind) and cause.message:
+            return f"{cause.kind.rpartition('.')[2]}: {_one_line(cause.message)}"
     return java_errors.root_cause(chain)
 
 
 def is_cause(error: BaseException) -> bool:
-    """Whether Java's error says that the storage is full, or can't be written."""
-    told = messages(error).lower()
-    return any(sign in told for sign in (*_FULL, *_FORBIDDEN, *_EITHER))
+    """Tell whether Java's error says that the storage is full or can't be written."""
+    text = messages(error).lower()
+    return any(sign in text for sign in (*_FULL, *_FORBIDDEN, *_EITHER))
 
 
 def is_already_there(error: BaseException) -> bool:
-    """Whether Java refused to overwrite a file."""
-    return any(one.kind.endswith(".FileAlreadyExistsException") for one in java_errors.causes(error))
+    """Tell whether Java refused to overwrite a file."""
+    return any(cause.kind.endswith(".FileAlreadyExistsException") for cause in java_errors.causes(error))
 
 
 def messages(error: BaseException) -> str:
-    """All that Java's errors say, to look for a path in; not to be shown."""
-    return "\n".join(one.message for one in java_errors.causes(error))
+    """Return all messages of Java's causes, to search them for a path; they may hold values of rows."""
+    return "\n".join(cause.message for cause in java_errors.causes(error))
 
 
 def _one_line(text: str) -> str:
-    """Rust's errors come coloured, over several lines, some with a backtrace."""
+    """Return an error's text as one line, without colours, a backtrace, and the request that an S3 server quotes."""
     plain = _BACKTRACE.split(_COLOUR.sub("", text).replace("↳", ""))[0]
     # An S3 server's answer also quotes the request that it refuses, with its signature.
     plain = _ANSWER.sub(r"\1: \2", plain)

@@ -1,7 +1,7 @@
-"""Where a lake lies in an object store, told to each library that works on it: Spark, deltalake and those below.
+"""Object stores, for each library that works on a lake: Spark, deltalake, pyarrow and obstore.
 
-Each store says so by the standard variables of its own (s3.py, azure.py), and is handed to all of them, so that none
-looks elsewhere.
+Each kind of store is described by the standard variables of its own (s3.py, azure.py), which all libraries get, so that
+none looks elsewhere.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from binlake.storage.s3 import has_profile as has_profile
 
 _STORES = {"s3": "s3", "s3a": "s3", "abfs": "azure", "abfss": "azure"}
 _FILE_SYSTEMS = ("file", "hdfs")
-"""That Spark brings itself."""
+"""Schemes of file systems that Spark brings itself."""
 _PLAIN_ON_HDFS = re.compile(r"hdfs://[A-Za-z0-9_.-]+(:\d+)?(/[A-Za-z0-9_.=~-]+)*/?")
 _MISREAD = re.compile(r"[%\\?#*\[\]{}^|\x00-\x1f\x7f]")
 _CANONICAL = {"s3": "s3a", "abfs": "abfss"}
 
 
 class Store(Protocol):
-    """How a store is reached. Two that say the same are one, and each library's object is made once for it."""
+    """How an object store is reached. Equal ones are the same store: each library's object is made once for them."""
 
     def __hash__(self) -> int: ...
 
@@ -38,42 +38,44 @@ class Store(Protocol):
 
     @property
     def authorities(self) -> str:
-        """Path of a PEM file with those that are trusted in the place of the system's; empty for these."""
+        """Path of a PEM file with the authorities that are trusted in the place of the system's; empty for these."""
 
     def spark_settings(self) -> dict[str, str]:
-        """Of Hadoop's file system and of Delta's log on it, without secrets; those that say nothing are empty."""
+        """Return the settings of Hadoop's file system and of Delta's log on it, without secrets; a value is empty where
+        nothing is set."""
 
     def hadoop_account(self) -> dict[str, str]:
-        """Hadoop's settings that are secrets: for its configuration of a session at work, which no page shows."""
+        """Return Hadoop's secret settings, for its configuration of a running session, which no page shows."""
 
     def variables(self) -> dict[str, str]:
-        """For the processes of a cluster that work on the lake."""
+        """Return variables for the processes of a cluster that work on the lake."""
 
     def storage_options(self) -> dict[str, str]:
-        """deltalake's; a commit is one conditional PUT."""
+        """Return deltalake's options. A commit is one conditional PUT."""
 
     def obstore_arguments(self) -> dict[str, Any]:
-        """Of obstore's store."""
+        """Return the arguments of obstore's store."""
 
 
 def store_of(path: str) -> str | None:
-    """``s3`` or ``azure``; None for a folder, and for file systems that Spark brings itself."""
+    """Return ``s3`` or ``azure``; None for a folder, and for file systems that Spark brings itself."""
     scheme, separator, _ = path.partition("://")
     return _STORES.get(scheme) if separator else None
 
 
 def is_hdfs(path: str) -> bool:
+    """Tell whether a path lies in HDFS."""
     return path.startswith("hdfs://")
 
 
 def at(path: str) -> Store:
-    """For what lies at a path; S3 where that is no store, for other tables of the same session. Raises
+    """Return how the store of a path is reached; S3 for other paths, as other tables of a session may lie there. Raises
     ConfigurationError."""
     return Azure.at(path) if store_of(path) == "azure" else S3.at(path)
 
 
 def refuse_unknown(path: str) -> None:
-    """Raises ValueError for a kind of store on which no mirror was ever proved, such as gs://."""
+    """Raise ValueError for a kind of store that was never tested with a mirror, such as gs://."""
     scheme, separator, _ = path.partition("://")
     if separator and scheme not in (*_STORES, *_FILE_SYSTEMS):
         raise ValueError(
@@ -83,10 +85,10 @@ def refuse_unknown(path: str) -> None:
 
 
 def refuse_misread(path: str) -> None:
-    """Raises ValueError for letters by which one of the libraries finds another folder than the others, or none.
+    """Raise ValueError for characters with which the libraries find different folders, or none.
 
-    deltalake decodes %41, takes a backslash for a slash and panics at [ ] ^ |; ? or # ends an address; Hadoop expands
-    [ ] { } *.
+    deltalake decodes %41, takes a backslash for a slash and panics at [ ] ^ |; ? or # ends an address; Hadoop expands [
+    ] { } *.
     """
     if misread := sorted(set(_MISREAD.findall(path))):
         raise ValueError(
@@ -97,20 +99,20 @@ def refuse_misread(path: str) -> None:
 
 
 def canonical(path: str) -> str:
-    """``s3://`` and ``s3a://`` are one place, as are ``abfs://`` and ``abfss://``; Hadoop, deltalake and we call it by
-    the second."""
+    """Return an address with the scheme that Hadoop and deltalake use: ``s3a://`` for ``s3://``, ``abfss://`` for
+    ``abfs://``."""
     scheme, separator, rest = path.partition("://")
     return f"{_CANONICAL.get(scheme, scheme)}{separator}{rest}" if separator else path
 
 
 def container_and_name(path: str) -> tuple[str, str]:
-    """Of an object: the bucket or container, and the name in it."""
+    """Return an object's bucket or container, and its name there."""
     host, _, name = canonical(path).partition("://")[2].partition("/")
     return host.partition("@")[0], name
 
 
 def refuse_secrets(path: str) -> None:
-    """Raises ValueError where an address carries more than a place: it is told in logs, metadata and Spark's pages."""
+    """Raise ValueError where an address says more than a place: logs, metadata and Spark's pages show it."""
     if "://" not in path:
         return
     parts, store = urlsplit(path), store_of(path)
@@ -128,7 +130,7 @@ def refuse_secrets(path: str) -> None:
 
 
 def check(path: str, environment: Mapping[str, str] | None = None) -> None:
-    """Raises ConfigurationError where the variables, or those of its connection, can't be right for this lake."""
+    """Raise ConfigurationError where the variables, or the lake's connection, can't be right for a lake."""
     if store_of(path) == "s3":
         _check_s3(path, environment)
     elif store_of(path) == "azure":
@@ -136,7 +138,7 @@ def check(path: str, environment: Mapping[str, str] | None = None) -> None:
 
 
 def storage_options(path: str) -> dict[str, str] | None:
-    """deltalake's for a table at this path. Raises ConfigurationError."""
+    """Return deltalake's options for a table at a path; None for a file system. Raises ConfigurationError."""
     if store_of(path) is None:
         return None
     check(path)

@@ -1,4 +1,4 @@
-"""Authorities that a store's server is trusted by."""
+"""Certificate authorities that a store's server is trusted by."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ SYSTEMS_OWN = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 )  # fmt: skip
-"""Authorities that are trusted without a word."""
+"""Files of the system's authorities, which all libraries trust by themselves."""
 
 
 def own_authorities(endpoint: str, environment: Mapping[str, str]) -> str:
-    """Path of a PEM file with those that are trusted in the place of the system's; empty for these."""
-    told = environment.get("SSL_CERT_FILE", "")
-    return "" if endpoint.startswith("http://") or told in SYSTEMS_OWN else told
+    """Return the path of a PEM file with the authorities that are trusted in the place of the system's; empty for
+    these."""
+    file = environment.get("SSL_CERT_FILE", "")
+    return "" if endpoint.startswith("http://") or file in SYSTEMS_OWN else file
