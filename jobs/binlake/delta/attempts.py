@@ -1,16 +1,16 @@
-"""Attempts to copy a chunk: where each writes, what it leaves, and what is removed of it.
+"""Attempts to copy a chunk: where each writes, what it leaves, and what of that is deleted.
 
     {table's folder}/{attempt}/…                                 data files, from where no commit moves them
     {root}/_staging/snapshot/{snapshot}/{attempt}/table.json     notes the attempt, before it writes
     {root}/_staging/snapshot/{snapshot}/{attempt}/copied.json    what it wrote, once all is there
     {root}/_staging/snapshot/{snapshot}/given                    a commit may know its files
 
-Each attempt has a random name: who lost the lease writes into no folder that is read. What is removed:
+Each attempt has a random name, so a run that lost the lease writes into no folder that is read. What is deleted:
 
-    1  of a snapshot that no run takes up again: its rows in metadata are gone, or committed
-    2  noted folders alone; and none once ``given`` is there: VACUUM removes what no commit knows
-    3  so who commits writes ``given``, and then asks whether the lease is still his: who removes had it when he took
-       the rows away, and looks for ``given`` after that
+    1  what a snapshot left that no run takes up again: its rows in metadata are gone, or committed
+    2  of that only folders that are noted, and none once ``given`` is there: VACUUM deletes what no commit knows
+    3  so a run that commits writes ``given`` first, and then checks that it still holds the lease; a run that deletes
+       held the lease when it took the rows away, and looks for ``given`` after that
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from binlake.storage import files
 
 _PREFIX = "snapshot-"
 OF_KEYS = "-keys"
-"""Ends the id of a snapshot of a range of keys: no run takes up what another left of it."""
+"""Suffix of the id of a snapshot of a range of keys, which no other run takes up."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """path: below the table's folder. action: Delta's AddFile as JSON, with the statistics."""
+    """A data file that an attempt wrote. path: below the table's folder. action: Delta's AddFile as JSON, with the
+    statistics."""
 
     path: str
     bytes: int
@@ -43,13 +44,13 @@ class DataFile:
 
     @property
     def action_path(self) -> str:
-        """The path as Delta writes it: a URL's."""
+        """The path as Delta writes it, as part of a URL."""
         return str(json.loads(self.action)["add"]["path"])
 
 
 @dataclass(frozen=True)
 class Copied:
-    """What an attempt wrote. invalid_dates: how many rows have one, by the column's name."""
+    """What an attempt wrote. invalid_dates: rows with an invalid date, by the column's name."""
 
     files: tuple[DataFile, ...]
     invalid_dates: dict[str, int] = field(default_factory=dict)
@@ -64,12 +65,12 @@ class Copied:
 
 
 def is_of_an_attempt(path: str) -> bool:
-    """Whether a file lies where an attempt writes. path: below the table's folder."""
+    """Tell whether a file lies where an attempt writes. path: below the table's folder."""
     return path.startswith(_PREFIX) and "/" in path
 
 
 class Attempts:
-    """Those of one snapshot of a table."""
+    """The attempts of one snapshot of a table."""
 
     def __init__(self, config: PipelineConfig, table: TableName, snapshot: str) -> None:
         self._table = table
@@ -78,30 +79,34 @@ class Attempts:
 
     @staticmethod
     def new() -> str:
-        """A name."""
+        """Return a name for an attempt."""
         return f"{_PREFIX}{uuid.uuid4().hex[:16]}"
 
     def data_folder(self, attempt: str) -> str:
-        """Raises ValueError for what is no attempt: folders of data files are removed."""
+        """Return the folder of an attempt's data files. Raises ValueError for another name, as folders of data files
+        are deleted."""
         if not attempt.startswith(_PREFIX):
             raise ValueError(f"no attempt: {attempt!r}")
         return f"{self.table_path}/{attempt}"
 
     def staging_folder(self, attempt: str) -> str:
+        """Return the folder of an attempt's notes."""
         return f"{self.folder}/{attempt}"
 
     def begin(self, attempt: str) -> None:
+        """Note an attempt, before it writes."""
         files.make_private_folder(self.staging_folder(attempt))
         files.write_text(f"{self.staging_folder(attempt)}/table.json", dumps(self._table))
 
     def done(self, attempt: str, copied: Copied) -> None:
-        """All is written. Of an attempt without rows Delta lists no file, though it may have made one."""
+        """Note what an attempt wrote, once all is written. Delta lists no file of an attempt without rows, though it
+        may have made one."""
         if not copied.files:
             files.remove_folder(self.data_folder(attempt))
         files.write_text(f"{self.staging_folder(attempt)}/copied.json", dumps(copied))
 
     def copied(self, attempt: str) -> Copied:
-        """Raises StagingError where it is missing or damaged."""
+        """Read what an attempt wrote. Raises StagingError where the note is missing or damaged."""
         path = f"{self.staging_folder(attempt)}/copied.json"
         try:
             return loads(Copied, files.read_text(path))
@@ -109,7 +114,7 @@ class Attempts:
             raise StagingError(f"{path} is damaged: {error}", remedy="run again: it is copied anew") from error
 
     def is_whole(self, attempt: str, rows: int) -> bool:
-        """Whether it has these rows, as far as the sizes of its files tell."""
+        """Tell whether an attempt has so many rows, as far as the sizes of its files show."""
         try:
             copied = self.copied(attempt)
         except StagingError:
@@ -120,40 +125,42 @@ class Attempts:
 
     @property
     def given(self) -> bool:
+        """Whether a commit may know the data files."""
         return files.exists(f"{self.folder}/given")
 
     def give(self) -> None:
-        """To Delta, whatever becomes of the commit."""
+        """Note that the data files belong to Delta now, whatever becomes of the commit."""
         files.write_text(f"{self.folder}/given", "")
 
     def discard(self, attempt: str) -> None:
-        """The data files of an attempt that failed: no row has its name."""
+        """Delete the data files of an attempt that failed: no row in metadata has its name."""
         files.remove_folder(self.data_folder(attempt))
 
     def remove(self) -> None:
-        """All that the snapshot left, but for data files that were given to Delta."""
+        """Delete all that the snapshot left, except data files that were given to Delta."""
         if not self.given:
             self.remove_data()
         self.forget()
 
-    def remove_data(self, but: Collection[str] = ()) -> None:
-        """Data files, but for those of some attempts."""
+    def remove_data(self, except_of: Collection[str] = ()) -> None:
+        """Delete the data files, except those of some attempts."""
         for attempt in files.subfolders(self.folder):
-            if attempt.startswith(_PREFIX) and attempt not in but:
+            if attempt.startswith(_PREFIX) and attempt not in except_of:
                 files.remove_folder(self.data_folder(attempt))
 
     def forget(self) -> None:
-        """What the snapshot left in staging."""
+        """Delete what the snapshot left in staging."""
         files.remove_folder(self.folder)
 
 
 def remove_dead(config: PipelineConfig, unfinished: Callable[[], Collection[str]]) -> list[str]:
-    """What snapshots left that no run takes up again. Gives their folders in staging.
+    """Delete what snapshots left that no run takes up again, and return their folders in staging.
 
-    unfinished: asked once something is there. Rows come before notes: what is noted and has none by then is nobody's.
+    unfinished: called where there are such folders. A snapshot's rows in metadata come before its notes, so a noted
+    snapshot without rows is nobody's.
     """
-    there = files.subfolders(config.staging_path("snapshot"))
-    dead = sorted(set(there) - set(unfinished())) if there else []
+    snapshots = files.subfolders(config.staging_path("snapshot"))
+    dead = sorted(set(snapshots) - set(unfinished())) if snapshots else []
     return [_remove_dead(config, snapshot) for snapshot in dead]
 
 

@@ -1,7 +1,7 @@
-"""A Delta table's rows at a version, in an order that is the same each time, so that a reader can go on anywhere.
+"""A Delta table's rows at a version, in an order that is the same each time, so that a reader can continue anywhere.
 
-The order is that of the data files' paths, and inside a file that of its rows. Rows are counted as they lie there,
-those that deletion vectors hide among them. deltalake's own reader takes files side by side, in no order.
+The order is that of the data files' paths, and of the rows in a file. Rows that deletion vectors hide are counted, too.
+deltalake's own reader reads files side by side, in no order.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from binlake.delta.key_ranges import physical_names
 from binlake.storage import files
 
 _MOST_ROWS, _MOST_BYTES = 1 << 14, 32 << 20
-"""Of what is read at a time."""
+"""How much is read at a time."""
 
 
 def read(
     log: DeltaTable, table_path: str, fields: Sequence[pa.Field], passed: int
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Some rows at a time, and how many of the table are passed with them; the first ``passed`` are left out.
+    """Read a table's rows behind the first ``passed``, some at a time, each with the number of rows that are passed
+    then.
 
-    fields: the columns wanted, with their types; one that a file is older than is NULL there. Raises OSError,
-    ArrowException, DeltaError, KeyError for a column that the table hasn't at its version.
+    fields: the columns wanted, with their types; a column that a file is older than is NULL there. Raises OSError,
+    ArrowException, DeltaError, and KeyError for a column that the table doesn't have at its version.
     """
     stored = physical_names(log)
     kept = _kept(log)
@@ -41,7 +42,7 @@ def read(
 
 
 def _kept(log: DeltaTable) -> dict[str, pa.BooleanArray]:
-    """Which rows of a file are there, by its name; of files that deletion vectors belong to."""
+    """Return which rows of a file remain, by its name, for files with deletion vectors."""
     return {
         path.rpartition("/")[2]: there.values
         for batch in pa.RecordBatchReader.from_stream(log.deletion_vectors())
@@ -50,7 +51,7 @@ def _kept(log: DeltaTable) -> dict[str, pa.BooleanArray]:
 
 
 def _of_file(file: pq.ParquetFile, columns: Sequence[str], passed: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Behind the first ``passed`` rows, each part with the number of its first row."""
+    """Read the rows of a file behind the first ``passed``; each part comes with the number of its first row."""
     at = 0
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)

@@ -1,4 +1,4 @@
-"""Rows of a data file that count as deleted, and stay in it: Delta's deletion vectors, read and written without a JVM.
+"""Delta's deletion vectors, read and written without a JVM: which rows of a data file count as deleted.
 
 A vector is a set of row numbers of its file as a 64-bit Roaring bitmap. Delta's protocol, "Deletion Vector Format": a
 file of vectors begins with its version, one byte; each vector is its length (4 bytes, big endian), the data, and their
@@ -22,15 +22,16 @@ _VERSION, _MAGIC = 1, 1681511377
 _HEAD = struct.Struct("<i")
 _FRAME = struct.Struct(">I")
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-"""ZeroMQ's RFC 32."""
+"""The alphabet of Z85 (ZeroMQ's RFC 32)."""
 _ID_CHARACTERS = 20
 
 Descriptor = Mapping[str, Any]
-"""Of a vector, in an action of Delta's log: storageType, pathOrInlineDv, offset, sizeInBytes, cardinality."""
+"""A vector in an action of Delta's log: storageType, pathOrInlineDv, offset, sizeInBytes, cardinality."""
 
 
 def read(table_path: str, vector: Descriptor) -> BitMap64:
-    """Raises LakeError where it isn't what its descriptor says; OSError."""
+    """Read the numbers of a file's deleted rows. Raises LakeError where the vector doesn't match its descriptor;
+    OSError."""
     kind, place, size = vector["storageType"], vector["pathOrInlineDv"], int(vector["sizeInBytes"])
     if kind == "i":
         data = _from_z85(place)[:size]
@@ -55,13 +56,13 @@ def _framed(path: str, offset: int, size: int) -> bytes:
 
 
 def write(table_path: str, vectors: Sequence[BitMap64]) -> list[Descriptor]:
-    """All in one new file of the table's folder. Raises OSError."""
+    """Write vectors into one new file of the table's folder, and return their descriptors. Raises OSError."""
     name, content = uuid.uuid4(), bytearray([_VERSION])
-    told: list[Descriptor] = []
+    descriptors: list[Descriptor] = []
     for rows in vectors:
         rows.run_optimize()
         data = _HEAD.pack(_MAGIC) + rows.serialize()
-        told.append(
+        descriptors.append(
             {
                 "storageType": "u",
                 "pathOrInlineDv": _to_z85(name.bytes),
@@ -72,7 +73,7 @@ def write(table_path: str, vectors: Sequence[BitMap64]) -> list[Descriptor]:
         )
         content += _FRAME.pack(len(data)) + data + _FRAME.pack(zlib.crc32(data))
     files.write_bytes(f"{table_path}/deletion_vector_{name}.bin", bytes(content))
-    return told
+    return descriptors
 
 
 def _to_z85(data: bytes) -> str:
@@ -83,10 +84,10 @@ def _to_z85(data: bytes) -> str:
 
 
 def _from_z85(text: str) -> bytes:
-    found = bytearray()
+    data = bytearray()
     for start in range(0, len(text), 5):
         word = 0
         for character in text[start : start + 5]:
             word = word * 85 + _Z85.index(character)
-        found += _FRAME.pack(word)
-    return bytes(found)
+        data += _FRAME.pack(word)
+    return bytes(data)

@@ -1,6 +1,6 @@
-"""The actions of a Delta table's log as they stand there: what a data file was added with, and a commit of our own.
+"""The actions of a Delta table's log: with which a data file was added, and commits of binlake's own.
 
-deltalake reads and writes no deletion vectors in actions; the rest of a log is its part. Delta's protocol, "Delta Log
+deltalake does the rest, but reads and writes no deletion vectors in actions. Source: Delta's protocol, "Delta Log
 Entries", "Checkpoints" and "Actions".
 """
 
@@ -25,32 +25,35 @@ _CHECKPOINT_EACH = 10
 
 
 def added(table_path: str, version: int, paths: Collection[str]) -> dict[str, DeltaAction] | None:
-    """The add actions of some data files that are there at a version. None where this reader doesn't find them all: a
-    log may be written in more ways than it knows. Raises OSError, ArrowException."""
+    """Return the add actions of data files that exist at a version, by path.
+
+    Returns None where not all are found: a log may be written in ways that this reader doesn't know. Raises OSError,
+    ArrowException.
+    """
     try:
-        found = _found(table_path, version, paths)
+        actions = _added(table_path, version, paths)
     except (StagingError, FileNotFoundError, ValueError, KeyError):  # a stale hint, cleaned commits, another form
         return None
-    return found if found.keys() == set(paths) else None
+    return actions if actions.keys() == set(paths) else None
 
 
-def _found(table_path: str, version: int, paths: Collection[str]) -> dict[str, DeltaAction]:
-    found: dict[str, DeltaAction] = {}
+def _added(table_path: str, version: int, paths: Collection[str]) -> dict[str, DeltaAction]:
+    actions: dict[str, DeltaAction] = {}
     begins = 0
     if files.exists(f"{table_path}/_delta_log/_last_checkpoint"):
         hint = json.loads(files.read_text(f"{table_path}/_delta_log/_last_checkpoint"))
         if hint["version"] > version:
             return {}
         begins = hint["version"] + 1
-        found = _of_checkpoint(table_path, hint, paths)
+        actions = _of_checkpoint(table_path, hint, paths)
     for number in range(begins, version + 1):
         for action in _of_commit(table_path, number):
             add, remove = action.get("add"), action.get("remove")
             if add and add["path"] in paths:
-                found[add["path"]] = add
-            if remove and found.get(remove["path"], {}).get("deletionVector") == remove.get("deletionVector"):
-                found.pop(remove["path"], None)
-    return found
+                actions[add["path"]] = add
+            if remove and actions.get(remove["path"], {}).get("deletionVector") == remove.get("deletionVector"):
+                actions.pop(remove["path"], None)
+    return actions
 
 
 def _of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
@@ -60,29 +63,34 @@ def _of_commit(table_path: str, version: int) -> Iterator[DeltaAction]:
 
 
 def _of_checkpoint(table_path: str, hint: Mapping[str, Any], paths: Collection[str]) -> dict[str, DeltaAction]:
-    """Nothing of a checkpoint of another form than one file or numbered parts."""
+    """Return the add actions in a checkpoint of one file or numbered parts. Raises FileNotFoundError for other
+    forms."""
     stem, parts = f"{table_path}/_delta_log/{hint['version']:020}.checkpoint", hint.get("parts")
     names = [f"{stem}.{part:010}.{parts:010}.parquet" for part in range(1, parts + 1)] if parts else [f"{stem}.parquet"]
-    found: dict[str, DeltaAction] = {}
+    actions: dict[str, DeltaAction] = {}
     for name in names:
         with files.opened(name) as source:
             wanted = [f"add.{column}" for column in _OF_A_FILE]
             adds = pq.ParquetFile(source).read(columns=wanted, use_threads=False)["add"]
         chosen = [add.as_py() for add in adds if add.is_valid and add["path"].as_py() in paths]
-        found |= {add["path"]: _told(add) for add in chosen}
-    return found
+        actions |= {add["path"]: _without_none(add) for add in chosen}
+    return actions
 
 
-def _told(fields: Mapping[str, Any]) -> DeltaAction:
-    """A checkpoint has all columns, an action those that say something."""
+def _without_none(fields: Mapping[str, Any]) -> DeltaAction:
+    """Return the fields without those that are None: a checkpoint has all columns, an action only some."""
     return {
-        name: _told(value) if isinstance(value, dict) else value for name, value in fields.items() if value is not None
+        name: _without_none(value) if isinstance(value, dict) else value
+        for name, value in fields.items()
+        if value is not None
     }
 
 
 def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> None:
-    """These in the version behind the one that ``log`` was read at; raises CommitFailedError where that is taken,
-    which may be by ourselves: a store that was asked twice says so, too. OSError.
+    """Commit actions in the version behind the one that ``log`` was read at.
+
+    Raises CommitFailedError where that version exists, which may be this very commit if a store was asked twice;
+    OSError.
     """
     version = log.version() + 1
     _write(table_path, version, actions)
@@ -91,7 +99,8 @@ def commit(log: DeltaTable, table_path: str, actions: Sequence[DeltaAction]) -> 
 
 
 def create(table_path: str, actions: Sequence[DeltaAction]) -> None:
-    """A table with these in its first commit, in a folder whose log is there and empty; as ``commit``."""
+    """Make a table with these actions in its first commit, in a folder whose log is there and empty. Raises what
+    ``commit`` does."""
     _write(table_path, 0, actions)
 
 
@@ -104,7 +113,7 @@ def _write(table_path: str, version: int, actions: Sequence[DeltaAction]) -> Non
 
 
 def _checkpoint(table_path: str, version: int) -> None:
-    """Spares others a part of the log; without it they read more, and the next one is tried again."""
+    """Write a checkpoint, so that readers read less of the log. Where it fails the next one is tried again."""
     try:
         opened_tables.opened(table_path, version).create_checkpoint()
     except (DeltaError, OSError):

@@ -1,7 +1,7 @@
-"""What a mirrored Delta table's log tells, read without a JVM: how far each life of a table has come, who committed.
+"""The log of a mirrored Delta table, read without a JVM: how far each life of the table has come, and who committed.
 
 Each commit of a life carries the application id ``binlake:{source}:{table id}`` and the version
-``batch * 2**20 + step``: what a table has is read back from the table itself.
+``batch * 2**20 + step``, so that what a table has is read from the table itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from binlake.storage import files, storage_errors
 APPLICATIONS = "binlake:"
 STEPS_PER_BATCH = 1 << 20
 _OVERTAKEN = STEPS_PER_BATCH // 2
-"""Behind the steps of a batch stand the snapshots that overtake it."""
+"""Version, within a batch's, of snapshots that overtake the batch."""
 _LEAVE_ROWS = frozenset(
     {
         "OPTIMIZE", "AUTO OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
@@ -35,19 +35,20 @@ _LEAVE_ROWS = frozenset(
 )  # fmt: skip
 """Operations of Delta that change no row."""
 _UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"})
-"""Those that come of looking after a table, ours and others'."""
+"""Operations of a table's upkeep, by binlake or others."""
 _LOOKED_AT = 50
+"""Newest commits that are searched."""
 
 
 def transaction_version(batch: int, step: int) -> int:
-    """Grows with batch and step; steps count from 1 in each batch."""
+    """Return the version of a batch's step, which grows with both. Steps count from 1 in each batch."""
     if not 0 <= step < _OVERTAKEN:
         raise ValueError(f"step {step} of batch {batch}")
     return batch * STEPS_PER_BATCH + step
 
 
 def overtaking(batch: int) -> int:
-    """Behind all steps of the batches up to this one, before those of the next."""
+    """Return the version of a snapshot that overtakes a batch: behind all its steps, before those of the next batch."""
     return batch * STEPS_PER_BATCH + _OVERTAKEN
 
 
@@ -60,53 +61,56 @@ class LakeLog:
 
     @classmethod
     def of(cls, config: PipelineConfig, name: TableName, life: str) -> Self:
-        """At the table's path; life: its table id."""
+        """Return the log at the path of a table. life: its table id."""
         return cls(config.table_path(name), f"{APPLICATIONS}{config.source.name}:{life}")
 
     def log(self) -> DeltaTable:
+        """Open the table. Raises LakeError."""
         try:
             return opened_tables.opened(self.path)
         except (DeltaError, OSError) as error:
             raise storage_errors.failed(f"reading the Delta table {self.path} failed", error) from error
 
     def exists(self) -> bool:
+        """Tell whether a table is at the path. Raises LakeError."""
         return opened_tables.is_table(self.path)
 
     def recorded(self) -> int:
-        """Transaction version recorded in the table for this life; -1 when there is none."""
+        """Return the transaction version that the table records for this life; -1 when there is none."""
         if not self.exists():
             return -1
         version = self.log().transaction_version(self.app)
         return -1 if version is None else int(version)
 
     def version(self) -> int:
-        """Delta version."""
+        """Return the newest Delta version."""
         return int(self.log().version())
 
     def is_at(self, version: int) -> bool:
-        """Whether this is its newest Delta version, by a look for two files of its log: none is read."""
+        """Tell whether this is the newest Delta version, by looking for two files of the log; none is read."""
         there, next_one = (
             files.exists(f"{self.path}/_delta_log/{number:020}.json") for number in (version, version + 1)
         )
         return there and not next_one
 
     def size(self) -> int:
-        """Bytes of the data files; 0 where no table is."""
+        """Return the bytes of the data files; 0 where no table is."""
         if not self.exists():
             return 0
         added = pa.table(self.log().get_add_actions())
         return int(pc.sum(added["size_bytes"]).as_py() or 0)
 
     def rows(self) -> int:
-        """By the log, without those that deletion vectors hide."""
+        """Return the number of rows by the log, without those that deletion vectors hide."""
         log = self.log()
         return int(log.count()) - layout.deleted_rows(log).total()
 
     def refuse_others(self, lives: Collection[str], since: int) -> int:
-        """Nobody but ``lives`` may have changed rows behind the Delta version ``since``: raises LakeTableChanged, or
-        SnapshotUnfinished where it was a snapshot of ours. Gives the version up to which that is so.
+        """Check that nobody but ``lives`` changed rows behind the Delta version ``since``; return the version up to
+        which that holds.
 
-        RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened.
+        RESTORE keeps Delta's transaction ids, so the table itself would go on as if nothing had happened. Raises
+        LakeTableChanged, or SnapshotUnfinished where binlake itself committed a snapshot.
         """
         if self.is_at(since):
             return since
@@ -133,7 +137,7 @@ class LakeLog:
         return LakeTableChanged(f"{self.path}: {what}", remedy="let nobody else write it, and snapshot the table again")
 
     def last_own_version(self, life: str) -> int:
-        """The newest Delta version that a step of this life committed, as far as the newest commits tell."""
+        """Return the newest Delta version that a step of this life committed, as far as the newest commits show."""
         for commit in self.log().history(_LOOKED_AT):
             note = note_of(commit)
             if note.get("life") == life and "step" in note:
@@ -141,23 +145,24 @@ class LakeLog:
         return self.version()
 
     def last_change(self) -> dict[str, Any]:
-        """The newest commit, as Delta's history tells it, but for those that only looked after the table."""
+        """Return the newest commit, as Delta's history has it, that is no upkeep."""
         newest = self.log().history(_LOOKED_AT)
         return next((commit for commit in newest if commit.get("operation") not in _UPKEEP), newest[0])
 
     def last_version_of(self, life: str) -> int:
-        """The newest Delta version that isn't another life's: in a swap the other may have taken the path already.
+        """Return the newest Delta version that isn't another life's: in a swap the other may have taken the path
+        already.
 
         Raises LakeTableChanged when the history doesn't reach back so far.
         """
         candidate: int | None = None  # what others than binlake committed (OPTIMIZE) belongs to the life before it
         for commit in self.log().history():
-            found = note_of(commit).get("life")
-            if found is not None and found != life:
+            committer = note_of(commit).get("life")
+            if committer is not None and committer != life:
                 candidate = None
                 continue
             candidate = int(commit["version"]) if candidate is None else candidate
-            if found == life:
+            if committer == life:
                 return candidate
         if candidate is not None:
             return candidate
@@ -169,8 +174,8 @@ class LakeLog:
 
 @dataclass(frozen=True)
 class TableCommit:
-    """One commit of a Delta table. batch: that it belongs to, None where it is of none or not ours; ours: binlake made
-    it. Counts are Delta's own, None where it doesn't tell."""
+    """One commit of a Delta table. ours: binlake made it. batch: which it belongs to, None where it is of none. Counts
+    are Delta's own, None where it has none."""
 
     version: int
     at_us: int
@@ -183,9 +188,9 @@ class TableCommit:
 
 
 def commits(path: str, count: int) -> list[TableCommit]:
-    """The newest of a table, newest first; none where no table is.
+    """Return the newest commits of a table, the newest first; none where no table is.
 
-    Without the operations' parameters: the condition of a MERGE holds values of keys. Raises LakeError.
+    The operations' parameters are left out: the condition of a MERGE holds values of keys. Raises LakeError.
     """
     if not opened_tables.is_table(path):
         return []
@@ -199,8 +204,8 @@ def _commit(row: dict[str, Any]) -> TableCommit:
     note, metrics = note_of(row), row.get("operationMetrics") or {}
 
     def number(*names: str) -> int | None:
-        told = [metrics[name] for name in names if name in metrics]
-        return sum(map(int, told)) if told else None
+        counts = [metrics[name] for name in names if name in metrics]
+        return sum(map(int, counts)) if counts else None
 
     return TableCommit(
         int(row["version"]),
@@ -215,15 +220,15 @@ def _commit(row: dict[str, Any]) -> TableCommit:
 
 
 def changes_rows(commit: dict[str, Any]) -> bool:
-    """Whether a commit that isn't ours may have changed rows."""
+    """Tell whether somebody else's commit may have changed rows."""
     return commit.get("operation", "an unknown operation") not in _LEAVE_ROWS
 
 
 def note_of(commit: dict[str, Any]) -> dict[str, Any]:
-    """What one of our commits says of itself; empty for others'."""
+    """Return the note that binlake left in a commit; empty for others' commits."""
     try:
-        found = json.loads(commit.get("userMetadata") or "{}")
+        metadata = json.loads(commit.get("userMetadata") or "{}")
     except ValueError:
         return {}
-    note = found.get("binlake") if isinstance(found, dict) else None
+    note = metadata.get("binlake") if isinstance(metadata, dict) else None
     return note if isinstance(note, dict) else {}

@@ -1,4 +1,4 @@
-"""A Delta table's schema before the table has it: data files are written by it, and one commit brings it."""
+"""The schema of a Delta table, as data files are written by it and a commit brings it; Delta's types and features."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _TYPES: dict[str, Any] = {
     "TIMESTAMP_NTZ": "timestamp_ntz", "BOOLEAN": "boolean",
     "ARRAY<FLOAT>": {"type": "array", "elementType": "float", "containsNull": True},
 }  # fmt: skip
-"""Spark SQL's names of the registry's types → Delta's schema, but for decimals."""
+"""The registry's types in Spark SQL → the same in Delta's schema, except decimals."""
 
 
 def needs_column_mapping(names: Sequence[str]) -> bool:
-    """Delta refuses these characters in plain Parquet names."""
+    """Tell whether Delta refuses one of these names as a plain Parquet name."""
     return any(_NEEDS_COLUMN_MAPPING.search(name) for name in names)
 
 
 def table_properties(names: Sequence[str]) -> dict[str, str]:
-    """Tables start as plain as other readers need them."""
+    """Return the properties of a new table with these columns, which is as plain as other readers need it."""
     properties = {"delta.enableDeletionVectors": "true"}
     if needs_column_mapping(names):
         properties[MAPPING_MODE] = "name"
@@ -40,12 +40,12 @@ def table_properties(names: Sequence[str]) -> dict[str, str]:
 
 
 def delta_field(name: str, kind: str) -> dict[str, Any]:
-    """A column as Delta's schema has it. kind: its type in Spark SQL, of those that the registry has."""
+    """Return a column as Delta's schema has it. kind: its type in Spark SQL, one of the registry's."""
     return {"name": name, "type": delta_type(kind), "nullable": True, "metadata": {}}
 
 
 def delta_type(kind: str) -> Any:
-    """A type of Spark SQL, of those that the registry has, as Delta's schema writes it: text, or an object for lists.
+    """Return a type of Spark SQL, one of the registry's, as Delta's schema writes it: text, or an object for lists.
     Raises KeyError."""
     kind = kind.upper()
     return kind.lower().replace(" ", "") if kind.startswith("DECIMAL(") else _TYPES[kind]
@@ -53,7 +53,8 @@ def delta_type(kind: str) -> Any:
 
 @dataclass(frozen=True)
 class DeltaSchema:
-    """The same for all who make it of the same columns under one ``identity``, the physical names included.
+    """A new table's schema, the same for all who make it of the same columns under one ``identity``, physical names
+    included.
 
     columns: names and types in Spark SQL.
     """
@@ -63,19 +64,20 @@ class DeltaSchema:
 
     @classmethod
     def of(cls, columns: Sequence[LakeColumn], identity: str) -> DeltaSchema:
-        return cls(tuple((one.name, one.delta) for one in columns), identity)
+        """Return the schema of the lake's columns."""
+        return cls(tuple((column.name, column.delta) for column in columns), identity)
 
     @property
     def properties(self) -> dict[str, str]:
-        """Of a table that is made with it."""
+        """The properties of a table that is made with the schema."""
         names = [name for name, _ in self.columns]
-        most = {MOST_ID: str(len(names))} if needs_column_mapping(names) else {}
-        return table_properties(names) | most
+        mapping = {MOST_ID: str(len(names))} if needs_column_mapping(names) else {}
+        return table_properties(names) | mapping
 
     def text(self, properties: Mapping[str, str]) -> str:
-        """As JSON, in a table with these properties.
+        """Return the schema as JSON, in a table with these properties.
 
-        Where column mapping came to the table, and the data files know nothing of it, names and physical names are one.
+        Where column mapping was turned on later, and the data files know nothing of it, physical names are the names.
         """
         fields = [delta_field(name, kind) for name, kind in self.columns]
         if properties.get(MAPPING_MODE, "none") != "none":

@@ -1,4 +1,4 @@
-"""The order of a key column's values, of staged rows as of data files' statistics: what numpy sorts and compares.
+"""The order of a key column's values, both staged ones and those of data files' statistics, for numpy to sort.
 
 | in the lake                     | here                                  | its statistics |
 |---------------------------------|---------------------------------------|----------------|
@@ -46,7 +46,7 @@ Values = NDArray[Any]
 
 @total_ordering
 class _Highest:
-    """Above every text."""
+    """Sorts above every text."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Highest)
@@ -60,10 +60,12 @@ class _Highest:
 
 @dataclass(frozen=True)
 class KeyOrder:
-    """arrow: the lake's type. lowest, highest: at or beyond each value. plain: of Arrow's values, without NULL.
+    """How values of a key's column compare.
 
-    bound: of what statistics tell the value that no other one of the file is beyond, downwards (-1) or upwards (1);
-    None where that may be any. render: gives the lake's text of what the log has.
+    arrow: the lake's type. lowest, highest: at or beyond each value. plain: turns Arrow's values, without NULL, into
+    values that numpy sorts. bound: turns a value of the statistics into one that no value of the file lies beyond,
+    downwards (-1) or upwards (1); None where there is no such bound. render: turns values of the log into the lake's
+    text.
     """
 
     arrow: pa.DataType
@@ -75,27 +77,30 @@ class KeyOrder:
     render: Renderer | None = None
 
     def distinct(self, staged: pa.Array) -> Values:
-        """Staged values without NULL, each once, ascending."""
+        """Return staged values without NULL, each once, ascending."""
         once = staged.unique()
         if self.render:
             once = pa.array(map(self.render, once.to_pylist()), self.arrow)
         return self.plain(once.take(pc.array_sort_indices(once)))
 
-    def bounds(self, told: pa.Array, towards: int) -> Values | None:
-        """Of data files' statistics the least (-1) or the greatest (1) values. None where they are of another type."""
-        if told.type != self.arrow and not (pa.types.is_integer(told.type) and pa.types.is_integer(self.arrow)):
+    def bounds(self, statistics: pa.Array, towards: int) -> Values | None:
+        """Return the least (-1) or greatest (1) value of each data file by its statistics; None where they are of
+        another type."""
+        if statistics.type != self.arrow and not (
+            pa.types.is_integer(statistics.type) and pa.types.is_integer(self.arrow)
+        ):
             return None
-        found = np.full(len(told), self.lowest if towards < 0 else self.highest, self.dtype)
-        places = np.flatnonzero(pc.is_valid(told).to_numpy(zero_copy_only=False))
-        for place, value in zip(places, self.plain(told.drop_null()).tolist(), strict=True):
+        bounds = np.full(len(statistics), self.lowest if towards < 0 else self.highest, self.dtype)
+        places = np.flatnonzero(pc.is_valid(statistics).to_numpy(zero_copy_only=False))
+        for place, value in zip(places, self.plain(statistics.drop_null()).tolist(), strict=True):
             bound = self.bound(value, towards)
             if bound is not None:
-                found[place] = min(max(bound, self.lowest), self.highest)
-        return found
+                bounds[place] = min(max(bound, self.lowest), self.highest)
+        return bounds
 
 
 def order_of(column: Column) -> KeyOrder | None:
-    """None of a type whose statistics tell nothing."""
+    """Return the order of a column; None for a type whose statistics say nothing."""
     arrow = arrow_type(column)
     if pa.types.is_integer(arrow):
         return _of_numbers(arrow, np.int64, _cast(pa.int64()), _exact)
@@ -117,18 +122,22 @@ def order_of(column: Column) -> KeyOrder | None:
 
 
 def spark_literal(column: Column, value: Any) -> str:
-    """Of a value as it is here, in Spark SQL."""
+    """Return a value of this module as a literal of Spark SQL."""
     arrow = arrow_type(column)
     if pa.types.is_string(arrow):
         return spark_string(value)
     if pa.types.is_date(arrow):
-        return f"DATE'{_told(arrow, value)}'"
+        return f"DATE'{_python_value(arrow, value)}'"
     if pa.types.is_timestamp(arrow):
-        return f"TIMESTAMP_LTZ'{_told(arrow, value)}'" if arrow.tz else f"TIMESTAMP_NTZ'{_told(arrow, value)}'"
+        return (
+            f"TIMESTAMP_LTZ'{_python_value(arrow, value)}'"
+            if arrow.tz
+            else f"TIMESTAMP_NTZ'{_python_value(arrow, value)}'"
+        )
     return f"{Decimal(int(value)).scaleb(-arrow.scale, _DIGITS):f}BD" if pa.types.is_decimal(arrow) else str(int(value))
 
 
-def _told(arrow: pa.DataType, value: Any) -> Any:
+def _python_value(arrow: pa.DataType, value: Any) -> Any:
     stored = pa.int32() if pa.types.is_date(arrow) else pa.int64()
     return pa.scalar(int(value), stored).cast(arrow).as_py()
 
@@ -149,20 +158,20 @@ def _days(values: pa.Array) -> Values:
 
 
 def _objects(values: pa.Array) -> Values:
-    found: Values = values.to_numpy(zero_copy_only=False).astype(object)
-    return found
+    objects: Values = values.to_numpy(zero_copy_only=False).astype(object)
+    return objects
 
 
 def _words(values: pa.Array) -> Values:
-    """Of decimals the lower and the upper 64 bits."""
+    """Return the lower and the upper 64 bits of decimals."""
     pairs = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2) if len(values) else np.empty((0, 2), np.int64)
     return pairs[values.offset : values.offset + len(values)]
 
 
 def _wide(values: pa.Array) -> Values:
     words = _words(values)
-    found: Values = words[:, 1].astype(object) * 2**64 + words[:, 0].astype(np.uint64).astype(object)
-    return found
+    numbers: Values = words[:, 1].astype(object) * 2**64 + words[:, 0].astype(np.uint64).astype(object)
+    return numbers
 
 
 def _exact(value: Any, _towards: int) -> Any:

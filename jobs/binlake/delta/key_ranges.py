@@ -1,8 +1,9 @@
-"""Where in the lake a batch's keys can lie: staged keys beside the key ranges of the table's data files. Needs no JVM.
+"""Where in the lake a batch's keys can lie: staged keys compared with the key ranges of the table's data files.
 
 Delta keeps the least and greatest value of each column of a data file. A key outside the ranges of all files isn't in
-the lake, whatever the log may say of it: rows under new keys that ascend are appended without a look at the others, and
-the rows that changed are looked for in their own files alone. Rows that a deletion vector hides only narrow a range.
+the lake, whatever the binlog says of it: rows with new, ascending keys are appended without reading the others, and
+changed rows are searched in the files alone that may hold them. Rows that a deletion vector hides can only make a range
+wider than it is. Needs no JVM.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from binlake.schema.table import Column, TableSchema
 from binlake.storage import parquet_files
 
 MOST_RANGES = 32
-"""Ranges in one condition: beyond it the nearest are taken together."""
+"""Ranges in one condition; of more, the nearest are merged."""
 _COMPARED = 5_000_000
-"""Staged rows whose keys are held at once."""
+"""Most staged rows whose keys are held in memory."""
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
-"""A column's name in the files, where column mapping gave it another one."""
+"""Key, in a column's metadata, of its name in data files under column mapping."""
 _WHOLE_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
 KeyRange = tuple[Any, Any]
@@ -37,14 +38,14 @@ KeyRange = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Spans:
-    """Of each data file the least and greatest of some values of a column; ``found`` where there is one."""
+    """The least and greatest of some values of a column in each data file; ``found`` tells where there is one."""
 
     low: Values
     high: Values
     found: NDArray[np.bool_]
 
     def of(self, keys: Values, within: Spans) -> Spans:
-        """With the sorted ``keys`` inside the files' bounds ``within``."""
+        """Return these spans with the sorted ``keys`` that lie inside the files' bounds ``within``."""
         if not keys.size:
             return self
         first = np.searchsorted(keys, within.low, side="left")
@@ -63,19 +64,18 @@ class Spans:
 def ranges_to_search(
     log: DeltaTable, schema: TableSchema, staged: Sequence[StagedFile]
 ) -> tuple[Mapping[str, KeyRange], ...] | None:
-    """Ranges, by key column, outside of which no staged key is in the table: none where the keys are all new.
+    """Return ranges, by key column, outside of which no staged key is in the table: none where the keys are all new.
 
-    None where the files tell nothing: of columns that have no order here, or no statistics. Old and new keys count.
-    Raises StagingError.
+    Old and new keys of updated rows count. Returns None where the files have no statistics of the key's columns, or
+    these no order here. Raises StagingError.
     """
     added = pa.table(log.get_add_actions())
     if not added.num_rows:
         return ()
-    found = bounds_of(log, added, schema)
-    bounds = {name: one for name, one in found.items() if one is not None}
+    bounds = {name: spans for name, spans in bounds_of(log, added, schema).items() if spans is not None}
     if not bounds:
         return None
-    spans = {name: Spans(one.low, one.high, np.zeros(added.num_rows, np.bool_)) for name, one in bounds.items()}
+    spans = {name: Spans(bound.low, bound.high, np.zeros(added.num_rows, np.bool_)) for name, bound in bounds.items()}
     orders = {column.name: order for column, order in _ordered(schema)}
     for file in staged:
         for rows in _keys(file, tuple(bounds)):
@@ -84,7 +84,8 @@ def ranges_to_search(
 
 
 def bounds_of(log: DeltaTable, added: pa.Table, schema: TableSchema) -> dict[str, Spans | None]:
-    """Of each key column that has an order here, the bounds of the data files ``added``; None without statistics."""
+    """Return the bounds of the data files ``added`` for each key column that has an order here; None without
+    statistics."""
     stored = physical_names(log)
     empty = pc.fill_null(pc.equal(added["num_records"], 0), False).to_numpy()
     return {
@@ -93,25 +94,25 @@ def bounds_of(log: DeltaTable, added: pa.Table, schema: TableSchema) -> dict[str
 
 
 def physical_names(log: DeltaTable) -> dict[str, str]:
-    """Of the lake's columns those in its data files and statistics."""
+    """Return the name in data files and statistics of each column, by its name in the lake."""
     return {field.name: str(field.metadata.get(PHYSICAL_NAME, field.name)) for field in log.schema().fields}
 
 
 def sort_order(schema: TableSchema) -> tuple[str, ...]:
-    """The key's columns, first those whose bounds tell where a key can lie."""
+    """Return the key's columns, those whose bounds show where a key can lie first."""
     ordered = tuple(column.name for column, _ in _ordered(schema))
     return ordered + tuple(name for name in schema.key if name not in ordered)
 
 
 def is_of_numbers(schema: TableSchema) -> bool:
-    """Whether the key's columns are all whole numbers."""
+    """Tell whether the key's columns are all whole numbers."""
     return bool(schema.key) and all(schema.column(name).type in _WHOLE_NUMBERS for name in schema.key)
 
 
 def each_once(schema: TableSchema, staged: Sequence[StagedFile]) -> bool:
-    """Whether no key occurs twice in the staged rows, so that each is the last word on its row.
+    """Tell whether no key occurs twice in the staged rows, so that each row is its key's newest.
 
-    Said of few rows alone, and of keys that are equal where their bytes are. Raises StagingError.
+    It is only told of few rows, and of keys that are equal where their bytes are; else False. Raises StagingError.
     """
     if sum(file.rows for file in staged) > _COMPARED:
         return False
@@ -138,17 +139,18 @@ def _numbers(schema: TableSchema) -> list[Column]:
 
 
 def _ordered(schema: TableSchema) -> list[tuple[Column, KeyOrder]]:
-    """Columns of the key that have an order here."""
+    """Return the key's columns that have an order here, each with it."""
     columns = map(schema.column, schema.key)
     return [(column, order) for column in columns if (order := order_of(column)) is not None]
 
 
 def _bounds(added: pa.Table, order: KeyOrder, stored: str, empty: NDArray[np.bool_]) -> Spans | None:
-    """Of the data files, of which one without statistics may hold any value. None where no file has some."""
-    told = (_statistics(added, "min", stored), _statistics(added, "max", stored))
-    if told[0] is None or told[1] is None:
+    """Return the bounds of data files, where one without statistics may hold any value; None where no file has
+    statistics."""
+    least, greatest = _statistics(added, "min", stored), _statistics(added, "max", stored)
+    if least is None or greatest is None:
         return None
-    low, high = order.bounds(told[0], -1), order.bounds(told[1], 1)
+    low, high = order.bounds(least, -1), order.bounds(greatest, 1)
     if low is None or high is None:
         return None
     low[empty], high[empty] = order.highest, order.lowest
@@ -166,7 +168,7 @@ def _keys(file: StagedFile, key: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def image_column(rows: pa.Table, image: str, name: str) -> pa.ChunkedArray:
-    """A column of staged rows' images: null where there is no image."""
+    """Return a column of staged rows' images, null where there is no image."""
     images = rows[image]
     return pc.struct_field(images, [images.type.get_field_index(name)])
 
@@ -177,7 +179,8 @@ def _distinct(rows: pa.Table, name: str, order: KeyOrder) -> Values:
 
 
 def _together(spans: Mapping[str, Spans]) -> tuple[Mapping[str, KeyRange], ...]:
-    """Of the files in which a key can lie by all columns; those that overlap, and of many the nearest, become one."""
+    """Return the ranges of the files in which a key can lie by all columns; those that overlap, and the nearest of
+    many, become one range."""
     touched = np.logical_and.reduce([span.found for span in spans.values()])
     if not touched.any():
         return ()
@@ -194,17 +197,17 @@ def _together(spans: Mapping[str, Spans]) -> tuple[Mapping[str, KeyRange], ...]:
 
 
 def _cuts(low: Values, high: Values) -> NDArray[np.intp]:
-    """Where in ascending ranges a new group begins: at the widest gaps."""
+    """Return where a new group begins in ascending ranges: at the widest gaps."""
     reached = np.maximum.accumulate(high)
-    apart = (low[1:] > reached[:-1]).astype(np.bool_)
+    has_gap = (low[1:] > reached[:-1]).astype(np.bool_)
     placed = _placed(np.concatenate([low[1:], reached[:-1]]))
-    gaps = np.where(apart, np.maximum(placed[: len(apart)] - placed[len(apart) :], 0), -1)
+    gaps = np.where(has_gap, np.maximum(placed[: len(has_gap)] - placed[len(has_gap) :], 0), -1)
     widest = np.argsort(-gaps, kind="stable")[: MOST_RANGES - 1]
     return np.concatenate([[0], np.sort(widest[gaps[widest] >= 0]) + 1]).astype(np.intp)
 
 
 def _placed(values: Values) -> NDArray[np.float64]:
-    """About where on a line they lie."""
+    """Return roughly where values lie on a line."""
     if not values.size or not isinstance(values[0], str):
         return values.astype(np.float64)
     ends = (min(values), max(values))

@@ -1,4 +1,4 @@
-"""Delta tables by deltalake, wherever they lie: each is opened here, with what its store asks for."""
+"""Delta tables by deltalake, in every kind of storage: each is opened here, with the options of its store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _Result = TypeVar("_Result")
 
 
 def opened(path: str, version: int | None = None) -> DeltaTable:
-    """Raises what deltalake raises; ConfigurationError."""
+    """Open a table. Raises what deltalake raises, and ConfigurationError."""
     return DeltaTable(path, version=version, storage_options=stores.storage_options(path))
 
 
 def is_table(path: str) -> bool:
-    """Whether a table is there; raises LakeError where that can't be told."""
+    """Tell whether a table is at a path. Raises LakeError where that can't be found out."""
     try:
         return bool(DeltaTable.is_deltatable(path, stores.storage_options(path)))
     except (DeltaError, OSError) as error:
@@ -31,9 +31,10 @@ def is_table(path: str) -> bool:
 
 
 def created(create: Callable[[], _Result]) -> _Result:
-    """What deltalake gives for a table's first commit, tried again where S3 asks for that by HTTP 409: another
-    conditional write of the name was under way. deltalake does so itself with all further ones; of the first it looks
-    for others' commit, and finds none.
+    """Make a table's first commit by ``create``, and return what that returns.
+
+    It is repeated where S3 answers with HTTP 409 because another conditional write of the name is under way. deltalake
+    does so itself for further commits; for the first it looks for another's commit, and finds none.
     """
     for _ in range(object_storage.CONFLICTS):
         try:
@@ -46,9 +47,9 @@ def created(create: Callable[[], _Result]) -> _Result:
 
 
 def refuse_overwriting_store(folder: str) -> None:
-    """A store that takes two commits for one version loses the first: raises LakeError; tried below the folder.
+    """Raise LakeError for an object store that takes two commits for one version, which loses the first.
 
-    Nothing is tried on a file system.
+    The store is tried below the folder; a file system isn't tried.
     """
     if stores.store_of(folder) is None:
         return

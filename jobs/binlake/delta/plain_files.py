@@ -1,4 +1,4 @@
-"""Data files of a table's plain columns, written from Arrow: a file costs no Spark job."""
+"""Data files of plain tables, written from Arrow without Spark."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from binlake.storage import files, parquet_files
 from binlake.versions import SPARK
 
 _WRITTEN_BY = {"org.apache.spark.version": SPARK}
-"""Else older readers of Spark's refuse days before 1582 in files of which they don't know the calendar."""
+"""Without it older versions of Spark refuse days before 1582, as they can't know the calendar."""
 
 
 def delta_type(column: LakeColumn) -> str | None:
-    """As Delta's schema writes it; None of lists, which aren't written here."""
-    found = delta_schema.delta_type(column.delta)
-    return found if isinstance(found, str) else None
+    """Return a column's type as Delta's schema writes it; None for lists, which aren't written here."""
+    kind = delta_schema.delta_type(column.delta)
+    return kind if isinstance(kind, str) else None
 
 
 def can_hold(columns: Sequence[LakeColumn]) -> bool:
-    """Whether a new table of these is written as it stands, without names of its own below the columns'."""
-    return not needs_column_mapping([one.name for one in columns]) and all(map(delta_type, columns))
+    """Tell whether a new table of these columns needs no physical names and no lists."""
+    return not needs_column_mapping([column.name for column in columns]) and all(map(delta_type, columns))
 
 
 def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:
-    """A data file below ``table_path``/``folder``; none where there is no row. Raises OSError."""
+    """Write rows to a data file below ``table_path``/``folder``, and return it; none where there is no row. Raises
+    OSError."""
     if not rows.num_rows:
         return ()
     files.make_readers_folder(f"{table_path}/{folder}")
@@ -44,7 +45,7 @@ def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:
 
 
 def added_file(table_path: str, rows: pa.Table, below: str = "") -> DeltaAction:
-    """Writes a data file, and gives what Delta's log says of it. below: ``folder/``. Raises OSError."""
+    """Write a data file, and return its add action. below: ``folder/``. Raises OSError."""
     name = _new_name(below)
     size = parquet_files.write_data_file(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
     statistics = Statistics()
@@ -55,7 +56,8 @@ def added_file(table_path: str, rows: pa.Table, below: str = "") -> DeltaAction:
 def write_batches(
     table_path: str, folder: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, rows_per_file: int
 ) -> tuple[DataFile, ...]:
-    """As ``write``, of rows that needn't stand in memory. rows_per_file: at most. Raises OSError."""
+    """Write rows that needn't fit into memory to data files, and return these. rows_per_file: at most. Raises
+    OSError."""
     written: list[DataFile] = []
     with ExitStack() as stack:
         file: _File | None = None
@@ -97,6 +99,7 @@ class _File:
         self.statistics.add(batch)
 
     def end(self) -> DataFile:
+        """Finish the file, and return it."""
         added = _added(self._name, self._sink.close(), self.statistics)
         return DataFile(added["path"], added["size"], self.statistics.rows, json.dumps({"add": added}))
 

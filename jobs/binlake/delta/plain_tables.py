@@ -26,14 +26,14 @@ _SETTINGS = frozenset(
     }
 )  # fmt: skip
 _METADATA_OF_FIELDS = {"none": frozenset[str](), "name": frozenset({FIELD_ID, PHYSICAL_NAME})}
-"""By the column mapping's mode."""
+"""Keys of a field's metadata that binlake makes, by the column mapping's mode."""
 _PLAIN_PATH = re.compile(r"[\w.=-]+(?:/[\w.=-]+)*")
-"""Below the table, and the same with Delta's URL encoding as without."""
+"""Paths below the table that Delta's URL encoding doesn't change."""
 
 
 @dataclass(frozen=True)
 class OwnCommit:
-    """What a commit says of itself. version: the life's transaction version. metrics: for DESCRIBE HISTORY."""
+    """What a commit says of itself. version: the life's transaction version. metrics: shown by DESCRIBE HISTORY."""
 
     operation: str
     version: int
@@ -60,8 +60,8 @@ def beyond_plain(log: DeltaTable) -> str:
 
 def fields_of(log: DeltaTable) -> list[dict[str, Any]]:
     """Return the fields of Delta's schema."""
-    found: list[dict[str, Any]] = json.loads(log.schema().to_json())["fields"]
-    return found
+    fields: list[dict[str, Any]] = json.loads(log.schema().to_json())["fields"]
+    return fields
 
 
 def stored_field(field: Mapping[str, Any], arrow: pa.DataType) -> pa.Field:

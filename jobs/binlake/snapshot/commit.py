@@ -93,7 +93,7 @@ def commit(
     _prove_rows(target, table)
     records.save(table, committed=True)
     if not known_to_delta:
-        attempts.remove_data(but=[chunk.attempt for chunk in table.chunks])
+        attempts.remove_data(except_of=[chunk.attempt for chunk in table.chunks])
     attempts.forget()
     return result_of(config, table)
 
