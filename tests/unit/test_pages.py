@@ -17,7 +17,7 @@ from binlake.config import PipelineConfig
 from settings_tables import Setting, settings_of, tables_in
 
 ROOT = Path(__file__).parents[2]
-PAGES = [topic.page for topic in TOPICS.values()]
+PAGES = [*(topic.page for topic in TOPICS.values()), "tests/README.md"]
 SETTINGS = settings_of(PipelineConfig)
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
