@@ -15,7 +15,7 @@ from binlake.errors import SNAPSHOTTED_BY_ITSELF, catch_up_again, snapshot_again
 from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import Column, TableName, TableSchema
-from binlake.schema.virtual import UNTOLD_REMEDY, judged
+from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
 LEFT_OUT = Standstill(
     "tables.include and tables.exclude in the YAML leave it out: the lake keeps it as it was then",
@@ -59,7 +59,7 @@ class Rules:
     def refusal(self, name: TableName, schema: TableSchema) -> str:
         """Return why a table with columns that the log doesn't tell isn't mirrored; empty if it is."""
         refused = schema.untold and self.policy(name).on_untold_column == "stop"
-        return f"{'; '.join(judged(schema).untold.values())} (on_untold_column: stop)" if refused else ""
+        return f"{'; '.join(generated_columns(schema).left_out.values())} (on_untold_column: stop)" if refused else ""
 
     def unfollowable(self, life: Life, standstill: Standstill, remedy: str = "") -> Life:
         """Return the life with the status of a table that the log alone can't keep equal to the server's.

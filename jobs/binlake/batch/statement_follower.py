@@ -28,7 +28,7 @@ from binlake.position import Position, file_number
 from binlake.schema import datatypes
 from binlake.schema.lake_columns import TWICE_REMEDY, named_twice
 from binlake.schema.table import TableName, TableSchema, table_id
-from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, judged
+from binlake.schema.virtual import UNTOLD_REMEDY, as_logged, generated_columns
 from binlake.serialization import dumps
 
 
@@ -431,4 +431,4 @@ def _reshapes(before: TableSchema, after: TableSchema, origins: Sequence[str | N
 def _why_left_out(before: TableSchema | None, after: TableSchema) -> str:
     """Return why the lake leaves out columns that it had before, or that are new; empty if there are none."""
     known = before.untold if before else ()
-    return "; ".join(why for column, why in judged(after).untold.items() if column not in known)
+    return "; ".join(why for column, why in generated_columns(after).left_out.items() if column not in known)

@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import columns_of
-from binlake.schema.statement_session import UNTOLD, Session
+from binlake.schema.statement_session import UNKNOWN_SESSION, Session
 from binlake.schema.table import Column, TableName
 from binlake.serialization import Base64
 
@@ -85,7 +85,7 @@ class Statement:
     error: int = 0
     has_xid: bool = False
     thread: int = 0
-    session: Session = UNTOLD
+    session: Session = UNKNOWN_SESSION
 
 
 @dataclass(frozen=True)

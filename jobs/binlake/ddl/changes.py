@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from binlake.ddl.alterations import Alteration
-from binlake.schema.statement_session import UNTOLD, Session
+from binlake.schema.statement_session import UNKNOWN_SESSION, Session
 from binlake.schema.table import TableName, TableSchema
 
 
@@ -70,7 +70,7 @@ class AlterTable:
     strict: bool
     pads_char: bool = False
     keeps_zeros: bool = False
-    session: Session = UNTOLD
+    session: Session = UNKNOWN_SESSION
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _data_type(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
     if written.key == "NATIONAL":
         written = cursor.next()
     type_ = _SYNONYMS.get(written.key, "")
-    if dialect.session_mode_untold and written.key in _BY_SQL_MODE:
+    if dialect.session_mode_unknown and written.key in _BY_SQL_MODE:
         raise UnfollowedStatement(f"{written.key} depends on the session's sql_mode, which the statement hides")
     if type_ == "char" and (cursor.accept("VARYING") or (national and cursor.accept_any("VARCHAR", "VARCHARACTER"))):
         type_ = "varchar"

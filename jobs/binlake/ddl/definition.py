@@ -18,7 +18,7 @@ from binlake.errors import UnfollowedStatement
 from binlake.position import Flavour
 from binlake.schema import charsets
 from binlake.schema.charsets import bytes_per_character
-from binlake.schema.statement_session import UNTOLD, Session
+from binlake.schema.statement_session import UNKNOWN_SESSION, Session
 from binlake.schema.table import Column, KeyKind, RowTime, Virtual
 
 TEXT_TO_BYTES = {
@@ -106,7 +106,7 @@ class ColumnDefinition:
     flavour: Flavour = "mysql"
     null_written: bool = False
     on_update: bool = False
-    session: Session = UNTOLD
+    session: Session = UNKNOWN_SESSION
     now: int | None = None
     row_time: RowTime = ""
     versioned: bool = False

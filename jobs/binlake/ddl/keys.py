@@ -13,7 +13,7 @@ from binlake.ddl.definition import IndexDefinition
 from binlake.errors import SchemaMismatch
 from binlake.schema.charsets import bytes_per_character
 from binlake.schema.table import Column, Index, KeyKind, TableSchema
-from binlake.schema.virtual import judged
+from binlake.schema.virtual import generated_columns
 
 Constraint = IndexDefinition | AddForeignKey
 _LONGEST_INDEX = 3072
@@ -35,9 +35,10 @@ def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Inde
     columns = tuple(replace(c, nullable=False) if c.name in spelled else c for c in schema.columns)
     schema = replace(schema, columns=columns)
     ordered = in_server_order(schema, [_kept_by(schema, _spelled(schema, index)) for index in indexes])
-    told = judged(schema)
-    key, kind = key_of([c for c in columns if c.name not in {*told.untold, *told.computed}], spelled, ordered)
-    return replace(schema, key=key, key_kind=kind, indexes=ordered, untold=tuple(told.untold))
+    generated = generated_columns(schema)
+    not_logged = {*generated.left_out, *generated.computed}
+    key, kind = key_of([column for column in columns if column.name not in not_logged], spelled, ordered)
+    return replace(schema, key=key, key_kind=kind, indexes=ordered, untold=tuple(generated.left_out))
 
 
 def key_of(

@@ -75,7 +75,7 @@ def default_value(cursor: Cursor, dialect: Dialect, *, of_a_column_that_is_there
         literal = literal_value(cursor)
         if literal is None:
             _skip_expression(cursor)
-    if dialect.session_mode_untold and literal == Literal("string", ""):
+    if dialect.session_mode_unknown and literal == Literal("string", ""):
         raise UnfollowedStatement("whether '' is NULL depends on the session's sql_mode, which the statement hides")
     empty_is_null = dialect.flavour == "mariadb" and dialect.sql_mode & lexer.MARIADB_EMPTY_STRING_IS_NULL
     if empty_is_null and literal == Literal("string", ""):

@@ -214,7 +214,7 @@ class _Reader:
             # The log tells this mode, but the statement was read under the session's.
             if '"' in cursor.lexer.text or "\\" in cursor.lexer.text:
                 raise cursor.not_understood("quotes or backslashes under a session's sql_mode that isn't told")
-            self.dialect = replace(self.dialect, session_mode_untold=True)
+            self.dialect = replace(self.dialect, session_mode_unknown=True)
 
     def _set_variables(self) -> set[str]:
         cursor = self.cursor

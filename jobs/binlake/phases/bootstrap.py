@@ -21,7 +21,7 @@ from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
 from binlake.schema.engines import ENGINE_REMEDY
 from binlake.schema.table import TableName
-from binlake.schema.virtual import UNTOLD_REMEDY, judged
+from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 from binlake.source.catalog import database_charsets, included_tables, read_tables
 from binlake.source.gaps import log_gaps
 from binlake.source.log import Log
@@ -99,7 +99,9 @@ def refused_for_untold_columns(
     strict = [name for name in names if config.policies.of(name).on_untold_column == "stop"]
     schemas = read_tables(source, strict, config.excluding) if strict else {}
     return {
-        name: TableError(f"{name}: {'; '.join(judged(table.schema).untold.values())}", remedy=UNTOLD_REMEDY)
+        name: TableError(
+            f"{name}: {'; '.join(generated_columns(table.schema).left_out.values())}", remedy=UNTOLD_REMEDY
+        )
         for name, table in schemas.items()
         if table.schema.untold
     }

@@ -1,1 +1,1 @@
-"""What a table looks like: columns and key, the registry of types, DDL statements."""
+"""The shape of tables: columns and key, the registry of types, expressions of generated columns."""

@@ -1,8 +1,9 @@
 """Generated columns that the lake computes itself: sums, differences and products of whole numbers and DECIMALs.
 
-Both servers compute these exactly: whole numbers in 64 bits, DECIMALs in 65 digits, and refuse or cut what is larger. A
-column holds the result rounded half away from zero to its scale, and the nearest value that fits where the sql_mode
-isn't strict (MySQL manual 14.24.4, "Rounding Behavior"; 13.1.7, "Out-of-Range and Overflow Handling").
+Both servers compute these exactly: whole numbers in 64 bits, DECIMALs in 65 digits; they refuse or cut larger results.
+A column holds the result rounded half away from zero to its scale; where the sql_mode isn't strict, a result out of
+range becomes the nearest value that fits (MySQL manual 14.24.4, "Rounding Behavior"; 13.1.7, "Out-of-Range and Overflow
+Handling").
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _DIGITS = {8: 3, 16: 5, 24: 8, 32: 10, 64: 20}
 _MOST_DIGITS = 38
-"""Of a DECIMAL in the lake."""
+"""Digits that a DECIMAL may have in Delta."""
 _EXACT = Context(prec=200)
 END = Token("end", "", "", 0, 0)
 
@@ -61,7 +62,7 @@ class Combined:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a generated column holds of its expression's value."""
+    """A generated column: its expression's value, converted to the column's type."""
 
     column: Column
     operand: Term
@@ -94,7 +95,10 @@ def column_of(columns: Sequence[Column], token: Token) -> Column | None:
 
 
 class _Parser:
-    """Reads an expression from left to right. within: names of the generated columns that led here."""
+    """Parser of an expression, from left to right.
+
+    within: names of the generated columns whose expressions led to this one.
+    """
 
     def __init__(self, schema: TableSchema, within: tuple[str, ...]) -> None:
         self._schema = schema

@@ -1,4 +1,4 @@
-"""Foreign keys whose actions the server carries out below its log, so that rows change without a word in it."""
+"""Foreign keys whose actions the server doesn't log: rows of the child change without a word in the binlog."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ CASCADE_REMEDY = (
 )
 Action = Literal["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT", "NO ACTION"]
 PASSIVE = frozenset({"RESTRICT", "NO ACTION"})
-"""Actions that change nothing of the child."""
-_TOLD_BY_VALUE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "binary", "uuid"})
-"""Types of keys that are equal for the server exactly where their values in the lake are: no collations, no padding."""
+"""Actions that change no row of the child."""
+_EQUAL_BY_VALUE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "binary", "uuid"})
+"""Types whose values are equal to the server exactly where they are equal in the lake: no collations, no padding."""
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """Rows of ``child`` go or change, unlogged, where rows of ``parent`` do.
+    """A foreign key that deletes or updates rows of ``child``, unlogged, where rows of ``parent`` are.
 
-    columns: of the child, which hold the values of ``referenced`` of the parent, in this order.
+    columns: the child's columns that hold the values of the parent's columns ``referenced``, in this order. delete,
+    update: the actions ON DELETE and ON UPDATE.
     """
 
     child: TableName
@@ -46,21 +47,23 @@ class Cascade:
 def touched(
     cascades: Iterable[Cascade], deleted: Collection[TableName], updated: Collection[TableName]
 ) -> dict[TableName, Cascade]:
-    """Children whose rows may have changed unlogged, through several levels, where rows of these tables were deleted
-    or updated; each with the foreign key that did it."""
+    """Return the children whose rows may have changed unlogged, through all levels, each with the key that acted.
+
+    deleted, updated: tables of which the log has deletes or updates.
+    """
     pending = list(cascades)
     changed: dict[TableName, Cascade] = {}
     while True:
-        acting = [one for one in pending if one.child not in changed and acts(one, changed, deleted, updated)]
+        acting = [key for key in pending if key.child not in changed and acts(key, changed, deleted, updated)]
         if not acting:
             return changed
-        changed |= {one.child: one for one in acting}
+        changed |= {key.child: key for key in acting}
 
 
 def acts(
     one: Cascade, changed: Collection[TableName], deleted: Collection[TableName], updated: Collection[TableName]
 ) -> bool:
-    """Whether it may have, where ``changed`` are the tables whose rows changed unlogged."""
+    """Tell whether a foreign key may have acted. changed: tables whose rows changed unlogged."""
     return (
         (one.on_delete and one.parent in deleted) or (one.on_update and one.parent in updated) or one.parent in changed
     )
@@ -71,14 +74,14 @@ def cascading(one: Cascade) -> str:
 
 
 def not_derivable(one: Cascade, child: TableSchema, parent: TableSchema) -> str:
-    """Why a foreign key's changes can never be derived; empty where they can."""
+    """Return why a foreign key's changes can never be derived from the parent's mutations; empty if they can."""
     if child.versioned or parent.versioned:
         return f"{one.key!r} is of a system-versioned table"
     for schema, names in ((child, one.columns), (parent, one.referenced)):
         mirrored = {column.name.lower(): column for column in schema.mirrored}
         if any(name.lower() not in mirrored for name in names):
             return f"a column of {one.key!r} isn't mirrored"
-        if any(mirrored[name.lower()].type not in _TOLD_BY_VALUE for name in names):
+        if any(mirrored[name.lower()].type not in _EQUAL_BY_VALUE for name in names):
             return f"a column of {one.key!r} is of a type whose equality the server decides"
     if not _is_unique(parent, one.referenced):
         return f"what {one.key!r} refers to isn't unique"

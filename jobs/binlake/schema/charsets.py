@@ -36,20 +36,20 @@ _BYTES_PER_CHARACTER |= dict.fromkeys(("big5", "sjis", "euckr", "gb2312", "gbk",
 _PYTHON_CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf16": "utf-16-be", "utf16le": "utf-16-le"}
 _PYTHON_CODECS |= {"utf32": "utf-32-be", "ascii": "ascii"}
 NOT_ASCII = frozenset({"utf16", "utf16le", "utf32", "ucs2", "swe7"})
-"""Where bytes below 0x80 don't stand for ASCII."""
+"""Character sets in which bytes below 0x80 aren't ASCII."""
 
 _DEFAULTS = {"latin1": 8, "latin2": 9, "latin7": 41, "cp1251": 51, "cp1257": 59, "binary": 63}
-"""Collations that a character set has by default, where that isn't its first number."""
+"""The default collation's number, of character sets where it isn't the lowest."""
 
 Decode = Callable[[bytes], str]
-"""Raises UnicodeDecodeError, where it is strict."""
+"""A function from bytes to text. With strict errors it raises UnicodeDecodeError."""
 Encode = Callable[[str], bytes]
-"""Raises UnicodeEncodeError for a character that the set hasn't."""
+"""A function from text to bytes. It raises UnicodeEncodeError for a character that the set lacks."""
 Codes = npt.NDArray[np.uint16]
 Errors = Literal["strict", "replace"]
 _QUESTION = ord("?")
 NO_CHARACTER = "\ufffd"
-"""What stands in a text for bytes that are no character."""
+"""The replacement for bytes that are no character."""
 
 
 @cache
@@ -65,16 +65,16 @@ def _numbers() -> dict[int, str]:
 
 
 def charset(collation: int) -> str | None:
-    """Character set of a collation's number; None if neither server has it."""
+    """Return the character set of a collation's number; None if neither server has it."""
     numbers = _numbers()
-    found = numbers.get(collation)
-    if found is None and _NO_PAD < collation < 2 * _NO_PAD:
-        found = numbers.get(collation - _NO_PAD)
-    return found
+    name = numbers.get(collation)
+    if name is None and _NO_PAD < collation < 2 * _NO_PAD:
+        name = numbers.get(collation - _NO_PAD)
+    return name
 
 
 def default_collation(name: str) -> int:
-    """Number of a collation of the character set that both servers know. Raises KeyError for an unknown name."""
+    """Return the number of a collation of the character set that both servers know. Raises KeyError."""
     if name in _DEFAULTS:
         return _DEFAULTS[name]
     for number, known in _numbers().items():
@@ -84,19 +84,22 @@ def default_collation(name: str) -> int:
 
 
 def is_known(name: str) -> bool:
-    """Whether a server has a character set of this name; ``binary`` counts."""
+    """Tell whether a server has a character set of this name; ``binary`` counts."""
     return name in _numbers().values()
 
 
 def bytes_per_character(name: str) -> int:
-    """The most bytes that one character takes."""
+    """Return the greatest number of bytes that a character takes."""
     return _BYTES_PER_CHARACTER.get(name, 1)
 
 
 @cache
 def tables() -> dict[str, Codes]:
-    """Code points by ``{charset}{length}``: one byte; two bytes from 0x8000 on; three behind 0x8f, from 0x8080 on in
-    rows of 128. 0 is no character; codes that the server stores and converts to ``?`` have that, too."""
+    """Return code points by ``{charset}{length}``, where length is that of the codes in bytes.
+
+    Index 0 is the one-byte code 0, the two-byte code 0x8000, or the three-byte code 0x8f8080 (whose second and third
+    byte count 128 values each). 0 is no character; codes that the server stores and converts to ``?`` have that.
+    """
     data = (resources.files(__package__) / "charset_tables.npz").read_bytes()
     with np.load(io.BytesIO(data)) as stored:
         return {name: stored[name] for name in stored.files}
@@ -104,11 +107,10 @@ def tables() -> dict[str, Codes]:
 
 @cache
 def decoder(name: str, errors: Errors = "strict") -> Decode:
-    """Decoder of a statement's or definition's bytes to text. Raises KeyError for an unknown name.
+    """Return a decoder from a statement's or definition's bytes to text. Raises KeyError for an unknown name.
 
-    Here a code that stands for no character is none, where a value's becomes the server's ``?``.
-
-    errors: ``replace`` puts NO_CHARACTER where the bytes are no character.
+    A code that the server would convert to ``?`` counts as no character. errors: ``replace`` puts NO_CHARACTER in the
+    place of bytes that are no character.
     """
     if name == "gb18030":
         return lambda data: _decode_gb18030(data, errors)
@@ -118,8 +120,8 @@ def decoder(name: str, errors: Errors = "strict") -> Decode:
         codec = _PYTHON_CODECS[name]
         return lambda data: data.decode(codec, errors)
     known = tables()
-    one = [int(code) for code in known[f"{name}1"]]
-    two, three = known.get(f"{name}2"), known.get(f"{name}3")
+    single = [int(code) for code in known[f"{name}1"]]
+    double, triple = known.get(f"{name}2"), known.get(f"{name}3")
     ascii_first = name not in NOT_ASCII
 
     def is_character(code: int, lead: int) -> bool:
@@ -132,18 +134,18 @@ def decoder(name: str, errors: Errors = "strict") -> Decode:
         at, end = 0, len(data)
         while at < end:
             lead = data[at]
-            code, size = one[lead], 1
+            code, size = single[lead], 1
             if not is_character(code, lead) and lead:
-                if two is not None and at + 1 < end:
-                    code, size = int(two[(lead - 0x80) << 8 | data[at + 1]]), 2
-                if not is_character(code, lead) and three is not None and lead == 0x8F and at + 2 < end:
+                if double is not None and at + 1 < end:
+                    code, size = int(double[(lead - 0x80) << 8 | data[at + 1]]), 2
+                if not is_character(code, lead) and triple is not None and lead == 0x8F and at + 2 < end:
                     second, third = data[at + 1], data[at + 2]
                     if second >= 0x80 and third >= 0x80:
-                        code, size = int(three[(second - 0x80) << 7 | third - 0x80]), 3
-                told = is_character(code, lead)
-                if not told and errors == "strict":
+                        code, size = int(triple[(second - 0x80) << 7 | third - 0x80]), 3
+                known_code = is_character(code, lead)
+                if not known_code and errors == "strict":
                     raise UnicodeDecodeError(name, data, at, at + 1, "no such character")
-                code, size = (code, size) if told else (ord(NO_CHARACTER), 1)
+                code, size = (code, size) if known_code else (ord(NO_CHARACTER), 1)
             text.append(chr(code))
             at += size
         return "".join(text)
@@ -155,7 +157,7 @@ def _decode_ucs2(data: bytes, errors: Errors) -> str:
     text = data.decode("utf-16-be", errors)
     if 2 * len(text) < len(data) and errors == "strict":
         raise UnicodeDecodeError("ucs2", data, 0, len(data), "a pair of surrogates")
-    return "".join(one if one <= "\uffff" else 2 * NO_CHARACTER for one in text)
+    return "".join(letter if letter <= "\uffff" else 2 * NO_CHARACTER for letter in text)
 
 
 def _decode_gb18030(data: bytes, errors: Errors) -> str:
@@ -167,7 +169,10 @@ def _decode_gb18030(data: bytes, errors: Errors) -> str:
 
 @cache
 def encoder(name: str) -> Encode:
-    """Of text to the bytes of a character set: ``decoder``'s inverse, the lowest code where a character has two."""
+    """Return an encoder from text to a character set's bytes, the inverse of ``decoder``. Of two codes the lower wins.
+
+    Raises KeyError for an unknown name.
+    """
     if name == "gb18030":
         return lambda text: text.translate({0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}).encode("gb18030")
     if name == "ucs2":
@@ -182,7 +187,7 @@ def encoder(name: str) -> Encode:
         if ascii_first and text.isascii():
             return text.encode("ascii")
         try:
-            return b"".join([codes[one] for one in text])
+            return b"".join([codes[letter] for letter in text])
         except KeyError as error:
             at = text.index(error.args[0])
             raise UnicodeEncodeError(name, text, at, at + 1, "no such character") from None
@@ -191,16 +196,16 @@ def encoder(name: str) -> Encode:
 
 
 def _encode_ucs2(text: str) -> bytes:
-    for at, one in enumerate(text):
-        if one > "\uffff":
+    for at, letter in enumerate(text):
+        if letter > "\uffff":
             raise UnicodeEncodeError("ucs2", text, at, at + 1, "beyond the basic plane")
     return text.encode("utf-16-be")
 
 
 def _codes(name: str) -> dict[str, bytes]:
-    """Bytes of each character of a set that stands in the tables."""
+    """Return the bytes of each character of a set that the tables contain."""
     known = tables()
-    found: dict[str, bytes] = {"?": b"?"}
+    codes: dict[str, bytes] = {"?": b"?"}
     for size in (1, 2, 3):
         for place, code in enumerate(known.get(f"{name}{size}", ())):
             if not code and (size > 1 or place):
@@ -208,5 +213,5 @@ def _codes(name: str) -> dict[str, bytes]:
             single = bytes([place & 0xFF])
             double = bytes([0x80 + (place >> 8) & 0xFF, place & 0xFF])
             triple = bytes([0x8F, 0x80 + (place >> 7) & 0xFF, 0x80 + (place & 0x7F)])
-            found.setdefault(chr(code), (single, double, triple)[size - 1])
-    return found
+            codes.setdefault(chr(code), (single, double, triple)[size - 1])
+    return codes

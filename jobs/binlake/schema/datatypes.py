@@ -1,13 +1,13 @@
-"""The one registry of types: one entry per MySQL and MariaDB type, read side by side.
+"""The registry of types: an entry per MySQL and MariaDB type, for the binlog, the snapshot and the lake alike.
 
 An entry says how a column of the type
 
-- stands in Arrow (``arrow``) and in Delta (``delta``, as Spark SQL writes types),
+- is represented in Arrow (``arrow``) and in Delta (``delta``, as Spark SQL writes types),
 - is selected by the snapshot over JDBC (``select``, MySQL SQL) and turned into the Delta value
   (``restore``, Spark SQL over the selected value),
 - is written as canonical text on the server (``server_text``) and in the lake (``lake_text``), so that verify
-  can compare hashes; NULL stays NULL. Both texts are equal exactly when the values are, and on both kinds of server;
-  long values come as SHA-256 (MySQL 9.6 made MD5 a component that need not be there).
+  can compare hashes; NULL stays NULL. Both texts are equal exactly when the values are, on either kind of server;
+  long values are given as SHA-256 (MySQL 9.6 made MD5 a component that may be missing).
 
 The binlog's decoder gives the Arrow type named here. What a table map can't tell (MariaDB's UUID, INET4 and INET6)
 arrives as BINARY and is rendered by ``render``.
@@ -70,7 +70,7 @@ def _lake_string(column: Column) -> str:
 
 
 def _integer(arrow: pa.DataType, delta: str, wide_arrow: pa.DataType, wide_delta: str) -> DataType:
-    """Integers: unsigned ones take the next wider signed type."""
+    """Return the entry of an integer type. Unsigned columns take the next wider signed type."""
     return DataType(
         arrow=lambda column: wide_arrow if column.unsigned else arrow,
         delta=lambda column: wide_delta if column.unsigned else delta,
@@ -162,7 +162,7 @@ def _date_restore(column: Column) -> str:
 
 
 def fraction_padding(column: Column) -> str:
-    """What the server's text of a DATETIME or TIMESTAMP lacks to six digits of fraction; nothing for DATE."""
+    """Return what the server's text of a DATETIME or TIMESTAMP lacks to six digits of fraction; empty for DATE."""
     if column.type == "date":
         return ""
     return "0" * (6 - column.fraction) if column.fraction else ".000000"
@@ -174,10 +174,10 @@ def _server_moment(column: Column) -> str:
 
 
 def _date_like(arrow: pa.DataType, delta: str, pattern: str) -> DataType:
-    """DATE, DATETIME, TIMESTAMP: text on the wire, so that invalid dates are seen, never rounded.
+    """Return the entry of DATE, DATETIME or TIMESTAMP: selected as text, so that invalid dates arrive unchanged.
 
-    Sessions are pinned to UTC on both sides. Canonical text has six digits of fraction whatever is declared: a
-    fraction that shouldn't be in the lake must show.
+    Sessions are in UTC on both sides. Canonical text has six digits of fraction whatever is declared, so that a
+    fraction that shouldn't be in the lake is noticed.
     """
     return DataType(
         arrow=lambda column: arrow,
@@ -233,16 +233,17 @@ _YEAR = DataType(
 
 _TWO_OR_FOUR_BYTES = frozenset({"ucs2", "utf32"})
 _MAY_BE_INVALID = frozenset({"utf8mb4", "utf8mb3", *_TWO_OR_FOUR_BYTES})
-"""Into the other character sets the servers let no bytes that they don't convert: what stands for no character is ``?``
-there (tried in tests/integration/test_invalid_text.py)."""
+"""Character sets whose columns may hold bytes that are no character. In the others the servers give ``?`` for such
+bytes (tried in tests/integration/test_invalid_text.py)."""
 
 
 def _utf8(column: Column) -> str:
-    """A text's bytes in UTF-8, which drivers hand on as they are: as text they would replace what isn't valid in it.
+    """Return SQL for a text's bytes in UTF-8. Drivers pass bytes on as they are; in text they replace invalid ones.
 
-    That is half a surrogate pair, which MariaDB takes in most forms of Unicode and both servers in ucs2. In utf8mb4 and
-    utf8mb3 it stays as it is, and isn't UTF-8. The others are compared with what UTF-16 makes of them, which has no
-    halves; what isn't the same is given as it is stored, behind the byte FF, that UTF-8 never has.
+    Half a surrogate pair is invalid: MariaDB accepts it in most forms of Unicode, and both servers in ucs2. In utf8mb4
+    and utf8mb3 its bytes are selected as they are, and aren't valid UTF-8. Text in ucs2 and utf32 is compared with its
+    conversion to UTF-16 and back, which can't hold such halves; if they differ, the stored bytes are selected after the
+    byte FF, which UTF-8 never contains.
     """
     name = _server(column)
     text = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
@@ -255,23 +256,23 @@ def _utf8(column: Column) -> str:
 
 
 def may_be_invalid_text(column: Column) -> bool:
-    """Whether the servers let bytes into the column that aren't valid in its character set."""
+    """Tell whether the servers let bytes into the column that aren't valid in its character set."""
     return is_text(column) and column.type not in ("enum", "set") and column.charset in _MAY_BE_INVALID
 
 
 def stored_bytes(column: Column) -> str:
-    """Spark SQL: what the snapshot selected of invalid text, as the server stores it; NULL where it is too long."""
+    """Return Spark SQL for the stored bytes of invalid text that the snapshot selected; NULL if they were too long."""
     name = _lake(column)
     return f"NULLIF(SUBSTRING({name}, 2), X'')" if column.charset in _TWO_OR_FOUR_BYTES else name
 
 
 def stored_of(column: Column, selected: bytes) -> bytes | None:
-    """As ``stored_bytes``, of one value."""
+    """Return the stored bytes of one value of invalid text that the snapshot selected; None if they were too long."""
     return (selected[1:] or None) if column.charset in _TWO_OR_FOUR_BYTES else selected
 
 
 def lake_bytes_text(column: Column, side: str) -> str:
-    """Canonical text of invalid text, whose bytes are in ``side``, in the lake."""
+    """Return Spark SQL for the canonical text of invalid text in the lake. side: the column with its bytes."""
     selected = f"CONCAT(X'FF', {side})" if column.charset in _TWO_OR_FOUR_BYTES else side
     return f"SHA2({selected}, 256)"
 
@@ -365,7 +366,7 @@ REGISTRY: dict[str, DataType] = {
 
 
 def entry(column: Column) -> DataType:
-    """The registry's entry of a column; raises UnsupportedColumn, naming it."""
+    """Return the registry's entry of a column. Raises UnsupportedColumn, which names the column."""
     try:
         return REGISTRY[column.type]
     except KeyError:

@@ -1,8 +1,8 @@
 """Doubles as MySQL and MariaDB print them.
 
 Both print the shortest digits that give the same double back, as Python's ``repr`` does, in a notation of their own.
-MySQL shortens expressions (though not columns) to 22 characters, which loses digits of long ones; inside JSON it
-prints them whole, as MariaDB does everywhere. That whole form is the one written here.
+MySQL cuts expressions (though not columns) to 22 characters, which loses digits; inside JSON it prints all digits, as
+MariaDB does everywhere. The form with all digits is written here.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _PLAIN_MOST = 15
-"""With 0.DIGITS x 10^point: plain notation from point -14 to 15, and beyond for digits behind the point."""
+"""Bound of plain notation. A double is 0.DIGITS x 10^point: plain from point -14 to 15, and above while there are more
+digits than that."""
 
 
 def double_text(value: float) -> str:
-    """The server's text of a finite double: ``0.1``, ``-0``, ``123``, ``1e15``, ``1.5e-20``."""
+    """Return the server's text of a finite double: ``0.1``, ``-0``, ``123``, ``1e15``, ``1.5e-20``."""
     text = repr(value)
     if "e" not in text:
         if text.endswith(".0"):
@@ -26,7 +27,7 @@ def double_text(value: float) -> str:
 
 
 def _placed(text: str) -> str:
-    """The same digits, the point or exponent where the server has it."""
+    """Return the same digits with the point or exponent in the server's notation."""
     sign, text = ("-", text[1:]) if text[0] == "-" else ("", text)
     mantissa, _, exponent = text.partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -44,5 +45,5 @@ def _placed(text: str) -> str:
 
 
 def double_texts(values: Iterable[float | None]) -> list[str | None]:
-    """Many at once; None stays None."""
+    """Return the server's texts of many doubles; None stays None."""
     return [None if value is None else double_text(value) for value in values]

@@ -1,10 +1,11 @@
-"""Storage engines: whether the rows that the log tells of a table are the rows that it has.
+"""Storage engines: whether the logged rows of a table are the rows that it holds.
 
-Both servers log the rows that pass through the engine's interface, under the name of the table that the statement
-names. That isn't what the table holds where its engine keeps no rows, or those of another table, server or file.
+Both servers log the rows that pass through the engine's interface, under the name of the table in the statement. These
+aren't the table's rows if its engine keeps none, or keeps those of another table, server or file.
 
-MEMORY loses its rows with the server, which logs a TRUNCATE when the table is opened again. MariaDB does so always;
-MySQL forgets it where information_schema opened the table for its statistics, as any monitor may (tried on 9.7).
+A MEMORY table is empty after a restart of the server, which logs a TRUNCATE when the table is opened again. MariaDB
+always does so; MySQL doesn't if information_schema opened the table for its statistics first, as monitors do (tried on
+9.7).
 
 Sources: MySQL manual 18 Alternative Storage Engines; MariaDB Knowledge Base, Storage Engines; aliases of names:
 sys_table_aliases in both servers' sql/handler.cc.
@@ -23,7 +24,7 @@ _ELSEWHERE = frozenset({"federated", "federatedx", "connect", "spider"})
 
 
 def why_refused(engine: str, flavour: Flavour) -> str:
-    """Why a table of this engine isn't mirrored; empty where it is."""
+    """Return why a table of this engine isn't mirrored; empty if it is."""
     name = engine.lower()
     if name in _TOLD or (name in _IN_MEMORY and flavour == "mariadb"):
         return ""
@@ -39,5 +40,5 @@ def why_refused(engine: str, flavour: Flavour) -> str:
 
 
 def why_member_refused(merge: TableName) -> str:
-    """Why a table isn't mirrored that belongs to a MERGE table."""
+    """Return why a member table of a MERGE table isn't mirrored."""
     return f"its rows change through the MERGE table {merge}, and are logged under its name"

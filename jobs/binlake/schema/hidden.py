@@ -1,4 +1,4 @@
-"""Columns that MariaDB keeps in a table, logs with its rows, and shows nobody."""
+"""Hidden columns: MariaDB stores them in a table and logs them with its rows, but no statement shows them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _HASH = re.compile(r"DB_ROW_HASH_[1-9][0-9]*")
 
 
 def without_hashes(logged: tuple[Column, ...], schema: TableSchema) -> tuple[Column, ...]:
-    """The columns of a table map without those in which MariaDB keeps the hashes of long unique keys.
+    """Return the columns of a table map without those that hold MariaDB's hashes of long unique keys.
 
-    They stand at its end, unsigned BIGINT, each under the first such name that no other column has
-    (add_hash_field, sql/sql_table.cc). The map marks them by nothing, and a table may have an own column of this name:
-    only who knows the shape can tell.
+    These are the last columns, unsigned BIGINT, named by the first free name of a series (add_hash_field,
+    sql/sql_table.cc). The map doesn't mark them, and a table may have a column of its own with such a name: the
+    recorded shape decides.
     """
     count = len(logged)
     while count and _may_be_hash(logged[count - 1]) and not schema.has(logged[count - 1].name):

@@ -11,7 +11,10 @@ InvalidTexts = Literal["fail", "keep_bytes"]
 
 @dataclass(frozen=True)
 class InvalidValues:
-    """dates: such as 0000-00-00 or 2020-02-30. text: what isn't valid in its column's character set."""
+    """The policies on invalid values.
+
+    dates: on dates such as 0000-00-00 or 2020-02-30. text: on bytes that aren't valid in the column's character set.
+    """
 
     dates: InvalidDates = "fail"
     text: InvalidTexts = "fail"

@@ -1,7 +1,7 @@
-"""Which columns a table has in the lake, and in the images that are staged from the log.
+"""The columns of a table in the lake, and in the images that are staged from the log.
 
-Each of the server's columns gives one with its values. A value that no Delta type holds is NULL there; where the YAML
-has it kept, the column is followed by a side column that holds what the server shows, NULL where the value is valid:
+Each column of the server has a column with its values. A value that no Delta type holds is NULL there. If the YAML
+keeps such values, a side column follows that holds them; it is NULL where the value is valid:
 
 | policy                   | columns                               | beside it          | holds |
 |--------------------------|---------------------------------------|--------------------|-------|
@@ -27,7 +27,11 @@ Holds = Literal["value", "text", "bytes"]
 
 @dataclass(frozen=True)
 class LakeColumn:
-    """One column of the lake. name, delta, arrow: its own name and types. source: the server's column it comes from."""
+    """One column of the lake.
+
+    name, delta, arrow: its name and types in the lake. source: the server's column that it comes from. holds: that
+    column's value, or for a side column the text or bytes of invalid values.
+    """
 
     name: str
     delta: str
@@ -41,20 +45,20 @@ class LakeColumn:
 
 
 def lake_columns(schema: TableSchema, invalid: InvalidValues) -> tuple[LakeColumn, ...]:
-    """The Delta table's columns, but for those that the server dropped and the lake keeps (``schema.kept``)."""
+    """Return the Delta table's columns, except those that the server dropped and the lake keeps (``schema.kept``)."""
     return columns_of(schema.mirrored, invalid)
 
 
 def columns_of(columns: Iterable[Column], invalid: InvalidValues) -> tuple[LakeColumn, ...]:
-    """Each column's, followed by its side column. Raises UnsupportedColumn."""
-    return tuple(one for column in columns for one in _of(column, invalid))
+    """Return the lake's column of each column, followed by its side column. Raises UnsupportedColumn."""
+    return tuple(lake_column for column in columns for lake_column in _columns_for(column, invalid))
 
 
 TWICE_REMEDY = "rename the column, or exclude the table in the YAML"
 
 
 def named_twice(schema: TableSchema, invalid: InvalidValues) -> str:
-    """Say which column has the name of another's side column; empty where none has."""
+    """Return a text that says which column has the name of another's side column; empty if none has."""
     if invalid.dates != "keep_text" and invalid.text != "keep_bytes":
         return ""
     counted = Counter(column.name.lower() for column in lake_columns(schema, invalid))
@@ -65,10 +69,10 @@ def named_twice(schema: TableSchema, invalid: InvalidValues) -> str:
 
 
 def side_columns(columns: Iterable[Column], invalid: InvalidValues) -> tuple[LakeColumn, ...]:
-    return tuple(one for one in columns_of(columns, invalid) if one.is_side)
+    return tuple(column for column in columns_of(columns, invalid) if column.is_side)
 
 
-def _of(column: Column, invalid: InvalidValues) -> Iterable[LakeColumn]:
+def _columns_for(column: Column, invalid: InvalidValues) -> Iterable[LakeColumn]:
     entry = datatypes.entry(column)
     yield LakeColumn(column.name, entry.delta(column), entry.arrow(column), column)
     if invalid.dates == "keep_text" and entry.may_be_invalid_date:

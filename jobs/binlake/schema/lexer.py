@@ -1,7 +1,7 @@
-"""Words of a MySQL or MariaDB statement, and a cursor that walks over them.
+"""The tokens of a MySQL or MariaDB statement, and a cursor that walks over them.
 
 Sources: MySQL manual 11.1.1 String Literals, 11.2 Schema Object Names, 11.7 Comments; MariaDB Knowledge Base,
-Comment Syntax. The lexer is total: what it can't read (a quote that never ends) becomes a ``broken`` token.
+Comment Syntax. The lexer never fails: what it can't read (a quote that never ends) becomes a ``broken`` token.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ MARIADB_EMPTY_STRING_IS_NULL = 1 << 32
 
 @dataclass(frozen=True)
 class Token:
-    """text: the value of a literal or name, without quotes; key: the upper-case word or symbol, else empty.
+    """One token of a statement.
 
-    start, end: character offsets in the statement.
+    text: the value of a literal or name, without quotes. key: the upper-case word, or the symbol; empty for other
+    kinds. start, end: character offsets in the statement.
     """
 
     kind: TokenKind
@@ -70,7 +71,7 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 
 
 class Lexer:
-    """Reads the tokens of a statement one by one, leaving out comments; the last one has the kind ``end``."""
+    """Reads the tokens of a statement, without comments, as they are asked for; the last has the kind ``end``."""
 
     def __init__(self, text: str, sql_mode: int, flavour: Flavour) -> None:
         self.text = text
@@ -82,7 +83,7 @@ class Lexer:
         self.versioned_comments = 0
 
     def step(self) -> bool:
-        """Reads one token, space or comment; False at the end of the statement."""
+        """Read one token, space or comment. Returns False at the end of the statement."""
         text, at = self.text, self.at
         if at >= len(text):
             if self.tokens and self.tokens[-1].kind == "end":
@@ -160,7 +161,7 @@ class Lexer:
             self._add("symbol", text[at], at + 1)
 
     def _literal(self, name_end: int) -> bool:
-        """A number, hexadecimal or bit literal; a longer name wins (``1st`` is a name)."""
+        """Read a number, hexadecimal or bit literal, unless a longer name is there (``1st``). Tells whether it did."""
         text, at = self.text, self.at
         for pattern, base in ((_HEX, 16), (_BITS, 2)):
             literal = pattern.match(text, at)
@@ -177,7 +178,7 @@ class Lexer:
 
 
 def _hexadecimal(digits: str, base: int) -> str:
-    """Digits of a literal as an even number of hexadecimal digits."""
+    """Return the digits of a hexadecimal or bit literal (``base`` 16 or 2) as pairs of hexadecimal digits."""
     if base == 2:
         digits = f"{int(digits, 2):0{(len(digits) + 7) // 8 * 2}x}" if digits else ""
     return digits.rjust(len(digits) + len(digits) % 2, "0").lower()
@@ -185,15 +186,16 @@ def _hexadecimal(digits: str, base: int) -> str:
 
 @dataclass(frozen=True)
 class Dialect:
-    """What decides how definitions are read, besides their words.
+    """The settings under which the server read a definition.
 
-    session_mode_untold: sql_mode is what the statement sets for itself; it was read under the session's.
+    session_mode_unknown: sql_mode is what the statement sets for itself, and the session's, under which the server
+    read the statement, isn't known.
     """
 
     sql_mode: int
     flavour: Flavour
     session: Session
-    session_mode_untold: bool = False
+    session_mode_unknown: bool = False
 
     @property
     def strict(self) -> bool:
@@ -201,10 +203,10 @@ class Dialect:
 
 
 class Cursor:
-    """Walks over the tokens of one statement. What doesn't fit raises UnfollowedStatement.
+    """Walks over the tokens of one statement. Its methods raise UnfollowedStatement where another token is expected.
 
     Tokens are read when they are asked for: an INSERT logged as text may have megabytes after its table.
-    lower_case_names: databases and tables are named in lower case, however the statement writes them.
+    lower_case_names: the server stores names of databases and tables in lower case, however a statement writes them.
     """
 
     def __init__(self, lexer: Lexer, database: str, *, lower_case_names: bool = False) -> None:
@@ -227,10 +229,10 @@ class Cursor:
         return self.token.kind == "end" or (self.token.key == ";" and self.peek().kind == "end")
 
     def peek(self, ahead: int = 1) -> Token:
-        found = self.lexer.tokens
-        while len(found) <= self.index + ahead and self.lexer.step():
+        tokens = self.lexer.tokens
+        while len(tokens) <= self.index + ahead and self.lexer.step():
             pass
-        return found[min(self.index + ahead, len(found) - 1)]
+        return tokens[min(self.index + ahead, len(tokens) - 1)]
 
     def next(self) -> Token:
         token = self.token
@@ -239,21 +241,21 @@ class Cursor:
         return token
 
     def at(self, *keys: str) -> bool:
-        """Whether the next tokens are these words or symbols, in this order."""
+        """Tell whether the next tokens are these words or symbols, in this order."""
         return all(self.peek(ahead).key == key for ahead, key in enumerate(keys))
 
     def at_any(self, *keys: str) -> bool:
         return bool(self.token.key) and self.token.key in keys
 
     def accept(self, *keys: str) -> bool:
-        """Steps over these words when they are next."""
+        """Step over these words if they are next. Tells whether they were."""
         if not self.at(*keys):
             return False
         self.index += len(keys)
         return True
 
     def accept_any(self, *keys: str) -> str:
-        """Steps over one of these words when it is next, and returns it; else the empty string."""
+        """Step over one of these words if it is next. Returns it, or an empty text."""
         return self.next().key if self.at_any(*keys) else ""
 
     def expect(self, *keys: str) -> None:
@@ -266,19 +268,19 @@ class Cursor:
         return UnfollowedStatement(f"the statement isn't understood {place}: {why}")
 
     def name(self) -> str:
-        """An identifier."""
+        """Read an identifier."""
         if not self.token.is_name:
             raise self.not_understood("a name expected")
         return self.next().text
 
     def qualified_name(self) -> tuple[str, str]:
-        """(qualifier, name); the qualifier is empty where none is written."""
+        """Read a name. Returns (qualifier, name); the qualifier is empty if none is written."""
         self.accept(".")  # .t is t in the default database
         first = self.name()
         return (first, self.name()) if self.accept(".") else ("", first)
 
     def column_name(self) -> str:
-        """The last part of ``a``, ``t.a``, ``db.t.a``, ``.a``: MariaDB takes all of them in definitions, too."""
+        """Read ``a``, ``t.a``, ``db.t.a`` or ``.a`` (MariaDB takes all in definitions). Returns the last part."""
         self.accept(".")
         name = self.name()
         while self.accept("."):
@@ -295,20 +297,23 @@ class Cursor:
         return self._stored(self.name())
 
     def possible_tables(self) -> tuple[TableName, ...]:
-        """Every name in the statement that could be a table's: all words, and pairs of them around a dot."""
+        """Return every name in the statement that could be a table's: all words, and pairs of them around a dot."""
         names: dict[TableName, None] = {}
-        found = self.all_tokens()
-        for index, token in enumerate(found):
+        tokens = self.all_tokens()
+        for index, token in enumerate(tokens):
             if not token.is_name:
                 continue
             if self.database:
                 names[TableName(self.database, self._stored(token.text))] = None
-            if found[index + 1].key == "." and found[index + 2].is_name:
-                names[TableName(self._stored(token.text), self._stored(found[index + 2].text))] = None
+            if tokens[index + 1].key == "." and tokens[index + 2].is_name:
+                names[TableName(self._stored(token.text), self._stored(tokens[index + 2].text))] = None
         return tuple(names)
 
     def _stored(self, name: str) -> str:
-        """As the server stores it. Letter by letter, as the server does: Python knows final letters and pairs."""
+        """Return a name as the server stores it.
+
+        The server lowers letter by letter; Python's ``lower`` also knows final forms, and letters that become two.
+        """
         if not self.lower_case_names:
             return name
         return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in name)
@@ -327,7 +332,7 @@ class Cursor:
         return int(token.text)
 
     def skip_parentheses(self) -> None:
-        """Steps over a balanced pair of parentheses and all between."""
+        """Step over a balanced pair of parentheses and all between."""
         self.expect("(")
         depth = 1
         while depth:
@@ -337,7 +342,7 @@ class Cursor:
             depth += (token.key == "(") - (token.key == ")")
 
     def skip_to(self, *keys: str) -> None:
-        """Steps forward to one of these symbols or words outside of parentheses, or to the end."""
+        """Step forward to one of these symbols or words outside of parentheses, or to the end."""
         while not self.at_end and not self.at_any(*keys):
             if self.token.kind == "broken":
                 raise self.not_understood("a quote or comment that never ends")

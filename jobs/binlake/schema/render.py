@@ -1,4 +1,4 @@
-"""MariaDB's UUID, INET4, INET6 and VECTOR travel in the log as their stored bytes: what the server shows.
+"""MariaDB's UUID, INET4, INET6 and VECTOR: the log has their stored bytes, from which the server's text is rendered.
 
 Sources: MariaDB's manual on UUID, INET4, INET6 and VECTOR; the stored order of UUID segments tried on MariaDB 10.11.
 """
@@ -18,10 +18,10 @@ Renderer = Callable[[bytes], str]
 
 
 def uuid_text(stored: bytes) -> str:
-    """A stored UUID as text.
+    """Return a stored UUID as text.
 
-    Versions 1 to 5 (of the RFC's variant) are stored with their segments reversed, so that time-ordered values sort;
-    the others as they are.
+    Versions 1 to 5 (of the RFC's variant) are stored with their segments reversed, so that values sort by time; the
+    others are stored as they are.
     """
     data = stored.ljust(16, b"\0")
     if data[6] & 0x80 and 0 < data[8] < 0x60:
@@ -31,12 +31,15 @@ def uuid_text(stored: bytes) -> str:
 
 
 def inet4_text(stored: bytes) -> str:
-    """Dotted decimal."""
+    """Return a stored INET4 in dotted decimals."""
     return ".".join(map(str, stored.ljust(4, b"\0")))
 
 
 def inet6_text(stored: bytes) -> str:
-    """As RFC 5952, but one group of zeros is shortened too; IPv4-mapped and -compatible addresses end dotted."""
+    """Return a stored INET6 as RFC 5952 writes it, except that a single group of zeros is shortened, too.
+
+    IPv4-mapped and IPv4-compatible addresses end in dotted decimals.
+    """
     data = stored.ljust(16, b"\0")
     groups = [int.from_bytes(data[place : place + 2], "big") for place in range(0, 16, 2)]
     start, length = _longest_zeros(groups)
@@ -52,7 +55,7 @@ def inet6_text(stored: bytes) -> str:
 
 
 def _longest_zeros(groups: list[int]) -> tuple[int, int]:
-    """Start and length of the first longest run of zero groups."""
+    """Return start and length of the longest run of zero groups, the first of several."""
     best, start = (0, 0), 0
     for place in range(len(groups) + 1):
         if place == len(groups) or groups[place]:
@@ -63,7 +66,7 @@ def _longest_zeros(groups: list[int]) -> tuple[int, int]:
 
 
 RENDERERS: dict[str, Renderer] = {"uuid": uuid_text, "inet4": inet4_text, "inet6": inet6_text}
-"""By column type."""
+"""Functions from stored bytes to text, by column type."""
 
 
 def _stored_uuid(text: str) -> bytes:
@@ -77,7 +80,7 @@ STORED: dict[str, tuple[int, Callable[[str], bytes]]] = {
     "inet4": (4, lambda text: ipaddress.IPv4Address(text).packed),
     "inet6": (16, lambda text: ipaddress.IPv6Address(text).packed),
 }
-"""The way back by column type: how many bytes are stored, and those of a text. Raises ValueError."""
+"""The inverse by column type: how many bytes are stored, and a function from text to bytes that raises ValueError."""
 
 
 def is_vector_in_bytes(recorded: Column, logged: Column) -> bool:
@@ -87,12 +90,13 @@ def is_vector_in_bytes(recorded: Column, logged: Column) -> bool:
 
 
 def vectors_in_bytes(recorded: Iterable[Column], logged: Sequence[Column]) -> tuple[str, ...]:
-    """Return the names of such columns among those of a table map."""
+    """Return the names of VECTOR columns that the table map calls VARBINARY."""
     by_name = {column.name: column for column in logged}
-    return tuple(one.name for one in recorded if one.name in by_name and is_vector_in_bytes(one, by_name[one.name]))
+    shared = (column for column in recorded if column.name in by_name)
+    return tuple(column.name for column in shared if is_vector_in_bytes(column, by_name[column.name]))
 
 
 def vectors(stored: pa.Array) -> pa.Array:
     """Return stored little-endian floats as lists of float32; every bit stays as it is."""
-    found = [None if data is None else np.frombuffer(data, "<f4") for data in stored.to_pylist()]
-    return pa.array(found, pa.list_(pa.float32()))
+    lists = [None if data is None else np.frombuffer(data, "<f4") for data in stored.to_pylist()]
+    return pa.array(lists, pa.list_(pa.float32()))

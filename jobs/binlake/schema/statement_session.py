@@ -1,4 +1,4 @@
-"""What the log tells of a statement's session, besides its sql_mode, and the time at which it began."""
+"""What the log tells about a statement's session besides its sql_mode: settings, and when the statement began."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _OFFSET = re.compile(r"([+-])(\d\d?):(\d\d)", re.ASCII)
 
 @dataclass(frozen=True)
 class Session:
-    """None and "" where the log doesn't tell.
+    """The session of a statement. None or "" stands for what the log doesn't tell.
 
     explicit_timestamps: explicit_defaults_for_timestamp; while it is off, columns of the type TIMESTAMP get attributes
-        that nobody wrote.
-    began: seconds since 1970 UTC, microsecond: of that second: what NOW(6) gives in the statement, SET timestamp
-        included. Both servers write the microsecond where the statement used it.
-    time_zone: as it is set in the session: an offset, a name or SYSTEM.
+        that the statement doesn't write.
+    began, microsecond: seconds since 1970 UTC, and microseconds of that second: what NOW(6) gives in the statement,
+        SET timestamp included. Both servers write the microsecond if the statement used it.
+    time_zone: the session's: an offset, a name or SYSTEM.
     unlogged: the server leaves generated columns out of the log (see virtual.py).
     """
 
@@ -31,22 +31,24 @@ class Session:
     unlogged: bool = False
 
     def now(self, fraction: int) -> str | None:
-        """CURRENT_TIMESTAMP(fraction) in UTC, as the server's text; None where it isn't told or no TIMESTAMP.
+        """Return CURRENT_TIMESTAMP(fraction) in UTC, as the server's text; None if it isn't known or no TIMESTAMP.
 
-        The server cuts what is finer than the fraction (THD::query_start_timeval_trunc; MariaDB's my_timeval_trunc).
+        The server cuts off further digits (THD::query_start_timeval_trunc; MariaDB's my_timeval_trunc).
         """
         if self.began is None or not 0 < self.began < _LATEST or (fraction and self.microsecond is None):
             return None
         return _text(_EPOCH + timedelta(seconds=self.began), f"{self.microsecond or 0:06}"[:fraction])
 
     def local_now(self, fraction: int) -> str | None:
-        """The same in the session's time zone."""
+        """Return the same in the session's time zone; None if that isn't known either."""
         text, offset = self.now(fraction), self._offset()
         return None if text is None or offset is None else _moved(text, offset)
 
     def utc(self, text: str) -> str | None:
-        """A time of the session's time zone, as the server's text, in UTC; None where the zone isn't an offset or the
-        time is no TIMESTAMP."""
+        """Convert a time in the session's time zone, the server's text, to UTC.
+
+        Returns None if the zone isn't an offset or the time is no TIMESTAMP.
+        """
         offset = self._offset()
         if offset is None:
             return None
@@ -58,15 +60,15 @@ class Session:
         return moved if 0 < second < _LATEST else None
 
     def _offset(self) -> timedelta | None:
-        """From UTC; None for names, whose rules are the server's own tables, and SYSTEM, which is its machine's."""
-        found = _OFFSET.fullmatch(self.time_zone)
-        if not found:
+        """Return the session's offset from UTC; None for SYSTEM and for names, whose rules only the server knows."""
+        parts = _OFFSET.fullmatch(self.time_zone)
+        if not parts:
             return None
-        size = timedelta(hours=int(found[2]), minutes=int(found[3]))
-        return -size if found[1] == "-" else size
+        size = timedelta(hours=int(parts[2]), minutes=int(parts[3]))
+        return -size if parts[1] == "-" else size
 
 
-UNTOLD = Session()
+UNKNOWN_SESSION = Session()
 
 
 def _text(time: datetime, fraction: str) -> str:
@@ -74,6 +76,6 @@ def _text(time: datetime, fraction: str) -> str:
 
 
 def _moved(text: str, offset: timedelta) -> str:
-    """Raises ValueError for what is no date, OverflowError beyond the calendar."""
+    """Return a time moved by ``offset``. Raises ValueError if it is no date, OverflowError beyond the calendar."""
     whole, _, fraction = text.partition(".")
     return _text(datetime.fromisoformat(whole) + offset, fraction)

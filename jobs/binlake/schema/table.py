@@ -23,8 +23,8 @@ RowTime = Literal["", "start", "end"]
 class Virtual:
     """How a generated column is computed.
 
-    expression: as the default sql_mode of the flavour reads it; the catalog and a statement write one expression
-        differently, so that it doesn't count where shapes are compared.
+    expression: its text as the flavour's default sql_mode reads it. It isn't compared where shapes are: the catalog and
+        a statement write the same expression differently.
     """
 
     expression: str = field(compare=False)
@@ -33,21 +33,21 @@ class Virtual:
 
 @dataclass(frozen=True)
 class Column:
-    """One column, as the server declares it.
+    """One column, as it is declared on the server.
 
     type: the lower-case DATA_TYPE of information_schema.columns (``int``, ``varchar``, ``enum`` …).
     length: characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, dimensions of VECTOR,
-        display width of an integer where declared; 2 of MariaDB's YEAR(2).
-    precision, scale: of DECIMAL; of FLOAT and DOUBLE where declared.
+        display width of an integer if declared; 2 for MariaDB's YEAR(2).
+    precision, scale: of DECIMAL; of FLOAT and DOUBLE if declared.
     fraction: digits after the second of TIME, DATETIME, TIMESTAMP.
     charset: of text, ENUM and SET; None for everything else.
     values: of ENUM and SET, in order.
-    default: the constant a row gets that doesn't name the column, as the server's text; None is NULL.
+    default: the constant that a row gets if an INSERT doesn't name the column, as the server's text; None is NULL.
     default_is_expression: the default isn't a constant (CURRENT_TIMESTAMP, an expression).
-    zerofill: digits to which the server's text is filled with zeros; 0 where it isn't ZEROFILL.
-    virtual: of a generated column that isn't stored, how it is computed.
-    stored: of a generated column that is, how it is computed; None also in shapes that were recorded before this was.
-    row_time: which end of a row's time the column has, in a system-versioned table (ROW START, ROW END).
+    zerofill: digits to which the server fills the text with zeros; 0 if the column isn't ZEROFILL.
+    virtual: how a VIRTUAL generated column is computed; None for any other.
+    stored: how a STORED generated column is computed; None for any other, and in shapes recorded by older versions.
+    row_time: which end of a row's time the column holds in a system-versioned table (ROW START, ROW END).
     """
 
     name: str
@@ -72,12 +72,12 @@ class Column:
 
     @property
     def expression(self) -> Virtual | None:
-        """How a generated column is computed; None for any other."""
+        """Return how a generated column is computed; None for any other."""
         return self.virtual or self.stored
 
     @property
     def declared(self) -> str:
-        """The type as people write it: ``varchar(40)``, ``decimal(9,2) unsigned``; of ENUM and SET without values."""
+        """Return the type as SQL writes it: ``varchar(40)``, ``decimal(9,2) unsigned``; ENUM and SET without values."""
         numbers = [self.precision, self.scale] if self.precision is not None else [self.length or self.fraction or None]
         inside = ",".join(str(number) for number in numbers if number is not None)
         return self.type + (f"({inside})" if inside else "") + (" unsigned" if self.unsigned else "")
@@ -87,8 +87,8 @@ class Column:
 class Index:
     """One index other than the primary key.
 
-    columns: None for a part that is an expression. prefixes: characters or bytes of each part that are indexed, None
-    for all of it. by_hash: MariaDB was told to keep it by a hash of its values (USING HASH).
+    columns: its parts; None for an expression. prefixes: how many characters or bytes of each part are indexed; None
+    for all. by_hash: declared USING HASH, on MariaDB.
     """
 
     name: str
@@ -103,18 +103,18 @@ class TableSchema:
     """Columns in the order of the table, and the key by which MERGE finds rows.
 
     key: column names of the primary key, else of a unique key without nullable columns, else empty.
-    excluded: lower-case names of columns that don't leave the server; names that the table hasn't are no error.
+    excluded: lower-case names of columns that aren't read from the server; the table may lack some of them.
     charset: the table's default character set, inherited by columns added later.
-    indexes: those besides the primary key, unique ones first and in the server's order. They decide which key follows
-        when one goes; as long as they don't, two shapes are equal whatever their indexes.
-    kept: columns that the server dropped and the lake keeps, under the names that they have there.
+    indexes: all indexes besides the primary key, unique ones first, in the server's order. They decide which key is
+        used when the present one is dropped. They aren't compared where shapes are.
+    kept: columns that the server dropped and the lake keeps, under their names in the lake.
     untold: names of virtual columns whose values the log doesn't tell (see virtual.py); the lake leaves them out.
-    sequence: a MariaDB sequence, a table of one row that each logged row takes the place of.
-    unlogged: the server's log has generated columns in inserts alone (MariaDB 11.5 and newer). It doesn't count where
-        shapes are compared: ``untold`` has what follows from it.
+    sequence: a MariaDB sequence: a table of one row, which each logged row replaces.
+    unlogged: the server logs generated columns in inserts only (MariaDB 11.5 and newer). It isn't compared where shapes
+        are: ``untold`` has its effect.
     versioned: MariaDB keeps former rows in the table (WITH SYSTEM VERSIONING); the lake has the current ones.
-    invalid: the policies on invalid values under which the rows were read; None where an older binlake didn't say. The
-        YAML alone changes them, so that shapes are equal whatever they are.
+    invalid: the policies on invalid values under which the rows were read; None if an older binlake recorded the shape.
+        It isn't compared where shapes are: only the YAML changes it.
     """
 
     columns: tuple[Column, ...]
@@ -132,28 +132,28 @@ class TableSchema:
 
     @property
     def row_end(self) -> str | None:
-        """The column that tells the current rows of a versioned table from the former ones."""
+        """Return the column that tells current rows of a versioned table from former ones; None for other tables."""
         shown = (column.name for column in self.columns if column.row_time == "end")
         return next(shown, "row_end") if self.versioned else None
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Columns of the log that no statement declared, and that the catalog doesn't show."""
+        """Return columns that the log has, but no statement declared and the catalog doesn't show."""
         declared = any(column.row_time for column in self.columns)
         return ("row_start", "row_end") if self.versioned and not declared else ()
 
     @property
     def mirrored(self) -> tuple[Column, ...]:
-        """The columns that the lake has."""
+        """Return the columns that the lake has."""
         return tuple(column for column in self.logged if column.name not in self.untold)
 
     @property
     def logged(self) -> tuple[Column, ...]:
-        """The columns that are staged from the log."""
+        """Return the columns that are staged from the log."""
         return tuple(column for column in self.columns if column.name.lower() not in self.excluded)
 
     def excluding(self, names: frozenset[str]) -> TableSchema:
-        """With other excluded columns. Raises ConfigurationError for one of the key, by which MERGE finds rows."""
+        """Return the shape with other excluded columns. Raises ConfigurationError for a column of the key."""
         if needed := [name for name in self.key if name.lower() in names]:
             raise ConfigurationError(
                 f"the column {needed[0]!r} can't be excluded: it belongs to the key",
@@ -162,7 +162,7 @@ class TableSchema:
         return replace(self, excluded=names)
 
     def column(self, name: str) -> Column:
-        """By name, without regard to case as the server does; raises KeyError."""
+        """Return a column by its name, whose case doesn't matter. Raises KeyError."""
         for column in self.columns:
             if column.name.lower() == name.lower():
                 return column
@@ -176,10 +176,10 @@ class TableSchema:
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hex digits that name this shape; equal shapes have equal ones."""
+        """Return twelve hex digits that identify this shape. Equal shapes have the same."""
         shape = {key: value for key, value in dump(self).items() if key not in ("indexes", "unlogged", "invalid")}
         for column in (*shape["columns"], *shape["kept"]):
-            del column["stored"]  # it doesn't count where shapes are compared
+            del column["stored"]  # it isn't compared where shapes are
         text = json.dumps(shape, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -196,7 +196,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """``database.table``; the first dot parts them. Raises UsageError."""
+        """Parse ``database.table``, split at the first dot. Raises UsageError."""
         database, _, table = text.partition(".")
         if not database or not table:
             raise UsageError(f"{text!r} is no table's name", remedy="write database.table")
@@ -207,6 +207,6 @@ _NAMESPACE = uuid.UUID("b1a7e1a6-0000-5000-8000-62696e6c616b")
 
 
 def table_id(source: str, name: TableName, born: Position) -> str:
-    """Identity of one life of a table: from its creation or first snapshot on."""
+    """Return the identity of one life of a table. born: the position of its creation or first snapshot."""
     text = json.dumps([source, name.database, name.table, str(born)], ensure_ascii=False)
     return str(uuid.uuid5(_NAMESPACE, text))

@@ -1,14 +1,16 @@
-"""VIRTUAL columns: whether the log's value of one is the value that the server shows.
+"""VIRTUAL columns: whether a column's value in the log is the value that the server shows.
 
-A virtual column isn't stored: the server computes it for whoever reads, and for the row image in the session that
-writes. The lake promises what the server shows in UTC. Where the session's time zone, language, account or clock can
-decide, the log's value is another, so such a column is left out of the lake, by name; so is one over MariaDB's
-AUTO_INCREMENT, whose image is computed before the number is given, unless it is plain arithmetic that the lake does
-itself. STORED columns are as logged, where they are logged: newer MariaDBs write generated columns of either kind for
-inserts alone (tried: 11.4.5 writes them all, 11.8.9 doesn't), so that what isn't plain arithmetic is left out there.
+A virtual column isn't stored: the server computes it for each session that reads, and for the row image in the session
+that writes. The lake holds what the server shows in UTC. If the session's time zone, language, account or clock can
+influence the value, the log's may differ, so such a column is left out of the lake, with a reason. So is a column
+computed from MariaDB's AUTO_INCREMENT, whose image is computed before the number is assigned, unless it is plain
+arithmetic, which the lake computes itself. STORED columns have the logged value, where it is logged: newer MariaDBs log
+generated columns of either kind in inserts only (tried: 11.4.5 logs them all, 11.8.9 doesn't), so that columns that
+aren't plain arithmetic are left out there.
 
-An expression is judged by its words: what isn't known to be free of the session isn't trusted. Sources: MySQL manual
-15.1.24.8 and 14 (functions), MariaDB Knowledge Base, Generated Columns; tried on MySQL 9.7 and MariaDB 10.11.
+An expression is examined token by token: only known functions and words count as independent of the session. Sources:
+MySQL manual 15.1.24.8 and 14 (functions), MariaDB Knowledge Base, Generated Columns; tried on MySQL 9.7 and MariaDB
+10.11.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _KEYWORDS = _words(
     """
 )
 _NAMES_FOLLOW = _words("CHARSET COLLATE USING SET")
-"""Words before the name of a character set or collation."""
+"""Keywords followed by the name of a character set or collation."""
 _BEFORE_PARENTHESES = _words("AND AS BETWEEN BINARY CASE DIV ELSE IN IS LIKE NOT OF OR REGEXP RLIKE THEN WHEN XOR")
 _NUMBERS = _words(
     """
@@ -58,7 +60,7 @@ _NUMBERS = _words(
     TRUNCATE
     """
 )
-"""Functions of a number, whatever they are given."""
+"""Functions that return a number, whatever their arguments are."""
 _ANY = _words(
     """
     BIN BIN_TO_UUID CHAR COALESCE COMPRESS CONCAT CONCAT_WS CONV ELT EXPORT_SET FROM_BASE64 GREATEST HEX IF IFNULL
@@ -92,21 +94,25 @@ _UNLOGGED = (
 _BEFORE_THE_NUMBER = "its image is computed before AUTO_INCREMENT gives the row its number"
 
 
-class _NotTold(Exception):
-    """The log's value may be another than the server's, for this reason."""
+class _MayDiffer(Exception):
+    """The log's value may differ from the server's; the message says why."""
 
 
 @dataclass(frozen=True)
-class Judged:
-    """untold: columns that the lake leaves out, each with why. computed: those that the lake computes from others."""
+class GeneratedColumns:
+    """Generated columns that aren't taken from the log.
 
-    untold: Mapping[str, str]
+    left_out: names of columns that the lake leaves out, each with the reason. computed: names of columns that the lake
+    computes from others.
+    """
+
+    left_out: Mapping[str, str]
     computed: frozenset[str]
 
 
-def judged(schema: TableSchema) -> Judged:
+def generated_columns(schema: TableSchema) -> GeneratedColumns:
     """Return which of a table's generated columns the lake leaves out, and which it computes itself."""
-    untold: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     computed: set[str] = set()
     for column in schema.logged:
         if column.row_time or not (column.virtual or (column.generated and schema.unlogged)):
@@ -117,49 +123,49 @@ def judged(schema: TableSchema) -> Judged:
             arithmetic.parsed(column, schema)
             computed.add(column.name)
         except arithmetic.NotComputable:
-            untold[column.name] = _left_out(column, _UNLOGGED if schema.unlogged else _BEFORE_THE_NUMBER)
-        except _NotTold as why:
-            untold[column.name] = _left_out(column, str(why))
-    return Judged(untold, frozenset(computed))
+            left_out[column.name] = _not_mirrored(column, _UNLOGGED if schema.unlogged else _BEFORE_THE_NUMBER)
+        except _MayDiffer as why:
+            left_out[column.name] = _not_mirrored(column, str(why))
+    return GeneratedColumns(left_out, frozenset(computed))
 
 
-def _left_out(column: Column, why: str) -> str:
+def _not_mirrored(column: Column, why: str) -> str:
     kind = "VIRTUAL" if column.virtual else "STORED"
     return f"{kind} column {column.name!r} isn't mirrored: {why}"
 
 
 def leaves_generated_columns_out(version: tuple[int, ...]) -> bool:
-    """Return whether a MariaDB of this version is taken to log generated columns in inserts alone.
+    """Tell whether a MariaDB of this version is taken to log generated columns in inserts only.
 
-    What was tried lies at the ends (11.4.5 logs them all, 11.8.9 doesn't). Where a version between them does log them,
-    the lake goes without columns that it could have; images that lack columns are noticed whatever the version.
+    Tried were 11.4.5, which logs them all, and 11.8.9, which doesn't. If a version between them does log them, the lake
+    lacks columns that it could have. Images that lack columns are noticed whatever the version.
     """
     return version >= (11, 5)
 
 
 def as_logged(schema: TableSchema) -> TableSchema:
-    """The shape as the log of a server tells it that leaves generated columns out of updates and deletes."""
+    """Return the shape for a server that leaves generated columns out of the log's updates and deletes."""
     return schema if schema.unlogged else leaving_out(replace(schema, unlogged=True))
 
 
 def lost_columns(absent: Iterable[str], schema: TableSchema) -> list[str]:
-    """Return which columns that a row's images lack aren't computed by the server itself: their values are lost."""
+    """Return those columns missing from a row's images that aren't generated: their values are lost."""
     computed = {column.name for column in schema.columns if column.generated and not column.row_time}
     return sorted(name for name in absent if name not in computed and not is_hidden_hash(name, schema))
 
 
 def computed_columns(schema: TableSchema) -> dict[str, arithmetic.Stored]:
-    """Return the columns that the lake computes itself, by name, each with how."""
-    return {name: arithmetic.parsed(schema.column(name), schema) for name in judged(schema).computed}
+    """Return, by name, how the lake computes those columns that it computes itself."""
+    return {name: arithmetic.parsed(schema.column(name), schema) for name in generated_columns(schema).computed}
 
 
 def leaving_out(schema: TableSchema) -> TableSchema:
-    """The shape without the columns that the log doesn't tell, which are no key either."""
-    return replace(schema, untold=tuple(judged(schema).untold))
+    """Return the shape with the columns that the log doesn't tell noted as ``untold``."""
+    return replace(schema, untold=tuple(generated_columns(schema).left_out))
 
 
 def canonical(tokens: Iterable[Token]) -> str:
-    """An expression's text as the default sql_mode reads it, whatever the mode of the session that wrote it."""
+    """Return an expression's text as the default sql_mode reads it, whatever the mode of the session that wrote it."""
     return " ".join(_written(token) for token in tokens)
 
 
@@ -175,7 +181,7 @@ def _written(token: Token) -> str:
 
 
 def renamed(virtual: Virtual, names: Mapping[str, str]) -> Virtual:
-    """With other names of columns, by their old ones in lower case."""
+    """Return the expression with columns renamed. names: new names by old ones in lower case."""
     tokens = tokens_of(virtual)
     written = [
         replace(token, kind="quoted", text=names[token.text.lower()])
@@ -191,8 +197,11 @@ def renamed(virtual: Virtual, names: Mapping[str, str]) -> Virtual:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a part of an expression may give. text: of the row, in which MySQL may find a date with an offset.
-    span: a TIME, to which the servers add the day of the clock where they want a date. date: it handles dates."""
+    """What the value of a part of an expression may be.
+
+    text: a text in which MySQL may find a date with an offset. span: a TIME, to which the servers add the current day
+    where they need a date. date: a date or datetime.
+    """
 
     text: bool = False
     span: bool = False
@@ -203,19 +212,23 @@ class _Facts:
 
 
 def _is_free(column: Column, columns: Sequence[Column]) -> bool:
-    """True where the log's value is the server's; False over AUTO_INCREMENT. Raises _NotTold."""
+    """Tell whether the log's value is the server's: not if it depends on AUTO_INCREMENT. Raises _MayDiffer."""
     assert column.virtual is not None
     if column.type == "timestamp":
-        raise _NotTold("a TIMESTAMP is computed in the session's time zone")
-    judge = _Judge(column.virtual.flavour, columns, {column.name})
-    facts = judge.expression(tokens_of(column.virtual))
+        raise _MayDiffer("a TIMESTAMP is computed in the session's time zone")
+    check = _ExpressionCheck(column.virtual.flavour, columns, {column.name})
+    facts = check.expression(tokens_of(column.virtual))
     if column.type in (*_DATES, "time", "year"):
-        judge.as_date(facts, day=column.type in _DATES)
-    return not judge.counts
+        check.as_date(facts, day=column.type in _DATES)
+    return not check.counts
 
 
-class _Judge:
-    """Walks through an expression. counts: whether it met an AUTO_INCREMENT column."""
+class _ExpressionCheck:
+    """Walks through an expression; raises _MayDiffer where its value may depend on the session.
+
+    within: names of the virtual columns whose expressions led to this one. counts: whether it refers to an
+    AUTO_INCREMENT column.
+    """
 
     def __init__(self, flavour: Flavour, columns: Sequence[Column], within: set[str]) -> None:
         self.flavour = flavour
@@ -224,7 +237,7 @@ class _Judge:
         self.counts = False
 
     def expression(self, tokens: list[Token]) -> _Facts:
-        """Raises _NotTold."""
+        """Examine a part of the expression. Raises _MayDiffer."""
         facts = _Facts()
         at = 0
         intervals = False
@@ -247,12 +260,12 @@ class _Judge:
             self.as_date(facts, day=True)
             facts |= _Facts(date=True)
         if facts.span and facts.date:
-            raise _NotTold("a TIME becomes a date of the day on which it is read")
+            raise _MayDiffer("a TIME becomes a date of the day on which it is read")
         return facts
 
     def _word(self, token: Token, following: Token) -> _Facts:
         if token.kind in ("broken", "end") or token.key in ("@", "?"):
-            raise _NotTold("its expression isn't understood, or has variables")
+            raise _MayDiffer("its expression isn't understood, or has variables")
         if token.kind == "string":
             return _Facts(text=bool(_OFFSET.search(token.text)))
         if not token.is_name:
@@ -263,14 +276,14 @@ class _Judge:
             return self._reference(column)
         if token.kind == "word" and token.key in _KEYWORDS:
             return _Facts()
-        raise _NotTold(f"its expression has {token.text}, which may be another for each session")
+        raise _MayDiffer(f"its expression has {token.text}, which may be another for each session")
 
     def _reference(self, column: Column) -> _Facts:
         if column.type == "timestamp":
-            raise _NotTold(f"its expression shows the TIMESTAMP {column.name!r} in the session's time zone")
+            raise _MayDiffer(f"its expression shows the TIMESTAMP {column.name!r} in the session's time zone")
         self.counts = self.counts or column.auto_increment
         if column.virtual is not None and column.name not in self.within:
-            inner = _Judge(column.virtual.flavour, self.columns, self.within | {column.name})
+            inner = _ExpressionCheck(column.virtual.flavour, self.columns, self.within | {column.name})
             inner.expression(tokens_of(column.virtual))
             self.counts = self.counts or inner.counts
         return _Facts(column.type not in NOT_TEXT, column.type == "time", column.type in _DATES)
@@ -293,16 +306,16 @@ class _Judge:
             return _Facts()
         if name in _ANY:
             return facts
-        raise _NotTold(f"its expression calls {name}, which may give each session another value")
+        raise _MayDiffer(f"its expression calls {name}, which may give each session another value")
 
     def _temporal(self, name: str, inside: list[Token], facts: _Facts) -> _Facts:
         # MySQL writes the creating session's mode into the definition.
         if name == "WEEK" and len(_arguments(inside)) < 2 and self.flavour == "mariadb":
-            raise _NotTold("WEEK without a mode takes the session's default_week_format")
+            raise _MayDiffer("WEEK without a mode takes the session's default_week_format")
         if name == "DATE_FORMAT":
             shown = _arguments(inside)[-1]
             if shown[-1].kind != "string" or _LANGUAGE.search(shown[-1].text):
-                raise _NotTold("DATE_FORMAT writes names in the session's language")
+                raise _MayDiffer("DATE_FORMAT writes names in the session's language")
         if name == "STR_TO_DATE":  # by its format, which knows no offset
             return _Facts(date=True)
         self.as_date(facts, day=name in _OF_DATES)
@@ -317,11 +330,16 @@ class _Judge:
         return facts
 
     def as_date(self, facts: _Facts, *, day: bool) -> None:
-        """The part is taken for a date or time; MySQL turns a text with an offset into the session's time zone."""
+        """Check a part that is converted to a date or time. day: to one that has a date.
+
+        MySQL converts a text with an offset to the session's time zone.
+        """
         if facts.text and self.flavour == "mysql":
-            raise _NotTold("a text that it takes for a date may have an offset, from which the session's zone follows")
+            raise _MayDiffer(
+                "a text that it takes for a date may have an offset, from which the session's zone follows"
+            )
         if facts.span and day:
-            raise _NotTold("a TIME becomes a date of the day on which it is read")
+            raise _MayDiffer("a TIME becomes a date of the day on which it is read")
 
 
 def _is_timestamp(column: Column | None) -> bool:
@@ -329,13 +347,13 @@ def _is_timestamp(column: Column | None) -> bool:
 
 
 def _closing(tokens: list[Token], opening: int) -> int:
-    """Index of the parenthesis that closes the one at ``opening``. Raises _NotTold."""
+    """Return the index of the parenthesis that closes the one at ``opening``. Raises _MayDiffer."""
     depth = 0
     for at in range(opening, len(tokens)):
         depth += (tokens[at].key == "(") - (tokens[at].key == ")")
         if not depth:
             return at
-    raise _NotTold("its expression isn't understood")
+    raise _MayDiffer("its expression isn't understood")
 
 
 def _arguments(tokens: list[Token]) -> list[list[Token]]:

@@ -29,7 +29,7 @@ from binlake.metadata.metadata import Metadata
 from binlake.position import Position
 from binlake.report import Report, Told
 from binlake.schema.table import TableName
-from binlake.schema.virtual import judged
+from binlake.schema.virtual import generated_columns
 from binlake.snapshot import few_rows
 from binlake.snapshot.chunks import CHUNK_ROWS, Records, TableSnapshot, plan
 from binlake.snapshot.commit import SnapshotResult, commit, committed_result
@@ -174,7 +174,7 @@ class _Snapshotter:
             staged = len(resumed.chunks) - len(resumed.pending)
             self.task.report.say(f"{table.name}: goes on, {staged} of {len(resumed.chunks)} chunks are staged")
             return resumed
-        for why in judged(table.schema).untold.values():
+        for why in generated_columns(table.schema).left_out.values():
             self.task.report.say(f"{table.name}: {why}")
         return self._cut(table)
 

@@ -8,7 +8,7 @@ from binlake.ddl import statements
 from binlake.position import Flavour
 from binlake.schema import arithmetic
 from binlake.schema.table import TableSchema, Virtual
-from binlake.schema.virtual import judged, leaving_out, renamed
+from binlake.schema.virtual import generated_columns, leaving_out, renamed
 from binlake.serialization import dumps, loads
 from virtual_columns import COLUMNS, OFFSETS, TOLD, UNTOLD
 
@@ -26,7 +26,7 @@ def test_told(declared: str, flavour: Flavour) -> None:
     found = shape(declared, flavour)
     assert found.untold == ()
     assert found.mirrored[-1].name == "v"
-    assert not judged(found).computed
+    assert not generated_columns(found).computed
 
 
 @pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
@@ -36,7 +36,7 @@ def test_untold(declared: str, why: str, flavour: Flavour) -> None:
     assert found.untold == ("v",)
     assert found.logged[-1].name == "v"
     assert found.mirrored[-1].name != "v"
-    assert why in judged(found).untold["v"]
+    assert why in generated_columns(found).left_out["v"]
 
 
 @pytest.mark.parametrize("declared", OFFSETS)
@@ -47,7 +47,7 @@ def test_only_mysql_reads_offsets_out_of_texts(declared: str) -> None:
 
 def test_mysql_keeps_the_mode_of_week_in_the_definition() -> None:
     assert shape("INT AS (WEEK(dt))", "mysql").untold == ()
-    assert "default_week_format" in judged(shape("INT AS (WEEK(dt))", "mariadb")).untold["v"]
+    assert "default_week_format" in generated_columns(shape("INT AS (WEEK(dt))", "mariadb")).left_out["v"]
 
 
 @pytest.mark.parametrize("declared", ["DATETIME AS (FROM_UNIXTIME(n)) STORED", "DATETIME AS (NOW()) PERSISTENT"])
@@ -74,7 +74,7 @@ def test_columns_the_lake_computes_are_no_key() -> None:
 
 def test_arithmetic_over_auto_increment_is_computed() -> None:
     found = shape("INT AS (pk + n * -2)")
-    assert judged(found).computed == {"v"}
+    assert generated_columns(found).computed == {"v"}
     product = "CAST(CAST(CAST(after.`n` AS DECIMAL(10,0)) AS DECIMAL(38,0)) * CAST((-CAST(2 AS DECIMAL(1,0))) AS"
     product += " DECIMAL(38,0)) AS DECIMAL(38,0))"
     total = f"CAST(CAST(CAST(after.`pk` AS DECIMAL(10,0)) AS DECIMAL(38,0)) + CAST({product} AS DECIMAL(38,0))"
