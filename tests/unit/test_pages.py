@@ -14,6 +14,8 @@ import pytest
 from binlake.cli import command_line
 from binlake.cli.help_topics import TOPICS
 from binlake.config import PipelineConfig
+from binlake.schema.datatypes import REGISTRY, delta_type
+from binlake.schema.table import Column
 from settings_tables import Setting, settings_of, tables_in
 
 ROOT = Path(__file__).parents[2]
@@ -149,6 +151,19 @@ def test_make_targets_that_a_page_names_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {command.text.split()[1] for command in commands() if re.match(r"make [a-z]", command.text)}
     assert named <= targets
+
+
+# types ---------------------------------------------------------------------------------------------------------------
+def test_the_page_of_types_lists_each_type_and_its_type_in_the_lake() -> None:
+    rows = re.findall(
+        r"^\| ([A-Z0-9, ]+) \| (\S+) \| (.*) ?\|$", text_of("jobs/binlake/schema/README.md"), re.MULTILINE
+    )
+    listed_types = {name.lower(): (delta, rest) for names, delta, rest in rows for name in names.split(", ")}
+    assert listed_types.keys() == REGISTRY.keys()
+    for name, (delta, rest) in listed_types.items():
+        assert delta_type(Column("c", name)).partition("(")[0] == delta
+        if "UNSIGNED" in rest:
+            assert rest.strip() == f"UNSIGNED: {delta_type(Column('c', name, unsigned=True))}"
 
 
 # files ---------------------------------------------------------------------------------------------------------------

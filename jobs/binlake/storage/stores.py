@@ -80,7 +80,8 @@ def refuse_unknown(path: str) -> None:
     if separator and scheme not in (*_STORES, *_FILE_SYSTEMS):
         raise ValueError(
             f"{scheme}:// isn't supported, for two runs that race weren't proved safe there: use a folder that all "
-            "hosts share, s3:// (or s3a://, also of a server of your own that speaks S3), or abfss://"
+            "hosts share, s3:// (or s3a://, also of a server of your own that speaks S3), abfss:// or hdfs://; "
+            "see binlake help stores"
         )
 
 
