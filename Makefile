@@ -2,7 +2,7 @@
 PYTHON := .venv/bin/python
 SETUP := docker/local/setup.sh
 
-.PHONY: help setup demo ui test lint bench bench-peers soak images lock clean
+.PHONY: help setup demo ui test quick lint bench bench-peers soak images lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,13 +22,17 @@ test: ## all tests, two side by side, quick ones first (SERVERS="mysql mariadb m
 	@$(SETUP) tests
 	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+quick: lint ## in minutes: lint, the tests that need neither server nor Spark, and a sync without Spark on each server
+	@$(SETUP)
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --quick
+
 lint: ## ruff, its formatter, mypy, and which folder may import which
 	@$(SETUP) python
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/mypy docker/local
-	BINLAKE_TESTS_WITHOUT_SERVERS=1 $(PYTHON) -m pytest -q tests/unit/test_rooms.py
+	$(PYTHON) -m pytest -q tests/unit/test_rooms.py
 
 bench: ## rows and mutations per second: the decoder alone, then the whole on a table of a million rows, and the page
 	@$(SETUP)

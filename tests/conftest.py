@@ -4,23 +4,27 @@ Nothing starts before a test asks for it. Servers are shared by the whole run; a
 server's settings or kills it makes a ``Server`` of its own.
 
 SERVERS in the environment chooses the servers of a run (docker/local/servers.py); what is about other servers alone is
-deselected then. Without it, the files of NEWEST_MARIADB run on MariaDB 11.8, all others on the machine's own MariaDB.
+deselected then. Without it, the files of selection.ON_NEWEST_MARIADB run on MariaDB 11.8, all others on the machine's
+own MariaDB.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 
 import own_airflow  # noqa: F401
-from servers import KINDS, RELEASES, Kind, Server, installed
+import selection
+from servers import KINDS, RELEASES, Server
+from shared_servers import SharedServers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,111 +44,109 @@ MADE_FOR_TESTS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 
-NEWEST_MARIADB = "11.8"
-ON_NEWEST_MARIADB = frozenset(
-    {
-        "test_cases", "test_generated_columns", "test_newest_mariadb", "test_virtual_columns", "test_catalog",
-        "test_fidelity_matrix", "test_binlog_reader", "test_second_opinion", "test_snapshot", "test_stage", "test_sync",
-        "test_merge", "test_rewrite", "test_verify", "test_feeds", "test_policies", "test_random_walk", "test_kill",
-        "test_strangers",
-    }
-)  # fmt: skip
-"""Files whose tests use it, where SERVERS names none."""
-OF_NEWEST_MARIADB = frozenset({"test_newest_mariadb"})
-"""Those among them about what older ones don't have."""
-
 # Instants mustn't depend on the machine's zone.
 os.environ["TZ"] = "UTC"
 
 
+_LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out what needs servers, Spark or a browser")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """A missing server fails the run at once: tests that skip in silence prove nothing."""
-    wanted: list[tuple[Kind, str]] = list(RELEASES.items())
-    if not os.environ.get("SERVERS"):
-        wanted.append(("mariadb", NEWEST_MARIADB))
-    missing = [f"{kind} {release}".strip() for kind, release in wanted if not installed(kind, release)]
-    if missing and not os.environ.get("BINLAKE_TESTS_WITHOUT_SERVERS"):
-        raise pytest.UsageError(f"not installed: {', '.join(missing)}; run docker/local/setup.sh tests")
+    config.stash[_LEFT_OUT] = Counter()
+    for need in selection.NEEDS:
+        config.addinivalue_line(
+            "markers", f"{need}: needs it, as the test's fixtures tell; set when tests are collected"
+        )
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Quick tests first, each folder in the order of its files; those of the soak, and those about servers that SERVERS
-    leaves out, are counted as deselected."""
-    items.sort(key=_place)
-    left_out = [item for item in items if _is_of_the_soak(item) or _is_of_another_server(item)]
-    items[:] = [item for item in items if item not in left_out]
+    """Mark tests by what they need, sort the quick ones to the front, and leave out what this run has no use for."""
+    items.sort(key=selection.place)
+    reasons = [selection.reason_to_leave_out(item, quick=config.getoption("quick")) for item in items]
+    left_out = [item for item, reason in zip(items, reasons, strict=True) if reason]
+    items[:] = [item for item, reason in zip(items, reasons, strict=True) if not reason]
+    for item in items:
+        for need in selection.needs(item):
+            item.add_marker(need)
     config.hook.pytest_deselected(items=left_out)
+    config.stash[_LEFT_OUT] = Counter(reason for reason in reasons if reason)
 
 
-def _is_of_the_soak(item: pytest.Item) -> bool:
-    return "BINLAKE_SOAK" not in os.environ and item.get_closest_marker("soak") is not None
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fail the run at once where a server is missing: tests that skip in silence prove nothing.
+
+    A worker of pytest-xdist can't end the run with a clear message: its tests fail one by one.
+    """
+    if session.config.option.collectonly or hasattr(session.config, "workeroutput"):
+        return
+    if missing := selection.missing_servers(session.items):
+        pytest.exit(
+            f"not installed: {', '.join(missing)}; run docker/local/setup.sh tests", pytest.ExitCode.USAGE_ERROR
+        )
 
 
-def _is_of_another_server(item: pytest.Item) -> bool:
-    """Whether a test asks by its file, fixtures or parameters for a server that this run doesn't have."""
-    if item.path.stem in OF_NEWEST_MARIADB and os.environ.get("SERVERS") and RELEASES.get("mariadb") != NEWEST_MARIADB:
-        return True
-    fixtures = getattr(item, "fixturenames", ())
-    parameters = getattr(item, "callspec", None)
-    values = parameters.params.values() if parameters else ()
-    absent = [kind for kind in ("mysql", "mariadb") if kind not in KINDS]
-    return any(
-        f"{kind}_server" in fixtures or any(isinstance(value, str) and value == kind for value in values)
-        for kind in absent
-    )
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left_out"] = dict(session.config.stash[_LEFT_OUT])
 
 
-def _place(item: pytest.Item) -> int:
-    order = ("unit", "cases", "integration", "strangers", "faults", "ui")
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    return order.index(folder) if folder in order else len(order)
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker of pytest-xdist left out: each collects the same tests."""
+    node.config.stash[_LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
-class RunningServers:
-    """The shared server of each kind and release, started when it is first asked for."""
-
-    def __init__(self, life: ExitStack) -> None:
-        self._life = life
-        self._running: dict[tuple[Kind, str], Server] = {}
-
-    def of(self, kind: Kind) -> Server:
-        key = kind, RELEASES[kind]
-        if key not in self._running:
-            self._running[key] = self._life.enter_context(Server(kind))
-        return self._running[key]
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in selection.as_lines(config.stash[_LEFT_OUT]):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
-def running_servers() -> Iterator[RunningServers]:
+def shared_servers() -> Iterator[SharedServers]:
     with ExitStack() as life:
-        yield RunningServers(life)
+        yield SharedServers(life)
+
+
+@pytest.fixture(scope="session")
+def new_server() -> type[Server]:
+    """For tests that start servers of their own."""
+    return Server
+
+
+@pytest.fixture(scope="session")
+def new_spark() -> None:
+    """For tests whose own processes start Spark."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def mariadb_release(request: pytest.FixtureRequest) -> Iterator[None]:
     """What "mariadb" stands for in the tests of a file."""
-    if not os.environ.get("SERVERS") and request.path.stem in ON_NEWEST_MARIADB:
-        with mock.patch.dict(RELEASES, mariadb=NEWEST_MARIADB):
+    if selection.uses_newest_mariadb(request.path):
+        with mock.patch.dict(RELEASES, mariadb=selection.NEWEST_MARIADB):
             yield
     else:
         yield
 
 
 @pytest.fixture(scope="module")
-def mysql_server(running_servers: RunningServers) -> Server:
-    return running_servers.of("mysql")
+def mysql_server(shared_servers: SharedServers) -> Server:
+    return shared_servers.of("mysql")
 
 
 @pytest.fixture(scope="module")
-def mariadb_server(mariadb_release: None, running_servers: RunningServers) -> Server:
-    return running_servers.of("mariadb")
+def mariadb_server(mariadb_release: None, shared_servers: SharedServers) -> Server:
+    return shared_servers.of("mariadb")
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def server(request: pytest.FixtureRequest) -> Server:
+def server(request: pytest.FixtureRequest, mariadb_release: None, shared_servers: SharedServers) -> Server:
     """Each kind in turn."""
-    running: Server = request.getfixturevalue(f"{request.param}_server")
-    return running
+    return shared_servers.of(request.param)
 
 
 @pytest.fixture

@@ -135,9 +135,10 @@ def test_row_metadata_minimal(ready: Mirror, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
 def test_a_server_stopped_between_plan_and_stage(
-    kind: Any, lake: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Server(kind) as server:
+    kind: Any, new_server: type[Server], lake: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    with new_server(kind) as server:
         monkeypatch.setenv("AIRFLOW_CONN_TESTS", server.uri())
         server.execute("CREATE DATABASE d")
         mirror = Mirror(server, "d", lake, spark)
@@ -153,9 +154,10 @@ def test_a_server_stopped_between_plan_and_stage(
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
 def test_a_server_without_a_log(
-    kind: Any, lake: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Server(kind, skip_log_bin=True) as server:
+    kind: Any, new_server: type[Server], lake: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    with new_server(kind, skip_log_bin=True) as server:
         monkeypatch.setenv("AIRFLOW_CONN_TESTS", server.uri())
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
         assert command(Mirror(server, "d", lake, spark), "snapshot") == 3

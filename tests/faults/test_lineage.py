@@ -33,8 +33,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=KINDS)
-def primary(request: pytest.FixtureRequest) -> Iterator[Server]:
-    with Server(request.param) as server:
+def primary(request: pytest.FixtureRequest, new_server: type[Server]) -> Iterator[Server]:
+    with new_server(request.param) as server:
         yield server
 
 

@@ -263,11 +263,13 @@ def test_readers_with_one_server_id_work_side_by_side_on_mysql(server: Server, c
 
 
 @pytest.mark.parametrize(("kind", "how"), [("mysql", "kill"), ("mariadb", "kill"), ("mariadb", "stop")])
-def test_a_server_that_goes_while_it_is_read(kind: Kind, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_goes_while_it_is_read(
+    kind: Kind, how: str, new_server: type[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However it goes, the log isn't taken for lost: the same slice is there when the server is back."""
     # On a busy machine MariaDB now and then waits for a reader that pauses, and is killed in the end.
     monkeypatch.setattr(servers, "STOP_SECONDS", 10)
-    with Server(kind) as server:
+    with new_server(kind) as server:
         part = fill(server)
         reader = reader_at(server.port, server)
         rest = begun(server, part, reader)

@@ -37,11 +37,11 @@ def stranger(authority: Authority) -> Authority:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def tls_server(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Server]:
+def tls_server(request: pytest.FixtureRequest, new_server: type[Server], authority: Authority) -> Iterator[Server]:
     """Its certificate stands for 127.0.0.1, not for localhost; who comes in plain is turned away."""
     cert, key = authority.sign("server")
     files: dict[str, Any] = {"ssl_ca": str(authority.pem), "ssl_cert": str(cert), "ssl_key": str(key)}
-    with Server(request.param, **files) as server:
+    with new_server(request.param, **files) as server:
         for way in WAYS:
             server.create_account(way, PASSWORD, ["ALL ON *.*"])
         server.execute(*(f"ALTER USER {way} REQUIRE SSL" for way in WAYS))

@@ -61,8 +61,8 @@ def everything(server: Server, samples: SampleTable) -> list[Emitted]:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def source(request: pytest.FixtureRequest) -> Iterator[Server]:
-    with Server(request.param) as running:
+def source(request: pytest.FixtureRequest, new_server: type[Server]) -> Iterator[Server]:
+    with new_server(request.param) as running:
         yield running
 
 

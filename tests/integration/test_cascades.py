@@ -106,9 +106,9 @@ def test_only_databases_that_hold_included_tables_are_asked(mirror: Mirror) -> N
 
 
 @pytest.fixture(scope="session")
-def native_server() -> Iterator[Server]:
+def native_server(new_server: type[Server]) -> Iterator[Server]:
     """MySQL whose foreign keys act within InnoDB, below its log, as they did up to 9.5."""
-    with Server("mysql", innodb_native_foreign_keys=True) as running:
+    with new_server("mysql", innodb_native_foreign_keys=True) as running:
         yield running
 
 

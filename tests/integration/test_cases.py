@@ -43,6 +43,7 @@ from binlake.source import catalog
 from binlake.source.server import Source
 from mirror import Mirror
 from servers import Server
+from shared_servers import SharedServers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,9 +170,10 @@ class Mirrored:
 
 @pytest.fixture(scope="module", params=["mysql", "mariadb"])
 def mirrored(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mirrored]:
-    server: Server = request.getfixturevalue(f"{request.param}_server")
+    request: pytest.FixtureRequest, shared_servers: SharedServers, spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Mirrored]:  # fmt: skip
+    server = shared_servers.of(request.param)
     found = {case.name: case for case in cases(selected(request.session.items, request.param), server)}
     folder = tmp_path_factory.mktemp(f"cases-{server.kind}")
     mirror = Mirror(server, "", folder, spark, include=["case_*.*"], exclude=["case_*.elsewhere*"])

@@ -62,10 +62,10 @@ def authority(place: Path) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def server(authority: Authority) -> Iterator[Server]:
+def server(authority: Authority, new_server: type[Server]) -> Iterator[Server]:
     """Nobody comes in who doesn't show a certificate."""
     cert, key = authority.sign("server")
-    with Server("mysql", ssl_ca=str(authority.pem), ssl_cert=str(cert), ssl_key=str(key)) as started:
+    with new_server("mysql", ssl_ca=str(authority.pem), ssl_cert=str(cert), ssl_key=str(key)) as started:
         started.create_account("mirrors", PASSWORD, ["ALL ON *.*"])
         started.execute("ALTER USER mirrors REQUIRE X509")
         yield started

@@ -16,7 +16,8 @@ from binlake.binlog import strings
 from binlake.binlog.border import Mutations, Stopped
 from binlake.kernels.row_kernels import SLACK
 from binlog_slices import from_server, read_all, written
-from servers import KINDS, Server
+from servers import KINDS, Kind, Server
+from shared_servers import SharedServers
 
 _UNICODE = {
     "utf8mb3": "utf-8", "utf8mb4": "utf-8", "utf16": "utf-16-be", "utf16le": "utf-16-le", "ucs2": "utf-16-be",
@@ -94,8 +95,8 @@ def is_refused(charset: str, code: bytes) -> bool:
 
 @pytest.mark.parametrize("charset", [name for name in LISTED if name != "binary"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_codes_are_what_the_server_converts_them_to(request: pytest.FixtureRequest, kind: str, charset: str) -> None:
-    server: Server = request.getfixturevalue(f"{kind}_server")
+def test_codes_are_what_the_server_converts_them_to(shared_servers: SharedServers, kind: Kind, charset: str) -> None:
+    server = shared_servers.of(kind)
     longest = of_server(server).get(charset)
     if longest is None:
         assert (kind, charset) == ("mariadb", "gb18030")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=KINDS)
-def lowering(request: pytest.FixtureRequest) -> Iterator[Server]:
-    with Server(request.param, lower_case_table_names=1) as server:
+def lowering(request: pytest.FixtureRequest, new_server: type[Server]) -> Iterator[Server]:
+    with new_server(request.param, lower_case_table_names=1) as server:
         server.execute("CREATE DATABASE Shop")
         yield server
 

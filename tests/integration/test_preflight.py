@@ -116,8 +116,10 @@ def test_a_log_kept_too_short(server: Server, tables: str, lake: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
-def test_a_server_without_a_log(kind: Any, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(kind, skip_log_bin=True) as server:
+def test_a_server_without_a_log(
+    kind: Any, lake: Path, monkeypatch: pytest.MonkeyPatch, new_server: type[Server]
+) -> None:
+    with new_server(kind, skip_log_bin=True) as server:
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
         found = failing(examine(server, lake, "d"))
         ready, said = pressed(server, monkeypatch)
@@ -126,9 +128,11 @@ def test_a_server_without_a_log(kind: Any, lake: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
-def test_a_log_that_leaves_something_out(kind: Any, lake: Path, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_that_leaves_something_out(
+    kind: Any, lake: Path, spark: SparkSession, tmp_path: Path, new_server: type[Server]
+) -> None:
     updates = "log_replica_updates" if kind == "mysql" else "log_slave_updates"
-    with Server(kind, binlog_ignore_db="hidden", **{updates: False}) as server:
+    with new_server(kind, binlog_ignore_db="hidden", **{updates: False}) as server:
         for database in ("seen", "hidden"):
             server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
         checks = {check.name: check for check in examine(server, lake, "seen")}

@@ -55,8 +55,8 @@ class Filled:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
-    with Server(request.param) as server:
+def filled(request: pytest.FixtureRequest, new_server: type[Server]) -> Iterator[Filled]:
+    with new_server(request.param) as server:
         wide = ", ".join(f"c{number} INT DEFAULT {number}" for number in range(31))
         status = "REPLICATION CLIENT, XA_RECOVER_ADMIN" if server.kind == "mysql" else "BINLOG MONITOR"
         server.execute(f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4")

@@ -70,8 +70,8 @@ def test_account_has_only_its_grants(server: Server, database: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_restart_keeps_data_and_port_and_changes_settings(kind: Kind) -> None:
-    with Server(kind) as server:
+def test_restart_keeps_data_and_port_and_changes_settings(kind: Kind, new_server: type[Server]) -> None:
+    with new_server(kind) as server:
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "INSERT INTO d.t VALUES (7)")
         port, files = server.port, len(server.execute("SHOW BINARY LOGS"))
         server.restart(binlog_row_metadata="MINIMAL")
@@ -82,8 +82,8 @@ def test_restart_keeps_data_and_port_and_changes_settings(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kill_leaves_no_process_and_the_data_survives(kind: Kind) -> None:
-    with Server(kind) as server:
+def test_kill_leaves_no_process_and_the_data_survives(kind: Kind, new_server: type[Server]) -> None:
+    with new_server(kind) as server:
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "INSERT INTO d.t VALUES (7)")
         pid = server.pid
         server.kill()
@@ -100,7 +100,7 @@ def test_each_mysql_has_a_uuid_of_its_own(mysql_server: Server) -> None:
         assert other.variable("server_uuid") != mysql_server.variable("server_uuid")
 
 
-def test_server_dies_with_its_parent() -> None:
+def test_server_dies_with_its_parent(new_server: type[Server]) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from servers import Server; import os, signal\n"
         "server = Server('mariadb').start(); print(server.pid, server.datadir, server.socket, flush=True)\n"
@@ -114,13 +114,13 @@ def test_server_dies_with_its_parent() -> None:
     while is_alive(int(pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_alive(int(pid))
-    Server("mariadb").close()  # whoever comes next sweeps up what the killed process left
+    new_server("mariadb").close()  # whoever comes next sweeps up what the killed process left
     assert not Path(datadir).exists()
     assert not Path(socket).parent.exists()
 
 
-def test_failed_start_shows_the_error_log() -> None:
-    with pytest.raises(ServerFailed, match="no-such-option"), Server("mariadb", no_such_option="x"):
+def test_failed_start_shows_the_error_log(new_server: type[Server]) -> None:
+    with pytest.raises(ServerFailed, match="no-such-option"), new_server("mariadb", no_such_option="x"):
         pass
 
 

@@ -25,6 +25,7 @@ HEAP = "4g"
 
 
 @pytest.mark.timeout(SECONDS + 900)
+@pytest.mark.usefixtures("new_server", "new_spark")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_lake_equals_the_server_or_says_why_it_stands_still(kind: Kind) -> None:
     command = [sys.executable, str(RUN), kind, str(SECONDS / 60), str(SEED), "sampled"]

@@ -85,7 +85,7 @@ def test_sparks_settings_are_given_as_spark_writes_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spark", "said"),
+    ("settings", "said"),
     [
         ("{masters: yarn}", "spark.masters"),
         ("{driver_memory: 4 GB}", "spark.driver_memory"),
@@ -94,9 +94,9 @@ def test_sparks_settings_are_given_as_spark_writes_them(tmp_path: Path) -> None:
         ("{conf: {spark.hadoop.fs.s3a.secret.key: xyzzy}}", "'spark.hadoop.fs.s3a.secret.key' is a secret"),
     ],
 )
-def test_what_is_no_setting_of_sparks_is_named(tmp_path: Path, spark: str, said: str) -> None:
+def test_what_is_no_setting_of_sparks_is_named(tmp_path: Path, settings: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)) as caught:
-        config.load(write(tmp_path, WHOLE + f"spark: {spark}"))
+        config.load(write(tmp_path, WHOLE + f"spark: {settings}"))
     assert "xyzzy" not in str(caught.value)
 
 

@@ -1,0 +1,99 @@
+"""What each test needs, and which tests a run leaves out."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from servers import KINDS, RELEASES, Kind, installed
+
+TESTS = Path(__file__).parents[1]
+FOLDERS = ("unit", "cases", "integration", "strangers", "faults", "ui")
+"""In the order in which they run: quick tests first."""
+
+NEEDS = {
+    "server": frozenset({"shared_servers", "new_server"}),
+    "spark": frozenset({"spark", "new_spark"}),
+    "browser": frozenset({"browser"}),
+}
+"""Marker → fixtures: a test that asks for one of them, or whose fixtures do, gets the marker."""
+
+QUICK_SYNC = "test_constants_of_old_rows_are_written_without_spark"
+"""The test that ``--quick`` runs although it needs a server and, for its snapshot, Spark: its syncs start none."""
+
+NEWEST_MARIADB = "11.8"
+ON_NEWEST_MARIADB = frozenset(
+    {
+        "test_cases", "test_generated_columns", "test_newest_mariadb", "test_virtual_columns", "test_catalog",
+        "test_fidelity_matrix", "test_binlog_reader", "test_second_opinion", "test_snapshot", "test_stage", "test_sync",
+        "test_merge", "test_rewrite", "test_verify", "test_feeds", "test_policies", "test_random_walk", "test_kill",
+        "test_strangers",
+    }
+)  # fmt: skip
+"""Files whose tests use it, where SERVERS names none."""
+OF_NEWEST_MARIADB = frozenset({"test_newest_mariadb"})
+"""Those among them about what older ones don't have."""
+
+
+def place(item: pytest.Item) -> int:
+    """Return the rank of a test's folder: folders with a smaller one run first."""
+    folder = item.path.relative_to(TESTS).parts[0]
+    return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
+
+
+def needs(item: pytest.Item) -> list[str]:
+    """Return the markers in NEEDS that a test's fixtures ask for."""
+    fixtures = frozenset(getattr(item, "fixturenames", ()))
+    return [need for need, bringing in NEEDS.items() if fixtures & bringing]
+
+
+def uses_newest_mariadb(path: Path) -> bool:
+    """Tell whether "mariadb" is NEWEST_MARIADB in the tests of a file."""
+    return not os.environ.get("SERVERS") and path.stem in ON_NEWEST_MARIADB
+
+
+def reason_to_leave_out(item: pytest.Item, *, quick: bool) -> str:
+    """Return why a run leaves a test out, or nothing."""
+    if "BINLAKE_SOAK" not in os.environ and item.get_closest_marker("soak"):
+        return "a part of the soak"
+    if _is_of_another_server(item):
+        return "about a server that SERVERS leaves out"
+    if quick and getattr(item, "originalname", "") != QUICK_SYNC and (wanted := needs(item)):
+        return "needs " + " and ".join({"spark": "Spark"}.get(need, f"a {need}") for need in wanted)
+    return ""
+
+
+def missing_servers(items: Iterable[pytest.Item]) -> list[str]:
+    """Return the kind and release of each server that these tests need and that isn't installed."""
+    wanted = {server for item in items for server in _servers(item)}
+    return sorted(f"{kind} {release}".strip() for kind, release in wanted if not installed(kind, release))
+
+
+def as_lines(left_out: Counter[str]) -> list[str]:
+    return [f"left out: {count} tests: {reason}" for reason, count in left_out.most_common()]
+
+
+def _servers(item: pytest.Item) -> set[tuple[Kind, str]]:
+    if "server" not in needs(item):
+        return set()
+    releases = {**RELEASES, "mariadb": NEWEST_MARIADB} if uses_newest_mariadb(item.path) else RELEASES
+    return {(kind, releases[kind]) for kind in _kinds(item) or KINDS}
+
+
+def _kinds(item: pytest.Item) -> set[Kind]:
+    """Return the kinds of servers that a test's fixtures or parameters name; none where it uses any."""
+    fixtures = getattr(item, "fixturenames", ())
+    parameters = getattr(item, "callspec", None)
+    values = [value for value in parameters.params.values() if isinstance(value, str)] if parameters else []
+    kinds: tuple[Kind, ...] = ("mysql", "mariadb")
+    return {kind for kind in kinds if f"{kind}_server" in fixtures or kind in values}
+
+
+def _is_of_another_server(item: pytest.Item) -> bool:
+    if item.path.stem in OF_NEWEST_MARIADB and os.environ.get("SERVERS") and RELEASES.get("mariadb") != NEWEST_MARIADB:
+        return True
+    return not _kinds(item) <= set(KINDS)
