@@ -246,6 +246,10 @@ class SparkNeeded(Exception):
     """Nothing failed: what is left to do needs Spark, which this process was not to start."""
 
 
+class LeftToSpark(Exception):
+    """A step on a Delta table that this process leaves to Spark; nothing was changed. Its text is the reason."""
+
+
 class NewerMetadata(LakeError):
     """A newer binlake wrote the metadata, in a form that this one doesn't know."""
 

@@ -218,7 +218,8 @@ def verify(
         sync(config, origin, session, report, stop_at=position, run=run)
 
     server = server_of(origin, "verify")
-    return compare(config, server, session(), metadata_of(config), catch_up, tables=tables, report=report)
+    spark = session("a verification compares rows on Spark's executors")
+    return compare(config, server, spark, metadata_of(config), catch_up, tables=tables, report=report)
 
 
 @noted("replay")

@@ -15,6 +15,8 @@ from airflow.sdk.observability import stats
 from binlake.config import PipelineConfig, load
 from binlake.errors import SparkNeeded, StagingError
 from binlake.moment import parse_moment
+from binlake.spark.on_demand import SessionOnDemand
+from binlake.spark.starting import no_session
 from binlake_airflow import assets, lineage, notices, summaries
 from binlake_airflow.assets import asset_alias as asset_alias
 from binlake_airflow.assets import run_key as run_key
@@ -25,12 +27,10 @@ from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors, look_ag
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from pyspark.sql import SparkSession
 
     from binlake.metadata.lease import OpenBatch
     from binlake.metadata.record import RunReport, TableRun
     from binlake.phases.outcomes import PlanOutcome
-    from binlake.spark.starting import SessionFactory
     from binlake_airflow.lineage import TableLineage
 
 log = logging.getLogger(f"airflow.task.{__name__}")
@@ -65,22 +65,6 @@ def stop_of(context: Context, until: Any) -> datetime | None:
     if context["dag_run"].run_type in ("scheduled", BACKFILL):
         return context["dag_run"].data_interval_end
     return None
-
-
-def session_of(step: str, config: PipelineConfig) -> SessionFactory:
-    """For a step that shouldn't need Spark: only where other runs changed the batch meanwhile it does."""
-
-    def build() -> SparkSession:
-        from binlake.spark import session
-
-        return session.build(f"binlake {step}", spark=config.spark, lake=config.root)
-
-    return build
-
-
-def _no_session() -> SparkSession:
-    """For a step of which a job does what needs Spark."""
-    raise SparkNeeded("the rest is merged by Spark")
 
 
 class SourceOperator(BaseOperator):
@@ -341,8 +325,8 @@ class BinlakeStageOperator(_BatchStepOperator):
                 return None
             if not is_short(found):
                 return self.submit(context)
-            origin = BinlakeHook(config.source.connection).origin()
-            staged = pipeline.stage(config, origin, session_of("stage", config), Report())
+            origin, report = BinlakeHook(config.source.connection).origin(), Report()
+            staged = pipeline.stage(config, origin, SessionOnDemand("binlake stage", config, report), report)
             self.log.info("%s; no Spark was needed", staged.message)
             return asdict(staged)
 
@@ -371,7 +355,7 @@ class BinlakeMergeOperator(_BatchStepOperator):
             if found.state == "planned":  # a merge found staged files damaged: the job stages them anew
                 return self.submit(context, short_lived=is_short(found))
             try:
-                merged = pipeline.merge(config, _no_session, Report())
+                merged = pipeline.merge(config, no_session, Report())
             except (SparkNeeded, StagingError) as left:
                 self.log.info("%s", left)
                 return self.submit(context, short_lived=is_short(found))
@@ -431,7 +415,7 @@ class BinlakeSyncOperator(LineageOperator):
         until, began_us = stop_of(context, self.until), now_us()
         origin = BinlakeHook(config.source.connection).origin()
         try:
-            found = pipeline.sync(config, origin, _no_session, Report(), until=until, run=run_key(context))
+            found = pipeline.sync(config, origin, no_session, Report(), until=until, run=run_key(context))
         except SparkNeeded as left:
             self.log.info("%s", left)
             begun = _open_batch(config)

@@ -11,9 +11,11 @@ from airflow.sdk.observability import stats
 
 from binlake.config import PipelineConfig, load
 from binlake.config.orchestration import Occasion
+from binlake.report import Report
+from binlake.spark.on_demand import SessionOnDemand
 from binlake_airflow import lineage, notices, summaries
 from binlake_airflow.hook import BinlakeHook
-from binlake_airflow.operators import LineageOperator, SourceOperator, run_key, session_of
+from binlake_airflow.operators import LineageOperator, SourceOperator, run_key
 from binlake_airflow.submit import BinlakeSparkOperator, airflow_errors
 
 if TYPE_CHECKING:
@@ -145,14 +147,15 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
     def execute(self, context: Context) -> Any:
         from binlake import pipeline
         from binlake.maintain import maintain
-        from binlake.report import Report
 
         with airflow_errors():
             config = self.pipeline_config()
             metadata = pipeline.metadata_of(config)
             if maintain.wants_spark(config, metadata):
                 return summaries.of_maintenance(metadata, self.submit(context, "--run", run_key(context)))
-            found = pipeline.maintain(config, session_of("maintain", config), Report(), run=run_key(context))
+            report = Report()
+            session = SessionOnDemand("binlake maintain", config, report)
+            found = pipeline.maintain(config, session, report, run=run_key(context))
             self.log.info("%s; no Spark was needed", found.headline)
             return summaries.of_maintenance(metadata, found.to_json())
 

@@ -292,7 +292,7 @@ def test_a_paused_table_does_not_go_on_over_a_part_of_the_log_that_was_never_rea
         pipeline.resume(
             followed.config,
             followed.origin,
-            lambda: followed.spark,
+            lambda _: followed.spark,
             Report(),
             TableName(DATABASE, "b"),
             Reason("ann", "a test"),

@@ -477,7 +477,7 @@ DAMAGES = {
 
 def stage(mirror: Mirror) -> None:
     pipeline.plan(mirror.config, mirror.origin)
-    pipeline.stage(mirror.config, mirror.origin, lambda: mirror.spark, Report())
+    pipeline.stage(mirror.config, mirror.origin, lambda _: mirror.spark, Report())
 
 
 def test_damaged_staging_is_found_before_a_merge_and_staged_anew(

@@ -194,7 +194,7 @@ def test_the_doctor_tells_which_library_cannot_reach_the_store_and_why(
         for name, value in changed.items():
             patch.setenv(name, value)
         session.tell_store(spark.sparkContext, lake)
-        checks = list(lake_checks(config_of(lake), lambda: spark))
+        checks = list(lake_checks(config_of(lake), lambda _: spark))
     session.tell_store(spark.sparkContext, LAKE)
     assert [(check.name, check.ok) for check in checks] == [(f"lake by {one}", False) for one in LIBRARIES]
     for check in checks:
@@ -204,7 +204,7 @@ def test_the_doctor_tells_which_library_cannot_reach_the_store_and_why(
 
 
 def test_the_doctor_writes_and_reads_by_each_library(spark: SparkSession, store: BlobStorage) -> None:
-    checks = list(lake_checks(config_of(f"{LAKE}/doctor"), lambda: spark))
+    checks = list(lake_checks(config_of(f"{LAKE}/doctor"), lambda _: spark))
     assert [(check.name, check.ok) for check in checks] == [(f"lake by {one}", True) for one in LIBRARIES], checks
 
 

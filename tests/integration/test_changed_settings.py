@@ -153,9 +153,9 @@ def test_a_change_between_the_steps_of_a_batch(copied: Mirror, staged: bool) -> 
     )
     pipeline.plan(copied.config, copied.origin)
     if staged:
-        pipeline.stage(copied.config, copied.origin, lambda: copied.spark, Report())
+        pipeline.stage(copied.config, copied.origin, lambda _: copied.spark, Report())
     leave_out(copied, "t")
-    pipeline.stage(copied.config, copied.origin, lambda: copied.spark, Report())
+    pipeline.stage(copied.config, copied.origin, lambda _: copied.spark, Report())
     leave_out(copied, "n")
     copied.sync()
     assert statuses(copied) == {"t": "following", "u": "following", "n": "excluded"}

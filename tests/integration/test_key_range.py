@@ -28,7 +28,7 @@ ROWS = "(1,'a'),(2,'b'),(3,'c'),(4,'d'),(5,'e'),(6,'f'),(7,'g'),(8,'h'),(9,'i')"
 
 def anew(mirror: Mirror, table: str, keys: str, **options: Any) -> SnapshotResult:
     asked = KeysAsked([f"{mirror.database}.{table}"], keys)
-    (result,) = pipeline.snapshot_keys(mirror.config, mirror.origin, lambda: mirror.spark, Report(), asked, **options)
+    (result,) = pipeline.snapshot_keys(mirror.config, mirror.origin, lambda _: mirror.spark, Report(), asked, **options)
     return result
 
 
@@ -151,7 +151,7 @@ def test_odd_names(mirror: Mirror) -> None:
     mirror.snapshot()
     behind_the_log(mirror, "UPDATE `we[i]{r}d*? t` SET `c;d` = 'Y' WHERE `a b` = 2")
     pipeline.snapshot_keys(
-        mirror.config, mirror.origin, lambda: mirror.spark, Report(), KeysAsked([f"{mirror.database}.*"], "2..3")
+        mirror.config, mirror.origin, lambda _: mirror.spark, Report(), KeysAsked([f"{mirror.database}.*"], "2..3")
     )
     mirror.assert_equal("we[i]{r}d*? t")
 
@@ -225,7 +225,7 @@ def test_a_replay_begins_behind_rows_that_no_batch_brought(t: Mirror) -> None:
     anew(t, "t", "4..4")
     t.execute("UPDATE t SET v = 'I' WHERE id = 9")
     t.sync()
-    (replayed,) = pipeline.replay(t.config, lambda: t.spark, Report(), ReplayRequest([f"{t.database}.t"], prove=True))
+    (replayed,) = pipeline.replay(t.config, lambda _: t.spark, Report(), ReplayRequest([f"{t.database}.t"], prove=True))
     assert (replayed.from_batch, replayed.equals_version) == (1, t.version("t"))
     t.assert_equal("t")
 

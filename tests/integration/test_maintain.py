@@ -131,7 +131,7 @@ def test_what_has_nothing_to_do_costs_no_spark(worn: Mirror) -> None:
     assert not wants_spark(worn.config, worn.metadata)
     versions = [worn.version(table) for table in TABLES]
 
-    def no_spark() -> SparkSession:
+    def no_spark(why: str) -> SparkSession:
         raise AssertionError("Spark isn't needed")
 
     found = maintain(worn.config, no_spark, worn.metadata, Report())
@@ -310,7 +310,7 @@ def test_a_half_done_snapshot_and_what_stands_still_are_left_alone(worn: Mirror)
     assert stopped.left == "it is stopped"
     reason = pipeline.Reason("me", "seen")
     pipeline.resume(
-        worn.config, worn.origin, lambda: worn.spark, Report(), pipeline.TableName(worn.database, "mapped"), reason
+        worn.config, worn.origin, lambda _: worn.spark, Report(), pipeline.TableName(worn.database, "mapped"), reason
     )
     worn.assert_equal("mapped")
 

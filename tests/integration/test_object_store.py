@@ -317,7 +317,7 @@ def test_the_doctor_tells_which_library_cannot_reach_the_store_and_why(
     tell(mirror.spark, {**store.environment, **changed})
     config = mirror.config.model_copy(update={"lake": mirror.config.lake.model_copy(update={"path": lake})})
     try:
-        checks = preflight(config, mirror.origin, session=lambda: mirror.spark)
+        checks = preflight(config, mirror.origin, session=lambda _: mirror.spark)
     finally:
         tell(mirror.spark, store.environment)
     failed = {check.name: check for check in checks if check.ok is False}

@@ -37,7 +37,7 @@ def named(mirror: Mirror) -> Iterator[Mirror]:
 
 def register(mirror: Mirror) -> list[str]:
     """Gives the catalog's names afterwards."""
-    pipeline.register(mirror.config, lambda: mirror.spark, Report())
+    pipeline.register(mirror.config, lambda _: mirror.spark, Report())
     return names(mirror)
 
 
@@ -78,7 +78,7 @@ def test_nobody_is_asked_where_nothing_changed(named: Mirror) -> None:
     assert not pipeline.registration_due(named.config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(named, "spark", None)
-        pipeline.register(named.config, lambda: named.spark, Report())
+        pipeline.register(named.config, lambda _: named.spark, Report())
 
 
 @on_mysql
@@ -111,7 +111,7 @@ def test_what_was_registered_before_a_kill_is_found_done(named: Mirror) -> None:
 @on_mysql
 def test_a_yaml_without_a_catalog_is_told(mirror: Mirror) -> None:
     with pytest.raises(UsageError, match="names no catalog"):
-        pipeline.register(mirror.config, lambda: mirror.spark, Report())
+        pipeline.register(mirror.config, lambda _: mirror.spark, Report())
 
 
 @on_mysql

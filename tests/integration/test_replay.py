@@ -26,7 +26,7 @@ ASKED = Reason("ann", "somebody changed it")
 
 def replayed(mirror: Mirror, *tables: str, **asked: Any) -> list[ReplayedTable]:
     patterns = [f"{mirror.database}.{table}" for table in tables]
-    return pipeline.replay(mirror.config, lambda: mirror.spark, Report(), ReplayRequest(patterns, **asked))
+    return pipeline.replay(mirror.config, lambda _: mirror.spark, Report(), ReplayRequest(patterns, **asked))
 
 
 def rows(path: str, version: int | None = None) -> Counter[str]:

@@ -272,7 +272,7 @@ def test_what_is_left_to_spark_is_said_with_its_reason(
     spark.sql(beyond.format(t=f"delta.`{followed.path('t')}`"))
     followed.execute(change)
     followed.sync()
-    assert f"{followed.database}.t: its shape is changed by Spark: {reason}\n" in capsys.readouterr().err
+    assert f"reshape of {followed.database}.t by Spark: {reason}\n" in capsys.readouterr().err
     followed.assert_equal("t")
 
 
@@ -283,5 +283,5 @@ def test_a_protocol_that_names_no_features_is_left_to_spark(
     monkeypatch.setattr(reshape_in_process, "_TABLE_FEATURES", (3, 8))
     followed.execute(CHANGES[0])
     followed.sync()
-    assert "its shape is changed by Spark: the table's protocol names no features\n" in capsys.readouterr().err
+    assert "by Spark: the table's protocol names no features\n" in capsys.readouterr().err
     followed.assert_equal("t")

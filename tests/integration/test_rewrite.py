@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from binlake.merge import in_process
+from binlake.metadata import runs
 from mirror import on_mariadb, on_mysql, sync_alone
 
 if TYPE_CHECKING:
@@ -86,21 +87,27 @@ def test_a_sync_of_plain_tables_asks_for_no_spark(followed: Mirror) -> None:
 
 @on_mysql
 @pytest.mark.parametrize(
-    "change",
+    ("change", "why"),
     [
-        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
-        "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (n > 0 OR n IS NULL)",
-        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.feature.v2Checkpoint' = 'supported')",
+        ("SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", "changeDataFeed, delta.enableChangeDataFeed"),
+        ("ADD CONSTRAINT positive CHECK (n > 0 OR n IS NULL)", "checkConstraints, delta.constraints.positive"),
+        ("SET TBLPROPERTIES ('delta.feature.v2Checkpoint' = 'supported')", "v2Checkpoint"),
     ],
 )
-def test_what_a_table_has_beyond_plain_rows_is_left_to_spark(
-    followed: Mirror, by_spark: Callable[[str], None], change: str
+def test_what_a_table_has_beyond_plain_rows_is_left_to_spark_and_why_is_said(
+    followed: Mirror, by_spark: Callable[[str], None], change: str, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    by_spark(change)
+    by_spark(f"ALTER TABLE {{t}} {change}")
     followed.execute(*EVERY_WAY)
-    followed.sync()
+    found = followed.sync()
     assert was_by_spark(followed)
     followed.assert_equal("t")
+    (table,) = found.tables
+    assert table.why_spark == f"the table has {why}"
+    assert f"merge of {table.table} by Spark: {table.why_spark}\n" in capsys.readouterr().err
+    told = runs.of_batch(followed.metadata, found.batch or 0)
+    assert told is not None
+    assert told.tables == (table,)
 
 
 @on_mariadb

@@ -521,7 +521,7 @@ def test_an_account_that_may_not_flush_locks_its_tables(mirror: Mirror) -> None:
     mirror.server.create_account("copier", "s3cr3t pass", grants)
     endpoint = Endpoint("127.0.0.1", mirror.server.port, "copier", "s3cr3t pass")
     with writing(mirror, move_money):
-        pipeline.bootstrap(mirror.config, endpoint, lambda: mirror.spark, Report())
+        pipeline.bootstrap(mirror.config, endpoint, lambda _: mirror.spark, Report())
     assert total(mirror, "a", "b") == 2 * ROWS * 100
     mirror.server.execute(f"REVOKE LOCK TABLES ON `{mirror.database}`.* FROM copier")
     names = [TableName(mirror.database, "a")]

@@ -97,7 +97,7 @@ def test_a_damaged_event_is_told_the_same_by_both(
         monkeypatch.setattr(stage, "SHORT_RANGE", limit)
         transport = FileTransport(damaged)
         with pytest.raises(BinlogError) as caught:
-            stage.stage_batch(lambda: followed.spark, followed.config, [transport], begun, Report())
+            stage.stage_batch(lambda _: followed.spark, followed.config, [transport], begun, Report())
         told.append((type(caught.value), str(caught.value), caught.value.raw))
     assert told[0] == told[1]
     assert "the checksum is wrong" in told[0][1]

@@ -56,7 +56,7 @@ class CutOff(BaseException):
     """As if the process had been killed here: nobody takes it for a failure."""
 
 
-def _no_spark() -> NoReturn:
+def _no_spark(why: str) -> NoReturn:
     raise AssertionError("Spark was asked for")
 
 
@@ -135,7 +135,7 @@ class Mirror:
 
     def snapshot(self, *patterns: str, lock: Any = "flush") -> list[SnapshotResult]:
         return pipeline.bootstrap(
-            self.config, self.origin, lambda: self.spark, Report(), tables=list(patterns) or None, lock=lock
+            self.config, self.origin, lambda _: self.spark, Report(), tables=list(patterns) or None, lock=lock
         )
 
     def sync(self, **options: Any) -> RunReport:
@@ -153,7 +153,7 @@ class Mirror:
 
     def _sync(self, config: PipelineConfig, small: int, options: dict[str, Any]) -> RunReport:
         with mock.patch.object(in_process, "SMALL", small):
-            return pipeline.sync(config, self.origin, lambda: self.spark, Report(), **options)
+            return pipeline.sync(config, self.origin, lambda _: self.spark, Report(), **options)
 
     @contextmanager
     def cut_off_at(self, point: FaultPoint) -> Iterator[None]:
@@ -193,11 +193,11 @@ class Mirror:
 
     def maintain(self, *patterns: str, patience: float = 0) -> MaintainReport:
         return maintain(
-            self.config, lambda: self.spark, self.metadata, Report(), tables=list(patterns) or None, patience=patience
+            self.config, lambda _: self.spark, self.metadata, Report(), tables=list(patterns) or None, patience=patience
         )
 
     def verify(self, *patterns: str) -> VerifyReport:
-        return pipeline.verify(self.config, self.origin, lambda: self.spark, Report(), tables=list(patterns) or None)
+        return pipeline.verify(self.config, self.origin, lambda _: self.spark, Report(), tables=list(patterns) or None)
 
     def path(self, table: str) -> str:
         return self.config.table_path(TableName(self.database, table))

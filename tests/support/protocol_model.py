@@ -32,7 +32,7 @@ from binlake.config import PipelineConfig
 from binlake.delta.attempts import Copied, DataFile
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import DeltaSchema
-from binlake.errors import LakeError, StagingError
+from binlake.errors import LakeError, LeftToSpark, StagingError
 from binlake.merge import apply, by_spark
 from binlake.merge import table_progress as progress
 from binlake.merge.lake_table import LakeTable
@@ -379,7 +379,7 @@ def merge_epoch(
     staged: list[RowChange] = [
         change
         for file in step.files
-        for number, change in spark().world.files[file.path]
+        for number, change in spark("the model merges").world.files[file.path]
         if (number, change.offset) >= life.low.order
     ]
 
@@ -620,6 +620,10 @@ class _Pool:
         return map(work, given)
 
 
+def _leave_to_spark(*step: Any, **options: Any) -> None:
+    raise LeftToSpark("the model's tables have no files")
+
+
 @dataclass
 class Session:
     """As much of a Spark session as the engine's own code touches."""
@@ -718,8 +722,8 @@ class World:
         put(functions, "register", lambda own: None)
         put(apply, "of_this_thread", lambda shared: shared)
         put(apply, "merge_epoch", merge_epoch)
-        for name in ("reshaped", "emptied"):
-            put(apply.reshape_in_process, name, lambda *step, **told: "the model's tables have no files")
+        for name in ("reshape", "truncate"):
+            put(apply.reshape_in_process, name, _leave_to_spark)
         put(apply, "LakeTable", lake_table(self))
         put(LakeLog, "log", lambda log: self.lake[log.path])
         put(LakeLog, "exists", lambda log: log.path in self.lake)
@@ -753,7 +757,7 @@ class World:
         """A new process; it stands before its first access."""
         report = Report(io.StringIO())
         origin: Any = "server"
-        spark: Any = lambda: Session(self)  # noqa: E731  # typed as what it stands for
+        spark: Any = lambda _: Session(self)  # noqa: E731  # typed as what it stands for
         jobs: dict[str, Callable[[], object]] = {
             "bootstrap": lambda: self.begun.update(
                 result.name for result in pipeline.bootstrap(self.config, origin, spark, report, **options)

@@ -22,6 +22,7 @@ class LifeOutcome:
 
     fingerprint: its shape's. changed: steps were done, or somebody else had changed its Delta table; only then are
     inserted, updated and deleted (the log's mutations) and delta_version (the last commit) filled in.
+    why_spark: see TableOutcome.
     """
 
     id: str
@@ -37,6 +38,7 @@ class LifeOutcome:
     deleted: int = 0
     delta_version: int | None = None
     seconds: float = 0.0
+    why_spark: str = ""
 
     @property
     def mutations(self) -> int:
@@ -135,4 +137,5 @@ def _of_life(life: Life, done: TableOutcome | None) -> LifeOutcome:
         table.deleted,
         table.delta_version,
         table.seconds,
+        table.why_spark,
     )

@@ -91,7 +91,10 @@ def rebased(life: Life, watermark: Position | None, start: Position) -> Life:
 
 @dataclass(frozen=True)
 class TableOutcome:
-    """What a batch did to one life of a table. Counts are the log's mutations, not Delta's rows."""
+    """What a batch did to one life of a table. Counts are the log's mutations, not Delta's rows.
+
+    why_spark: why Spark did some of its steps; empty where the process itself did them all.
+    """
 
     life: Life
     inserted: int
@@ -99,6 +102,7 @@ class TableOutcome:
     deleted: int
     delta_version: int | None
     seconds: float
+    why_spark: str = ""
 
 
 @dataclass(frozen=True)

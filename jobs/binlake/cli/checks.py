@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from binlake import config as configuration
 from binlake.cli import printing
-from binlake.cli.sessions import origin_of, session_of
+from binlake.cli.sessions import origin_of, report_of, session_of
 from binlake.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _of_source(arguments: argparse.Namespace) -> list[Check]:
     config = configuration.load(arguments.config)
     origin = origin_of(config)
     asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
-    checks = preflight(config, origin, session=session_of("doctor", config))
+    checks = preflight(config, origin, session=session_of("doctor", config, report_of(arguments)))
     if config.feeds:
         from binlake.feeds.feed_checks import checks as of_feeds
 

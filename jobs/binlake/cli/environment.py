@@ -35,7 +35,7 @@ def init(arguments: argparse.Namespace) -> None:
     for command in ("doctor", "snapshot", "sync"):
         print(f"  binlake {command} --config {arguments.file}")
     print()
-    tell(preflight(config, endpoint, session=session_of("doctor", config)))
+    tell(preflight(config, endpoint, session=session_of("doctor", config, report_of(arguments))))
 
 
 def _asked(question: str) -> str:

@@ -77,7 +77,8 @@ def _tables_of(run: RunReport) -> tuple[str, Sequence[str], Sequence[Sequence[An
 
 def _said_of(run: RunReport) -> list[str]:
     seconds = ", ".join(f"{name} {seconds}" for name, seconds in run.phases)
-    return [run.message, *([f"seconds: {seconds}"] if seconds else [])]
+    by_spark = [f"{t.table} by Spark: {t.why_spark}" for t in run.tables if t.why_spark]
+    return [run.message, *by_spark, *([f"seconds: {seconds}"] if seconds else [])]
 
 
 def _mb(*sizes: int) -> str:

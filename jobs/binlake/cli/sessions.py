@@ -1,52 +1,48 @@
-"""What commands are given to work with: sessions of Spark, built when they are asked for; the server; a report."""
+"""What commands are given to work with: a Spark session on demand, the server, a report."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from binlake.config import PipelineConfig
-from binlake.once import once
 from binlake.report import Report
+from binlake.spark.on_demand import SessionOnDemand
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from binlake.source.log import Origin
 
 
 def session_of(
-    name: str, config: PipelineConfig, tasks: int | None = None, short_lived: Callable[[], bool] = lambda: False
-) -> Callable[[], SparkSession]:
-    """short_lived: asked when the session is."""
-
-    @once
-    def build() -> SparkSession:
-        from binlake.spark import session
-
-        return session.build(
-            f"binlake {name}", spark=config.spark, tasks=tasks, short_lived=short_lived(), lake=config.root
-        )
-
-    return build
+    name: str,
+    config: PipelineConfig,
+    report: Report,
+    tasks: int | None = None,
+    short_lived: Callable[[], bool] = lambda: False,
+) -> SessionOnDemand:
+    """Return the session of the command ``name``. tasks: how many must run at once."""
+    return SessionOnDemand(f"binlake {name}", config, report, tasks=tasks, short_lived=short_lived)
 
 
-def catalog_session_of(config: PipelineConfig) -> Callable[[], SparkSession]:
-    """A session that reaches the catalog, in the place of the one at work."""
+def catalog_session_of(config: PipelineConfig, report: Report) -> SessionOnDemand:
+    """Return a session that reaches the catalog. It writes nothing but names, so it needs no executor."""
 
-    def build() -> SparkSession:
-        from binlake.spark import session
+    def settings() -> Mapping[str, str]:
         from binlake.spark.named_tables import session_settings
 
         assert config.catalog is not None
-        session.stop_active()
-        more, here = session_settings(config.catalog), "local[2]"  # it writes nothing but names: no executor is needed
-        return session.build(
-            "binlake register", spark=config.spark, master=here, short_lived=True, more=more, lake=config.root
-        )
+        return session_settings(config.catalog)
 
-    return build
+    return SessionOnDemand(
+        "binlake register",
+        config,
+        report,
+        master="local[2]",
+        more=settings,
+        short_lived=lambda: True,
+        replaces_active=True,
+    )
 
 
 def report_of(arguments: argparse.Namespace) -> Report:

@@ -22,14 +22,14 @@ def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
     from binlake.phases.bootstrap import KeysAsked
 
-    session = session_of("snapshot", config, config.snapshot.connections)
     origin, report, tables, lock = origin_of(config), report_of(arguments), arguments.tables, arguments.lock
+    session = session_of("snapshot", config, report, config.snapshot.connections)
     if arguments.keys:
         asked = KeysAsked(tables, arguments.keys)
         results = pipeline.snapshot_keys(config, origin, session, report, asked, lock=lock)
     else:
         results = pipeline.bootstrap(config, origin, session, report, tables=tables, lock=lock, begin=arguments.begin)
-    _register_if_due(config, report_of(arguments))
+    _register_if_due(config, report)
     if arguments.json:
         printing.as_json([result.to_json() for result in results])
         return
@@ -44,9 +44,9 @@ def parse_until(text: str) -> datetime | None:
 def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
-    until = parse_until(arguments.until)
-    session = session_of("sync", config, short_lived=lambda: pipeline.is_short_run(config))
-    found = pipeline.sync(config, origin_of(config), session, report_of(arguments), until=until)
+    until, report = parse_until(arguments.until), report_of(arguments)
+    session = session_of("sync", config, report, short_lived=lambda: pipeline.is_short_run(config))
+    found = pipeline.sync(config, origin_of(config), session, report, until=until)
     runs = (*found.earlier, found)
     if arguments.json:
         printing.as_json(found.to_json())
@@ -57,7 +57,7 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     for table in stopped:
         print(f"{table.status}: {table.table}: {table.reason}\n  → {table.remedy}", file=sys.stderr)
     newly = [table.table for table in stopped if table.newly_stopped]
-    _register_if_due(config, report_of(arguments))
+    _register_if_due(config, report)
     if newly:
         raise TableError(f"{', '.join(newly)} stopped; the other tables are up to date", remedy="see above")
 
@@ -65,9 +65,9 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
-    found: VerifyReport = pipeline.verify(
-        config, origin_of(config), session_of("verify", config), report_of(arguments), tables=arguments.tables
-    )
+    report = report_of(arguments)
+    session = session_of("verify", config, report)
+    found: VerifyReport = pipeline.verify(config, origin_of(config), session, report, tables=arguments.tables)
     if arguments.json:
         printing.as_json(found.to_json())
     else:
@@ -78,8 +78,8 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
-    request = replay_arguments.request(arguments)
-    found = pipeline.replay(config, session_of("replay", config), report_of(arguments), request)
+    request, report = replay_arguments.request(arguments), report_of(arguments)
+    found = pipeline.replay(config, session_of("replay", config, report), report, request)
     if arguments.json:
         printing.as_json([table.to_json() for table in found])
         return
@@ -90,7 +90,8 @@ def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
-    found = pipeline.maintain(config, session_of("maintain", config), report_of(arguments), tables=arguments.tables)
+    report = report_of(arguments)
+    found = pipeline.maintain(config, session_of("maintain", config, report), report, tables=arguments.tables)
     if arguments.json:
         printing.as_json(found.to_json())
     else:
@@ -100,7 +101,8 @@ def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 def register(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
-    found = pipeline.register(config, catalog_session_of(config), report_of(arguments))
+    report = report_of(arguments)
+    found = pipeline.register(config, catalog_session_of(config, report), report)
     if arguments.json:
         printing.as_json(found.to_json())
     else:
@@ -112,4 +114,4 @@ def _register_if_due(config: PipelineConfig, report: Report) -> None:
     from binlake import pipeline
 
     if pipeline.registration_due(config):
-        pipeline.register(config, catalog_session_of(config), report)
+        pipeline.register(config, catalog_session_of(config, report), report)

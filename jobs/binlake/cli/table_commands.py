@@ -71,7 +71,9 @@ def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     name, reason = TableName.parse(arguments.table), Reason(arguments.who, arguments.why)
-    print(pipeline.resume(config, origin_of(config), session_of("resume", config), report_of(arguments), name, reason))
+    report = report_of(arguments)
+    session = session_of("resume", config, report)
+    print(pipeline.resume(config, origin_of(config), session, report, name, reason))
 
 
 def resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:

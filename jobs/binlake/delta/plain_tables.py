@@ -1,4 +1,6 @@
-"""Delta tables that the process itself may write, and the commits that it makes to them."""
+"""Delta tables that the process itself may write, and the commits that it makes to them.
+
+What it doesn't write raises LeftToSpark, with the reason."""
 
 from __future__ import annotations
 
@@ -13,11 +15,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from binlake import __version__
+from binlake.config import PipelineConfig
 from binlake.delta import delta_actions
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import FEATURES, FIELD_ID, MAPPING_MODE, MOST_ID
 from binlake.delta.key_ranges import PHYSICAL_NAME
+from binlake.errors import LeftToSpark
+from binlake.storage import files
 
 _SETTINGS = frozenset(
     {
@@ -42,20 +47,27 @@ class OwnCommit:
     metrics: Mapping[str, int]
 
 
-def beyond_plain(log: DeltaTable) -> str:
-    """Say what a table has that only Delta's own writer knows how to keep; nothing where it has none of that kind."""
+def check_is_wanted(table_path: str, config: PipelineConfig) -> None:
+    """Raise LeftToSpark where the YAML leaves all tables to Spark, or the store can't keep two writers apart."""
+    if not config.merge.without_spark_mb:
+        raise LeftToSpark("merge.without_spark_mb is 0")
+    if not files.writes_if_absent(table_path):
+        raise LeftToSpark("two writers can't be kept apart in this store without it")
+
+
+def check_is_plain(log: DeltaTable) -> None:
+    """Raise LeftToSpark where a table has what only Delta's own writer knows how to keep."""
     protocol, metadata = log.protocol(), log.metadata()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())} - FEATURES
     settings = set(metadata.configuration) - _SETTINGS
     if features or settings:
-        return f"the table has {', '.join(sorted(features | settings))}"
+        raise LeftToSpark(f"the table has {', '.join(sorted(features | settings))}")
     if metadata.partition_columns:
-        return "the table has partitions"
+        raise LeftToSpark("the table has partitions")
     wanted = _METADATA_OF_FIELDS.get(metadata.configuration.get(MAPPING_MODE, "none"))
     for field in fields_of(log):
         if field["metadata"].keys() != wanted or not field["nullable"]:
-            return f"column {field['name']!r} isn't as binlake makes it"
-    return ""
+            raise LeftToSpark(f"column {field['name']!r} isn't as binlake makes it")
 
 
 def fields_of(log: DeltaTable) -> list[dict[str, Any]]:
@@ -74,14 +86,16 @@ def stored_field(field: Mapping[str, Any], arrow: pa.DataType) -> pa.Field:
     return pa.field(own.get(PHYSICAL_NAME, field["name"]), arrow, metadata=number)
 
 
-def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[DeltaAction] | None:
-    """Return the add actions of data files that are there; None where they can't be told here. Raises OSError."""
-    if not all(map(_PLAIN_PATH.fullmatch, paths)):
-        return None
+def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[DeltaAction]:
+    """Return the add actions of data files that are there. Raises LeftToSpark, OSError."""
+    if odd := [path for path in paths if not _PLAIN_PATH.fullmatch(path)]:
+        raise LeftToSpark(f"{len(odd)} data files have paths that Delta's log encodes")
     if not paths:
         return []
     added = delta_actions.added(table_path, log.version(), paths)
-    return None if added is None else list(added.values())
+    if added is None:
+        raise LeftToSpark("its log is in a form that isn't read here")
+    return list(added.values())
 
 
 def removed(add: DeltaAction) -> DeltaAction:

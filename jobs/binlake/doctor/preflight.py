@@ -51,7 +51,7 @@ from binlake.spark import settings
 from binlake.versions import JAVA
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from binlake.spark.starting import SessionFactory
 
 _CRASH_SAFE = "InnoDB"
 _PATIENCE = 5.0
@@ -72,7 +72,7 @@ def preflight(
     origin: Origin,
     *,
     spark_checks: bool = True,
-    session: Callable[[], SparkSession] | None = None,
+    session: SessionFactory | None = None,
     patterns: Sequence[str] = (),
 ) -> list[Check]:
     """All checks, in the order in which to mend them; a server that can't be reached ends the server's part.

@@ -21,6 +21,8 @@ from binlake.storage import files, storage_errors, stores
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from binlake.spark.starting import SessionFactory
+
 _CONTENT = "binlake was here"
 _PROBE_TIMES = (1 << 20) // len(_CONTENT)
 """A megabyte: less no batch leaves on a disk."""
@@ -37,7 +39,7 @@ _BOUNDED = {
 """S3A and ABFS try for minutes to reach what isn't there."""
 
 
-def lake_checks(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
+def lake_checks(config: PipelineConfig, session: SessionFactory | None) -> Iterator[Check]:
     """session: where Spark is to try, too; for a lake in a folder only where it works on other hosts."""
     if stores.store_of(config.root) is None:
         yield _folder(config)
@@ -47,7 +49,7 @@ def lake_checks(config: PipelineConfig, session: Callable[[], SparkSession] | No
         yield from _store(config, session)
 
 
-def _store(config: PipelineConfig, session: Callable[[], SparkSession] | None) -> Iterator[Check]:
+def _store(config: PipelineConfig, session: SessionFactory | None) -> Iterator[Check]:
     """A lake in an object store, by each library that works on it."""
     folder = f"{config.root}/_binlake"
     ways: list[tuple[str, Callable[[], None]]] = [
@@ -55,7 +57,7 @@ def _store(config: PipelineConfig, session: Callable[[], SparkSession] | None) -
         ("deltalake", lambda: by_deltalake(folder)),
     ]
     if session:
-        ways.append(("Spark", lambda: by_spark(session(), folder)))
+        ways.append(("Spark", lambda: by_spark(session("the lake is tried by Spark, too"), folder)))
     for library, attempt in ways:
         name = f"lake by {library}"
         try:
@@ -79,11 +81,11 @@ def _folder(config: PipelineConfig) -> Check:
     return Check("lake", True, f"{config.root} is writable")
 
 
-def _executors(config: PipelineConfig, session: Callable[[], SparkSession]) -> Check:
+def _executors(config: PipelineConfig, session: SessionFactory) -> Check:
     """A session of a cluster begins when each host has shown that it has what it needs, and the lake."""
     name = "lake by Spark's executors"
     try:
-        cores = session().sparkContext.defaultParallelism
+        cores = session("the lake is read on all hosts of the cluster").sparkContext.defaultParallelism
     except BinlakeError as error:
         return Check(name, False, error.message, error.remedy)
     return Check(name, True, f"{config.root} is read on all hosts of {cores} cores")

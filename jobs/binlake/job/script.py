@@ -16,20 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from binlake import config as configuration
 from binlake import interrupts
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError
 from binlake.job import submitter
-from binlake.once import once
 from binlake.report import Report
 from binlake.source import log
 from binlake.source.log import Origin
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from binlake.spark.on_demand import SessionOnDemand
 
 OUTCOME_FILE = "BINLAKE_OUTCOME_FILE"
 
@@ -50,17 +47,9 @@ class Job:
         return log.origin(self.config.source.connection)
 
     @cached_property
-    def session(self) -> Callable[[], SparkSession]:
-        """Built when it is asked for first."""
-
-        @once
-        def build() -> SparkSession:
-            from binlake.spark import session
-
-            config, name = self.config, f"binlake {self.config.source.name} {self.name}"
-            return session.build(name, spark=config.spark, more=self.settings, lake=config.root)
-
-        return build
+    def session(self) -> SessionOnDemand:
+        name = f"binlake {self.config.source.name} {self.name}"
+        return SessionOnDemand(name, self.config, self.report, more=lambda: self.settings)
 
 
 def parser(name: str) -> argparse.ArgumentParser:

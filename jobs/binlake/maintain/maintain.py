@@ -312,9 +312,10 @@ class _Work:
             str(table.name), needs.files, needs.files, needs.bytes, needs.bytes, delta_version=needs.version
         )
         if needs.rewrites:
-            done = self._arrange(self._own_session(), table, needs, done)
+            why = f"{sum(len(one.files) for one in needs.rewrites)} of its data files are put together"
+            done = self._arrange(self._own_session(table, why), table, needs, done)
         if needs.properties:
-            self._set(self._own_session(), table, needs.properties)
+            self._set(self._own_session(table, "its retention is set"), table, needs.properties)
         if needs.rewrites or needs.properties:
             needs = _needs(self._config, table, self._looked)  # of the same time: what was rewritten since isn't old
         done = self._shortened(table, self._vacuumed(table, needs, done))
@@ -377,7 +378,8 @@ class _Work:
             from binlake.maintain.upkeep_by_spark import vacuum
 
             since_look = (time.time() - self._looked) / HOUR_SECONDS
-            vacuum(self._own_session(), table.log, max(self._config.maintain.history_hours, since_look))
+            session = self._own_session(table, f"{needs.unneeded.vectors} files of deletion vectors may be unneeded")
+            vacuum(session, table.log, max(self._config.maintain.history_hours, since_look))
         fault("vacuumed")
         gone = needs.unneeded.data
         return replace(done, removed_files=len(gone), removed_bytes=sum(file.bytes for file in gone))
@@ -393,11 +395,11 @@ class _Work:
         fault("log shortened")
         return replace(done, removed_log_files=len(expired))
 
-    def _own_session(self) -> SparkSession:
-        """Of this thread, which works on one table."""
+    def _own_session(self, table: _Table, why: str) -> SparkSession:
+        """Return a session of this thread, which works on one table."""
         from binlake.spark.session import of_this_thread
 
-        return of_this_thread(self._session())
+        return of_this_thread(self._session(f"{table.name}: {why}"))
 
 
 def _busy(metadata: Metadata) -> set[TableName]:

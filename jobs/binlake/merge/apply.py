@@ -4,10 +4,10 @@ each in a session of its own."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -33,6 +33,7 @@ from binlake.delta.delta_log import LakeLog, transaction_version
 from binlake.errors import (
     BinlakeError,
     LakeError,
+    LeftToSpark,
     SparkNeeded,
     StagedRowsLost,
     StagingError,
@@ -51,6 +52,7 @@ from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import TableName
 from binlake.spark import functions
 from binlake.spark.session import of_this_thread
+from binlake.spark.starting import SessionFactory
 from binlake.staging.staged_files import check_file
 from binlake.storage import storage_errors
 
@@ -67,9 +69,14 @@ _SAID_EVERY, _NAMED = 1.0, 3
 """Seconds; tables that are named at once."""
 _TRIES, _PAUSE = 5, 1.0
 """Of a step that conflicts with somebody's commit: how often, and seconds."""
+_ACTIONS: dict[type[Step], str] = {
+    MergeStep: "merge", CreateStep: "creation", ReshapeStep: "reshape", TruncateStep: "truncation", MoveStep: "move",
+    LeaveStep: "removal of the rows",
+}  # fmt: skip
+"""The steps as the run's log names them."""
 
 
-def damaged(spark: Callable[[], SparkSession], staged: Sequence[StagedFile]) -> dict[str, StagingError]:
+def damaged(spark: SessionFactory, staged: Sequence[StagedFile]) -> dict[str, StagingError]:
     """Staged files that don't equal their manifest, by path."""
 
     def check(file: StagedFile) -> tuple[str, StagingError | None]:
@@ -83,14 +90,15 @@ def damaged(spark: Callable[[], SparkSession], staged: Sequence[StagedFile]) -> 
         with ThreadPoolExecutor(_LOOKS, thread_name_prefix="check") as pool:
             checked = list(pool.map(check, staged))
     else:
-        context = spark().sparkContext
+        size = sum(file.bytes for file in staged) / 1e6
+        context = spark(f"{size:,.0f} MB of staged files are compared with their manifest").sparkContext
         partitions = min(len(staged), context.defaultParallelism)
         checked = context.parallelize(list(staged), partitions).map(check).collect()
     return {path: error for path, error in checked if error is not None}
 
 
 def apply_batch(
-    spark: Callable[[], SparkSession],
+    spark: SessionFactory,
     config: PipelineConfig,
     batch: int,
     position: str,
@@ -100,9 +108,8 @@ def apply_batch(
     """Run all tables' steps; a TableError stops its table, anything else is raised once all tables have ended.
 
     Every staged file is compared with its manifest before anything is merged; raises StagingError for a file of this
-    batch, which can be staged again. spark: asked for the session by the steps that need it, once.
+    batch, which can be staged again. spark: asked by the steps that need it.
     """
-    spark = _asked_once(spark)
     working = [table for table in steps.tables if table.steps]
     staged = {file.path: file for table in working for step in table.steps for file in files_of(step)}
     lost = damaged(spark, list(staged.values()))
@@ -184,18 +191,6 @@ def _mutations(table: TableSteps) -> int:
     return sum(file.inserted + file.updated + file.deleted for file in staged)
 
 
-def _asked_once(spark: Callable[[], SparkSession]) -> Callable[[], SparkSession]:
-    """By whichever thread comes first; the others wait."""
-    asked = cache(spark)
-    turn = Lock()
-
-    def session() -> SparkSession:
-        with turn:
-            return asked()
-
-    return session
-
-
 def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
     """Tables that meet at a path, by a rename or a name used again, belong together; the others work side by side."""
     found: list[tuple[set[TableName], list[TableSteps]]] = []
@@ -220,7 +215,7 @@ class _Group:
 
     def __init__(
         self,
-        spark: Callable[[], SparkSession],
+        spark: SessionFactory,
         config: PipelineConfig,
         batch: int,
         position: str,
@@ -236,13 +231,16 @@ class _Group:
         self._position = position
         self._running = [TableProgress(config, table) for table in tables]
         self._lives = frozenset(table.life.id for table in tables)
+        self._own: SparkSession | None = None
 
-    @cached_property
-    def _session(self) -> SparkSession:
-        """This thread's."""
-        own = of_this_thread(self._spark())
-        functions.register(own)
-        return own
+    def _session(self, one: TableProgress, step: Step, why: str) -> SparkSession:
+        """Return this thread's session for a step of a table; why Spark does it is said, and kept with the table."""
+        self._report.say(f"{_ACTIONS[type(step)]} of {one.life.name} by Spark: {why}")
+        one.done_by_spark(why)
+        if self._own is None:
+            self._own = of_this_thread(self._spark(f"{one.life.name}: {why}"))
+            functions.register(self._own)
+        return self._own
 
     def run(self) -> list[TableOutcome]:
         for _, place, number in sorted(
@@ -298,32 +296,33 @@ class _Group:
     def _run_step(self, one: TableProgress, step: Step, version: int, number: int) -> None:
         target, invalid = _writable(one.target), self._config.invalid
         note = self._note(one.life, number)
+        spark = partial(self._session, one, step)
         match step:
             case CreateStep(schema):
-                target.create(self._session, lake_columns(schema, invalid), version, note)
+                target.create(
+                    spark("new tables are made by Delta's own writer"), lake_columns(schema, invalid), version, note
+                )
             case ReshapeStep():
                 columns = lake_columns_after(step, invalid)
-                why = reshape_in_process.reshaped(one.target, columns, self._config, version=version, note=note)
-                if self._is_for_spark(one, why):
-                    target.reshape(self._session, columns, version, note, widen=self._config.type_widening)
+                try:
+                    reshape_in_process.reshape(one.target, columns, self._config, version=version, note=note)
+                except LeftToSpark as left:
+                    target.reshape(spark(str(left)), columns, version, note, widen=self._config.type_widening)
             case TruncateStep():
-                why = reshape_in_process.emptied(one.target, self._config, version=version, note=note)
-                if self._is_for_spark(one, why):
-                    target.truncate(self._session, version, note)
+                try:
+                    reshape_in_process.truncate(one.target, self._config, version=version, note=note)
+                except LeftToSpark as left:
+                    target.truncate(spark(str(left)), version, note)
             case MoveStep(old, new):
                 told = self._told(note, moved_from=str(old))
-                _writable(one.at(new)).move_from(self._session, one.at(old), one.life.id, version, told)
+                session = spark("a renamed table's rows are copied by Delta's own writer")
+                _writable(one.at(new)).move_from(session, one.at(old), one.life.id, version, told)
             case LeaveStep(old, new):
-                _writable(one.at(old)).leave(self._session, version, self._told(note, moved_to=str(new)))
+                session = spark("a renamed table's old rows are removed by Delta's own writer")
+                _writable(one.at(old)).leave(session, version, self._told(note, moved_to=str(new)))
             case MergeStep():
                 self._refuse_lost(one.life, step)
-                merge_epoch(lambda: self._session, target, one.life, step, self._config, version=version, note=note)
-
-    def _is_for_spark(self, one: TableProgress, why: str) -> bool:
-        """Tell whether a change of the table's shape is left to Spark, and say it with its reason."""
-        if why:
-            self._report.say(f"{one.life.name}: its shape is changed by Spark: {why}")
-        return bool(why)
+                merge_epoch(spark, target, one.life, step, self._config, version=version, note=note)
 
     def _refuse_lost(self, life: Life, step: MergeStep) -> None:
         for file, commit in step.xa:

@@ -5,7 +5,7 @@ By ``in_process`` where that is cheaper and the table plain, else by Delta's MER
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -17,7 +17,15 @@ from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import PipelineConfig
 from binlake.delta import key_ranges
 from binlake.delta.key_order import spark_literal
-from binlake.errors import InvalidDate, InvalidText, SchemaMismatch, TableError, UnfollowedStatement, snapshot_again
+from binlake.errors import (
+    InvalidDate,
+    InvalidText,
+    LeftToSpark,
+    SchemaMismatch,
+    TableError,
+    UnfollowedStatement,
+    snapshot_again,
+)
 from binlake.merge import derived, in_process
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mutations import lake_image, staged_rows
@@ -27,6 +35,7 @@ from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
 from binlake.schema.render import RENDERERS, is_vector_in_bytes
 from binlake.schema.table import TableName, TableSchema
+from binlake.spark.starting import SessionFactory
 
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
@@ -75,7 +84,7 @@ def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
 
 
 def merge_epoch(
-    spark: Callable[[], SparkSession],
+    spark: SessionFactory,
     table: LakeTable,
     life: Life,
     step: MergeStep,
@@ -84,7 +93,7 @@ def merge_epoch(
     version: int,
     note: dict[str, Any],
 ) -> None:
-    """One epoch in one commit. Repeating it changes nothing. spark: asked where the session is needed.
+    """Merge one epoch in one commit; repeating it changes nothing. spark: asked where this process can't merge it.
 
     Raises UnfollowedStatement where rows changed in a table that only grows (without_key: append).
     """
@@ -92,9 +101,23 @@ def merge_epoch(
         check_shape(life.name, step.schema, file)
     columns = lake_columns(step.schema, config.invalid)
     _check_side_columns(life.name, step.schema, columns, table)
-    if in_process.merged(table, life, step, columns, config, version=version, note=note):
-        return
-    session = spark()
+    try:
+        in_process.merge(table, life, step, columns, config, version=version, note=note)
+    except LeftToSpark as left:
+        _merge_by_spark(spark(str(left)), table, life, step, columns, config, version, note)
+
+
+def _merge_by_spark(
+    session: SparkSession,
+    table: LakeTable,
+    life: Life,
+    step: MergeStep,
+    columns: Sequence[LakeColumn],
+    config: PipelineConfig,
+    version: int,
+    note: dict[str, Any],
+) -> None:
+    """Merge an epoch by Spark; see merge_epoch."""
     staged = staged_rows(session, life, step, config.invalid)
     if staged is not None:
         _refuse_invalid_keys(life.name, step.schema, columns, staged)

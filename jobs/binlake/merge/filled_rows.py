@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 from binlake.delta import deletion_vectors, plain_tables
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.plain_files import added_file
+from binlake.errors import LeftToSpark
 from binlake.faults import fault
 from binlake.merge.reshape import ReshapedColumn
 from binlake.storage import parquet_files
@@ -26,27 +27,23 @@ _UNPACKED = 8
 
 def filled(
     path: str, log: DeltaTable, fields: Sequence[dict[str, Any]], columns: Sequence[ReshapedColumn], room: int
-) -> list[DeltaAction] | str:
-    """Write all rows of a table into one data file of other columns; give the actions that put it in their place.
+) -> list[DeltaAction]:
+    """Write all rows of a table into one data file of other columns; return the actions that put it in their place.
 
     fields: of Delta's schema afterwards, one for each column. room: bytes of data files up to which it is done here.
-    Gives why it isn't done where that is so. Raises OSError.
+    Raises LeftToSpark, OSError.
     """
     there = pa.table(log.get_add_actions())
     size = sum(there["size_bytes"].to_pylist())
     if size > min(room, MOST_BYTES) or there.num_rows > MOST_FILES:
-        return f"its {there.num_rows} data files have {size / 1e6:.1f} MB"
+        raise LeftToSpark(f"its {there.num_rows} data files have {size / 1e6:.1f} MB")
     adds = plain_tables.actions_of(log, path, there["path"].to_pylist())
-    if adds is None:
-        return "its log is in a form that isn't read here"
     schema = pa.schema(
         [plain_tables.stored_field(field, column.arrow) for field, column in zip(fields, columns, strict=True)]
     )
     parts, left = [], MOST_BYTES * _UNPACKED
     for add in adds:
         rows = _rows(path, add, schema, columns, left)
-        if rows is None:
-            return "its data files have other types, or take more memory than they may"
         parts.append(rows)
         left -= rows.nbytes
     actions = [plain_tables.removed(add) for add in adds]
@@ -57,13 +54,11 @@ def filled(
     return actions
 
 
-def _rows(
-    path: str, add: DeltaAction, schema: pa.Schema, columns: Sequence[ReshapedColumn], room: int
-) -> pa.Table | None:
-    """Return the rows of a data file that aren't marked as deleted, under the new columns; None where they can't be."""
+def _rows(path: str, add: DeltaAction, schema: pa.Schema, columns: Sequence[ReshapedColumn], room: int) -> pa.Table:
+    """Return the rows of a data file that aren't marked as deleted, under the new columns. Raises LeftToSpark."""
     found = parquet_files.read_within(f"{path}/{add['path']}", room)
     if found is None:
-        return None
+        raise LeftToSpark(f"its data files take more than {MOST_BYTES * _UNPACKED / 1e6:.0f} MB of memory")
     if vector := add.get("deletionVector"):
         found = _without(found, deletion_vectors.read(path, vector))
     arrays: list[Any] = []
@@ -73,7 +68,7 @@ def _rows(
         elif field.name not in found.column_names:  # written before the column came
             arrays.append(pa.nulls(found.num_rows, field.type))
         elif found[field.name].type != field.type:
-            return None
+            raise LeftToSpark(f"column {column.name!r} has another type in a data file")
         else:
             arrays.append(found[field.name])
     return pa.Table.from_arrays(arrays, schema=schema)

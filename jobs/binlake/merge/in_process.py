@@ -1,14 +1,12 @@
-"""An epoch of a table without Spark, in one Delta commit: what MERGE would do, without its planning and a JVM.
+"""Merge one epoch of a table without Spark, in one Delta commit: what MERGE would do, without its planning and a JVM.
 
-The data files that may hold a changed key are looked for by Delta's statistics, and in them the rows by the key alone.
-Where these files are small they are written anew without the changed rows; in larger ones the rows are marked by
-deletion vectors, so that the cost follows the change and not the table. The rows that stand at last are a data file of
-their own. The commit takes the place behind the very version that was read, or none: who commits meanwhile makes the
-step begin again.
+Delta's statistics tell which data files may hold a changed key; in them the rows are found by the key. Small files are
+written anew without the changed rows. In larger ones the rows are marked by deletion vectors, so that the cost grows
+with the change and not with the table. The new and changed rows become a data file of their own. The commit takes the
+version behind the one that was read, or fails; then the step begins again.
 
-Only rows as plain as a snapshot leaves them are done here, under names that column mapping gave or not; whatever else a
-table or a step may have is left to Spark, which knows all of Delta: constraints, change data feeds, columns beside the
-server's.
+Only plain rows and tables are merged here, with or without column mapping. Anything else raises LeftToSpark with the
+reason: constraints, change data feeds, columns beside the server's.
 """
 
 from __future__ import annotations
@@ -33,10 +31,11 @@ from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
 from binlake.delta.plain_files import added_file, delta_type
 from binlake.delta.plain_tables import OwnCommit, removed
+from binlake.errors import LeftToSpark
 from binlake.faults import fault
 from binlake.merge.newest import PLACE, newest_rows
 from binlake.schema.lake_columns import LakeColumn
-from binlake.storage import files, parquet_files
+from binlake.storage import parquet_files
 
 MOST_ROWS = 5_000_000
 """Staged rows that are held at once."""
@@ -76,7 +75,7 @@ class _Changes:
     rows: pa.Table
 
 
-def merged(
+def merge(
     table: LakeLog,
     life: Life,
     step: MergeStep,
@@ -85,38 +84,32 @@ def merged(
     *,
     version: int,
     note: dict[str, Any],
-) -> bool:
-    """One epoch in one commit; repeating it changes nothing. False: it is left to Spark, and nothing was changed.
+) -> None:
+    """Merge one epoch in one commit; repeating it changes nothing.
 
-    columns: the lake's. Raises CommitFailedError where somebody else committed meanwhile, or where the answer to our
-    own commit got lost: the table's recorded version tells which; LakeError, OSError, ArrowException.
+    columns: the lake's. Raises LeftToSpark, before anything is changed; CommitFailedError where somebody else committed
+    meanwhile, or where the answer to our own commit got lost: the table's recorded version tells which; LakeError,
+    OSError, ArrowException.
     """
+    plain_tables.check_is_wanted(table.path, config)
     limit = config.merge.without_spark_bytes
     staged_bytes = sum(file.bytes for file in step.files)
-    if not _is_plain_step(step, columns) or staged_bytes > limit or not files.writes_if_absent(table.path):
-        return False
+    _check_step(step, columns, staged_bytes, limit)
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
-        return True
-    if not _is_plain_table(log, columns):
-        return False
+        return
+    _check_table(log, columns)
     sizes = _touched(log, step)
-    touched = plain_tables.actions_of(log, table.path, list(sizes)) if len(sizes) <= MOST_FILES else None
-    if touched is None:
-        return False
+    if len(sizes) > MOST_FILES:
+        raise LeftToSpark(f"{len(sizes):,} data files may hold changed rows, more than {MOST_FILES}")
+    touched = plain_tables.actions_of(log, table.path, list(sizes))
     whole = sum(sizes.values()) <= min(limit, SMALL)
     with _memory(staged_bytes + (sum(sizes.values()) if whole else 0)):
-        found = newest_rows(life, step, columns, config, limit * _UNPACKED)
-        if found is None:
-            return False
-        changed, newest = found
+        changed, newest = newest_rows(life, step, columns, config, limit * _UNPACKED)
         stored = _stored_fields(log, columns)
         look = _Look(table, columns, stored, step.schema.key, changed, touched, limit * _UNPACKED)
         changes = _rewritten(look, newest) if whole else _marked(look, newest, log)
-        if changes is None:
-            return False
         _commit(table, log, _Changes(changes.files, _stored(changes.rows, stored)), version, note)
-    return True
 
 
 @contextmanager
@@ -128,36 +121,50 @@ def _memory(size: int) -> Iterator[None]:
         yield
 
 
-def _is_plain_step(step: MergeStep, columns: Sequence[LakeColumn]) -> bool:
-    """Rows with a key, whose last word alone counts."""
-    schema = step.schema
-    special = step.parents or step.xa or schema.sequence or schema.row_end
-    if special or not schema.key or not step.files or sum(file.rows for file in step.files) > MOST_ROWS:
-        return False
-    if any(file.xids or file.void for file in step.files):
-        return False
+def _check_step(step: MergeStep, columns: Sequence[LakeColumn], staged_bytes: int, limit: int) -> None:
+    """Raise LeftToSpark unless the rows have a key, of which the newest image alone counts, and are few enough."""
+    schema, rows = step.schema, sum(file.rows for file in step.files)
     keys = [column for column in columns if column.source.name in schema.key]
-    return not any(column.is_side or pa.types.is_floating(column.arrow) for column in keys)
+    reasons = {
+        "foreign keys below the log changed its rows": step.parents,
+        "its rows are of XA transactions": step.xa or any(file.xids for file in step.files),
+        "some of its staged rows were rolled back": any(file.void for file in step.files),
+        "it is a sequence": schema.sequence,
+        "it is system-versioned": schema.row_end,
+        "it has no key": not schema.key,
+        "its key may hold invalid values": any(column.is_side for column in keys),
+        "its key has floating-point numbers": any(pa.types.is_floating(column.arrow) for column in keys),
+        f"{rows:,} mutations are staged, more than {MOST_ROWS:,}": rows > MOST_ROWS,
+        f"{staged_bytes / 1e6:,.1f} MB are staged, above merge.without_spark_mb": staged_bytes > limit,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise LeftToSpark(reason)
 
 
-def _is_plain_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> bool:
+def _check_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> None:
+    """Raise LeftToSpark where the table isn't plain, or has other types than its rows are written with here."""
+    plain_tables.check_is_plain(log)
     types = {field["name"]: field["type"] for field in plain_tables.fields_of(log)}
-    return not plain_tables.beyond_plain(log) and types == {one.name: delta_type(one) for one in columns}
+    written = {column.name: delta_type(column) for column in columns}
+    others = sorted(name for name in types.keys() | written.keys() if types.get(name) != written.get(name))
+    if others:
+        raise LeftToSpark(f"the type of {', '.join(map(repr, others))} isn't written here")
 
 
 def _stored_fields(log: DeltaTable, columns: Sequence[LakeColumn]) -> dict[str, pa.Field]:
-    """By the lake's names: column mapping gives a data file's columns names and numbers of their own."""
+    """Return the columns as data files have them, by the lake's names: column mapping gives them other names there."""
     fields = {field["name"]: field for field in plain_tables.fields_of(log)}
     return {one.name: plain_tables.stored_field(fields[one.name], one.arrow) for one in columns}
 
 
 def _stored(rows: pa.Table, fields: Mapping[str, pa.Field]) -> pa.Table:
-    """The lake's columns as a data file has them."""
+    """Return the lake's columns as a data file has them."""
     return pa.Table.from_arrays(rows.columns, schema=pa.schema([fields[name] for name in rows.column_names]))
 
 
 def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
-    """Of the table's data files those that may hold a staged key: path → bytes."""
+    """Return the data files of the table that may hold a staged key: path → bytes."""
     added = pa.table(log.get_add_actions())
     ranges = key_ranges.ranges_to_search(log, step.schema, step.staged)
     touched = np.full(added.num_rows, ranges is None)
@@ -175,13 +182,11 @@ def _meets(spans: key_ranges.Spans | None, low: Any, high: Any) -> NDArray[np.bo
     return found
 
 
-def _rewritten(look: _Look, newest: pa.Table) -> _Changes | None:
-    """The files without the changed rows, which are put together with the newest ones."""
+def _rewritten(look: _Look, newest: pa.Table) -> _Changes:
+    """Put the rows of the files that didn't change together with the newest ones. Raises LeftToSpark."""
     rows, room = [newest], look.room - newest.nbytes
     for add in look.touched:
         found = _read(look, add, room, [one.name for one in look.columns])
-        if found is None:
-            return None
         gone = _changed_places(look, found) | _marked_before(look, add)
         kept = np.ones(found.num_rows, np.bool_)
         kept[np.fromiter(gone, np.int64, len(gone))] = False
@@ -190,19 +195,22 @@ def _rewritten(look: _Look, newest: pa.Table) -> _Changes | None:
     return _Changes([removed(add) for add in look.touched], pa.concat_tables(rows))
 
 
-def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes | None:
-    """The files with the changed rows marked as deleted; those that have none are left as they are, those that have
-    nothing else go."""
+def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes:
+    """Mark the changed rows as deleted in their files. Files without any stay as they are, those without others go.
+
+    Raises LeftToSpark.
+    """
     if log.metadata().configuration.get(_MARKS) != "true":
-        return None
+        size = sum(add["size"] for add in look.touched)
+        raise LeftToSpark(f"{size / 1e6:,.1f} MB of data files may hold changed rows, without deletion vectors")
     actions: list[DeltaAction] = []
     room = look.room
     marks: list[tuple[DeltaAction, BitMap64]] = []
     for add in look.touched:
         rows = json.loads(add.get("stats") or "{}").get("numRecords")
         keys = _read(look, add, room, look.key)
-        if keys is None or keys.num_rows != rows:
-            return None
+        if keys.num_rows != rows:
+            raise LeftToSpark("a data file's statistics don't count its rows")
         room -= keys.nbytes
         before = _marked_before(look, add)
         after = before | _changed_places(look, keys)
@@ -221,25 +229,28 @@ def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes | None:
     return _Changes(actions, newest)
 
 
-def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.Table | None:
-    """Some of the lake's columns of a data file. None where they take more than ``room`` or are of other types."""
+def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.Table:
+    """Read some of the lake's columns from a data file.
+
+    Raises LeftToSpark where they take more than ``room`` bytes of memory or have other types.
+    """
     whole = len(names) == len(look.columns)
     wanted = [look.stored[name] for name in names]
     path = f"{look.table.path}/{add['path']}"
     found = parquet_files.read_within(path, room, None if whole else [field.name for field in wanted], narrow=not whole)
     if found is None:
-        return None
+        raise LeftToSpark(f"data files that may hold changed rows take more than {look.room / 1e6:,.0f} MB of memory")
     for field in wanted:
         if field.name not in found.column_names:  # written before the column came
             found = found.append_column(field, pa.nulls(found.num_rows, field.type))
     found = found.select([field.name for field in wanted])
     if found.schema.types != [field.type for field in wanted]:
-        return None
+        raise LeftToSpark("a data file has other types than its table")
     return pa.table(dict(zip(names, found.columns, strict=True)))
 
 
 def _changed_places(look: _Look, rows: pa.Table) -> BitMap64:
-    """Rows of a data file whose key is among the changed ones, by their number in it."""
+    """Return the numbers of a data file's rows whose key is among the changed ones."""
     numbered = rows.select(look.key).append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.uint64)))
     found = numbered.join(look.changed, list(look.key), join_type="left semi", use_threads=False)
     return BitMap64(found[PLACE].to_numpy())

@@ -13,6 +13,7 @@ from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, UPDATE, staged_schema
 from binlake.config import PipelineConfig
 from binlake.delta.key_ranges import image_column
+from binlake.errors import LeftToSpark
 from binlake.schema import arithmetic
 from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.render import RENDERERS, vectors, vectors_in_bytes
@@ -29,16 +30,15 @@ _READ = ("op", *_SEQUENCE, "before", "after")
 
 def newest_rows(
     life: Life, step: MergeStep, columns: Sequence[LakeColumn], config: PipelineConfig, most: int
-) -> tuple[pa.Table, pa.Table] | None:
-    """Return the staged keys, old and new ones, and the rows that stand at last, both as the lake has them. None where
-    the staged rows take more than ``most`` bytes of memory.
+) -> tuple[pa.Table, pa.Table]:
+    """Return the staged keys, old and new ones, and the rows that stand at last, both as the lake has them.
+
+    Raises LeftToSpark where the staged rows take more than ``most`` bytes of memory.
 
     Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
     the key deletes the old one, and then writes the new one.
     """
     staged = _staged_rows(life, step, config, most)
-    if staged is None:
-        return None
     came = _where(staged.select(["after", "number"]), pc.not_equal(staged["op"], DELETE))
     gone = pc.or_(pc.equal(staged["op"], DELETE), _moved(step.schema, staged))
     left = staged.select(["before", "number"]).filter(gone)
@@ -46,14 +46,14 @@ def newest_rows(
     return _newest(step.schema, columns, came, left)
 
 
-def _staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> pa.Table | None:
-    """The epoch's mutations after the snapshot, in the order of the log: ``op``, ``before``, ``after``, and ``number``,
-    their place in it. None where they take more than ``most`` bytes of memory."""
+def _staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int) -> pa.Table:
+    """Return the epoch's mutations after the snapshot, in the order of the log: ``op``, ``before``, ``after``, and
+    ``number``, their place in it. Raises LeftToSpark where they take more than ``most`` bytes of memory."""
     parts: list[pa.Table] = []
     for file in step.files:
         part = parquet_files.read_within(file.path, most - sum(one.nbytes for one in parts), _READ)
         if part is None:
-            return None
+            raise LeftToSpark(f"the staged rows take more than {most / 1e6:,.0f} MB of memory")
         schema = staged_schema(file.columns, config.invalid)
         part = part.cast(pa.schema([schema.field(name) for name in part.column_names]))
         parts.append(_with_vectors(part, vectors_in_bytes(step.schema.logged, file.columns)))
@@ -128,7 +128,7 @@ def _where(rows: pa.Table, wanted: pa.ChunkedArray) -> pa.Table:
 
 
 def _moved(schema: TableSchema, staged: pa.Table) -> pa.ChunkedArray:
-    """Whether a mutation is an update that changes the key."""
+    """Tell for each mutation whether it is an update that changes the key."""
     differs = [
         pc.fill_null(pc.not_equal(image_column(staged, "before", name), image_column(staged, "after", name)), True)
         for name in schema.key
@@ -139,7 +139,7 @@ def _moved(schema: TableSchema, staged: pa.Table) -> pa.ChunkedArray:
 def _images(
     columns: Sequence[LakeColumn], rows: pa.Table, image: str, computed: Mapping[str, arithmetic.Stored]
 ) -> pa.Table:
-    """The lake's columns from a staged image."""
+    """Return the lake's columns of a staged image."""
     found = {}
     for column in columns:
         if column.name in computed:
@@ -156,5 +156,5 @@ def _images(
 
 
 def is_rendered(column: LakeColumn) -> bool:
-    """Whether the log has bytes where the lake has their text."""
+    """Tell whether the log has bytes where the lake has their text."""
     return not column.is_side and column.source.type in RENDERERS

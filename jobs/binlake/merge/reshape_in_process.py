@@ -33,10 +33,9 @@ from binlake.delta.delta_log import LakeLog
 from binlake.delta.delta_schema import FIELD_ID, MAPPING_MODE, MOST_ID, needs_column_mapping
 from binlake.delta.key_ranges import PHYSICAL_NAME
 from binlake.delta.plain_tables import OwnCommit
-from binlake.errors import LakeTableChanged
+from binlake.errors import LakeTableChanged, LeftToSpark
 from binlake.merge.filled_rows import filled
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields
-from binlake.storage import files
 
 _TABLE_FEATURES = (3, 7)
 """Versions of a protocol's reader and writer parts whose features are named one by one."""
@@ -83,22 +82,21 @@ class _Columns:
         return _Columns(numbered, {**self.settings, MOST_ID: str(most)})
 
 
-def reshaped(
+def reshape(
     table: LakeLog, columns: Sequence[ReshapedColumn], config: PipelineConfig, *, version: int, note: dict[str, Any]
-) -> str:
+) -> None:
     """Make the table's columns ``columns``, in one commit; repeating it changes nothing.
 
-    Gives why it is left to Spark, where nothing was changed; empty where it is done. Raises LakeTableChanged where a
-    column isn't there; CommitFailedError where somebody else committed meanwhile, or where the answer to our own commit
-    got lost: the table's recorded version tells which; LakeError, OSError.
+    Raises LeftToSpark; LakeTableChanged where a column isn't there; CommitFailedError where somebody else committed
+    meanwhile, or where the answer to our own commit got lost: the table's recorded version tells which; LakeError,
+    OSError.
     """
     if written := [column.name for column in columns if column.is_written and column.constant is None]:
-        return f"all rows get other values in {', '.join(written)}"
+        raise LeftToSpark(f"all rows get other values in {', '.join(written)}")
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
-        return ""
-    if why := _left_to_spark(log, table.path, config):
-        return why
+        return
+    _check(log, table.path, config)
     try:
         after = _Columns(plain_tables.fields_of(log), log.metadata().configuration).reshaped(columns)
     except KeyError as error:
@@ -109,39 +107,33 @@ def reshaped(
     operation = "Manual Update"
     if any(column.constant is not None for column in columns):
         room = config.merge.without_spark_bytes
-        rewritten = filled(table.path, log, after.fields, columns, room)
-        if isinstance(rewritten, str):
-            return f"all rows get another value, and {rewritten}"
+        try:
+            rewritten = filled(table.path, log, after.fields, columns, room)
+        except LeftToSpark as left:
+            raise LeftToSpark(f"all rows get another value, and {left}") from None
         operation, actions = "WRITE", [*actions, *rewritten]
     plain_tables.commit(table, log, OwnCommit(operation, version, note, {}, {}), actions)
-    return ""
 
 
-def emptied(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> str:
-    """Take all rows away, in one commit without data files; gives and raises what ``reshaped`` does."""
+def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict[str, Any]) -> None:
+    """Take all rows away, in one commit without data files; raises what ``reshape`` does."""
     log = table.log()
     if (log.transaction_version(table.app) or -1) >= version:
-        return ""
-    if why := _left_to_spark(log, table.path, config):
-        return why
+        return
+    _check(log, table.path, config)
     paths = pa.table(log.get_add_actions())["path"].to_pylist()
     gone = plain_tables.actions_of(log, table.path, paths)
-    if gone is None:
-        return "its log is in a form that isn't read here"
     told = OwnCommit("DELETE", version, note, {"predicate": '["true"]'}, {"numRemovedFiles": len(gone)})
     plain_tables.commit(table, log, told, [plain_tables.removed(add) for add in gone])
-    return ""
 
 
-def _left_to_spark(log: DeltaTable, path: str, config: PipelineConfig) -> str:
-    if not config.merge.without_spark_mb:
-        return "merge.without_spark_mb is 0"
-    if not files.writes_if_absent(path):
-        return "two writers can't be kept apart in this store without it"
+def _check(log: DeltaTable, path: str, config: PipelineConfig) -> None:
+    """Raise LeftToSpark where this process doesn't change the table's metadata."""
+    plain_tables.check_is_wanted(path, config)
     protocol = log.protocol()
     if (protocol.min_reader_version, protocol.min_writer_version) != _TABLE_FEATURES:
-        return "the table's protocol names no features"
-    return plain_tables.beyond_plain(log)
+        raise LeftToSpark("the table's protocol names no features")
+    plain_tables.check_is_plain(log)
 
 
 def _metadata(log: DeltaTable, after: _Columns) -> DeltaAction:

@@ -23,6 +23,7 @@ class TableProgress:
         self.table = table
         self.life = table.life
         self.seconds = 0.0
+        self._why_spark: list[str] = []
         self._config = config
         self.target = self.at(table.begins)
         self.since = table.life.delta_version
@@ -76,10 +77,16 @@ class TableProgress:
         else:
             self.life = replace(self.life)
 
+    def done_by_spark(self, why: str) -> None:
+        """Note why Spark does one of the steps."""
+        if why not in self._why_spark:
+            self._why_spark.append(why)
+
     def outcome(self) -> TableOutcome:
         counts = [step.counts for step in self.table.steps if isinstance(step, MergeStep)]
         inserted, updated, deleted = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
-        return TableOutcome(self.life, inserted, updated, deleted, self._version(), round(self.seconds, 2))
+        seconds, why_spark = round(self.seconds, 2), "; ".join(self._why_spark)
+        return TableOutcome(self.life, inserted, updated, deleted, self._version(), seconds, why_spark)
 
     def _version(self) -> int | None:
         """What the next batch needn't look at; of a table that stopped, what others did stays in sight."""

@@ -31,7 +31,10 @@ _MISSING_BATCHES = ("stopped", "excluded")
 
 @dataclass(frozen=True)
 class TableRun:
-    """What a run did to one table: counts of the log's mutations, and where the table stands now."""
+    """What a run did to one table: counts of the log's mutations, and where the table stands now.
+
+    why_spark: why Spark did some of it; empty where it wasn't needed.
+    """
 
     table: str
     status: str
@@ -44,6 +47,7 @@ class TableRun:
     reason: str = ""
     remedy: str = ""
     newly_stopped: bool = False
+    why_spark: str = ""
 
 
 @dataclass(frozen=True)
@@ -288,6 +292,7 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
             life.reason,
             life.remedy,
             _newly_stopped(life, before.get(life.id)),
+            life.why_spark,
         )
         for life in plan.outcome.lives
         if life.changed or life.status in ("stopped", "resnapshot")

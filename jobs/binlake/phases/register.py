@@ -22,6 +22,8 @@ from binlake.spark.starting import SessionFactory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from binlake.spark.starting import SessionFactory
+
 
 @dataclass(frozen=True)
 class RegisterReport:
@@ -62,7 +64,9 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
     with lease.held(metadata_of(config)) as held:
         found = registrations.changes(config, catalog, held.metadata)
         if found.drop or found.put:
-            done, refused = _apply(session(), catalog, found, held.metadata)
+            done, refused = _apply(
+                session(f"the catalog {catalog.identity} is reached by Spark"), catalog, found, held.metadata
+            )
         else:
             done, refused = RegisterReport((), ()), []
     report.say(done.headline)

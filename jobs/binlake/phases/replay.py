@@ -23,7 +23,7 @@ from binlake.batch.manifest import Manifest
 from binlake.batch.steps import BatchSteps, Life, MergeStep, PreparedXa, rebased
 from binlake.config import LakeConfig, PipelineConfig
 from binlake.delta.delta_log import LakeLog, overtaking
-from binlake.errors import UNMATCHED_REMEDY, BinlakeError, SparkNeeded, TableError, UsageError
+from binlake.errors import UNMATCHED_REMEDY, BinlakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.merge.merge import apply_steps, as_staged, inputs_of, manifest_of
 from binlake.metadata import decisions, lease, replayable, watermarks
@@ -37,7 +37,7 @@ from binlake.serialization import loads
 from binlake.source.folder import Folder
 from binlake.source.lineage import check_position
 from binlake.source.log import opened, readers
-from binlake.spark.starting import SessionFactory
+from binlake.spark.starting import SessionFactory, no_session
 from binlake.staging.stage import stage_batch
 from binlake.staging.staged_files import check_file
 from binlake.storage import files, storage_errors
@@ -113,13 +113,9 @@ def replay(
 
 def check(config: PipelineConfig, metadata: Metadata, request: ReplayRequest) -> None:
     """What a replay refuses before it builds anything, without the lease and without Spark. Raises UsageError."""
-    tables = _ready(config, _no_session, metadata, Report(quiet=True), request)
+    tables = _ready(config, no_session, metadata, Report(quiet=True), request)
     if request.in_place:
         _refuse_another_batch(lease.read(metadata).standing, tables)
-
-
-def _no_session() -> SparkSession:
-    raise SparkNeeded("a check builds nothing")
 
 
 def _refuse_another_batch(standing: Standing | None, tables: Sequence[_Replay]) -> Standing:
@@ -279,9 +275,9 @@ class _Replay:
         Killed behind the commit, the table stops at the next batch: somebody changed it. Then it is replayed again.
         """
         from binlake.merge.lake_table import LakeTable
-        from binlake.spark.session import of_this_thread
 
-        session, life, metadata = of_this_thread(self._session()), self._replayed, self._sought.metadata
+        session = self._own_session("replayed rows are put in place by Delta's own writer")
+        life, metadata = self._replayed, self._sought.metadata
         if life.name != self._name:
             raise UsageError(f"{self._name} was {life.name} then", remedy="leave --in-place out")
         target = LakeTable.of(self._sought.config, life.name, life.id)
@@ -305,6 +301,12 @@ class _Replay:
         files.remove_folder(built.path)
         return replace(built, path=target.path)
 
+    def _own_session(self, why: str) -> SparkSession:
+        """Return a session of this thread's own."""
+        from binlake.spark.session import of_this_thread
+
+        return of_this_thread(self._session(why))
+
     def _target(self, life: Life) -> LakeTable:
         from binlake.merge.lake_table import LakeTable
 
@@ -321,9 +323,8 @@ class _Replay:
 
     def _begin(self, life: Life) -> int:
         """The base's rows at the table's new path; gives the Delta version."""
-        from binlake.spark.session import of_this_thread
-
-        session, target, base = of_this_thread(self._session()), self._target(life), self._base
+        target, base = self._target(life), self._base
+        session = self._own_session(f"a replay copies Delta version {base.version} of {self._there.path}")
         rows = session.read.format("delta").option("versionAsOf", base.version).load(self._there.path)
         note = {"source": self._sought.config.source.name, "life": life.id, "replayed_from": base.version}
         try:
@@ -394,13 +395,12 @@ class _Replay:
 
     def _prove(self, life: Life) -> int | None:
         """The version of the table that is there, once every row of the two was compared. Raises TableError."""
-        from binlake.spark.session import of_this_thread
 
         known = replayable.bases(self._there, life.id, self._shapes[0]["batch"])
         there = max((base for base in known if base.batch <= self._sought.batch), key=lambda base: base.batch)
         if life.name != self._name or not replayable.is_readable(self._there, there.version):
             return None
-        read = of_this_thread(self._session()).read.format("delta")
+        read = self._own_session("a replay is compared with the table").read.format("delta")
         rows = read.load(self._target(life).path)
         original = read.option("versionAsOf", there.version).load(self._there.path)
         differing = f"columns {rows.columns} and {original.columns}" if rows.columns != original.columns else ""

@@ -72,7 +72,7 @@ def snapshot_tables(
         task = SnapshotTask(
             config, endpoint, source, metadata, report, control.batch, standing=control.planned_to, lock=lock
         )
-        results, failed = snapshot(session(), task, names)
+        results, failed = snapshot(session("a snapshot copies rows on Spark's executors"), task, names)
         refuse_read(control.planned_to, results)
         note_bootstrap(metadata, run, control.batch, began_us, results)
         fault("bootstrap noted")
@@ -128,7 +128,8 @@ def copy_keys(
         report.say(f"{name}: {copied.table.rows:,} rows read at {copied.table.low.short}, to where the lake comes now")
         catch_up(held, copied.table.low)
         life = decisions.following(metadata, name)
-        result = key_range.put(session(), config, copied, life, held.control().batch)
+        spark = session("rows of a key range are put in place by Delta's own writer")
+        result = key_range.put(spark, config, copied, life, held.control().batch)
         watermarks.at_version(metadata, life.id, result.delta_version)
         note_bootstrap(metadata, run, held.control().batch, began_us, [result])
     return [result]

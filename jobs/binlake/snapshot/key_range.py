@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation, localcontext
@@ -43,6 +42,7 @@ from binlake.source.catalog import SourceTable, read_tables
 from binlake.source.server import Source
 from binlake.spark import data_files
 from binlake.spark.session import OwnSessions
+from binlake.spark.starting import SessionFactory
 
 BETWEEN = ".."
 _NUMBERS = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\d+\)")
@@ -144,10 +144,11 @@ def asked(
     return table, keys
 
 
-def copy(session: Callable[[], SparkSession], task: SnapshotTask, name: TableName, text: str) -> CopiedRange:
+def copy(session: SessionFactory, task: SnapshotTask, name: TableName, text: str) -> CopiedRange:
     """Copy the range given by ``text``. Raises UsageError, SourceError, LakeError; TableError for unreadable rows."""
     on_server, keys = asked(task.source, task.config, name, text, task.lock)
-    refuse_retries(session())
+    spark = session(f"rows of {name} are copied by Spark")
+    refuse_retries(spark)
     identity = f"{uuid.uuid4().hex[:12]}{OF_KEYS}"
     table = TableSnapshot(identity, name, on_server.schema, on_server.engine, on_server.rows, on_server.size)
     table.chunks = [Chunk(0, *keys.bounds)]
@@ -158,7 +159,7 @@ def copy(session: Callable[[], SparkSession], task: SnapshotTask, name: TableNam
     began = time.monotonic()
     try:
         run_wave(
-            works_with(session(), task, records, watch=lambda written: None),
+            works_with(spark, task, records, watch=lambda written: None),
             [Member(table, table.chunks[0])],
             task.lock,
             until_copied=not table.transactional,

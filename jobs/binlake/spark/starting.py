@@ -7,16 +7,30 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from binlake.errors import SparkNeeded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SessionFactory = Callable[[], "SparkSession"]
-"""Gives the Spark session; called only when there is work for one."""
+
+class SessionFactory(Protocol):
+    """Return the Spark session; called only when there is work for one.
+
+    why: what needs Spark, in words for the run's log.
+    """
+
+    def __call__(self, why: str, /) -> SparkSession: ...
+
+
+def no_session(why: str) -> NoReturn:
+    """Refuse to start Spark, in the place of a session factory. Raises SparkNeeded with the reason."""
+    raise SparkNeeded(f"Spark is needed: {why}")
+
 
 _STARTING = re.compile(
     r"Using incubator modules: jdk[.]incubator[.]vector|Using Spark's default log4j profile|WARN NativeCodeLoader:"

@@ -86,9 +86,9 @@ def _read_here(told: Callable[[int, int], None], task: SliceTask, transport: Tra
         raise RuntimeError(f"{type(error).__name__} at {where} while {task.part.file} was staged") from None
 
 
-def _on_executors(session: SessionFactory) -> ReadSlice:
+def _on_executors(session: SessionFactory, why: str) -> ReadSlice:
     """Each slice is a Spark job of its own."""
-    context = session().sparkContext
+    context = session(why).sparkContext
     run: Callable[[tuple[SliceTask, Transport]], StagedSlice | BinlakeError] = _run
 
     def read_slice(task: SliceTask, transport: Transport) -> StagedSlice:
@@ -177,8 +177,13 @@ def _staged(
             reached(result.slice, tasks[result.slice].part.size)
             fault("slice staged")
 
-        read_slice: ReadSlice = partial(_read_here, reached) if short else _on_executors(session)
+        read_slice: ReadSlice = partial(_read_here, reached) if short else _on_executors(session, _too_long(plan))
         return share_out(tasks, readers, read_slice, ended)
+
+
+def _too_long(plan: OpenBatch) -> str:
+    """Return why a batch isn't staged by this process."""
+    return f"batch {plan.batch} has {plan.range.size / 1e6:,.0f} MB of log, above {SHORT_RANGE / 1e6:,.0f} MB"
 
 
 def pace(done: float, total: float, seconds: float) -> str:

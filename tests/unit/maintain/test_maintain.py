@@ -63,7 +63,7 @@ def write(path: str, row: int, hours: float) -> None:
             os.utime(file, (time.time() - hours * HOUR,) * 2)
 
 
-def no_spark() -> NoReturn:
+def no_spark(why: str) -> NoReturn:
     raise AssertionError("Spark isn't needed")
 
 

@@ -107,5 +107,5 @@ def test_a_table_that_is_left_out_is_not_resumed(past: Past, tmp_path: Path) -> 
         pipeline.resume(out, here, _no_session, Report(quiet=True), name, Reason("ada", "why"))
 
 
-def _no_session() -> NoReturn:
+def _no_session(why: str) -> NoReturn:
     raise AssertionError("no Spark is needed")

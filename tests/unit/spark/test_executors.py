@@ -73,7 +73,7 @@ def test_a_host_that_does_not_share_the_folder_is_named(tmp_path: Path, monkeypa
         }
     )
 
-    def session() -> Any:
+    def session(why: str) -> Any:
         raise told.value
 
     folder, hosts = lake_checks(config, session)

@@ -35,7 +35,7 @@ class SparkAsked(Exception):
     """The session was asked for."""
 
 
-def no_spark() -> NoReturn:
+def no_spark(why: str) -> NoReturn:
     raise SparkAsked
 
 

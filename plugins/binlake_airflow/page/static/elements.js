@@ -53,6 +53,11 @@ export function reason(row) {
   return el("span", { class: "why" }, row.reason, row.remedy ? el("span", { class: "todo why" }, row.remedy) : null);
 }
 
+// Why Spark did a part of what a batch did to a table.
+export function bySpark(row) {
+  return row.why_spark ? el("span", { class: "why" }, `by Spark: ${row.why_spark}`) : null;
+}
+
 const orders = new Map(); // by the table's caption: how it was sorted, and how much of it was shown
 
 // columns: {name, key, number, cell(row), sort(row)}; those with sort have a button. Rows are drawn as they are asked for.

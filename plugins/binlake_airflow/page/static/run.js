@@ -2,7 +2,7 @@
 
 import { ofAirflow } from "./actions.js";
 import { ask, pathOf } from "./api.js";
-import { advice, badge, counts, el, facts, moments, reason, status, table, time, toTable, where } from "./elements.js";
+import { advice, badge, bySpark, counts, el, facts, moments, reason, status, table, time, toTable, where } from "./elements.js";
 import { bytes, duration, number } from "./words.js";
 
 function phases(found) {
@@ -29,7 +29,7 @@ export async function oneRun(place) {
   const { range, run } = found;
   const tables = [
     { name: "Table", key: "table", sort: (one) => one.table, cell: (one) => toTable(found.source, one.table) },
-    { name: "State", key: "status", sort: (one) => one.status, cell: (one) => [status(one.status), reason(one)] },
+    { name: "State", key: "status", sort: (one) => one.status, cell: (one) => [status(one.status), reason(one), bySpark(one)] },
     ...counts,
   ];
   const slices = [

@@ -3,7 +3,7 @@
 import { remedyButton, tableButtons } from "./actions.js";
 import { ask, pathOf } from "./api.js";
 import { phasesOf } from "./charts.js";
-import { advice, badge, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
+import { advice, badge, bySpark, counts, el, facts, link, moments, reason, status, STATUS_HEALTH, table, toBatch, where } from "./elements.js";
 import { bytes, number } from "./words.js";
 
 const at = (one) => `${one.file}:${one.offset}`;
@@ -133,7 +133,7 @@ export async function oneTable(place) {
   const runs = [
     { name: "Batch", cell: (run) => toBatch(found.source, run.batch) },
     { name: "Ended", cell: (run) => moments(run.ended_us, found.now_us) },
-    { name: "State", cell: (run) => [status(run.status), reason(run)] },
+    { name: "State", cell: (run) => [status(run.status), reason(run), bySpark(run)] },
     ...counts,
   ];
   const schema = found.schema;

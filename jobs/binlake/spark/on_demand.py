@@ -1,0 +1,56 @@
+"""The Spark session of a command, a job or a task: started when a step first asks for it, and its reason is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from binlake.config import PipelineConfig
+from binlake.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class SessionOnDemand:
+    """A session factory that builds one session, whichever thread asks first.
+
+    name: of the application. The options are those of ``session.build``; more and short_lived are asked when the
+    session is built. replaces_active: the process's session ends first, because some settings are fixed by its first.
+    """
+
+    name: str
+    config: PipelineConfig
+    report: Report
+    tasks: int | None = None
+    master: str | None = None
+    more: Callable[[], Mapping[str, str]] = dict
+    short_lived: Callable[[], bool] = lambda: False
+    replaces_active: bool = False
+    _built: SparkSession | None = field(default=None, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
+
+    def __call__(self, why: str) -> SparkSession:
+        with self._lock:
+            if self._built is None:
+                self.report.say(f"Spark is needed: {why}")
+                self._built = self._build()
+            return self._built
+
+    def _build(self) -> SparkSession:
+        from binlake.spark import session
+
+        if self.replaces_active:
+            session.stop_active()
+        return session.build(
+            self.name,
+            spark=self.config.spark,
+            master=self.master,
+            tasks=self.tasks,
+            short_lived=self.short_lived(),
+            more=self.more(),
+            lake=self.config.root,
+        )
