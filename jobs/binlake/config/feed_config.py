@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from string import Template
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -199,7 +200,8 @@ class SinkConfig(_Strict):
 
 class FeedErrorsConfig(_Strict):
     """At which failures a feed stops, by mypipe's flags, which may be written as there, with hyphens (see
-    feeds.error_layers). None: as ``on_error`` says. handler: the name of an entry point, asked in the flags' place.
+    feeds.error_layers). None: as ``on_error`` says. handler: an entry point's name, or ``module:Class``; it is asked in
+    the flags' place.
     """
 
     model_config = ConfigDict(
@@ -211,6 +213,16 @@ class FeedErrorsConfig(_Strict):
     quit_on_listener_failure: bool = True
     quit_on_event_handler_failure: bool = True
     handler: Annotated[str, Field(min_length=1)] | None = None
+
+
+@dataclass(frozen=True)
+class FeedStops:
+    """The layers of feeds.error_layers at whose failures a feed stops. listener: table_map, mutation and alter."""
+
+    decode: bool
+    empty_commit: bool
+    listener: bool
+    event: bool
 
 
 class FeedConfig(_Strict):
@@ -265,10 +277,32 @@ class FeedConfig(_Strict):
             raise ValueError("format: binlog and a sink binlog:///folder go together")
         return self
 
+    @property
+    def stops(self) -> FeedStops:
+        """What ``on_error`` and the flags come to."""
+        flags, stop = self.errors, self.on_error == "stop"
+        decode, empty = flags.quit_on_event_decode_failure, flags.quit_on_empty_mutation_commit_failure
+        return FeedStops(
+            decode=stop if decode is None else decode,
+            empty_commit=stop if empty is None else empty,
+            listener=flags.quit_on_listener_failure,
+            event=flags.quit_on_event_handler_failure,
+        )
+
     @model_validator(mode="after")
     def _errors_agree(self) -> Self:
-        if self.on_error == "skip" and self.errors.quit_on_event_decode_failure:
-            raise ValueError("on_error: skip and errors: quit_on_event_decode_failure: true contradict each other")
+        """Refuse settings that were written, and that another overrules."""
+        written = {name: getattr(self.errors, name) for name in self.errors.model_fields_set}
+        if "on_error" in self.model_fields_set:
+            for name in ("quit_on_event_decode_failure", "quit_on_empty_mutation_commit_failure"):
+                if written.get(name) is (self.on_error == "skip"):
+                    raise ValueError(_contradiction(f"on_error: {self.on_error}", name, written[name]))
+        if not self.errors.quit_on_event_handler_failure:
+            for name, value in written.items():
+                if value is True:
+                    raise ValueError(_contradiction("errors: quit_on_event_handler_failure: false", name, value))
+            if "on_error" in self.model_fields_set and self.on_error == "stop":
+                raise ValueError(_contradiction("on_error: stop", "quit_on_event_handler_failure", False))
         return self
 
     @field_validator("position")
@@ -278,6 +312,10 @@ class FeedConfig(_Strict):
         if not known:
             raise ValueError(f"{position!r} is none of metadata, file:/path, mysql:CONNECTION/db.table, module:Class")
         return position
+
+
+def _contradiction(setting: str, flag: str, value: bool) -> str:
+    return f"{setting} and errors: {flag}: {str(value).lower()} contradict each other; take one of them away"
 
 
 def names_once(feeds: list[FeedConfig]) -> list[FeedConfig]:

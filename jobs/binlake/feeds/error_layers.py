@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
 from typing import Literal, Protocol
 
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import ConfigurationError, FeedError, SinkFailed
+from binlake.feeds import plugin_loader
 from binlake.metadata.feed_watermarks import Omission
 from binlake.schema.table import TableName
 
@@ -36,7 +36,7 @@ ErrorLayer = Literal["decode", "table_map", "mutation", "alter", "commit", "empt
 
 @dataclass(frozen=True)
 class FeedFailure:
-    """An event that can't be told. place: where it stands. mutations: how many go with it; 0 where nobody knows."""
+    """An event that can't be told. place: where it stands. mutations: how many go with it; 0 where that isn't known."""
 
     layer: ErrorLayer
     table: TableName | None
@@ -47,7 +47,7 @@ class FeedFailure:
 
 
 class FeedErrorHandler(Protocol):
-    """Each answers whether the feed goes on without the event."""
+    """Methods that tell whether the feed goes on without the event, one for each layer."""
 
     def decode(self, failure: FeedFailure) -> bool: ...
 
@@ -65,72 +65,55 @@ class FeedErrorHandler(Protocol):
 
 
 class FlagErrors:
-    """The handler without one's own, and a base for it: goes on where the YAML's flags don't have the feed stop."""
+    """Go on where the YAML's settings don't have the feed stop. A handler of one's own may be made of this class."""
 
     def __init__(self, feed: FeedConfig) -> None:
-        flags, skip = feed.errors, feed.on_error == "skip"
-        decode, empty = flags.quit_on_event_decode_failure, flags.quit_on_empty_mutation_commit_failure
-        self._decode = skip if decode is None else not decode
-        self._empty = skip if empty is None else not empty
-        self._listener = not flags.quit_on_listener_failure
-        self._event = not flags.quit_on_event_handler_failure
+        self._stops = feed.stops
 
     def decode(self, failure: FeedFailure) -> bool:
-        return self._decode
+        return not self._stops.decode
 
     def table_map(self, failure: FeedFailure) -> bool:
-        return self._listener
+        return not self._stops.listener
 
     def mutation(self, failure: FeedFailure) -> bool:
-        return self._listener
+        return not self._stops.listener
 
     def alter(self, failure: FeedFailure) -> bool:
-        return self._listener
+        return not self._stops.listener
 
     def commit(self, failure: FeedFailure) -> bool:
-        return self._event
+        return not self._stops.event
 
     def empty_commit(self, failure: FeedFailure) -> bool:
-        return self._empty
+        return not self._stops.empty_commit
 
     def event(self, failure: FeedFailure) -> bool:
-        return self._event
+        return not self._stops.event
 
 
 def handler_of(feed: FeedConfig) -> FeedErrorHandler:
-    """Raises ConfigurationError where the entry point isn't there, or can't be loaded."""
+    """Return the handler that the YAML names, else that of its flags. Raises ConfigurationError."""
     if (name := feed.errors.handler) is None:
         return FlagErrors(feed)
-    known = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in known:
-        raise ConfigurationError(
-            f"there is no error handler {name!r} for feed {feed.name}",
-            remedy=f"install a package with the entry point {name} in {GROUP}; there are: {', '.join(known) or 'none'}",
-        )
-    return _made(known[name], feed)
-
-
-def _made(point: EntryPoint, feed: FeedConfig) -> FeedErrorHandler:
+    plugin = plugin_loader.load("errors.handler", name, GROUP)
     try:
-        made = point.load()(feed)
+        handler: FeedErrorHandler = plugin(feed)
     except Exception as error:
         raise ConfigurationError(
-            f"the error handler {point.name} ({point.value}) can't be made: {error}", remedy="mend it, then run again"
+            f"the error handler {name} can't be made: {error}", remedy="mend it, then run again"
         ) from error
-    if missing := [name for name in dir(FeedErrorHandler) if not name.startswith("_") and not hasattr(made, name)]:
+    methods = [method for method in dir(FeedErrorHandler) if not method.startswith("_")]
+    if missing := [method for method in methods if not hasattr(handler, method)]:
         raise ConfigurationError(
-            f"the error handler {point.name} ({point.value}) has no method {missing[0]}",
+            f"the error handler {name} has no method {missing[0]}",
             remedy="let its class be made of binlake.feeds.error_layers.FlagErrors",
         )
-    found: FeedErrorHandler = made
-    return found
+    return handler
 
 
 class FeedErrors:
-    """Of one run of a feed. record: writes down what was left out.
-
-    told: of each thing left out a line.
-    """
+    """The failures of one run of a feed. record: writes down what was left out. told: a line for each of them."""
 
     def __init__(self, feed: FeedConfig, record: Callable[[list[Omission]], None]) -> None:
         self._feed, self._record = feed.name, record
@@ -141,7 +124,7 @@ class FeedErrors:
         self.told: list[str] = []
 
     def decide(self, failure: FeedFailure, error: FeedError, *, known: bool = False) -> None:
-        """Returns where the feed goes on without the event; else raises the error. known: it was written down."""
+        """Raise the error unless the feed goes on without the event. known: it was written down already."""
         try:
             goes_on = getattr(self._handler, failure.layer)(failure) or self._handler.event(failure)
         except Exception as raised:
@@ -163,29 +146,29 @@ class FeedErrors:
         self._waiting[key] = one
 
     def guarded(self, layer: ErrorLayer, table: TableName | None, place: str, mutations: int) -> _Guard:
-        """A block whose failure is decided upon; what follows it goes on where the block is left out."""
+        """Return a context whose failure is decided upon; where the feed goes on, its block is left out."""
         return _Guard(self, layer, table, place, mutations)
 
     def record(self) -> None:
-        """Before a commit: what was left out stands from now on."""
+        """Write down what was left out; called before each commit."""
         new = [self._unwritten(key, one) for key, one in self._waiting.items()]
         if any(one.events for one in new):
             self._record([one for one in new if one.events])
         self._written, self._waiting = self._waiting, {}
 
     def _unwritten(self, key: _Kind, one: Omission) -> Omission:
-        """What of it wasn't written down before its commit was refused."""
+        """Return the part that wasn't written down before its commit was refused."""
         told = min(one.events, self._owed[key])
         self._owed[key] -= told
         left = one.events - told
         return one if not told else replace(one, events=left, mutations=one.mutations * left // one.events)
 
     def commit(self) -> None:
-        """What was written down is behind the feed."""
+        """Forget what was written down: it is committed."""
         self._written = {}
 
     def again(self) -> None:
-        """The sink wants all since the last commit again, and it is decided upon again."""
+        """Begin again behind the last commit, because the sink wants all since then once more."""
         for key, one in self._written.items():
             self._owed[key] += one.events
         self._written, self._waiting = {}, {}
@@ -203,7 +186,7 @@ class _Guard:
         """Nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        """Whether the failure is done with. A sink's or a registry's that isn't about an event passes."""
+        """Tell whether the failure is dealt with; those of a sink or registry that concern no event are raised."""
         if not isinstance(error, FeedError) or isinstance(error, SinkFailed):
             return False
         told = FeedFailure(self.layer, self.table, self.place, self.mutations, error.message, error.remedy)

@@ -81,7 +81,7 @@ def _position(position: str, feed: str, source: str) -> str:
         return _writable(Path(where))
     if kind == "mysql":
         return positions.TablePositions(where, f"{source}/{feed}").asked()
-    positions.own(position)
+    positions.load_own(position)
     return f"{position} can be imported"
 
 

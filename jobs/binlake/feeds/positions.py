@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,10 +13,14 @@ from pymysql.constants import ER
 from pymysql.cursors import Cursor
 
 from binlake.errors import ConfigurationError, FeedError
+from binlake.feeds import plugin_loader
 from binlake.metadata import formats
 from binlake.metadata.feed_watermarks import FeedLease, FeedPosition, position_of
 from binlake.names import mysql_quote
 from binlake.source.connection import connect, from_environment, translate
+
+GROUP = "binlake.feed_positions"
+"""Of entry points that make position stores; the YAML names them as ``module:Class``."""
 
 
 class PositionStore(Protocol):
@@ -37,19 +40,13 @@ def store_of(setting: str, feed: str, source: str, lease: FeedLease) -> Position
         return FilePositions(Path(where) / f"{source}.{feed}.json")
     if kind == "mysql":
         return TablePositions(where, f"{source}/{feed}")
-    made: PositionStore = own(setting)(feed=feed, source=source)
+    made: PositionStore = load_own(setting)(feed=feed, source=source)
     return made
 
 
-def own(setting: str) -> Any:
-    """A class of one's own, made with ``feed`` and ``source``."""
-    module, _, name = setting.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(
-            f"position: {setting}: {error}", remedy="write module:Class of a class that this environment can import"
-        ) from error
+def load_own(setting: str) -> Any:
+    """Load the user's own class, which is made with ``feed`` and ``source``. Raises ConfigurationError."""
+    return plugin_loader.load("position", setting, GROUP)
 
 
 class _InMetadata:

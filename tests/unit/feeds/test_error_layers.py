@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from binlake.binlog.border import Statement, staged_schema
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import BinlakeError, ConfigurationError, FeedError, SinkFailed
-from binlake.feeds import error_layers
+from binlake.feeds import plugin_loader
 from binlake.feeds.contract import FeedChanges, FeedTable, Format, Message, MessageRefused, SchemaChange
-from binlake.feeds.error_layers import FeedErrors, FeedFailure, FlagErrors
+from binlake.feeds.error_layers import FeedErrors, FeedFailure, FlagErrors, handler_of
 from binlake.feeds.outlet import Outlet
 from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import FeedPosition, Omission
@@ -133,8 +133,36 @@ def test_each_flag_is_of_its_own_layer_and_the_global_one_is_asked_last() -> Non
 def test_on_error_keeps_its_meaning(told: dict[str, Any], goes_on: bool) -> None:
     failure = FeedFailure("decode", TABLE.name, "binlog.000001:4", 0, "why", "how")
     assert FlagErrors(feed(**told)).decode(failure) is goes_on
-    with pytest.raises(ValidationError, match="contradict each other"):
-        feed(on_error="skip", errors={"quit_on_event_decode_failure": True})
+
+
+@pytest.mark.parametrize(
+    ("on_error", "errors"),
+    [
+        ("skip", {"quit_on_event_decode_failure": True}),
+        ("skip", {"quit_on_empty_mutation_commit_failure": True}),
+        ("stop", {"quit-on-event-decode-failure": False}),
+        ("stop", {"quit-on-empty-mutation-commit-failure": False}),
+        ("stop", {"quit_on_event_handler_failure": False}),
+        ("skip", {"quit_on_event_handler_failure": False, "quit_on_listener_failure": True}),
+        (None, {"quit_on_event_handler_failure": False, "quit_on_event_decode_failure": True}),
+    ],
+)
+def test_what_contradicts_is_refused(on_error: str | None, errors: dict[str, bool]) -> None:
+    told = {} if on_error is None else {"on_error": on_error}
+    with pytest.raises(ValidationError, match="contradict each other; take one of them away"):
+        feed(**told, errors=errors)
+
+
+@pytest.mark.parametrize(
+    ("on_error", "errors"),
+    [
+        ("stop", {"quit_on_event_decode_failure": True, "quit_on_listener_failure": False}),
+        ("skip", {"quit_on_event_decode_failure": False, "quit_on_event_handler_failure": True}),
+        ("skip", {"quit_on_event_handler_failure": False}),
+    ],
+)
+def test_what_agrees_is_taken(on_error: str, errors: dict[str, bool]) -> None:
+    assert feed(on_error=on_error, errors=errors).stops.decode == (on_error == "stop")
 
 
 class Own(FlagErrors):
@@ -166,7 +194,7 @@ class Point:
 
 def test_a_handler_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     points: list[Point] = [Point(Own)]
-    monkeypatch.setattr(error_layers, "entry_points", lambda group: points)
+    monkeypatch.setattr(plugin_loader, "entry_points", lambda group: points)
     config = feed(errors={"handler": "own"})
     assert Carried(config)(rows(1), rows(13), rows(2)) == ["1", "2"]
     with pytest.raises(FeedError, match="13 is no shape"):
@@ -178,8 +206,10 @@ def test_a_handler_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigurationError, match=why):
             Carried(config)
     points.clear()
-    with pytest.raises(ConfigurationError, match="there is no error handler 'own'"):
+    with pytest.raises(ConfigurationError, match="there is no entry point 'own'"):
         Carried(config)
+    named = feed(errors={"handler": f"{Own.__module__}:Own"})
+    assert type(handler_of(named)).__name__ == "Own"
 
 
 def test_what_was_written_down_before_a_commit_that_was_refused_is_not_counted_again() -> None:
