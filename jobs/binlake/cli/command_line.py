@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
@@ -27,7 +28,6 @@ from binlake.cli import (
     checks,
     environment,
     help_topics,
-    log_commands,
     replay_arguments,
     step_commands,
     table_commands,
@@ -74,6 +74,15 @@ def _run(arguments: Sequence[str] | None) -> None:
         logging.getLogger("binlake").setLevel(logging.DEBUG)
     command: Callable[[argparse.Namespace], None] = parsed.command
     command(parsed)
+
+
+def _imported_when_run(module: str, name: str) -> Callable[[argparse.Namespace], None]:
+    """Return the command ``name`` of a module that needs optional packages, or takes long to import."""
+
+    def command(arguments: argparse.Namespace) -> None:
+        getattr(import_module(module), name)(arguments)
+
+    return command
 
 
 def _first_line(error: BaseException) -> str:
@@ -235,7 +244,7 @@ def _add_feeds(subparsers: Any) -> None:
     )
     feed.add_argument("--anew", choices=("oldest", "now", "lake"), help="forget the feed's place, and begin there")
     feed.add_argument("--json", action="store_true", help="print JSON for programs")
-    feed.set_defaults(command=log_commands.feed)
+    feed.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "feed"))
     help_ = "print staged mutations, a message a line"
     tail = subparsers.add_parser("tail", help=help_, description=help_, parents=[_loudness()])
     tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
@@ -256,7 +265,7 @@ def _add_feeds(subparsers: Any) -> None:
         help="by default the oldest staged",
     )
     tail.add_argument("--follow", action="store_true", help="go on with each batch that is recorded, until Ctrl-C")
-    tail.set_defaults(command=log_commands.tail)
+    tail.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "tail"))
 
 
 def _add_relay(subparsers: Any) -> None:
@@ -270,7 +279,7 @@ def _add_relay(subparsers: Any) -> None:
     relay.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="look for new batches; default 1")
     relay.add_argument("--keep-gb", type=float, default=50.0, metavar="GB", help="of staging, for the slowest client")
     relay.add_argument("--keep-hours", type=float, default=168.0, metavar="HOURS", help="the same in hours")
-    relay.set_defaults(command=log_commands.relay)
+    relay.set_defaults(command=_imported_when_run("binlake.relay.serve", "relay"))
 
 
 def _add_console_consumer(subparsers: Any) -> None:
@@ -283,7 +292,7 @@ def _add_console_consumer(subparsers: Any) -> None:
     consumer.add_argument("--registry-connection", metavar="ID", help="an Airflow connection with its credentials")
     consumer.add_argument("--max", type=int, metavar="N", help="end after so many messages")
     consumer.add_argument("--follow", action="store_true", help="wait at the topic's end, until Ctrl-C")
-    consumer.set_defaults(command=log_commands.console_consumer)
+    consumer.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "console_consumer"))
 
 
 def _batch(text: str) -> str:
@@ -310,7 +319,7 @@ def _add_binlog(subparsers: Any) -> None:
     )
     binlog.add_argument("--format", choices=("text", "json", "csv", "parquet"), default="text")
     binlog.add_argument("--output", metavar="DIR", help="a file for each table instead of standard output")
-    binlog.set_defaults(command=log_commands.binlog)
+    binlog.set_defaults(command=_imported_when_run("binlake.cli.logview", "binlog"))
 
 
 def _add_init(subparsers: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 
 from binlake import config as configuration
 from binlake.cli import printing
+from binlake.cli.step_commands import parse_until
 from binlake.config import PipelineConfig
 from binlake.config.feed_config import FeedConfig
 from binlake.errors import BinlakeError, UsageError
@@ -38,9 +38,9 @@ def _chosen(arguments: argparse.Namespace, known: Feeds) -> Feeds:
     return found
 
 
-def feed(arguments: argparse.Namespace, until: datetime | None) -> None:
+def feed(arguments: argparse.Namespace) -> None:
     """Carry feeds; one that fails doesn't hold the others back, and is raised once they are done."""
-    report = Report(quiet=arguments.quiet)
+    report, until = Report(quiet=arguments.quiet), parse_until(arguments.until)
     if arguments.forget:
         _forget(arguments.config, arguments.forget, report)
         return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import csv
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
@@ -29,7 +31,7 @@ from binlake.binlog.border import (
     XaEvent,
 )
 from binlake.binlog.listing import Event
-from binlake.errors import UsageError
+from binlake.errors import TableError, UsageError
 from binlake.position import Slice, file_number
 from binlake.schema.invalid import KEEP_ALL
 from binlake.schema.lake_columns import side_columns
@@ -37,6 +39,30 @@ from binlake.schema.table import TableName
 
 _OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _META = ("op", "file", "offset", "row", "committed", "gtid", "xid")
+
+
+def binlog(arguments: argparse.Namespace) -> None:
+    """Run the command. Raises TableError where a table can't be decoded from some event on."""
+    log = _opened(arguments)
+    if arguments.events:
+        show_events(log, arguments.format, sys.stdout)
+        return
+    folder = Path(arguments.output) if arguments.output else None
+    stopped = show_mutations(log, arguments.table, arguments.format, sys.stdout, folder)
+    if stopped:
+        tables = ", ".join(sorted({str(table.name) for table in stopped}))
+        raise TableError(f"{tables} can't be decoded from some event on", remedy=stopped[0].remedy)
+
+
+def _opened(arguments: argparse.Namespace) -> Readable:
+    """Open the log by the reader that was asked for."""
+    if arguments.reader == "binlake":
+        from binlake.source import openlog
+
+        return openlog.open(arguments.uri, arguments.start, arguments.stop)
+    from binlake.second_opinion import opinion_listing
+
+    return opinion_listing.open(arguments.uri, arguments.start, arguments.stop)
 
 
 class Readable(Protocol):
