@@ -14,7 +14,7 @@ from binlake import faults, pipeline
 from binlake.cli import command_line
 from binlake.delta import layout
 from binlake.errors import LeaseHeld, UsageError
-from binlake.maintain import maintain as maintaining
+from binlake.maintain import needs
 from binlake.maintain.maintain import maintain, wants_spark
 from binlake.merge import in_process
 from binlake.metadata import lease
@@ -149,7 +149,7 @@ def test_what_has_nothing_to_do_costs_no_spark(worn: Mirror) -> None:
 @on_mysql
 def test_old_deletion_vectors_go(worn: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_process, "SMALL", 0)
-    monkeypatch.setattr(maintaining, "_OLD_VECTORS", 2)
+    monkeypatch.setattr(needs, "OLD_VECTORS", 2)
     worn.execute("INSERT INTO keyed VALUES " + ", ".join(f"({key}, 'many')" for key in range(100, 200)))
     for number in range(4):
         worn.options["merge"] = {"without_spark_mb": 16 * (number % 2)}

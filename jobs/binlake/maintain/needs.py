@@ -1,0 +1,93 @@
+"""What is to be done to a table: by its Delta log and its folder, compared with what the YAML promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.config.units import HOUR_SECONDS
+from binlake.delta import key_ranges, layout
+from binlake.delta.delta_log import LakeLog
+from binlake.delta.layout import Rewrite
+from binlake.metadata import expiry, leftovers
+from binlake.metadata.leftovers import Unneeded
+from binlake.schema.table import TableName
+
+_COMMIT_BYTES = 8 << 30
+"""Of data files that one commit replaces, about: what a conflict throws away."""
+OLD_VECTORS = 16
+"""Files of deletion vectors that may be unneeded: Delta's vacuum starts Spark for them."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it was looked at. version: up to it nobody else changed the rows. left: why it isn't touched."""
+
+    life: Life
+    log: LakeLog
+    version: int = -1
+    left: str = ""
+
+    @property
+    def name(self) -> TableName:
+        return self.life.name
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What is to be done to a table. files, bytes: of its newest version. properties: Delta's, to be set."""
+
+    files: int
+    bytes: int
+    version: int
+    rewrites: tuple[Rewrite, ...]
+    properties: dict[str, str]
+    unneeded: Unneeded
+
+    @property
+    def vectors(self) -> bool:
+        return self.unneeded.vectors >= OLD_VECTORS
+
+    @property
+    def spark(self) -> bool:
+        return bool(self.rewrites or self.properties or self.vectors)
+
+
+def needs_of(config: PipelineConfig, table: Table, looked: float) -> Needs:
+    """Return what a table needs. looked: seconds since 1970 at which the run looked; what is newer isn't old."""
+    promised, log, schema = config.maintain, table.log.log(), table.life.schema
+    found = layout.data_files(log, schema)
+    needs = Needs(
+        files=len(found),
+        bytes=sum(file.bytes for file in found),
+        version=int(log.version()),
+        rewrites=(),
+        properties={},
+        unneeded=leftovers.unneeded(
+            table.log, looked - promised.history_hours * HOUR_SECONDS, sum(file.deleted > 0 for file in found)
+        ),
+    )
+    if table.life.status == "dropped":
+        return needs  # its rows stay where they are
+    overlap = promised.overlap if promised.sort and key_ranges.is_of_numbers(schema) else None
+    return replace(
+        needs,
+        rewrites=tuple(layout.rewrites(found, target=promised.file_bytes, overlap=overlap)),
+        properties=expiry.retention(
+            log.metadata().configuration, history_hours=promised.history_hours, log_hours=promised.log_hours
+        ),
+    )
+
+
+def parts(chosen: tuple[Rewrite, ...]) -> list[list[Rewrite]]:
+    """Divide the rewrites into parts, each of which one commit replaces."""
+    parts: list[list[Rewrite]] = []
+    room = 0
+    for one in chosen:
+        if not parts or one.bytes > room:
+            parts.append([])
+            room = _COMMIT_BYTES
+        parts[-1].append(one)
+        room -= one.bytes
+    return parts

@@ -1,0 +1,260 @@
+"""The upkeep of tables, side by side: their files are put together, unneeded ones go, Delta's logs are shortened."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from binlake import names
+from binlake.batch.steps import Life
+from binlake.config import PipelineConfig
+from binlake.config.units import HOUR_SECONDS
+from binlake.delta import key_ranges
+from binlake.delta.delta_log import LakeLog
+from binlake.delta.layout import Rewrite
+from binlake.errors import BinlakeError, TableError, UsageError
+from binlake.faults import fault
+from binlake.maintain.between_batches import held_between_batches
+from binlake.maintain.needs import Needs, Table, needs_of, parts
+from binlake.metadata import expiry, leftovers, watermarks
+from binlake.metadata.lease import Lease
+from binlake.metadata.metadata import Metadata
+from binlake.report import Report
+from binlake.schema.table import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from binlake.spark.starting import SessionFactory
+
+SIDE_BY_SIDE = 4
+MAINTAINED = ("following", "paused", "excluded", "dropped")
+"""Statuses of lives whose tables may be touched."""
+_NO_TABLE = "it has no Delta table yet"
+_TRIES = 3
+"""Of a table whose files are replaced by others while they are rewritten."""
+
+
+@dataclass(frozen=True)
+class TableUpkeep:
+    """What was done to one table.
+
+    files, bytes: of its newest version. removed: by the vacuum. log_files: of Delta's log. left: why not all was done.
+    """
+
+    table: str
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rewritten_files: int = 0
+    written_files: int = 0
+    removed_files: int = 0
+    removed_bytes: int = 0
+    removed_log_files: int = 0
+    delta_version: int | None = None
+    seconds: float = 0.0
+    left: str = ""
+
+
+class TablesUpkeep:
+    """One run's work on tables."""
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        session: SessionFactory,
+        metadata: Metadata,
+        report: Report,
+        patience: float,
+    ) -> None:
+        self._config, self._session, self._metadata, self._report = config, session, metadata, report
+        self._patience = patience
+        self._one_lease = threading.Lock()  # one lease of this process at a time
+        self._looked = 0.0
+        self.failed: list[BinlakeError] = []
+
+    def tables(self, patterns: list[str] | None) -> list[TableUpkeep]:
+        self._looked = time.time()
+        with self._held() as held:
+            found = self._look(held, patterns)
+        fault("versions known")
+        with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
+            return list(pool.map(self._kept, found))
+
+    @contextmanager
+    def _held(self) -> Iterator[Lease]:
+        with self._one_lease, held_between_batches(self._metadata, self._patience) as held:
+            yield held
+
+    def _look(self, held: Lease, patterns: list[str] | None) -> list[Table]:
+        """Return the tables that were asked for; the watermarks of those to be touched get the newest versions."""
+        lives = [life for life in watermarks.read_lives(held.metadata) if _asked(life.name, patterns)]
+        lives.sort(key=lambda life: (life.name.database, life.name.table))
+        if patterns and not lives:
+            raise UsageError(
+                f"no table of the lake matches {', '.join(patterns)}",
+                remedy="patterns are database.table; binlake status lists the tables",
+            )
+        busy = tables_being_copied(held.metadata)
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            seen = pool.map(lambda life: self._seen(life, busy), lives)
+            looked = [one for one in seen if one.life.status != "dropped" or one.left != _NO_TABLE]
+        self._know(held, [one for one in looked if not one.left])
+        return looked
+
+    def _seen(self, life: Life, busy: set[TableName]) -> Table:
+        log = LakeLog.of(self._config, life.name, life.id)
+        if life.status not in MAINTAINED:
+            return Table(life, log, left=f"it is {life.status}")
+        if life.name in busy:
+            return Table(life, log, left="a snapshot of it isn't finished")
+        if life.delta_version is None or not log.exists():
+            return Table(life, log, left=_NO_TABLE)
+        try:
+            return Table(life, log, log.refuse_others({life.id}, life.delta_version))
+        except TableError as error:
+            return Table(life, log, left=error.message)
+
+    @staticmethod
+    def _know(held: Lease, tables: list[Table]) -> None:
+        """Write the tables' Delta versions into their watermarks; the next batch looks on from there."""
+        newest = {one.life.id: one.version for one in tables if one.version != one.life.delta_version}
+        rows = [
+            {**row, "delta_version": newest[row["table_id"]]}
+            for row in held.metadata.read("watermarks")
+            if row["table_id"] in newest
+        ]
+        watermarks.write(held.metadata, rows)
+
+    def _kept(self, table: Table) -> TableUpkeep:
+        began = time.monotonic()
+        if table.left:
+            return TableUpkeep(str(table.name), left=table.left)
+        try:
+            done = self._keep(table)
+        except BinlakeError as error:
+            self._report.say(f"{table.name}: {error}")
+            self.failed.append(error)
+            done = TableUpkeep(str(table.name), left=error.message)
+        return replace(done, seconds=round(time.monotonic() - began, 2))
+
+    def _keep(self, table: Table) -> TableUpkeep:
+        needs = needs_of(self._config, table, self._looked)
+        done = TableUpkeep(
+            str(table.name), needs.files, needs.files, needs.bytes, needs.bytes, delta_version=needs.version
+        )
+        if needs.rewrites:
+            why = f"{sum(len(one.files) for one in needs.rewrites)} of its data files are put together"
+            done = self._arrange(self._own_session(table, why), table, needs, done)
+        if needs.properties:
+            self._set(self._own_session(table, "its retention is set"), table, needs.properties)
+        if needs.rewrites or needs.properties:
+            needs = needs_of(self._config, table, self._looked)  # of the same time: what was rewritten since isn't old
+        done = self._shortened(table, self._vacuumed(table, needs, done))
+        return replace(done, delta_version=table.log.version() if table.log.exists() else None)
+
+    def _arrange(self, session: SparkSession, table: Table, needs: Needs, done: TableUpkeep) -> TableUpkeep:
+        for _ in range(_TRIES):
+            chosen = needs.rewrites
+            for part in parts(chosen):
+                written = self._rewrite(session, table, part)
+                if written is None:
+                    break
+                done = _added(done, part, *written)
+            else:
+                return done
+            needs = needs_of(self._config, table, self._looked)
+        return replace(done, left="others replace its files: they are put together by the next run")
+
+    def _rewrite(self, session: SparkSession, table: Table, part: list[Rewrite]) -> tuple[int, int] | None:
+        """Return the files and bytes written; None where others were quicker."""
+        from binlake.maintain.upkeep_by_spark import Rewriting
+
+        made = Rewriting(session, table.log)
+        for one in part:
+            made.write(one, key_ranges.sort_order(table.life.schema) if self._config.maintain.sort else ())
+        fault("rows rewritten")
+        with self._held() as held:
+            self._seen_again(held, table)
+            held.check()
+            if not made.commit({"binlake": {"source": self._config.source.name, "maintain": "layout"}}):
+                return None
+            fault("layout committed")
+            self._know(held, [self._seen_again(held, table)])
+        return made.written_files, made.written_bytes
+
+    def _set(self, session: SparkSession, table: Table, properties: dict[str, str]) -> None:
+        from binlake.maintain.upkeep_by_spark import set_properties
+
+        with self._held() as held:
+            self._seen_again(held, table)
+            set_properties(session, table.log, properties)
+            self._know(held, [self._seen_again(held, table)])
+
+    def _seen_again(self, held: Lease, table: Table) -> Table:
+        """Look at the table again. Raises TableError where it was replaced or renamed, or others changed its rows."""
+        for life in watermarks.read_lives(held.metadata):
+            if (life.id, life.name) == (table.life.id, table.name):
+                now = self._seen(life, tables_being_copied(held.metadata))
+                if not now.left:
+                    return now
+                raise TableError(f"{table.name}: {now.left}", remedy="run maintain again")
+        raise TableError(f"{table.name} was renamed or copied anew meanwhile", remedy="run maintain again")
+
+    def _vacuumed(self, table: Table, needs: Needs, done: TableUpkeep) -> TableUpkeep:
+        """Remove files that no promised version needs; deletion vectors' by Delta's vacuum, once many are old."""
+        if not table.log.exists() or table.name in tables_being_copied(self._metadata):
+            return done
+        leftovers.remove_data(table.log, needs.unneeded.data)
+        if needs.vectors:
+            from binlake.maintain.upkeep_by_spark import vacuum
+
+            since_look = (time.time() - self._looked) / HOUR_SECONDS
+            session = self._own_session(table, f"{needs.unneeded.vectors} files of deletion vectors may be unneeded")
+            vacuum(session, table.log, max(self._config.maintain.history_hours, since_look))
+        fault("vacuumed")
+        gone = needs.unneeded.data
+        return replace(done, removed_files=len(gone), removed_bytes=sum(file.bytes for file in gone))
+
+    def _shortened(self, table: Table, done: TableUpkeep) -> TableUpkeep:
+        """Remove what is older than promised of Delta's log: Spark does so by itself, a sync without Spark doesn't."""
+        expired = leftovers.expired_log(table.log, self._looked - self._config.maintain.log_hours * HOUR_SECONDS)
+        if not expired:
+            return done
+        with self._held() as held:
+            self._seen_again(held, table)
+            leftovers.remove_log(table.log, expired)
+        fault("log shortened")
+        return replace(done, removed_log_files=len(expired))
+
+    def _own_session(self, table: Table, why: str) -> SparkSession:
+        """Return a session of this thread, which works on one table."""
+        from binlake.spark.session import of_this_thread
+
+        return of_this_thread(self._session(f"{table.name}: {why}"))
+
+
+def tables_being_copied(metadata: Metadata) -> set[TableName]:
+    """Return the tables of which a snapshot isn't finished."""
+    return {TableName(*name) for name in expiry.unfinished_snapshots(metadata).values()}
+
+
+def _asked(name: TableName, patterns: list[str] | None) -> bool:
+    return not patterns or any(names.matches(pattern, name.database, name.table) for pattern in patterns)
+
+
+def _added(done: TableUpkeep, part: list[Rewrite], files: int, size: int) -> TableUpkeep:
+    old = sum(len(one.files) for one in part)
+    return replace(
+        done,
+        files_after=done.files_after - old + files,
+        bytes_after=done.bytes_after - sum(one.bytes for one in part) + size,
+        rewritten_files=done.rewritten_files + old,
+        written_files=done.written_files + files,
+    )
