@@ -15,7 +15,7 @@ from binlake.delta.delta_schema import DeltaSchema
 from binlake.merge.lake_table import CONFLICTS, LakeTable, NewTable
 from binlake.metadata import lease
 from binlake.spark import data_files, session
-from binlake.spark.transaction import Alone
+from binlake.spark.transaction import OptimisticTransaction
 from frozen import Frozen
 from mirror import Mirror
 
@@ -220,16 +220,16 @@ def test_a_table_that_comes_within_the_commit_meets_a_fence(
     zombie, fresh = LakeTable(path, "binlake:shop:old"), LakeTable(path, "binlake:shop:new")
     schema = DeltaSchema((("id", "bigint"),), "snapshot")
     files = data_files.write(spark, path, "snapshot-1", schema, spark.range(5), rows_per_file=100)
-    replace = Alone.replace
+    replace = OptimisticTransaction.replace
     comes = iter([True])
 
-    def met(self: Alone, *arguments: Any) -> None:
+    def met(self: OptimisticTransaction, *arguments: Any) -> None:
         if next(comes, False):
             zombie.overwrite(spark, spark.range(3), 7, {})
         replace(self, *arguments)
 
-    monkeypatch.setattr(Alone, "replace", met)
-    monkeypatch.setattr(Alone, "_starts_plainly", lambda self: is_plain)
+    monkeypatch.setattr(OptimisticTransaction, "replace", met)
+    monkeypatch.setattr(OptimisticTransaction, "_starts_plainly", lambda self: is_plain)
     if is_plain:
         fresh.begin(spark, NewTable(schema, files), 4, {"binlake": {"snapshot": "snapshot"}}, lambda: None)
         assert zombie.recorded() == overtaking(4) < fresh.recorded()

@@ -13,7 +13,7 @@ from binlake.delta.delta_schema import DeltaSchema
 from binlake.merge.lake_table import LakeTable, NewTable
 from binlake.spark import data_files
 from binlake.spark.session import of_this_thread
-from binlake.spark.transaction import Alone
+from binlake.spark.transaction import OptimisticTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def test_it_says_what_deltas_own_says(
     session = of_this_thread(spark)
     ours = written(session, str(lake / "ours"), columns)
     assert not (lake / "ours" / "_delta_log" / f"{0:020}.crc").exists()  # which Delta's leaves
-    monkeypatch.setattr(Alone, "_starts_plainly", lambda self: False)
+    monkeypatch.setattr(OptimisticTransaction, "_starts_plainly", lambda self: False)
     theirs = written(session, str(lake / "theirs"), columns)
     assert (lake / "theirs" / "_delta_log" / f"{0:020}.crc").exists()
     for our, their in zip(ours, theirs, strict=True):

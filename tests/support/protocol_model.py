@@ -283,7 +283,7 @@ def lake_table(world: World) -> type[LakeTable]:
             self._prove(version)
 
         @contextmanager
-        def _alone(self, session: Any, note: dict[str, Any]) -> Iterator[Any]:
+        def _optimistic(self, session: Any, note: dict[str, Any]) -> Iterator[Any]:
             world.reach("begin commit")
             found = world.lake.get(self.path)
             base = len(found.versions) if found else 0

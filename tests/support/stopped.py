@@ -17,7 +17,7 @@ from binlake import faults
 from binlake.cli import command_line
 from binlake.merge.lake_table import LakeTable
 from binlake.metadata import record
-from binlake.spark.transaction import Alone
+from binlake.spark.transaction import OptimisticTransaction
 
 at = ""
 
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
     faults.at_point = reached
     record._quarantine_rows = stopping_before("within record", record._quarantine_rows)
     LakeTable.begin = stopping_before("before the snapshot's commit", LakeTable.begin)  # type: ignore[method-assign]
-    Alone.replace = stopping_before("within the snapshot's commit", Alone.replace)  # type: ignore[method-assign]
+    OptimisticTransaction.replace = stopping_before("within the snapshot's commit", OptimisticTransaction.replace)  # type: ignore[method-assign]
     while True:
         stop()
         at, arguments = json.loads((folder / "next").read_text())

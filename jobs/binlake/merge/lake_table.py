@@ -49,7 +49,7 @@ from binlake.merge import in_process
 from binlake.merge.reshape import ReshapedColumn, renames_or_drops, reshaped_fields, widens
 from binlake.names import spark_quote
 from binlake.schema.lake_columns import LakeColumn
-from binlake.spark.transaction import USER_METADATA, Alone, noted
+from binlake.spark.transaction import USER_METADATA, OptimisticTransaction, noted
 
 Fields = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Delta's schema fields before → after."""
@@ -93,7 +93,7 @@ class LakeTable(LakeLog):
 
     @contextmanager
     def transaction(self, session: SparkSession, version: int, note: dict[str, Any]) -> Iterator[None]:
-        """Commits in here carry the version; proved afterwards. Raises LakeTableChanged when it isn't recorded."""
+        """Have commits in here carry the version. Raises LakeTableChanged where it isn't recorded afterwards."""
         session.conf.set(_TXN_APP, self.app)
         session.conf.set(_TXN_VERSION, str(version))
         session.conf.set(USER_METADATA, json.dumps(note, ensure_ascii=False))
@@ -118,7 +118,7 @@ class LakeTable(LakeLog):
     def overwrite(
         self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any], *, mode: str = "overwrite"
     ) -> None:
-        """The whole table in one commit, with ``rows``' columns; makes the table where there is none."""
+        """Replace the whole table by ``rows`` and their columns in one commit; make it where there is none."""
         self._support(session, rows.dtypes)
         writer = rows.write.format("delta").mode(mode).option("overwriteSchema", "true")
         for key, value in table_properties(rows.columns).items():
@@ -127,7 +127,7 @@ class LakeTable(LakeLog):
             writer.save(self.path)
 
     def append(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
-        """``rows`` beside those that are there, none of which is looked at."""
+        """Append ``rows``; those that are there aren't read."""
         with self.transaction(session, version, note):
             rows.write.format("delta").mode("append").save(self.path)
 
@@ -146,7 +146,7 @@ class LakeTable(LakeLog):
             if self.exists():
                 self._fence(session, fence, note, check)
             self._support(session, data.schema.columns)
-            with self._alone(session, note) as transaction:
+            with self._optimistic(session, note) as transaction:
                 check()
                 # Whoever made the table since the look, or claimed it behind the fence, meets one of his own.
                 if transaction.is_new or _is_fenced(transaction.versions(), fence):
@@ -158,7 +158,7 @@ class LakeTable(LakeLog):
     def _fence(self, session: SparkSession, fence: int, note: dict[str, Any], check: Callable[[], None]) -> None:
         """All lives that are known here have done the steps up to ``fence``."""
         announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
-        with self._alone(session, {"binlake": announced}) as transaction:
+        with self._optimistic(session, {"binlake": announced}) as transaction:
             check()
             found = transaction.versions()
             ours = {app: max(fence, found[app]) for app in found if app.startswith(APPLICATIONS)}
@@ -171,7 +171,7 @@ class LakeTable(LakeLog):
             self.overwrite(session, rows, version, note, mode="error")
             return
         claim = {"life": note["binlake"]["life"], "claims": version}
-        with self._alone(session, {"binlake": claim}) as transaction:
+        with self._optimistic(session, {"binlake": claim}) as transaction:
             recorded = transaction.version(self.app)
             if recorded < version and transaction.version(_FENCE) >= version:
                 raise SnapshotUnfinished(
@@ -260,7 +260,7 @@ class LakeTable(LakeLog):
     def _commit_fields(self, session: SparkSession, change: Fields, version: int, note: dict[str, Any]) -> None:
         """Metadata and transaction go into one commit through Delta's OptimisticTransaction: ALTER TABLE by SQL
         ignores the application id, a repeated rename fails, and a swap of names can't be told from its repetition."""
-        with self._alone(session, note) as transaction:
+        with self._optimistic(session, note) as transaction:
             if transaction.version(self.app) >= version:
                 return
             schema = json.loads(transaction.metadata.schemaString())
@@ -276,16 +276,16 @@ class LakeTable(LakeLog):
             transaction.commit({self.app: version}, metadata=transaction.metadata.copy(*values))
 
     @contextmanager
-    def _alone(self, session: SparkSession, note: dict[str, Any]) -> Iterator[Alone]:
+    def _optimistic(self, session: SparkSession, note: dict[str, Any]) -> Iterator[OptimisticTransaction]:
         with noted(session, note) as told:
-            yield Alone(session, self.path, told)
+            yield OptimisticTransaction(session, self.path, told)
 
     def move_from(self, session: SparkSession, old: LakeLog, life: str, version: int, note: dict[str, Any]) -> None:
-        """The rows of this life, as they stood at its old path, in the place of whatever lies here."""
+        """Replace whatever lies here by the rows of this life, as they stood at its old path."""
         at = old.last_version_of(life)
         rows = session.read.format("delta").option("versionAsOf", at).load(old.path)
         self.take(session, rows, version, note)
 
     def leave(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
-        """All rows go, for the table went elsewhere: the commit says where to."""
+        """Remove all rows, because the table went elsewhere; the commit says where to."""
         self.overwrite(session, session.read.format("delta").load(self.path).where("false"), version, note)

@@ -25,7 +25,7 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 @contextmanager
 def noted(session: SparkSession, note: Mapping[str, Any]) -> Iterator[str]:
-    """Commits in here tell the note, as JSON, which is given too. session: used by no other table meanwhile."""
+    """Have commits in here tell the note; return it as JSON. session: no other table uses it meanwhile."""
     told = json.dumps(note, ensure_ascii=False)
     session.conf.set(USER_METADATA, told)
     try:
@@ -34,9 +34,12 @@ def noted(session: SparkSession, note: Mapping[str, Any]) -> Iterator[str]:
         session.conf.unset(USER_METADATA)
 
 
-class Alone:
-    """A transaction that tells Delta itself what is committed. session: with the thread's active session. note: of
-    whose commit it is, in the session's configuration, too."""
+class OptimisticTransaction:
+    """Wraps Delta's class over py4j.
+
+    session: the thread's active one. note: what the commit tells of itself, which stands in the session's
+    configuration, too.
+    """
 
     def __init__(self, session: SparkSession, path: str, note: str = "") -> None:
         jvm: Any = session.sparkContext._jvm
@@ -48,11 +51,11 @@ class Alone:
 
     @property
     def is_new(self) -> bool:
-        """Whether there is no table yet."""
+        """Tell whether there is no table yet."""
         return int(self._transaction.readVersion()) < 0
 
     def version(self, app: str) -> int:
-        """The recorded one, -1 without; who commits under the application id meanwhile makes this one conflict.
+        """Return the recorded version, -1 without; a commit under the application id meanwhile makes this one conflict.
 
         That is what ``txnVersion`` does, at the price of two Spark jobs that read the table's whole state.
         """
@@ -62,23 +65,23 @@ class Alone:
 
     @cached_property
     def _log(self) -> DeltaTable:
-        """As the transaction sees it."""
+        """The log at the version that the transaction reads."""
         return opened_tables.opened(self._path, int(self._transaction.snapshot().version()))
 
     def versions(self) -> dict[str, int]:
-        """Those of all application ids."""
+        """Return the recorded version of each application id."""
         known = to_java_list(self._session, self._transaction.snapshot().setTransactions())
         return {one.appId(): int(self._transaction.txnVersion(one.appId())) for one in known}
 
     def commit(self, recorded: Mapping[str, int], metadata: Any = None) -> None:
-        """Metadata and recorded transactions, without rows."""
+        """Commit metadata and recorded transactions, without rows."""
         if metadata is not None:
             self._transaction.updateMetadata(metadata, False)
         operation = getattr(getattr(self._delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
         self._transaction.commit(to_seq(self._session, self._recorded(recorded)), operation)
 
     def replace(self, schema: DeltaSchema, data: Sequence[DataFile], recorded: Mapping[str, int]) -> None:
-        """The whole table becomes ``data``; it is made where there is none. History tells it as an overwrite.
+        """Replace the whole table by ``data``, or make it where there is none. History tells it as an overwrite.
 
         Of a file that the table has already, whole, Delta is told nothing: it must not come and go in one commit.
         Raises CommitFailedError where it was new and somebody made it meanwhile, or what Delta raises.
@@ -105,8 +108,10 @@ class Alone:
         self._transaction.commit(actions, overwriting(self._session))
 
     def _starts_plainly(self) -> bool:
-        """Whether a new table's first commit is no more than its metadata, protocol and files: the settings of who runs
-        this may ask for more, and some stores are for Delta alone."""
+        """Tell whether a new table's first commit is no more than its metadata, protocol and files.
+
+        Spark's settings may ask for more, and in some stores only Delta commits safely.
+        """
         protocol = self._told(self._transaction.protocol())["protocol"]
         features = (*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ()))
         return files.writes_if_absent(self._path) and FEATURES.issuperset(features)
@@ -117,7 +122,7 @@ class Alone:
         return told
 
     def _create(self, data: Sequence[DataFile], recorded: Mapping[str, int]) -> None:
-        """The first commit without Delta's part, which lists, checks and sums up by Spark jobs what is known here."""
+        """Write the first commit without Delta, which lists, checks and counts by Spark jobs what is known here."""
         self._transaction.deltaLog().createLogDirectoriesIfNotExists()
         now = int(time.time() * 1000)
         told: list[DeltaAction] = [
@@ -147,7 +152,7 @@ class Alone:
         self._transaction.updateMetadataForTableOverwrite(metadata)
 
     def _measure(self, data: Sequence[DataFile], gone: Sequence[Any]) -> None:
-        """What Spark counts in a write, as history tells it of the commit."""
+        """Set the metrics that history tells of the commit, which Spark counts in a write."""
         counted = {
             "numFiles": len(data),
             "numOutputRows": sum(file.rows for file in data),
@@ -168,7 +173,7 @@ class Alone:
 
 
 def _metrics(data: Sequence[DataFile]) -> dict[str, str]:
-    """Of a table's first commit, as history tells them."""
+    """Return the metrics of a table's first commit, as history tells them."""
     counted = {
         "numFiles": len(data), "numRemovedFiles": 0, "numRemovedBytes": 0,
         "numOutputRows": sum(file.rows for file in data), "numOutputBytes": sum(file.bytes for file in data),
