@@ -1,1 +1,1 @@
-"""DDL: reads statements, and changes shapes as they tell. Pure."""
+"""DDL: parses statements, and changes shapes as they say. Pure."""

@@ -94,10 +94,10 @@ _ROWS_CHANGE = (
 def alter_table(
     cursor: Cursor, dialect: Dialect, name: TableName, *, ignore: bool = False, default_charset: str = "utf8mb4"
 ) -> tuple[Change, ...]:
-    """The changes made by what follows the table's name, in order.
+    """Parse what follows the table's name. Returns the changes in their order. Raises UnfollowedStatement.
 
     ignore: ALTER IGNORE TABLE (MariaDB), which drops rows that a new key doesn't admit, and makes values fit.
-    default_charset: the database's, which the table gets by CHARACTER SET DEFAULT.
+    default_charset: the database's, which CHARACTER SET DEFAULT gives the table.
     """
     reader = _AlterTable(cursor, dialect, name, ignore, default_charset)
     try:
@@ -108,7 +108,7 @@ def alter_table(
 
 
 def altered(dialect: Dialect, name: TableName, alterations: tuple[Alteration, ...], *, ignore: bool) -> AlterTable:
-    """The clauses under what the session's sql_mode means for the rows."""
+    """Return an AlterTable with these clauses, and the settings of the session that influence the rows."""
     return AlterTable(
         name,
         alterations,
@@ -190,7 +190,7 @@ class _AlterTable:
         return True
 
     def _without_shape(self) -> bool:
-        """Clauses that change neither columns nor keys."""
+        """Read a clause that changes neither columns nor keys. Tells whether there was one."""
         cursor = self.cursor
         for words in _HARMLESS_CLAUSES:
             if cursor.at(*words):
@@ -208,7 +208,7 @@ class _AlterTable:
         return False
 
     def _order(self) -> None:
-        """``t.a DESC, b``: no clause follows after a comma."""
+        """Read ORDER BY's columns, as ``t.a DESC, b``: after a comma there follows another column, no clause."""
         while True:
             self.cursor.column_name()
             self.cursor.accept_any("ASC", "DESC")
@@ -216,7 +216,7 @@ class _AlterTable:
                 return
 
     def _partitioning(self, clause: str, *, rows_change: bool) -> None:
-        """Always the last clause: its own commas reach to the end."""
+        """Step over a partitioning clause. It is the last: all commas to the end are its own."""
         if rows_change or self.ignore:
             self.rows.append(clause)
         else:
@@ -226,7 +226,7 @@ class _AlterTable:
             self.cursor.accept(",")
 
     def _other_table(self) -> bool:
-        """Clauses that concern a second table."""
+        """Read a clause that concerns a second table. Tells whether there was one."""
         cursor, name = self.cursor, self.name
         if cursor.at("RENAME") and not any(cursor.at("RENAME", what) for what in ("COLUMN", "INDEX", "KEY")):
             cursor.next()
@@ -256,7 +256,7 @@ class _AlterTable:
         return True
 
     def _column_clause(self) -> bool:
-        """Clauses about columns, indexes and character sets that are there."""
+        """Read a clause about existing columns, indexes or character sets. Tells whether there was one."""
         cursor = self.cursor
         if cursor.accept_any("CHANGE"):
             self._change(modify=False)
@@ -327,7 +327,7 @@ class _AlterTable:
         return True
 
     def _option(self) -> bool:
-        """A table option: ``NAME [=] value``."""
+        """Read a table option, ``NAME [=] value``. Tells whether there was one."""
         cursor = self.cursor
         cursor.accept("DEFAULT")
         if cursor.at_any("CHARSET", "CHARACTER"):
@@ -341,7 +341,7 @@ class _AlterTable:
             keeps_rows = engine.lower() in _ROW_KEEPING_ENGINES
             (self.nothing if keeps_rows else self.rows).append(f"ENGINE {engine}")
         elif cursor.at("UNION"):
-            self.others += [Unfollowed(one, why_member_refused(self.name)) for one in union_clause(cursor)]
+            self.others += [Unfollowed(member, why_member_refused(self.name)) for member in union_clause(cursor)]
             self.unfollowed.append(why_refused("MERGE", self.dialect.flavour))
         elif cursor.accept("INSERT_METHOD"):
             cursor.accept("=")
@@ -368,8 +368,8 @@ class _AlterTable:
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         if cursor.at("("):
             definitions, constraints = table_elements(cursor, self.dialect)
-            for one in definitions:
-                self.alterations.append(AddColumn(one, if_not_exists=if_not_exists))
+            for definition in definitions:
+                self.alterations.append(AddColumn(definition, if_not_exists=if_not_exists))
             for key in constraints:
                 self._constraint(key)
             return

@@ -19,7 +19,7 @@ from binlake.ddl.definition import ColumnDefinition, IndexDefinition
 
 @dataclass(frozen=True)
 class ColumnPlace:
-    """Where a column stands: first, or after another one; neither: last if it is new, else where it was."""
+    """The place of a column: first, or after another one. With neither, a new column comes last; others stay."""
 
     first: bool = False
     after: str | None = None
@@ -30,7 +30,7 @@ class ColumnPlace:
 
 @dataclass(frozen=True)
 class AddColumn:
-    """A new column."""
+    """ADD COLUMN."""
 
     definition: ColumnDefinition
     place: ColumnPlace = ColumnPlace()
@@ -39,7 +39,7 @@ class AddColumn:
 
 @dataclass(frozen=True)
 class DropColumn:
-    """A column goes, and its part of every index."""
+    """DROP COLUMN: the column is dropped, and its part of every index."""
 
     name: str
     if_exists: bool = False
@@ -56,7 +56,7 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class ChangeColumn:
-    """CHANGE and MODIFY: the column ``old`` gets this definition, its name included."""
+    """CHANGE and MODIFY: the column ``old`` gets this definition, which includes its name."""
 
     old: str
     definition: ColumnDefinition
@@ -66,9 +66,9 @@ class ChangeColumn:
 
 @dataclass(frozen=True)
 class AlterDefault:
-    """ALTER column SET DEFAULT, DROP DEFAULT. Rows that are there stay as they are.
+    """ALTER column SET DEFAULT, DROP DEFAULT. Existing rows keep their values.
 
-    default: None where the default goes or is an expression.
+    default: None if the default is dropped or is an expression.
     """
 
     name: str
@@ -87,14 +87,14 @@ class AlterVisibility:
 
 @dataclass(frozen=True)
 class AddKey:
-    """A new index or the primary key, as ``index.kind`` says."""
+    """ADD INDEX, ADD PRIMARY KEY and the like, as ``index.kind`` says."""
 
     index: IndexDefinition
 
 
 @dataclass(frozen=True)
 class DropKey:
-    """An index, by its name; PRIMARY is the primary key's."""
+    """DROP INDEX. The primary key's name is PRIMARY."""
 
     name: str
     if_exists: bool = False
@@ -110,9 +110,9 @@ class RenameKey:
 
 @dataclass(frozen=True)
 class AddForeignKey:
-    """A foreign key: the server makes an index for it where none begins with its columns.
+    """ADD FOREIGN KEY: the server adds an index for it if none begins with its columns.
 
-    name: of the constraint, else of the foreign key, else None.
+    name: the constraint's, else the foreign key's, else None.
     """
 
     name: str | None
@@ -121,21 +121,21 @@ class AddForeignKey:
 
 @dataclass(frozen=True)
 class TableCharset:
-    """The character set that columns added later inherit."""
+    """[DEFAULT] CHARACTER SET: columns added later inherit it."""
 
     charset: str
 
 
 @dataclass(frozen=True)
 class ConvertCharset:
-    """CONVERT TO CHARACTER SET: all text columns, and what columns added later inherit."""
+    """CONVERT TO CHARACTER SET: all text columns are converted, and columns added later inherit it."""
 
     charset: str
 
 
 @dataclass(frozen=True)
 class SystemVersioning:
-    """ADD or DROP SYSTEM VERSIONING (MariaDB): current rows stay as they are; with DROP the former ones go."""
+    """ADD or DROP SYSTEM VERSIONING (MariaDB). Current rows stay as they are; DROP deletes the former ones."""
 
     on: bool
 

@@ -1,10 +1,10 @@
-"""What statements do to tables: a small sum of changes.
+"""What a statement does to tables, as one of these changes:
 
 Change = CreateTable | CreateLike | DropTable | DropDatabase | TruncateTable      a table's life
        | RenameTables                                                             its name
        | AlterTable | NoShapeChange                                               a table's shape (see evolve.py)
        | RowsChanged                                                              its rows, without row events
-       | Unfollowed                                                               nobody knows: stops its table
+       | Unfollowed                                                               not known: stops its table
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from binlake.schema.table import TableName, TableSchema
 
 @dataclass(frozen=True)
 class CreateTable:
-    """A table with this shape. With if_not_exists it may have been there: then nothing happened."""
+    """CREATE TABLE with this shape. With if_not_exists the table may have existed; then nothing happened."""
 
     name: TableName
     schema: TableSchema
@@ -27,7 +27,7 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CreateLike:
-    """A table with the shape of another, without its rows."""
+    """CREATE TABLE … LIKE: a table with the shape of another, without its rows."""
 
     name: TableName
     like: TableName
@@ -36,33 +36,34 @@ class CreateLike:
 
 @dataclass(frozen=True)
 class DropTable:
-    """The table is gone. It need not have been there (IF EXISTS, OR REPLACE)."""
+    """DROP TABLE. The table may not have existed (IF EXISTS, OR REPLACE)."""
 
     name: TableName
 
 
 @dataclass(frozen=True)
 class DropDatabase:
-    """All tables of the database are gone."""
+    """DROP DATABASE: all its tables are dropped."""
 
     database: str
 
 
 @dataclass(frozen=True)
 class TruncateTable:
-    """All rows are gone."""
+    """TRUNCATE TABLE: all rows are deleted."""
 
     name: TableName
 
 
 @dataclass(frozen=True)
 class AlterTable:
-    """ALTER TABLE, CREATE INDEX or DROP INDEX with its clauses as written: see evolve.evolve.
+    """ALTER TABLE, CREATE INDEX or DROP INDEX with its clauses as written. See evolve.evolve.
 
-    strict: values that don't fit made the statement fail (STRICT_TRANS_TABLES or STRICT_ALL_TABLES, without IGNORE).
+    strict: values that don't fit would have made the statement fail (STRICT_TRANS_TABLES or STRICT_ALL_TABLES, without
+    IGNORE).
     pads_char: the session read CHAR values with their trailing spaces (PAD_CHAR_TO_FULL_LENGTH).
     keeps_zeros: zero stayed zero in a column that became AUTO_INCREMENT (NO_AUTO_VALUE_ON_ZERO).
-    session: whose time and time zone old rows may get.
+    session: its time and time zone may decide values of old rows.
     """
 
     name: TableName
@@ -75,14 +76,14 @@ class AlterTable:
 
 @dataclass(frozen=True)
 class RenameTables:
-    """Tables renamed one after the other: (old, new)."""
+    """RENAME TABLE: pairs (old, new), renamed one after the other."""
 
     pairs: tuple[tuple[TableName, TableName], ...]
 
 
 @dataclass(frozen=True)
 class RowsChanged:
-    """Rows came, went or changed without row events; the shape is followed by the statement's other changes."""
+    """Rows changed without row events. The statement's other changes tell what becomes of the shape."""
 
     name: TableName
     why: str
@@ -90,7 +91,7 @@ class RowsChanged:
 
 @dataclass(frozen=True)
 class NoShapeChange:
-    """Neither columns, key nor rows change. why: which clause that was."""
+    """A change of neither columns, key nor rows. why: names the clause."""
 
     name: TableName
     why: str
@@ -98,9 +99,9 @@ class NoShapeChange:
 
 @dataclass(frozen=True)
 class DatabaseCharset:
-    """The default character set of tables created in the database later; None: the server's default.
+    """The default character set of tables created in the database later. charset: None for the server's default.
 
-    if_not_exists: a database that is there keeps its own.
+    if_not_exists: an existing database keeps its own.
     """
 
     database: str
@@ -110,7 +111,7 @@ class DatabaseCharset:
 
 @dataclass(frozen=True)
 class Unfollowed:
-    """What the statement did to the table can't be followed: the table stops, with this reason."""
+    """A change that can't be followed: the table stops, with this reason."""
 
     name: TableName
     why: str
@@ -132,16 +133,16 @@ Change = (
 
 @dataclass(frozen=True)
 class ParsedStatement:
-    """A statement understood.
+    """A parsed statement.
 
     kind: ``CREATE TABLE``, ``ALTER TABLE``, ``CREATE VIEW`` …, ``DML`` for rows changed in statement format,
-        ``UNPARSED`` when even that isn't known.
-    tables: the tables it concerns; of DML those it may change; of UNPARSED every name in it that could be a table's
-        (most aren't).
-    changes: what it does, in order. Those of one table belong together: all or none.
-    database_charset: what CREATE and ALTER DATABASE set.
-    may_concern_any: it may concern tables it doesn't name (a call of a routine, a quote that never ends).
-    temporary: tables of its session alone that it makes or drops.
+        ``UNPARSED`` if even that isn't known.
+    tables: the tables that it concerns; for DML, those that it may change; for UNPARSED, every name in it that could be
+        a table's (most aren't).
+    changes: what it does, in order. The changes of one table belong together: all are done or none.
+    database_charset: what CREATE or ALTER DATABASE sets.
+    may_concern_any: it may concern tables that it doesn't name (a call of a routine, a quote that never ends).
+    temporary: temporary tables that it creates or drops.
     """
 
     kind: str
@@ -152,7 +153,7 @@ class ParsedStatement:
     temporary: tuple[TableName, ...] = ()
 
     def failed(self) -> ParsedStatement:
-        """What is left of a CREATE that failed: MariaDB's OR REPLACE had dropped what was there before by then."""
+        """Return what a statement did that failed: nothing, but a failed CREATE OR REPLACE of MariaDB has dropped."""
         if not self.kind.startswith("CREATE"):
             return self  # of a DROP the server names what went
         dropped = tuple(change for change in self.changes if isinstance(change, DropTable | DropDatabase))

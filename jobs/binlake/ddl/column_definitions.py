@@ -1,4 +1,4 @@
-"""Reads column and index definitions of CREATE TABLE and ALTER TABLE.
+"""Parsing of column and index definitions in CREATE TABLE and ALTER TABLE.
 
 Sources: MySQL manual 15.1.24 CREATE TABLE (column_definition, data_type), 13.1.1 Numeric Data Type Syntax, 13.7
 Spatial; MariaDB Knowledge Base, CREATE TABLE. Synonyms were tried on MySQL 9.7 and MariaDB 10.11.
@@ -53,7 +53,7 @@ _MARIADB_ONLY = frozenset({"uuid", "inet4", "inet6"})
 
 
 def column_definition(cursor: Cursor, dialect: Dialect) -> ColumnDefinition:
-    """Name, type and attributes; stops before ``,``, ``)`` and what may follow in ALTER TABLE."""
+    """Read a column's name, type and attributes, up to ``,``, ``)`` or what may follow in ALTER TABLE."""
     if dialect.flavour == "mariadb" and dialect.sql_mode & lexer.ORACLE:
         raise UnfollowedStatement("types mean something else under sql_mode ORACLE")
     name = cursor.column_name()
@@ -108,7 +108,7 @@ def _long(cursor: Cursor) -> str:
 
 
 def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> ColumnDefinition:
-    """What belongs to the type: arguments, signedness, character set."""
+    """Read what belongs to the type: arguments, signedness, character set. Returns the definition with it."""
     type_ = definition.type
     if type_ in ("enum", "set"):
         definition = replace(definition, values=_values(cursor))
@@ -135,7 +135,7 @@ def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition
 
 
 def _skip_compressed(cursor: Cursor, dialect: Dialect) -> bool:
-    """MariaDB's ``COMPRESSED[=method]``: the values are the same, and travel under types of their own."""
+    """Step over MariaDB's ``COMPRESSED[=method]``. The values are the same; the log has types of its own for them."""
     if dialect.flavour == "mysql" or not cursor.accept("COMPRESSED"):
         return False
     if cursor.accept("="):
@@ -154,7 +154,7 @@ def _character_set(cursor: Cursor, definition: ColumnDefinition) -> ColumnDefini
 
 
 def charset_clause(cursor: Cursor) -> str | None:
-    """``CHARACTER SET [=] name``; None for DEFAULT."""
+    """Read ``CHARACTER SET [=] name``. Returns the name; None for DEFAULT."""
     if not cursor.accept("CHARSET"):
         if not cursor.accept_any("CHARACTER", "CHAR"):
             raise cursor.not_understood("CHARACTER SET expected")
@@ -164,7 +164,7 @@ def charset_clause(cursor: Cursor) -> str | None:
 
 
 def collation_clause(cursor: Cursor) -> str | None:
-    """``COLLATE [=] name`` → its character set; None where it doesn't tell."""
+    """Read ``COLLATE [=] name``. Returns the collation's character set; None if the name doesn't tell it."""
     cursor.expect("COLLATE")
     cursor.accept("=")
     return None if cursor.accept("DEFAULT") else charset_of_collation(word_or_string(cursor))
@@ -187,8 +187,7 @@ def _arguments(cursor: Cursor) -> tuple[int, ...]:
 
 
 def _whole_part(cursor: Cursor) -> int:
-    """``10.7`` as the only argument is 10: field_length of sql/sql_yacc.yy takes DECIMAL_NUM, and is read up to what is
-    no digit."""
+    """Read a type's argument. ``10.7`` means 10: field_length of sql/sql_yacc.yy reads DECIMAL_NUM up to the point."""
     token = cursor.token
     decimal = re.fullmatch(r"([0-9]{0,20})\.[0-9]*", token.text) if token.kind == "number" else None
     if decimal is None:
@@ -198,7 +197,7 @@ def _whole_part(cursor: Cursor) -> int:
 
 
 def _values(cursor: Cursor) -> tuple[str | bytes, ...]:
-    """Members of ENUM and SET: texts, or bytes in the column's character set."""
+    """Read the members of an ENUM or SET: texts, or bytes in the column's character set."""
     cursor.expect("(")
     values: list[str | bytes] = []
     while True:
@@ -219,7 +218,7 @@ def _attributes(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) 
 
 
 def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -> dict[str, Any]:
-    """Reads one attribute; returns the fields of ColumnDefinition that it sets."""
+    """Read one attribute. Returns the fields of ColumnDefinition that it sets."""
     if cursor.accept("NOT", "NULL"):
         return {"nullable": False, "null_written": False}
     if cursor.accept("NULL"):
@@ -267,7 +266,7 @@ def _attribute(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition) -
 
 
 def _row_time(cursor: Cursor, definition: ColumnDefinition) -> dict[str, Any]:
-    """``ROW START`` or ``ROW END`` of a system-versioned table; else nothing."""
+    """Read ``ROW START`` or ``ROW END`` of a system-versioned table. Returns the fields that it sets; else empty."""
     which = "start" if cursor.accept("ROW", "START") else "end" if cursor.accept("ROW", "END") else ""
     if which and definition.type != "timestamp":
         raise UnfollowedStatement(BY_TRANSACTION)
@@ -275,14 +274,14 @@ def _row_time(cursor: Cursor, definition: ColumnDefinition) -> dict[str, Any]:
 
 
 def _expression(cursor: Cursor) -> str:
-    """What stands in parentheses, canonical."""
+    """Read an expression in parentheses. Returns its canonical text (see virtual.canonical)."""
     start = cursor.index + 1
     cursor.skip_parentheses()
     return canonical(cursor.lexer.tokens[start : cursor.index - 1])
 
 
 def _skip_plain_attribute(cursor: Cursor) -> bool:
-    """Steps over an attribute that says nothing about shape or values."""
+    """Step over an attribute that influences neither shape nor values. Tells whether there was one."""
     if cursor.accept("WITHOUT", "SYSTEM", "VERSIONING"):  # of a table that may have none
         return True
     if cursor.accept_any("VIRTUAL", "ENFORCED") or cursor.accept("NOT", "ENFORCED"):
@@ -331,7 +330,7 @@ def _default(cursor: Cursor, dialect: Dialect) -> dict[str, Any]:
 
 
 def _now(cursor: Cursor) -> int | None:
-    """Steps over CURRENT_TIMESTAMP or a synonym, if one is next; gives the digits of its fraction."""
+    """Step over CURRENT_TIMESTAMP or a synonym. Returns the digits of its fraction; None if none is next."""
     if not cursor.at_any(*_NOW) or cursor.peek().key == ".":
         return None
     cursor.next()
@@ -343,15 +342,16 @@ def _now(cursor: Cursor) -> int | None:
 
 
 def _skip_function(cursor: Cursor) -> None:
-    """``CURRENT_TIMESTAMP``, ``NOW(3)``."""
+    """Step over a function such as ``CURRENT_TIMESTAMP`` or ``NOW(3)``."""
     cursor.name()
     if cursor.at("("):
         cursor.skip_parentheses()
 
 
 def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
-    """An index or constraint of a table, if one is next; stops before ``,`` or ``)``. Of CHECK nothing is told: an
-    index without columns.
+    """Read a table's index or constraint, up to ``,`` or ``)``. Returns None if none is next.
+
+    A CHECK is returned as an index without columns.
     """
     if cursor.accept("PERIOD", "FOR", "SYSTEM_TIME"):
         cursor.skip_parentheses()
@@ -383,14 +383,14 @@ def index_definition(cursor: Cursor) -> IndexDefinition | AddForeignKey | None:
 
 
 def using_hash(cursor: Cursor, start: int) -> bool:
-    """Whether MariaDB is told so between the token ``start`` and here; MySQL's InnoDB doesn't heed it."""
+    """Tell whether USING HASH stands between the token ``start`` and here, on MariaDB; MySQL's InnoDB ignores it."""
     words = [token.key for token in cursor.lexer.tokens[start : cursor.index]]
-    told = any(pair in (("USING", "HASH"), ("TYPE", "HASH")) for pair in itertools.pairwise(words))
-    return told and cursor.lexer.flavour == "mariadb"
+    by_hash = any(pair in (("USING", "HASH"), ("TYPE", "HASH")) for pair in itertools.pairwise(words))
+    return by_hash and cursor.lexer.flavour == "mariadb"
 
 
 def _index_kind(cursor: Cursor) -> OneOf["primary", "unique", "none", "foreign"] | None:
-    """Steps over the words that say what kind of index or constraint it is; None where none is next."""
+    """Step over the words that begin an index or constraint. Returns its kind; None if none is next."""
     if cursor.accept("PRIMARY", "KEY"):
         return "primary"
     if cursor.accept("FOREIGN", "KEY"):
@@ -407,7 +407,7 @@ def _index_kind(cursor: Cursor) -> OneOf["primary", "unique", "none", "foreign"]
 
 
 def index_parts(cursor: Cursor, kind: KeyKind) -> IndexDefinition:
-    """``(a, b(10) DESC, …)``; a part that is an expression is None."""
+    """Read the parts of an index, ``(a, b(10) DESC, …)``; a part that is an expression becomes None."""
     cursor.expect("(")
     columns: list[str | None] = []
     prefixes: list[int | None] = []

@@ -1,10 +1,10 @@
-"""What a changed type made of the values that were there, as far as it can be proved.
+"""What ALTER TABLE made of existing values whose column got another type, as far as it can be proved.
 
-A conversion is told ``same`` or ``cast`` only where every value that the old column could hold came out as the lake
-would have it; everything else is unprovable, with the reason. The statement failed under strict mode where a value
-didn't fit, which proves a lot; but three things pass strict mode without an error on both servers: trailing spaces
-that don't fit are cut off, decimals and fractions of seconds are rounded, members of ENUM are found without regard to
-case. Each case is tried on both servers in tests/integration/test_ddl_conversions.py.
+A conversion is ``same`` or ``cast`` only if the server and the lake convert every value that the old column could hold
+to the same new value. Everything else is unprovable, with the reason. Under strict mode the statement would have failed
+if a value didn't fit, which proves a lot; but three things pass strict mode without an error on both servers: trailing
+spaces that don't fit are cut off, decimals and fractions of seconds are rounded, members of ENUM are matched without
+regard to case. Each case is tried on both servers in tests/integration/test_ddl_conversions.py.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Conversion:
 
     kind: ``same``: values and Delta type stay. ``cast``: CAST(old AS the new Delta type) gives the server's new values.
         ``unprovable``: neither is known, for this reason.
-    date_suffix: what the server's text of every old date has behind it now, also of the invalid ones whose text is kept
-        beside the column.
-    nulls_get_now: NULL became the time of the statement, under strict mode too, if the statement didn't fail of it.
+    date_suffix: what the conversion appended to the server's text of every old date, also to the texts of invalid dates
+        that the lake keeps in a side column.
+    nulls_get_now: NULL became the time of the statement, under strict mode too, unless the statement failed.
     """
 
     kind: Literal["same", "cast", "unprovable"]
@@ -48,9 +48,9 @@ class Conversion:
 
 
 def conversion(before: Column, after: Column, *, strict: bool) -> Conversion:
-    """What ALTER TABLE made of the values of a column.
+    """Return what ALTER TABLE made of the values of a column.
 
-    strict: values that didn't fit made the statement fail.
+    strict: values that didn't fit would have made the statement fail.
     """
     not_null = before.nullable and not after.nullable
     if not_null and not strict and after.type != "timestamp":
@@ -70,7 +70,7 @@ def _described(column: Column) -> str:
 
 
 def _provable(before: Column, after: Column, strict: bool) -> str | None:
-    """None where it isn't; else what every date's text has gained, nothing for the other types."""
+    """Return the suffix that every date's text got, empty for other types; None if the conversion isn't provable."""
     old, new = before.type, after.type
     if new in ("datetime", "timestamp") and old in ("date", new):
         return _longer_date(before, after)
@@ -139,7 +139,7 @@ def _from_integer(before: Column, after: Column, strict: bool) -> bool:
 
 
 def _into_decimal(after: Column, digits: int, scale: int, *, negative: bool, strict: bool) -> bool:
-    """Numbers with so many digits before and after the point."""
+    """Tell whether a DECIMAL takes numbers with so many digits before the point, and ``scale`` after it, unchanged."""
     new_scale = after.scale or 0
     if datatypes.delta_type(after) == "STRING" and new_scale != scale:
         return False  # its text has more zeros
@@ -197,7 +197,7 @@ def _keeps_characters(old: str, new: str, strict: bool) -> bool:
 
 
 def _holds(before: Column, after: Column) -> bool:
-    """Whether every text of the old column fits, its trailing spaces included."""
+    """Tell whether every text of the old column fits, including its trailing spaces."""
     same_bytes = before.charset == after.charset or (before.charset, after.charset) in (
         ("utf8mb3", "utf8mb4"),
         ("ascii", "utf8mb3"),
@@ -218,7 +218,7 @@ def _most_characters(column: Column) -> int:
 
 
 def _least_characters(column: Column) -> int:
-    """How many characters always fit."""
+    """Return how many characters always fit, whichever they are."""
     if column.length is not None:
         return column.length
     return text_bytes(column.type) // bytes_per_character(column.charset or "")

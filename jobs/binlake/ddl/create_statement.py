@@ -1,8 +1,8 @@
-"""CREATE TABLE of a recorded shape: a table that takes the rows, and the statements that follow, of the one recorded.
+"""CREATE TABLE for a recorded shape: a table that accepts the rows, and later statements, of the recorded one.
 
-What metadata doesn't tell is left out, or chosen so that every row fits: collations (of unique keys the one by which
-the most texts differ), foreign keys, checks, comments, partitions, expressions (a STORED column is a plain one, an
-index on an expression none, DEFAULT of one none).
+What metadata don't hold is left out or chosen so that every row fits: collations (for unique keys, one that tells the
+most texts apart), foreign keys, checks, comments, partitions, and expressions: a STORED column becomes a plain one;
+indexes on expressions and DEFAULTs that are expressions are left out.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ _GEOMETRIES = frozenset(
 _BLOBS = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
 _TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext"})
 _NO_DEFAULT = _GEOMETRIES | _BLOBS | _TEXTS | {"json", "vector", "timestamp"}
-"""A TIMESTAMP's is told in the session's time zone; those of the others are expressions in MySQL."""
+"""Types written without their default: a TIMESTAMP's depends on the session's time zone, the others' are expressions in
+MySQL."""
 _MOST_CHARACTERS = 700
-"""Of a text in a key: InnoDB takes 3072 bytes. What a primary key's prefix was isn't recorded."""
+"""Characters of a text in a key, for InnoDB takes 3072 bytes. The prefixes of primary keys aren't recorded."""
 
 
 def create_database(name: str, charset: str) -> str:
-    """Unless it is there."""
+    """Return the statement that creates a database unless it exists."""
     return f"CREATE DATABASE IF NOT EXISTS {mysql_quote(name)} CHARACTER SET {charset}"
 
 
 def create_table(name: TableName, schema: TableSchema, flavour: Flavour) -> str:
-    """For sql_mode 0 and explicit_defaults_for_timestamp."""
+    """Return the statement that creates the table, under sql_mode 0 and explicit_defaults_for_timestamp = ON."""
     unique = {column for index in schema.indexes if index.unique for column in index.columns}
     exact = unique | set(schema.key)
     keys = list(_keys(schema))
     leading = set(schema.key[:1]) if schema.key_kind == "primary" else set[str | None]()
-    leading |= {index.columns[0] for index in schema.indexes if _is_told(schema, index)}
-    columns = [_column(one, flavour, exact=one.name in exact, keyed=one.name in leading) for one in schema.columns]
+    leading |= {index.columns[0] for index in schema.indexes if _is_writable(schema, index)}
+    columns = [
+        _column(column, flavour, exact=column.name in exact, keyed=column.name in leading) for column in schema.columns
+    ]
     versioned = " WITH SYSTEM VERSIONING" if schema.versioned else ""
     period = _period(schema)
     inside = ",\n  ".join([*columns, *keys, *period])
@@ -46,22 +49,22 @@ def create_table(name: TableName, schema: TableSchema, flavour: Flavour) -> str:
 
 
 def _column(column: Column, flavour: Flavour, *, exact: bool, keyed: bool) -> str:
-    told = [mysql_quote(column.name), _type(column)]
+    words = [mysql_quote(column.name), _type(column)]
     if column.charset and column.type != "json":
-        told.append(f"CHARACTER SET {column.charset}")
-        told += [f"COLLATE {_exact_collation(column.charset, flavour)}"] if exact else []
+        words.append(f"CHARACTER SET {column.charset}")
+        words += [f"COLLATE {_exact_collation(column.charset, flavour)}"] if exact else []
     if column.row_time:
-        return " ".join([*told, f"GENERATED ALWAYS AS ROW {column.row_time.upper()}"])
+        return " ".join([*words, f"GENERATED ALWAYS AS ROW {column.row_time.upper()}"])
     if column.virtual is not None:
-        return " ".join([*told, f"GENERATED ALWAYS AS ({column.virtual.expression}) VIRTUAL"])
+        return " ".join([*words, f"GENERATED ALWAYS AS ({column.virtual.expression}) VIRTUAL"])
     counts = column.auto_increment and keyed
-    told += ["AUTO_INCREMENT"] if counts else []
-    told.append("NULL" if column.nullable else "NOT NULL")  # behind it, where alone a NULL counts
+    words += ["AUTO_INCREMENT"] if counts else []
+    words.append("NULL" if column.nullable else "NOT NULL")  # behind it, where alone a NULL counts
     if not counts and column.default is not None and not column.generated and column.type not in _NO_DEFAULT:
-        told.append(f"DEFAULT {_literal(column)}")
-    if column.invisible and (column.nullable or "DEFAULT" in told[-1] or flavour == "mysql"):
-        told.append("INVISIBLE")
-    return " ".join(told)
+        words.append(f"DEFAULT {_literal(column)}")
+    if column.invisible and (column.nullable or "DEFAULT" in words[-1] or flavour == "mysql"):
+        words.append("INVISIBLE")
+    return " ".join(words)
 
 
 def _type(column: Column) -> str:
@@ -74,7 +77,8 @@ def _type(column: Column) -> str:
 
 
 def _exact_collation(charset: str, flavour: Flavour) -> str:
-    """By which the most texts differ: by their bytes, and by the blanks at their end where there is such a one."""
+    """Return the collation that tells the most texts apart: by bytes and, if there is one without padding, by trailing
+    spaces."""
     if charset == "binary":
         return charset
     if flavour == "mariadb":
@@ -83,7 +87,7 @@ def _exact_collation(charset: str, flavour: Flavour) -> str:
 
 
 def _literal(column: Column) -> str:
-    """A constant: of bits and bytes the text is one already."""
+    """Return a column's default as a literal. The recorded text of bits and bytes is a literal already."""
     text = column.default or ""
     if column.type in ("bit", "binary", "varbinary") and text[:2].lower() in ("b'", "0x") and text.lower() != "0x":
         return text
@@ -99,19 +103,20 @@ def _keys(schema: TableSchema) -> Iterator[str]:
     if schema.key_kind == "primary":
         yield f"PRIMARY KEY ({', '.join(_part(schema, name, None) for name in schema.key)})"
     for index in schema.indexes:
-        if _is_told(schema, index):
+        if _is_writable(schema, index):
             parts = zip(index.columns, index.prefixes, strict=True)
             inside = ", ".join(_part(schema, name or "", prefix) for name, prefix in parts)
-            yield f"{_word(schema, index)} {mysql_quote(index.name)} ({inside}){' USING HASH' if index.by_hash else ''}"
+            method = " USING HASH" if index.by_hash else ""
+            yield f"{_index_keyword(schema, index)} {mysql_quote(index.name)} ({inside}){method}"
 
 
-def _is_told(schema: TableSchema, index: Index) -> bool:
-    """Not of an expression, nor of what needs a plugin's parser."""
+def _is_writable(schema: TableSchema, index: Index) -> bool:
+    """Tell whether all parts of an index are recorded columns: not an expression, nor a plugin's hidden column."""
     return bool(index.columns) and all(name and schema.has(name) for name in index.columns)
 
 
-def _word(schema: TableSchema, index: Index) -> str:
-    """Of texts without a length only FULLTEXT can be, of a geometry SPATIAL."""
+def _index_keyword(schema: TableSchema, index: Index) -> str:
+    """Return an index's keyword. A text without prefix implies FULLTEXT, a geometry SPATIAL."""
     kinds = [schema.column(name).type for name in index.columns if name]
     if index.unique:
         return "UNIQUE KEY"
@@ -130,6 +135,6 @@ def _part(schema: TableSchema, name: str, prefix: int | None) -> str:
 
 
 def _period(schema: TableSchema) -> list[str]:
-    """Of a versioned table whose columns of time were declared."""
+    """Return the PERIOD clause of a versioned table whose ROW START and ROW END are declared; empty for others."""
     named = {column.row_time: mysql_quote(column.name) for column in schema.columns if column.row_time}
     return [f"PERIOD FOR SYSTEM_TIME ({named['start']}, {named['end']})"] if len(named) == 2 else []

@@ -1,4 +1,4 @@
-"""Reads CREATE TABLE from the table's name on.
+"""Parsing of CREATE TABLE from the table's name on.
 
 Sources: MySQL manual 15.1.24 CREATE TABLE, 15.1.24.3 LIKE, 15.1.24.4 SELECT; MariaDB Knowledge Base, CREATE TABLE.
 In row format both servers log CREATE TABLE … SELECT with the columns written out (MySQL adds START TRANSACTION), and
@@ -31,10 +31,10 @@ _QUERY = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 
 @dataclass
 class _Options:
-    """What stands behind the columns.
+    """The options after the columns.
 
-    charset: the table's default character set where it is told. with_rows: rows come with it: then it is in MySQL's
-    log only if it made the table. members: the tables that a MERGE table unites.
+    charset: the table's default character set; None if it isn't written. with_rows: the statement also writes rows;
+    MySQL logs such a statement only if it created the table. members: the tables that a MERGE table unites.
     """
 
     charset: str | None = None
@@ -47,7 +47,7 @@ class _Options:
 def create_table(
     cursor: Cursor, dialect: Dialect, name: TableName, *, if_not_exists: bool, default_charset: str
 ) -> tuple[Change, ...]:
-    """The changes made by what follows the table's name. Raises UnfollowedStatement."""
+    """Parse what follows the table's name. Returns the changes. Raises UnfollowedStatement."""
     if like := _like(cursor):
         return (CreateLike(name, like, if_not_exists),)
     if not cursor.at("(") or (cursor.peek().key in _QUERY):
@@ -70,17 +70,27 @@ def create_table(
 def _settled(
     definitions: tuple[ColumnDefinition, ...], constraints: tuple[Constraint, ...]
 ) -> tuple[ColumnDefinition, ...]:
-    """Raises UnfollowedStatement."""
-    first = next((one for one in definitions if one.type == "timestamp" and not one.row_time), None)
-    keys = [one for one in constraints if isinstance(one, IndexDefinition) and one.kind == "primary"]
+    """Return the definitions with what the server adds to a TIMESTAMP (see ColumnDefinition.settled).
+
+    Raises UnfollowedStatement.
+    """
+    first = next(
+        (definition for definition in definitions if definition.type == "timestamp" and not definition.row_time), None
+    )
+    keys = [
+        definition
+        for definition in constraints
+        if isinstance(definition, IndexDefinition) and definition.kind == "primary"
+    ]
     primary = {name.lower() for key in keys for name in key.columns if name}
     return tuple(
-        one.settled(is_first_timestamp=one is first, in_primary_key=one.name.lower() in primary) for one in definitions
+        definition.settled(is_first_timestamp=definition is first, in_primary_key=definition.name.lower() in primary)
+        for definition in definitions
     )
 
 
 def _with_key(schema: TableSchema, constraints: Iterable[Constraint]) -> TableSchema:
-    """Raises UnfollowedStatement for a column that is there twice, or not at all."""
+    """Return the shape with its keys. Raises UnfollowedStatement for a column that is there twice, or not at all."""
     names = [column.name.lower() for column in schema.columns]
     if len(set(names)) != len(names):
         raise UnfollowedStatement("the statement names a column twice")
@@ -105,7 +115,7 @@ def _like(cursor: Cursor) -> TableName | None:
 
 
 def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefinition, ...], tuple[Constraint, ...]]:
-    """``(column, index, …)``; a column's own key stands among the indexes in its place."""
+    """Read ``(column, index, …)``. Returns columns and constraints, including the columns' own keys in their order."""
     cursor.expect("(")
     definitions: list[ColumnDefinition] = []
     indexes: list[Constraint] = []
@@ -124,7 +134,7 @@ def table_elements(cursor: Cursor, dialect: Dialect) -> tuple[tuple[ColumnDefini
 
 
 def own_keys(definition: ColumnDefinition) -> tuple[Constraint, ...]:
-    """The column's own PRIMARY KEY, UNIQUE and REFERENCES; beside a primary key MariaDB makes no unique one."""
+    """Return the column's own PRIMARY KEY, UNIQUE and REFERENCES. With PRIMARY KEY, MariaDB ignores UNIQUE."""
     names = (definition.name,)
     own: list[Constraint] = []
     if definition.primary:
@@ -135,7 +145,7 @@ def own_keys(definition: ColumnDefinition) -> tuple[Constraint, ...]:
 
 
 def _table_options(cursor: Cursor) -> _Options:
-    """Reads to the end."""
+    """Read the table options, and the rest of the statement."""
     options = _Options()
     while not cursor.at_end:
         if cursor.token.kind == "broken":
@@ -164,14 +174,14 @@ def _table_options(cursor: Cursor) -> _Options:
 
 
 def engine_clause(cursor: Cursor) -> str:
-    """``ENGINE [=] name``, also by its old word TYPE."""
+    """Read ``ENGINE [=] name``, or the same with the old word TYPE. Returns the name."""
     cursor.next()
     cursor.accept("=")
     return word_or_string(cursor)
 
 
 def union_clause(cursor: Cursor) -> tuple[TableName, ...]:
-    """``UNION [=] (table, …)``: the members of a MERGE table."""
+    """Read ``UNION [=] (table, …)``. Returns the members of a MERGE table."""
     cursor.expect("UNION")
     cursor.accept("=")
     cursor.expect("(")

@@ -1,6 +1,6 @@
-"""Constant defaults: the text the server shows for one, and the value old rows get of an added column.
+"""Constant defaults: the text that the server shows, and the value that old rows get in an added column.
 
-The text is information_schema.columns.column_default of MySQL: unquoted, as the type writes its values
+The text is that of information_schema.columns.column_default on MySQL: without quotes, as the type writes its values
 (``1.50`` for DECIMAL(9,2) DEFAULT 1.5, ``b'101'`` for BIT, ``0x61`` for binary strings up to their first zero byte).
 Only conversions that are exact and the same on both servers are done; everything else raises NotConstant.
 Source: MySQL manual 13.6 Data Type Default Values; tried on MySQL 9.7 and MariaDB 10.11.
@@ -35,11 +35,11 @@ NATIONAL = "national"
 
 
 class NotConstant(UnfollowedStatement):
-    """What old rows hold in an added column isn't one constant, or can't be told from the statement."""
+    """The value of old rows in an added column isn't a constant, or doesn't follow from the statement."""
 
 
 class ImpossibleDate(NotConstant):
-    """Old rows hold a date in an added column that no calendar has, as 0000-00-00. text: the server's."""
+    """Old rows get a date in an added column that no calendar has, such as 0000-00-00. text: the server's text."""
 
     def __init__(self, message: str, text: str) -> None:
         super().__init__(message)
@@ -48,11 +48,11 @@ class ImpossibleDate(NotConstant):
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant as written.
+    """A constant as it is written.
 
     kind: ``bytes`` for x'41' and b'1'; ``temporal`` for DATE'…', TIME'…', TIMESTAMP'…'.
     text: the value; hexadecimal digits for ``bytes``; empty for ``null``.
-    charset: the character set that an introducer gives (_latin1'x'), NATIONAL for N'x'; else empty.
+    charset: the character set of an introducer (_latin1'x'), NATIONAL for N'x'; else empty.
     """
 
     kind: OneOf["null", "string", "number", "bytes", "temporal"]
@@ -61,11 +61,11 @@ class Literal:
 
 
 def old_row_default(column: Column) -> str | None:
-    """The value that rows get which are older than the column, as the server's text; None is NULL.
+    """Return the value that existing rows get in an added column, as the server's text; None is NULL.
 
-    That is its default, or for NOT NULL without default the type's implicit one (manual 13.6). Of a TIMESTAMP it is
-    in the time zone of the default. Raises NotConstant, with the reason, where that isn't one constant or can't be told
-    from here, and ImpossibleDate.
+    It is the column's default, or for NOT NULL without default the type's implicit one (manual 13.6). A TIMESTAMP is in
+    the time zone in which the default is written. Raises NotConstant, with the reason, if it isn't a constant or isn't
+    known, and ImpossibleDate.
     """
     if column.generated:
         raise NotConstant(f"column {column.name!r} is computed by the server for old rows")
@@ -81,7 +81,7 @@ def old_row_default(column: Column) -> str | None:
 
 
 def is_impossible_date(column: Column, text: str) -> bool:
-    """Whether no calendar has this date, the server's text of a DATE, DATETIME or TIMESTAMP; of other types never."""
+    """Tell whether the server's text of a DATE, DATETIME or TIMESTAMP is no date. False for other types."""
     if column.type not in _ZERO_DATES:
         return False
     try:
@@ -121,15 +121,15 @@ def _implicit_default(column: Column) -> str:
 
 
 def hides_zero_bytes(column: Column, literal: Literal) -> bool:
-    """Whether the server's text of this default leaves out zero bytes of the value, beyond the padding of BINARY."""
+    """Tell whether the server's text of this default leaves out zero bytes, other than the padding of BINARY."""
     raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else literal.text.encode()
     return b"\0" in (raw.rstrip(b"\0") if column.type == "binary" else raw)
 
 
 def server_text(column: Column, literal: Literal, flavour: Flavour) -> str | None:
-    """The server's text of a column's constant default; None is NULL.
+    """Return the server's text of a column's constant default; None is NULL.
 
-    Raises NotConstant where the conversion isn't known to be exact.
+    Raises NotConstant if the conversion isn't known to be exact.
     """
     if literal.kind == "null":
         return None
@@ -145,9 +145,10 @@ def server_text(column: Column, literal: Literal, flavour: Flavour) -> str | Non
 
 
 def shown_text(column: Column, literal: Literal, flavour: Flavour, session: Session) -> str | None:
-    """Like server_text, for defaults that old rows never need: what isn't understood stays as written.
+    """Return the text of a default that information_schema shows; a default that isn't understood stays as written.
 
-    MySQL shows a TIMESTAMP in the time zone in which it was written, MariaDB in the reader's, here UTC.
+    MySQL shows a TIMESTAMP in the time zone in which it was written, MariaDB in the reader's, which is UTC here. For
+    values of old rows use ``server_text``.
     """
     try:
         text = server_text(column, literal, flavour)
@@ -158,14 +159,18 @@ def shown_text(column: Column, literal: Literal, flavour: Flavour, session: Sess
 
 
 def kept(column: Column, literal: Literal | None, flavour: Flavour) -> Literal | None:
-    """MySQL's TEXT, BLOB and VECTOR have no constant default: without strict mode it takes '' and forgets it (manual
-    13.3.4; sql/create_field.cc, ``Create_field::init``)."""
+    """Return the default that the server keeps; None for MySQL's TEXT, BLOB and VECTOR.
+
+    These have no constant default: without strict mode MySQL accepts '' and drops it (manual 13.3.4;
+    sql/create_field.cc, ``Create_field::init``).
+    """
     forgets = flavour == "mysql" and (column.type.endswith(("text", "blob")) or column.type == "vector")
     return None if forgets else literal
 
 
 def is_kept_as_written(type_: str, literal: Literal | None, flavour: Flavour) -> bool:
-    """MariaDB shows x'41', _latin1'x' and DATE'…' as the default of a TEXT or BLOB, not their values."""
+    """Tell whether the server shows a default as it is written, as MariaDB does for x'41', _latin1'x' and DATE'…' of a
+    TEXT or BLOB."""
     if literal is None or flavour != "mariadb" or not type_.endswith(("text", "blob")):
         return False
     return literal.kind in ("bytes", "temporal") or literal.charset not in ("", NATIONAL)
@@ -225,7 +230,7 @@ def _rounded(literal: Literal, scale: int) -> Decimal:
 
 
 def _floating(column: Column, literal: Literal) -> str | None:
-    """Numbers that are printed as written: few digits, no exponent."""
+    """Return the text of a number that is printed as written: few digits, no exponent. None for others."""
     number, scale = _number(literal), column.scale
     if scale is not None and (
         _rounded(literal, scale) != number or abs(number) >= Decimal(10) ** ((column.precision or 0) - scale)
@@ -257,7 +262,7 @@ def _plain(literal: Literal) -> str:
 
 
 def _text(literal: Literal, charset: str | None) -> str:
-    """The characters of a default in a column of this character set. Raises ValueError."""
+    """Return the characters of a default in a column of this character set. Raises ValueError."""
     if literal.kind == "bytes":
         return _decoded(literal, charset or "ascii")
     # The bytes of 'é' are those of the session's character set, which an introducer takes for another one's.
@@ -274,7 +279,10 @@ def _text(literal: Literal, charset: str | None) -> str:
 
 
 def _decoded(literal: Literal, charset: str) -> str:
-    """x'e9', whose bytes are characters of the column's character set or of the introducer's."""
+    """Return the text of a literal such as x'e9', whose bytes are in the column's or the introducer's character set.
+
+    Raises ValueError if it has bytes that are no character, or may have characters that the column's set lacks.
+    """
     own = charset if literal.charset in ("", "binary") else literal.charset
     text = charsets.decoder("ascii" if own == "binary" else own)(bytes.fromhex(literal.text))
     if own != charset and not text.isascii() and charset not in _ALL_CHARACTERS:
@@ -301,7 +309,10 @@ def _year(literal: Literal) -> str | None:
 
 
 def _fraction(written: str | None, digits: int) -> str:
-    """``.250`` for three digits; digits that would be cut or rounded away (the servers differ) must be zeros."""
+    """Return a fraction of a second with its point, as ``.250`` for three digits; empty for none.
+
+    Raises ValueError if digits other than zeros would be cut or rounded away, in which the servers differ.
+    """
     written = (written or "").rstrip("0")
     if len(written) > digits:
         raise ValueError
@@ -315,10 +326,10 @@ _DATE_DIGITS = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?()", re.A)
 
 
 def _time(text: str, fraction: int) -> str | None:
-    found = _TIME.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
-    if not found:
+    match = _TIME.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
+    if not match:
         return None
-    sign, *parts = found.groups(default="0")
+    sign, *parts = match.groups(default="0")
     hours, minutes, seconds = (int(part or "0") for part in parts[:3])
     if hours > 838 or minutes > 59 or seconds > 59 or (sign and not hours + minutes + seconds):
         return None
@@ -327,11 +338,11 @@ def _time(text: str, fraction: int) -> str | None:
 
 
 def _date(text: str, with_time: bool, fraction: int) -> str | None:
-    found = _DATE.fullmatch(text) or _DATE_DIGITS.fullmatch(text)
-    if not found:
+    match = _DATE.fullmatch(text) or _DATE_DIGITS.fullmatch(text)
+    if not match:
         return None
-    year, month, day, hour, minute, second = (int(part or "0") for part in found.groups()[:6])
-    rest = _fraction(found[7], fraction)
+    year, month, day, hour, minute, second = (int(part or "0") for part in match.groups()[:6])
+    rest = _fraction(match[7], fraction)
     if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
         return None
     if with_time:
@@ -340,7 +351,7 @@ def _date(text: str, with_time: bool, fraction: int) -> str | None:
 
 
 def _member(values: tuple[str, ...], text: str) -> str | None:
-    """The member of an ENUM or SET; without regard to case where that finds just one."""
+    """Return the member of an ENUM or SET that equals the text, or the only one that differs in case; else None."""
     if text in values:
         return text
     alike = [value for value in values if value.casefold() == text.casefold()]
@@ -353,7 +364,7 @@ def _members(values: tuple[str, ...], text: str) -> str | None:
 
 
 def _address(type_: str, text: str) -> str | None:
-    """UUID, INET4 and INET6 as MariaDB prints them."""
+    """Return a UUID, INET4 or INET6 as MariaDB prints it; None if it is invalid or how it is printed isn't known."""
     if type_ == "uuid":
         return text.lower() if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text) else None
     if type_ == "inet4":

@@ -42,24 +42,24 @@ ZERO_DATE = Literal("string", "0000-00-00 00:00:00")
 
 
 def charset_of_collation(collation: str) -> str | None:
-    """The character set of a collation; None where the collation fits several (MariaDB's ``uca1400_ai_ci``)."""
+    """Return the character set of a collation; None if the collation is for several (MariaDB's ``uca1400_ai_ci``)."""
     charset = collation.lower().partition("_")[0]
     return None if charset.startswith("uca") else canonical_charset(charset)
 
 
 def canonical_charset(charset: str) -> str:
-    """As information_schema spells it."""
+    """Return the name of a character set as information_schema spells it."""
     charset = charset.lower()
     return "utf8mb3" if charset == "utf8" else charset
 
 
 def text_bytes(type_: str) -> int:
-    """The most bytes in a TEXT or BLOB of this kind."""
+    """Return the greatest number of bytes in a TEXT or BLOB of this kind."""
     return next(size for size, *names in _BLOB_SIZES if type_ in names)
 
 
 def sized(size: int, *, text: bool) -> str:
-    """The smallest TEXT or BLOB that holds this many bytes. Raises UnfollowedStatement."""
+    """Return the smallest TEXT or BLOB that holds this many bytes. Raises UnfollowedStatement."""
     for limit, text_type, blob_type in _BLOB_SIZES:
         if size <= limit:
             return text_type if text else blob_type
@@ -68,20 +68,21 @@ def sized(size: int, *, text: bool) -> str:
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """One column as written.
+    """One column as it is written.
 
-    type: information_schema's spelling of the written type, before the character set decides.
+    type: information_schema's spelling of the written type, before the character set is applied.
     arguments: the numbers in parentheses after the type.
-    values: members of ENUM and SET; bytes where they are written in hexadecimal.
-    charset: None where the table's default counts.
-    strict: whether sql_mode makes too long a VARCHAR an error instead of a TEXT.
-    default: None where no DEFAULT is written; default_is_expression: it isn't a constant. now: it is
-    CURRENT_TIMESTAMP with so many digits.
-    expression: of a generated column, canonical (see virtual.py); stored: it is computed when the row is written.
-    primary, unique: it has a PRIMARY KEY, a UNIQUE of its own; references: it is a foreign key by itself.
-    null_written: NULL is written, which is more than that NOT NULL isn't. on_update: ON UPDATE CURRENT_TIMESTAMP.
-    session: whose explicit_defaults_for_timestamp, time and time zone decide what a TIMESTAMP is and holds.
-    row_time: see table.Column. versioned: WITH SYSTEM VERSIONING, which makes the whole table so.
+    values: members of ENUM and SET; bytes if they are written in hexadecimal.
+    charset: the written character set; None for the table's default.
+    strict: under sql_mode a VARCHAR that is too long is an error; else it becomes a TEXT.
+    default: the written constant; None without DEFAULT. default_is_expression: it isn't a constant. now: the digits of
+    CURRENT_TIMESTAMP, if that is the default.
+    expression: a generated column's, canonical (see virtual.py). stored: it is computed when the row is written.
+    primary, unique, references: the column has a PRIMARY KEY, UNIQUE or REFERENCES of its own.
+    null_written: NULL is written, which isn't the same as NOT NULL missing. on_update: ON UPDATE CURRENT_TIMESTAMP.
+    session: its explicit_defaults_for_timestamp, time and time zone decide how a TIMESTAMP is declared and what it
+    holds.
+    row_time: see table.Column. versioned: WITH SYSTEM VERSIONING, which makes the whole table versioned.
     """
 
     name: str
@@ -112,12 +113,13 @@ class ColumnDefinition:
     versioned: bool = False
 
     def settled(self, *, is_first_timestamp: bool, in_primary_key: bool) -> ColumnDefinition:
-        """With what the server adds to a TIMESTAMP while explicit_defaults_for_timestamp is off.
+        """Return the definition with what the server adds to a TIMESTAMP while explicit_defaults_for_timestamp is off.
 
-        It is NOT NULL where NULL isn't written. Without a default the table's first one gets CURRENT_TIMESTAMP, and
-        ON UPDATE with it; others, and one that has ON UPDATE, get the zero date, in MySQL's primary keys nothing.
-        Sources: MySQL manual 7.1.8, explicit_defaults_for_timestamp; promote_first_timestamp_column (sql/sql_table.cc
-        of both servers). Raises UnfollowedStatement where it depends on the variable, which isn't told.
+        The column becomes NOT NULL unless NULL is written. Without a default, the table's first TIMESTAMP gets
+        CURRENT_TIMESTAMP, with ON UPDATE; others, and a first one with ON UPDATE of its own, get the zero date, or no
+        default in a primary key of MySQL. Sources: MySQL manual 7.1.8, explicit_defaults_for_timestamp;
+        promote_first_timestamp_column (sql/sql_table.cc of both servers). Raises UnfollowedStatement if the result
+        depends on the variable and the log doesn't tell it.
         """
         if self.type != "timestamp" or self.session.explicit_timestamps or self.row_time:
             return self
@@ -140,7 +142,7 @@ class ColumnDefinition:
         return replace(self, nullable=False, default=zero)
 
     def column(self, table_charset: str) -> Column:
-        """The column as information_schema shows it, in a table with this default character set."""
+        """Return the column as information_schema shows it, in a table with this default character set."""
         column = self._typed(table_charset)
         default = defaults.kept(column, self.default, self.flavour)
         if default is None or column.default_is_expression:
@@ -148,10 +150,10 @@ class ColumnDefinition:
         return replace(column, default=defaults.shown_text(column, default, self.flavour, self.session))
 
     def constant_default(self, table_charset: str) -> str | None:
-        """The value, as the server's text, that rows get which are older than the column; None is NULL. Of a TIMESTAMP
-        in UTC.
+        """Return the value that existing rows get when the column is added, as the server's text; None is NULL.
 
-        Raises NotConstant where that isn't one constant for all rows, ImpossibleDate for one that no calendar has.
+        A TIMESTAMP is in UTC. Raises NotConstant if it isn't the same for all rows or isn't known, and ImpossibleDate
+        for a date that no calendar has.
         """
         if self.auto_increment:
             raise NotConstant(f"column {self.name!r} counts up by itself (AUTO_INCREMENT) in old rows")
@@ -171,7 +173,7 @@ class ColumnDefinition:
         return utc
 
     def _time(self, column: Column) -> str:
-        """The time of the statement, the same for all rows."""
+        """Return the statement's time as the server's text, the same for all rows. Raises NotConstant."""
         session = self.session
         text = {"timestamp": session.now, "datetime": session.local_now}.get(column.type, lambda _: None)(self.now or 0)
         if text is None:
@@ -179,7 +181,7 @@ class ColumnDefinition:
         return text
 
     def _typed(self, table_charset: str) -> Column:
-        """The column without its default."""
+        """Return the column without its default."""
         charset = self.charset or canonical_charset(table_charset)
         type_ = self._resolved_type(charset)
         if type_ in ("enum", "set"):
@@ -212,7 +214,10 @@ class ColumnDefinition:
         )
 
     def _members(self, charset: str) -> tuple[str, ...]:
-        """As text; the server drops their trailing spaces. Raises UnfollowedStatement."""
+        """Return the members of an ENUM or SET as text, without trailing spaces, which the server drops.
+
+        Raises UnfollowedStatement.
+        """
         decode = charsets.decoder("ascii" if charset == "binary" else charset) if self.values else str
         try:
             texts = [value if isinstance(value, str) else decode(value) for value in self.values]
@@ -223,7 +228,7 @@ class ColumnDefinition:
         return tuple(text.rstrip(" ") for text in texts)
 
     def _digits(self, type_: str) -> tuple[int | None, int | None]:
-        """Precision and scale."""
+        """Return precision and scale."""
         digits, scale, *_ = (*self.arguments, None, None)
         if type_ == "decimal":
             return digits or 10, scale or 0
@@ -272,11 +277,11 @@ class ColumnDefinition:
 
 @dataclass(frozen=True)
 class IndexDefinition:
-    """An index or the primary key as written.
+    """An index or the primary key as it is written.
 
-    kind: ``none`` for an index that isn't unique. columns: its columns in order, None for a part that is an expression.
-    prefixes: characters or bytes of each part that are indexed, None for all of it.
-    name: None where the server finds one. by_hash: see table.Index.
+    kind: ``none`` for an index that isn't unique. columns: its columns in order; None for a part that is an expression.
+    prefixes: how many characters or bytes of each part are indexed; None for all.
+    name: None if the server chooses it. by_hash: see table.Index.
     """
 
     kind: KeyKind
@@ -288,7 +293,7 @@ class IndexDefinition:
 
 
 def converted(column: Column, charset: str, flavour: Flavour) -> Column:
-    """A column that no other clause changes, after CONVERT TO CHARACTER SET."""
+    """Return what CONVERT TO CHARACTER SET makes of a column that no other clause changes."""
     old = column.charset
     if old is None or (old == charset and column.type in TEXT_TO_BYTES):
         return column
@@ -301,9 +306,10 @@ def converted(column: Column, charset: str, flavour: Flavour) -> Column:
 def converted_definition(
     definition: ColumnDefinition, old: Column | None, charset: str
 ) -> tuple[ColumnDefinition, Column]:
-    """A column that a statement writes besides CONVERT TO CHARACTER SET, which wins over the character set written.
+    """Return what becomes of a column that a statement defines besides CONVERT TO CHARACTER SET.
 
-    old: the column that it changes. MySQL sizes a TEXT without a length by the characters of the old column.
+    The conversion wins over a character set written in the definition. old: the column that the definition changes;
+    MySQL chooses the size of a TEXT without a length by the old column's characters.
     """
     if definition.charset != "binary":
         definition = replace(definition, charset=None)
@@ -314,7 +320,7 @@ def converted_definition(
 
 
 def _grown(type_: str, old: Column, charset: str) -> str:
-    """The TEXT that holds all characters of the old column; other types stay."""
+    """Return the TEXT type that holds all characters of the old column; other types stay."""
     if type_ not in ("tinytext", "text", "mediumtext") or old.type in ("enum", "set"):
         return type_
     characters = (

@@ -1,8 +1,8 @@
-"""Generated columns whose values an ALTER TABLE changes in old rows, because it changes what they are computed from.
+"""Generated columns whose values ALTER TABLE changes in existing rows, because it changes what they are computed from.
 
-The servers compute a generated column anew from the altered columns and log no row. Comparisons and searches follow the
-collation of the columns that they read; where no column gives one (texts made of numbers), they follow the table's
-default. Neither server admits a stored function in a generated column. Tried on MySQL 9.7 and MariaDB 10.11.
+The servers recompute a generated column from the altered columns and log no row. Comparisons and searches use the
+collation of the columns that they read; if no column has one (texts made of numbers), they use the table's default.
+Neither server allows a stored function in a generated column. Tried on MySQL 9.7 and MariaDB 10.11.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _WITHOUT_COLLATION = frozenset(
     SHA SHA1 SHA2 SUBSTR SUBSTRING
     """.split()  # noqa: SIM905 words read better than a list
 )
-"""Functions that give the same under every collation of a character set."""
+"""Functions whose result doesn't depend on the collation of their arguments."""
 _OPERATORS = frozenset("+-*/,()")
 
 
 @dataclass(frozen=True)
 class Altered:
-    """What an ALTER TABLE does to the columns that stay or come, by their new names in lower case.
+    """What ALTER TABLE does to columns, named by their new names in lower case.
 
-    retyped: their values or types change, or they are generated otherwise. added: they are new. recollated: texts whose
-    collation may change. default_collation: whether the table's own may change.
+    retyped: columns whose values or types change, or that are generated differently. added: new columns. recollated:
+    texts whose collation may change. default_collation: the table's own may change.
     """
 
     retyped: frozenset[str]
@@ -42,13 +42,13 @@ class Altered:
 def computed_anew(schema: TableSchema, altered: Altered) -> list[Column]:
     """Return the generated columns of the altered table whose old rows may have other values, chains included."""
     changed = altered.retyped | altered.added
-    found: list[Column] = []
+    computed: list[Column] = []
     waiting = [column for column in schema.columns if column.generated and not column.row_time]
     while reached := [column for column in waiting if _is_reached(column, schema, altered, changed)]:
-        found += reached
+        computed += reached
         changed |= {column.name.lower() for column in reached}
         waiting = [column for column in waiting if column not in reached]
-    return found
+    return computed
 
 
 def _is_reached(column: Column, schema: TableSchema, altered: Altered, changed: frozenset[str]) -> bool:
@@ -78,7 +78,7 @@ def _is_arithmetic(column: Column, schema: TableSchema) -> bool:
 
 
 def _has_collation(expression: Virtual, columns: Sequence[Column]) -> bool:
-    """Whether the value may follow a collation: False where it neither compares nor searches texts."""
+    """Tell whether the value may depend on a collation: not if the expression neither compares nor searches texts."""
     tokens = tokens_of(expression)
     exact = numbers = True
     for token, following in zip(tokens, (*tokens[1:], END), strict=True):

@@ -1,4 +1,4 @@
-"""Which tables a statement may change that was logged as text instead of row images.
+"""The tables that a statement may change which was logged as text instead of row images.
 
 Sources: MySQL manual 15.2 Data Manipulation Statements; MariaDB Knowledge Base, Data Manipulation.
 """
@@ -13,16 +13,20 @@ from binlake.schema.table import TableName
 
 @dataclass(frozen=True)
 class ChangedTables:
-    """tables: all that may be changed; may_concern_any: also others, by a routine that is called."""
+    """The tables that a statement may change.
+
+    may_concern_any: it may change others than ``tables``, too, by a routine that it calls.
+    """
 
     tables: tuple[TableName, ...]
     may_concern_any: bool = False
 
 
 def changed_tables(cursor: Cursor) -> ChangedTables | None:
-    """None where the statement isn't DML. Raises UnfollowedStatement where its tables can't be found.
+    """Return the tables that a DML statement may change; None if it isn't DML.
 
-    Of UPDATE and DELETE over several tables all count, also those that are only read.
+    UPDATE and DELETE of several tables count as changing all of them, also those that they only read. Raises
+    UnfollowedStatement if the tables can't be determined.
     """
     if cursor.accept("WITH"):
         while not (cursor.at_end or cursor.at_any("UPDATE", "DELETE", "SELECT", "INSERT", "REPLACE")):
@@ -58,7 +62,7 @@ def _update_or_delete(cursor: Cursor, verb: str) -> tuple[TableName, ...]:
 
 
 def _has_using(cursor: Cursor) -> bool:
-    """``DELETE FROM a, b.* USING …``: only names stand before USING, unlike the USING (…) of a join."""
+    """Tell whether a DELETE has the form ``DELETE FROM a, b.* USING …``; a join's USING (…) doesn't count."""
     ahead = 1
     while cursor.peek(ahead).is_name or cursor.peek(ahead).key in (",", ".", "*"):
         if cursor.peek(ahead).key == "USING":
@@ -68,7 +72,7 @@ def _has_using(cursor: Cursor) -> bool:
 
 
 def _table_references(cursor: Cursor, ends: tuple[str, ...]) -> tuple[TableName, ...]:
-    """Tables joined up to one of these words; those of subqueries are only read and don't count."""
+    """Read the joined tables up to one of these words; those of subqueries are only read and don't count."""
     names: list[TableName] = []
     expects_table = True
     while not (cursor.at_end or cursor.at_any(*ends)):

@@ -1,8 +1,8 @@
 """The shape of a table after ALTER TABLE, and where the values of its rows come from.
 
-Clauses take effect as in mysql_prepare_alter_table (sql/sql_table.cc, the same on MariaDB), not one by one: first the
-columns that are there, in their order, dropped, changed or renamed by their old names; then the added and the moved
-ones, in the order of the statement; then the keys, those that stay before the new ones.
+Clauses take effect as in mysql_prepare_alter_table (sql/sql_table.cc, the same on MariaDB), not one after the other:
+first existing columns are dropped, changed or renamed, in their order and by their old names; then columns are added
+and moved, in the order of the statement; then keys, the remaining ones before the new ones.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ class Evolution:
     """What an AlterTable made of a shape and its rows.
 
     after: the shape as information_schema shows it.
-    origins: for each column of ``after`` the name that the column of the shape before has, whose values it holds;
-        None for an added one.
-    fills: columns that the lake has, with a constant, as the server's text, of a TIMESTAMP in UTC: what old rows got
-        in an added one, if not NULL, or what became of NULL in one that was there.
-    unprovable: why the values of old rows can't be derived from those in the lake; empty where they can: by
-        ``conversion`` of each column that stays, and ``fills``.
-    impossible: why a lake that doesn't keep the texts of invalid dates can't hold the fills; empty where it can.
-    reencoded: why a lake that keeps the bytes of invalid text doesn't know what became of them.
+    origins: for each column of ``after``, the name of the column before whose values it holds; None if it is new.
+    fills: (column, constant) for columns that the lake has. The constant is the server's text, a TIMESTAMP in UTC: the
+        value that existing rows got in an added column, if not NULL, or the value that replaced NULL in another.
+    unprovable: reasons why the values of existing rows can't be derived from those in the lake. If there are none, they
+        follow from the ``conversion`` of each remaining column and from ``fills``.
+    impossible: reasons why a lake that doesn't keep the texts of invalid dates can't hold the fills.
+    reencoded: reasons why a lake that keeps the bytes of invalid text doesn't know their new values.
     """
 
     after: TableSchema
@@ -67,7 +66,7 @@ class Evolution:
 
 @dataclass
 class _Entry:
-    """A column on its way: what it was, what it is written as now, what it becomes."""
+    """A column of the new shape. origin: the column that it was. definition: as the statement writes it."""
 
     column: Column
     origin: Column | None = None
@@ -75,7 +74,7 @@ class _Entry:
 
 
 def evolve(schema: TableSchema, change: AlterTable, *, flavour: Flavour) -> Evolution:
-    """What the statement made of a table with this shape. Raises SchemaMismatch where it doesn't fit the shape."""
+    """Return what the statement made of a table with this shape. Raises SchemaMismatch if it doesn't fit the shape."""
     return _Evolving(schema, change, flavour).result()
 
 
@@ -91,7 +90,7 @@ class _Evolving:
         self.entries: list[_Entry] = []
 
     def _all(self, kind: type[_A]) -> list[_A]:
-        return [one for one in self.change.alterations if isinstance(one, kind)]
+        return [clause for clause in self.change.alterations if isinstance(clause, kind)]
 
     def _mismatch(self, why: str) -> SchemaMismatch:
         name = self.change.name
@@ -99,14 +98,14 @@ class _Evolving:
 
     def _new_charset(self) -> str:
         charset = self.before.charset
-        for one in self.change.alterations:
-            if isinstance(one, TableCharset | ConvertCharset):
-                charset = one.charset
+        for clause in self.change.alterations:
+            if isinstance(clause, TableCharset | ConvertCharset):
+                charset = clause.charset
         return charset
 
     def result(self) -> Evolution:
         self._check_names()
-        self._columns_that_come(self._columns_that_stay())
+        self._add_and_move_columns(self._alter_existing_columns())
         self._check_twice()
         self._settle_timestamps()
         self._rename_within_expressions()
@@ -116,7 +115,7 @@ class _Evolving:
             self.before,
             columns=tuple(entry.column for entry in self.entries),
             charset=self.charset,
-            versioned=next((one.on for one in self._all(SystemVersioning)), self.before.versioned),
+            versioned=next((clause.on for clause in self._all(SystemVersioning)), self.before.versioned),
         )
         primary, indexes = self._keys()
         try:
@@ -135,74 +134,76 @@ class _Evolving:
     # -- columns ------------------------------------------------------------------------------------
 
     def _check_names(self) -> None:
-        """Every clause about a column that is there finds it."""
-        for one in self.change.alterations:
-            match one:
+        """Check that the columns exist that clauses alter. Raises SchemaMismatch."""
+        for clause in self.change.alterations:
+            match clause:
                 case DropColumn(name) | AlterDefault(name) | AlterVisibility(name) | ChangeColumn(name):
                     pass
                 case RenameColumn(name):
                     pass
                 case _:
                     continue
-            if not self.before.has(name) and not getattr(one, "if_exists", False):
+            if not self.before.has(name) and not getattr(clause, "if_exists", False):
                 raise self._mismatch(f"the column {name!r} is altered, which the recorded shape doesn't have")
 
-    def _columns_that_stay(self) -> dict[str, _Entry]:
-        """Fills ``entries`` in the old order; returns the changed ones that go to another place, by their old names."""
-        dropped = {one.name.lower() for one in self._all(DropColumn)}
-        changed = {one.old.lower(): one for one in self._all(ChangeColumn)}
+    def _alter_existing_columns(self) -> dict[str, _Entry]:
+        """Fill ``entries`` in the old order. Returns the columns that are to be moved, by their old names."""
+        dropped = {clause.name.lower() for clause in self._all(DropColumn)}
+        changed = {clause.old.lower(): clause for clause in self._all(ChangeColumn)}
         moved: dict[str, _Entry] = {}
         for column in self.before.columns:
             name = column.name.lower()
             if name in dropped:
                 continue
-            if (one := changed.get(name)) is None:
+            if (clause := changed.get(name)) is None:
                 self.entries.append(_Entry(self._altered(column), column))
                 continue
-            entry = _Entry(one.definition.column(self.charset), column, one.definition)
+            entry = _Entry(clause.definition.column(self.charset), column, clause.definition)
             self.entries.append(entry)
-            if one.place:
+            if clause.place:
                 moved[name] = entry
         return moved
 
     def _altered(self, column: Column) -> Column:
-        """With a new name, default or visibility, under the same type."""
+        """Return a column that keeps its type, with its new name, default or visibility."""
         before = column.name.lower()
-        for one in self.change.alterations:
-            match one:
+        for clause in self.change.alterations:
+            match clause:
                 case RenameColumn(old, new) if old.lower() == before:
                     column = replace(column, name=new)
                 case AlterVisibility(name, invisible) if name.lower() == before:
                     column = replace(column, invisible=invisible)
                 case AlterDefault(name) if name.lower() == before:
-                    column = self._with_default(column, one)
+                    column = self._with_default(column, clause)
         return column
 
-    def _with_default(self, column: Column, one: AlterDefault) -> Column:
-        expression = one.is_expression or defaults.is_kept_as_written(column.type, one.default, self.flavour)
-        if one.default is None or expression:
+    def _with_default(self, column: Column, clause: AlterDefault) -> Column:
+        expression = clause.is_expression or defaults.is_kept_as_written(column.type, clause.default, self.flavour)
+        if clause.default is None or expression:
             return replace(column, default=None, default_is_expression=expression)
-        text = defaults.shown_text(column, one.default, self.flavour, self.change.session)
+        text = defaults.shown_text(column, clause.default, self.flavour, self.change.session)
         return replace(column, default=text, default_is_expression=False)
 
-    def _columns_that_come(self, moved: dict[str, _Entry]) -> None:
-        """Added and moved columns, in the order of the statement. A column stands where it stood until its own clause
-        moves it, so that clauses before that place theirs after it."""
-        for one in self.change.alterations:
-            if isinstance(one, AddColumn):
-                name = one.definition.name.lower()
-                if one.if_not_exists and self._is_there(name):
+    def _add_and_move_columns(self, moved: dict[str, _Entry]) -> None:
+        """Add and move columns in the order of the statement.
+
+        A column stays in its old place until its own clause moves it: earlier clauses place columns relative to that.
+        """
+        for clause in self.change.alterations:
+            if isinstance(clause, AddColumn):
+                name = clause.definition.name.lower()
+                if clause.if_not_exists and self._is_there(name):
                     continue
-                entry = _Entry(one.definition.column(self.charset), None, one.definition)
-            elif isinstance(one, ChangeColumn) and one.old.lower() in moved:
-                entry = moved.pop(one.old.lower())
+                entry = _Entry(clause.definition.column(self.charset), None, clause.definition)
+            elif isinstance(clause, ChangeColumn) and clause.old.lower() in moved:
+                entry = moved.pop(clause.old.lower())
                 self.entries.remove(entry)
             else:
                 continue
-            self.entries.insert(self._index(one.place), entry)
+            self.entries.insert(self._index(clause.place), entry)
 
     def _is_there(self, name: str) -> bool:
-        """Whether ADD … IF NOT EXISTS adds nothing: the name is in the old shape, or added before in the statement."""
+        """Tell whether ADD … IF NOT EXISTS adds nothing: the column was there, or the statement has added it before."""
         added = [entry.column.name.lower() for entry in self.entries if entry.origin is None]
         return self.before.has(name) or name in added
 
@@ -224,7 +225,7 @@ class _Evolving:
                 entry.definition, entry.column = converted_definition(entry.definition, entry.origin, self.charset)
 
     def _rename_within_expressions(self) -> None:
-        """MariaDB renames a column where virtual ones are computed from it, too; MySQL refuses to rename it."""
+        """Rename columns in the expressions of generated columns, as MariaDB does; MySQL refuses such a rename."""
         pairs = [(entry.origin.name, entry.column.name) for entry in self.entries if entry.origin]
         names = {old.lower(): new for old, new in pairs if old != new}
         for entry in self.entries:
@@ -234,8 +235,11 @@ class _Evolving:
             entry.column = replace(entry.column, virtual=virtual, stored=stored)
 
     def _settle_timestamps(self) -> None:
-        """Only columns that the statement writes. What may become of the default of another isn't told: no value
-        depends on it, and MariaDB 10.11 gives it one in some statements and in others not."""
+        """Apply explicit_defaults_for_timestamp to the columns that the statement defines (ColumnDefinition.settled).
+
+        Defaults of other columns may change, too, on MariaDB 10.11 in some statements and not in others; they aren't
+        followed, because no value depends on them.
+        """
         first = next((entry for entry in self.entries if entry.column.type == "timestamp"), None)
         primary = {name.lower() for name in self._keys()[0]}
         for entry in self.entries:
@@ -255,8 +259,8 @@ class _Evolving:
     # -- keys ---------------------------------------------------------------------------------------
 
     def _keys(self) -> tuple[tuple[str, ...], list[Index]]:
-        """Columns of the primary key, and the other indexes, under the new names of the columns."""
-        dropped = {one.name.lower() for one in self._all(DropKey)}
+        """Return the columns of the primary key, and the other indexes, under the new names of the columns."""
+        dropped = {clause.name.lower() for clause in self._all(DropKey)}
         primary = self.before.key if self.before.key_kind == "primary" and "primary" not in dropped else ()
         names = {entry.origin.name: entry.column for entry in self.entries if entry.origin}
         kept = [
@@ -264,14 +268,14 @@ class _Evolving:
             for old in self.before.indexes
             if old.name.lower() not in dropped and (index := _carried(old, names, self.before)) is not None
         ]
-        renamed = {one.old.lower(): one.new for one in self._all(RenameKey)}
+        renamed = {clause.old.lower(): clause.new for clause in self._all(RenameKey)}
         kept = [replace(index, name=renamed.get(index.name.lower(), index.name)) for index in kept]
         constraints: list[Constraint] = [
-            one if isinstance(one, AddForeignKey) else one.index
-            for one in self.change.alterations
-            if isinstance(one, AddForeignKey | AddKey)
+            clause if isinstance(clause, AddForeignKey) else clause.index
+            for clause in self.change.alterations
+            if isinstance(clause, AddForeignKey | AddKey)
         ]
-        constraints = [one for one in constraints if not is_there(one, self.before.indexes)]
+        constraints = [clause for clause in constraints if not is_there(clause, self.before.indexes)]
         return new_keys([names[name].name for name in primary if name in names], kept, constraints)
 
     # -- values -------------------------------------------------------------------------------------
@@ -297,7 +301,7 @@ class _Evolving:
         return tuple(fills)
 
     def _fill(self, entry: _Entry, definition: ColumnDefinition) -> str | None:
-        """The constant that old rows got in an added column, or in the place of NULL. Raises NotConstant."""
+        """Return the constant that old rows got in an added column, or in the place of NULL. Raises NotConstant."""
         column = entry.column
         if entry.origin is None:
             return replace(definition, nullable=column.nullable).constant_default(self.charset)
@@ -308,20 +312,20 @@ class _Evolving:
         return now
 
     def _unprovable(self, after: TableSchema) -> Iterable[str]:
-        """Why the values of columns that stay can't be told."""
+        """Yield reasons why values of existing columns can't be derived."""
         for entry in self.entries:
             old, new = entry.origin, entry.column
             if old is None:
                 continue
-            found = conversion(old, new, strict=self.change.strict)
+            values = conversion(old, new, strict=self.change.strict)
             if new not in after.mirrored:
                 continue
             if old not in self.before.mirrored:
                 yield f"the values of column {old.name!r} were excluded until it became {new.name!r}"
             elif entry.definition is not None and new.generated:
                 yield f"column {new.name!r} is computed anew"
-            elif found.kind == "unprovable":
-                yield f"column {new.name!r}: {found.reason}"
+            elif values.kind == "unprovable":
+                yield f"column {new.name!r}: {values.reason}"
             elif self.change.pads_char and old.type == "char" and new.type != "char":
                 yield f"column {new.name!r}: PAD_CHAR_TO_FULL_LENGTH added spaces to its values"
             elif new.auto_increment and not old.auto_increment and not self.change.keeps_zeros:
@@ -357,7 +361,7 @@ class _Evolving:
 
 
 def _typed(column: Column) -> Column:
-    """What decides the values, without name, default and the like."""
+    """Return the column with only those attributes that decide its values: without name, default and the like."""
     return replace(column, name="", default=None, default_is_expression=False, invisible=False, auto_increment=False)
 
 
@@ -365,7 +369,7 @@ _CAN_HAVE_PREFIX = ("char", "text", "blob", "binary")
 
 
 def _carried(index: Index, columns: dict[str, Column], before: TableSchema) -> Index | None:
-    """An index that stays, without the parts whose columns went; None where nothing is left of it."""
+    """Return an index without the parts whose columns were dropped; None if no part is left."""
     parts = [
         (None, None) if name is None else (columns[name].name, _prefix(prefix, before.column(name), columns[name]))
         for name, prefix in zip(index.columns, index.prefixes, strict=True)
@@ -377,7 +381,7 @@ def _carried(index: Index, columns: dict[str, Column], before: TableSchema) -> I
 
 
 def _prefix(prefix: int | None, old: Column, new: Column) -> int | None:
-    """A prefix stays while both types can have one and the new one is long enough."""
+    """Return an index part's prefix after its column changed: it stays if both types allow it and the new is longer."""
     can = old.type.endswith(_CAN_HAVE_PREFIX) and new.type.endswith(_CAN_HAVE_PREFIX)
     if prefix is None or not can or (new.length is not None and new.length < prefix):
         return None

@@ -1,4 +1,4 @@
-"""Which key a table has: the servers' order of indexes, the names they find, and the key by which MERGE finds rows.
+"""Keys and indexes: their order and default names on the server, and the key by which MERGE matches rows.
 
 Sources: MySQL's sort_keys and make_unique_key_name (sql/sql_table.cc), the same on MariaDB; manual 15.1.24.
 """
@@ -18,23 +18,22 @@ from binlake.schema.virtual import generated_columns
 Constraint = IndexDefinition | AddForeignKey
 _LONGEST_INDEX = 3072
 _LARGEST_NUMBER = 30
-"""Bytes of a DECIMAL(65,30); numbers and times take no more."""
+"""Bytes of a DECIMAL(65,30). No number or time takes more."""
 _SPATIAL = ("geom", "point", "line", "poly", "multi")
 
 
 def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Index]) -> TableSchema:
-    """The shape with these keys: the primary key, else the first unique one of whole columns that are all NOT NULL.
+    """Return the shape with these keys. Its key is the primary, else the first unique one of whole NOT NULL columns.
 
-    primary: columns of the primary key, empty for none; they become NOT NULL. indexes: the others, in the order in
-    which the server meets them. Virtual columns whose values the log doesn't tell are found, and are no key. Raises
-    SchemaMismatch for a column that isn't there.
-
-    To unique keys of a versioned table MariaDB adds the end of a row's time, which is one and the same in current rows.
+    primary: columns of the primary key, empty for none; they become NOT NULL. indexes: the other indexes, in the order
+    in which the server adds them. Virtual columns whose values the log doesn't tell are noted as ``untold``, and can't
+    belong to the key. MariaDB adds the end of a row's time to the unique keys of a versioned table; it is left out, for
+    it is the same in all current rows. Raises SchemaMismatch for a column that isn't there.
     """
-    spelled = tuple(name for one in primary if (name := _find(schema, one).name) != schema.row_end)
+    spelled = tuple(name for written in primary if (name := _find(schema, written).name) != schema.row_end)
     columns = tuple(replace(c, nullable=False) if c.name in spelled else c for c in schema.columns)
     schema = replace(schema, columns=columns)
-    ordered = in_server_order(schema, [_kept_by(schema, _spelled(schema, index)) for index in indexes])
+    ordered = in_server_order(schema, [_with_hash_settled(schema, _spelled(schema, index)) for index in indexes])
     generated = generated_columns(schema)
     not_logged = {*generated.left_out, *generated.computed}
     key, kind = key_of([column for column in columns if column.name not in not_logged], spelled, ordered)
@@ -44,7 +43,7 @@ def with_key(schema: TableSchema, primary: Sequence[str], indexes: Iterable[Inde
 def key_of(
     columns: Iterable[Column], primary: tuple[str, ...], indexes: Iterable[Index]
 ) -> tuple[tuple[str, ...], KeyKind]:
-    """The key and its kind. indexes: in the server's order."""
+    """Return the key and its kind. indexes: in the server's order."""
     if primary:
         return primary, "primary"
     required = {column.name: column for column in columns if not column.nullable}
@@ -60,26 +59,30 @@ def key_of(
 
 
 def key_index(schema: TableSchema) -> str:
-    """The name of the index that holds the table's key; empty without one."""
+    """Return the name of the index that holds the table's key; empty without a key."""
     if schema.key_kind == "primary":
         return "PRIMARY"
-    unique = (one.name for one in schema.indexes if one.unique and one.columns == schema.key and not any(one.prefixes))
+    unique = (
+        index.name
+        for index in schema.indexes
+        if index.unique and index.columns == schema.key and not any(index.prefixes)
+    )
     return next(unique, "") if schema.key else ""
 
 
 def _is_long(columns: Iterable[Column]) -> bool:
-    """Whether a unique index over all of these is too long for the storage engine, so that MariaDB keeps it by a hash.
+    """Tell whether a unique index over these columns is too long for the storage engine, so that MariaDB uses a hash.
 
-    It is no key then: the server looks for the same value beside the engine, and two sessions with READ COMMITTED could
-    both pass before 10.6.23, 10.11.14 and 11.8.3 (MDEV-37199 in their release notes;
-    handler::check_duplicate_long_entry_key in sql/handler.cc). As far as tried, InnoDB with pages of 16 KiB and more
-    holds 3,072 bytes.
+    Such an index isn't taken as a key: the server checks for duplicates outside the engine, and before 10.6.23,
+    10.11.14 and 11.8.3 two sessions with READ COMMITTED could both insert the same value (MDEV-37199 in the release
+    notes; handler::check_duplicate_long_entry_key in sql/handler.cc). As far as tried, InnoDB with pages of 16 KiB and
+    more holds 3,072 bytes.
     """
     return sum(_indexed_bytes(column) for column in columns) > _LONGEST_INDEX
 
 
 def _indexed_bytes(column: Column) -> int:
-    """The most that a value takes in an index, or more."""
+    """Return an upper bound of the bytes that a value takes in an index."""
     if column.type.endswith(("text", "blob", "json")):
         return _LONGEST_INDEX + 1
     if column.type.endswith(("char", "binary")) and column.length is not None:
@@ -87,15 +90,19 @@ def _indexed_bytes(column: Column) -> int:
     return _LARGEST_NUMBER
 
 
-def _kept_by(schema: TableSchema, index: Index) -> Index:
-    """A long index is kept by a hash whether that is declared or not, and by none once its columns are short again."""
+def _with_hash_settled(schema: TableSchema, index: Index) -> Index:
+    """Return the index without USING HASH if it is short enough for the engine: MariaDB hashes only longer ones."""
     if not index.by_hash or None in index.columns or any(index.prefixes):
         return index
     return replace(index, by_hash=not _is_long([schema.column(name) for name in index.columns if name]))
 
 
 def in_server_order(schema: TableSchema, indexes: Iterable[Index]) -> tuple[Index, ...]:
-    """Unique ones of NOT NULL columns first, then those without prefixes; the plain ones, by name, at the end."""
+    """Return the indexes in the server's order.
+
+    Unique indexes of NOT NULL columns come first, then other unique ones, each time those without prefixes first;
+    indexes that aren't unique come last, by name.
+    """
     # The hidden column of an expression is nullable.
     nullable: set[str | None] = {None, *(column.name for column in schema.columns if column.nullable)}
 
@@ -110,11 +117,11 @@ def in_server_order(schema: TableSchema, indexes: Iterable[Index]) -> tuple[Inde
 def new_keys(
     primary: Sequence[str], indexes: Sequence[Index], constraints: Iterable[Constraint]
 ) -> tuple[tuple[str, ...], list[Index]]:
-    """Columns of the primary key, and the other indexes, once the constraints are added in this order.
+    """Add constraints, in this order. Returns the columns of the primary key, and the other indexes.
 
-    CHECK makes none.
+    A CHECK adds no index.
     """
-    key, found = tuple(primary), list(indexes)
+    key, all_indexes = tuple(primary), list(indexes)
     foreign: list[AddForeignKey] = []
     for constraint in constraints:
         if isinstance(constraint, AddForeignKey):
@@ -122,15 +129,15 @@ def new_keys(
         elif constraint.kind == "primary":
             key = key or tuple(name for name in constraint.columns if name)
         elif constraint.columns:
-            found.append(_named(constraint, found))
-    for one in foreign:
-        index = _index_of_foreign_key(one, found, key)
-        found += [index] if index else []
-    return key, found
+            all_indexes.append(_named(constraint, all_indexes))
+    for foreign_key in foreign:
+        index = _index_of_foreign_key(foreign_key, all_indexes, key)
+        all_indexes += [index] if index else []
+    return key, all_indexes
 
 
 def is_there(definition: Constraint, indexes: Iterable[Index]) -> bool:
-    """Whether ADD INDEX IF NOT EXISTS adds nothing to a table with these indexes."""
+    """Tell whether ADD INDEX IF NOT EXISTS adds nothing to a table with these indexes."""
     name = definition.name or definition.columns[0] or ""
     if isinstance(definition, AddForeignKey):
         return False
@@ -138,14 +145,14 @@ def is_there(definition: Constraint, indexes: Iterable[Index]) -> bool:
 
 
 def _named(definition: IndexDefinition, existing: Collection[Index]) -> Index:
-    """A new index with its name: the first column's, with a number where others have that."""
+    """Return a new index with its name; by default its first column's, with a number if that is taken."""
     first = (definition.columns or (None,))[0] or "functional_index"
     name = definition.name or _free_name(first, existing)
     return Index(name, definition.columns, definition.prefixes, definition.kind == "unique", definition.by_hash)
 
 
 def _index_of_foreign_key(foreign: AddForeignKey, existing: Collection[Index], primary: Sequence[str]) -> Index | None:
-    """The index that the server makes for a foreign key; None where one begins with its columns already."""
+    """Return the index that the server adds for a foreign key; None if another begins with its columns."""
     wanted = [name.lower() for name in foreign.columns]
     for columns in (primary, *(index.columns for index in existing)):
         if [name.lower() for name in columns[: len(wanted)] if name] == wanted:
@@ -169,7 +176,7 @@ def _find(schema: TableSchema, name: str) -> Column:
 
 
 def _spelled(schema: TableSchema, index: Index) -> Index:
-    """With its columns as the table spells them, and no prefix where that is all of a column."""
+    """Return the index with its columns as the table spells them, and without prefixes that hold a whole column."""
     columns = tuple(name if name is None else _find(schema, name).name for name in index.columns)
     parts = [
         (name, None if name is None or is_whole(schema.column(name), prefix) else prefix)
@@ -180,5 +187,5 @@ def _spelled(schema: TableSchema, index: Index) -> Index:
 
 
 def is_whole(column: Column, prefix: int | None) -> bool:
-    """Whether an index over this prefix holds all of the column; of geometry it always holds the bounding box."""
+    """Tell whether an index over this prefix holds all of the column. For a geometry: its bounding box, so always."""
     return prefix in (None, column.length) or column.type.startswith(_SPATIAL)

@@ -1,4 +1,4 @@
-"""Reads constants, and what follows DEFAULT.
+"""Parsing of constants, and of what follows DEFAULT.
 
 Sources: MySQL manual 11.1 Literal Values, 12.3.8 Character Set Introducers, 13.6 Data Type Default Values; MariaDB
 Knowledge Base, Literals, and column_default_non_parenthesized_expr of sql/sql_yacc.yy: without parentheses a default
@@ -17,7 +17,7 @@ _TEMPORAL = ("DATE", "TIME", "TIMESTAMP")
 
 
 def literal_value(cursor: Cursor) -> Literal | None:
-    """A literal, if one is next; several strings in a row are one."""
+    """Read a literal; several strings in a row are one. Returns None if none is next."""
     token = cursor.token
     if cursor.accept("NULL") or cursor.accept("\\", "N"):
         return Literal("null")
@@ -47,7 +47,7 @@ def literal_value(cursor: Cursor) -> Literal | None:
 
 
 def _introduced(token: Token) -> str:
-    """The character set of ``_latin1'x'`` and ``N'x'``; empty where the token is no introducer."""
+    """Return the character set of an introducer, as in ``_latin1'x'`` and ``N'x'``; empty if the token is none."""
     if token.key == "N":
         return NATIONAL
     name = canonical_charset(token.text[1:]) if token.kind == "word" and token.text.startswith("_") else ""
@@ -62,7 +62,7 @@ def _strings(cursor: Cursor) -> str:
 
 
 def default_value(cursor: Cursor, dialect: Dialect, *, of_a_column_that_is_there: bool = False) -> Literal | None:
-    """What follows DEFAULT; None for an expression. Raises UnfollowedStatement.
+    """Read what follows DEFAULT. Returns a constant; None for an expression. Raises UnfollowedStatement.
 
     of_a_column_that_is_there: in ALTER … SET DEFAULT, where MySQL takes a literal in parentheses for a constant.
     """
@@ -84,7 +84,7 @@ def default_value(cursor: Cursor, dialect: Dialect, *, of_a_column_that_is_there
 
 
 def _parenthesized_literal(cursor: Cursor) -> Literal | None:
-    """``(1)``, ``((-1))``: MariaDB keeps it as the constant, MySQL as an expression."""
+    """Read ``(1)`` or ``((-1))``, which is a constant for MariaDB and an expression for MySQL. None if none is next."""
     start = cursor.index
     depth = 0
     while cursor.accept("("):
@@ -97,7 +97,7 @@ def _parenthesized_literal(cursor: Cursor) -> Literal | None:
 
 
 def _skip_expression(cursor: Cursor) -> None:
-    """Steps over ``NOW()``, ``CURRENT_TIMESTAMP`` and what else MariaDB lets stand without parentheses."""
+    """Step over an expression without parentheses: ``NOW()``, ``CURRENT_TIMESTAMP`` and others that MariaDB allows."""
     if cursor.at("CASE"):
         _skip_case(cursor)
     elif cursor.accept("@"):
@@ -114,7 +114,7 @@ def _skip_expression(cursor: Cursor) -> None:
 
 
 def _skip_variable(cursor: Cursor) -> None:
-    """What follows ``@``: ``v``, ``'v'``, ``@sql_mode``, ``@global.sql_mode``, and ``:=`` with another expression."""
+    """Step over what follows ``@``: ``v``, ``'v'``, ``@sql_mode``, ``@global.sql_mode``, ``:=`` with an expression."""
     if cursor.accept("@"):
         cursor.column_name()
         return
@@ -126,7 +126,7 @@ def _skip_variable(cursor: Cursor) -> None:
 
 
 def _skip_case(cursor: Cursor) -> None:
-    """To the END of its own."""
+    """Step over a CASE expression up to its own END."""
     depth = 0
     while True:
         depth += cursor.at("CASE") - cursor.at("END")

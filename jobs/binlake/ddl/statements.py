@@ -1,15 +1,15 @@
-"""DDL statements → what they do to tables.
+"""Parsing of DDL statements into what they do to tables.
 
     parse(text, database=…, sql_mode=…, flavour=…)   → ParsedStatement      (changes.py, alterations.py: its parts)
     evolve(schema, change, flavour=…)                → Evolution: the shape after, and where its values come from
-    conversion(before, after, strict=…)              → what a changed type made of the values that were there
+    conversion(before, after, strict=…)              → what a changed type made of existing values
 
-The parser is this package's own: of the statements that change tables sqlglot 30 gives up on many (ALTER TABLE …
+The parser is this package's own, because sqlglot 30 can't parse many statements that change tables (ALTER TABLE …
 CONVERT TO, EXCHANGE PARTITION, RENAME TABLE, versioned comments, SRID, synonyms of types) and loses attributes of
-others. Reading is strict where a table's shape depends on it and tolerant elsewhere: what isn't understood stops
-the tables it names, and only those. Source: MySQL manual 15.1; MariaDB Knowledge Base, SQL Statements.
+others. Parsing is strict where a table's shape depends on it and tolerant elsewhere: a statement that isn't understood
+stops the tables that it names, and only those. Source: MySQL manual 15.1; MariaDB Knowledge Base, SQL Statements.
 
-Not seen from a statement's text: that a table is temporary (row format doesn't log those), the character set of the
+A statement's text doesn't tell: that a table is temporary (row format doesn't log those), the character set of the
 session, what triggers and foreign keys do.
 """
 
@@ -144,13 +144,12 @@ def parse(
     lower_case_names: bool = False,
     session: Session = _USUAL_SESSION,
 ) -> ParsedStatement:
-    """What a statement of the log does. Never raises: what isn't understood is said in the result.
+    """Parse a statement of the log. Never raises: the result says what isn't understood.
 
-    database: the session's default database ("" for none); sql_mode: the server's bits, as the query event has them.
-    charsets: of databases in which a table would be created, where they aren't utf8mb4. lower_case_names: the server
-    has lower_case_table_names=1, and means the table that is stored in lower case however a name is written.
-    session: what else the log tells of the session; without it, explicit_defaults_for_timestamp is on as it is by
-    default.
+    database: the session's default database, "" for none. sql_mode: the server's bits, as the query event has them.
+    charsets: default character sets of databases, by name, where they aren't utf8mb4. lower_case_names: the server has
+    lower_case_table_names=1: a name means the table stored in lower case, however it is written. session: what else
+    the log tells about the session; by default explicit_defaults_for_timestamp is on, as on the servers.
     """
     cursor = Cursor(Lexer(text, sql_mode, flavour), database, lower_case_names=lower_case_names)
     try:
@@ -166,7 +165,7 @@ def parse(
 
 
 class _Reader:
-    """Reads one statement. Raises UnfollowedStatement only while it isn't known which tables are concerned."""
+    """Parser of one statement. It raises UnfollowedStatement only while it isn't known which tables are concerned."""
 
     def __init__(self, cursor: Cursor, dialect: Dialect, charsets: Mapping[str, str]) -> None:
         self.cursor = cursor
@@ -203,7 +202,7 @@ class _Reader:
         raise cursor.not_understood("an unknown statement")
 
     def _skip_set_statement(self) -> None:
-        """MariaDB's ``SET STATEMENT variable=value, … FOR`` before a statement."""
+        """Step over MariaDB's ``SET STATEMENT variable=value, … FOR`` before a statement, and apply what matters."""
         cursor = self.cursor
         names: set[str] = set()
         while cursor.accept("SET", "STATEMENT"):
@@ -271,22 +270,22 @@ class _Reader:
         return ParsedStatement(kind, temporary=cursor.table_names())
 
     def _modifiers(self) -> set[str]:
-        """Words between the verb and what it is about."""
+        """Read the words between the verb and its object, such as OR REPLACE or TEMPORARY."""
         cursor = self.cursor
-        found: set[str] = set()
+        words: set[str] = set()
         while not cursor.at_end:
             if cursor.accept("DEFINER", "="):
                 self._skip_account()
             elif cursor.accept("ALGORITHM", "=") or cursor.accept("SQL", "SECURITY"):
                 cursor.next()
             elif cursor.at_any(*_MODIFIERS):
-                found.add(cursor.next().key)
+                words.add(cursor.next().key)
             else:
                 break
-        return found
+        return words
 
     def _skip_account(self) -> None:
-        """``name``, ``name@host``, ``CURRENT_USER``, ``CURRENT_USER()``; a host without quotes may have dots."""
+        """Step over ``name``, ``name@host``, ``CURRENT_USER`` or ``CURRENT_USER()``; a host may have dots."""
         cursor = self.cursor
         cursor.next()
         if cursor.accept("(", ")") or not cursor.accept("@"):
@@ -327,7 +326,7 @@ class _Reader:
         return ParsedStatement(kind, names, tuple(DropTable(name) for name in names))
 
     def _sequence(self, kind: str, *, or_replace: bool) -> ParsedStatement:
-        """MariaDB's sequences share the tables' names; NEXTVAL and SETVAL are logged as rows."""
+        """Parse a statement on a MariaDB sequence. It is in the tables' namespace; its changes are logged as rows."""
         if kind == "DROP SEQUENCE":
             return self._drop_table(kind)
         self.cursor.accept("IF", "NOT", "EXISTS") or self.cursor.accept("IF", "EXISTS")
@@ -381,7 +380,7 @@ class _Reader:
         return ParsedStatement("RENAME TABLE", tables_of(renames), (renames,))
 
     def _skip_wait(self) -> None:
-        """MariaDB's ``WAIT n`` and ``NOWAIT``."""
+        """Step over MariaDB's ``WAIT n`` and ``NOWAIT``."""
         if self.cursor.accept("WAIT"):
             self.cursor.next()
         else:
@@ -398,29 +397,29 @@ class _Reader:
         return ParsedStatement(kind, names, tuple(NoShapeChange(name, kind) for name in names))
 
     def _database(self, kind: str, *, replaces: bool) -> ParsedStatement:
-        """The database's name may be left out of ALTER DATABASE. replaces: MariaDB's CREATE OR REPLACE."""
+        """Parse CREATE, ALTER or DROP DATABASE. ALTER may omit the name. replaces: MariaDB's CREATE OR REPLACE."""
         cursor = self.cursor
         if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
         options = ("DEFAULT", "CHARSET", "CHARACTER", "COLLATE", "ENCRYPTION", "READ", "COMMENT", "UPGRADE")
         name = cursor.database if cursor.at_any(*options) else cursor.database_name()
         charset: str | None = None
-        told = kind == "CREATE DATABASE"
+        charset_written = kind == "CREATE DATABASE"
         while not cursor.at_end:
             if cursor.at("CHARSET") or cursor.at("CHARACTER", "SET"):
-                charset, told = charset_clause(cursor), True
+                charset, charset_written = charset_clause(cursor), True
             elif cursor.at("COLLATE"):
-                charset, told = collation_clause(cursor) or charset, True
+                charset, charset_written = collation_clause(cursor) or charset, True
             else:
                 cursor.next()
         return ParsedStatement(
             kind,
             changes=(DropDatabase(name),) if replaces else (),
-            database_charset=DatabaseCharset(name, charset, if_not_exists) if told else None,
+            database_charset=DatabaseCharset(name, charset, if_not_exists) if charset_written else None,
         )
 
 
 def tables_of(change: Change) -> tuple[TableName, ...]:
-    """All tables a change names."""
+    """Return all tables that a change names."""
     match change:
         case DropDatabase():
             return ()

@@ -1,7 +1,7 @@
-"""Temporary tables whose statements are in the log, because their session logs statements (MariaDB: or mixed).
+"""Temporary tables in the log of sessions with binlog_format = STATEMENT (on MariaDB also MIXED).
 
-``CREATE TEMPORARY TABLE`` and ``DROP TEMPORARY TABLE`` say what they are; what stands between is written as if it were
-of the table whose name the temporary one hides.
+``CREATE TEMPORARY TABLE`` and ``DROP TEMPORARY TABLE`` are recognizable; statements between them look as if they
+concerned the ordinary table whose name the temporary one hides.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ _OF_OTHER_TABLES = (
     *("CREATE TABLE", "DROP TABLE", "DROP DATABASE"),
     *("CREATE SEQUENCE", "ALTER SEQUENCE", "DROP SEQUENCE"),
 )
-"""CREATE doesn't look at temporary tables, nor does ALTER SEQUENCE; of those that DROP names the servers log a DROP
-TEMPORARY."""
+"""Statements that never concern a temporary table: CREATE and ALTER SEQUENCE ignore them, and where DROP drops them the
+servers log DROP TEMPORARY."""
 
 
 class TemporaryTables:
-    """Those of all sessions, as one file of the log goes by.
+    """The temporary tables of all sessions, followed within one file of the log.
 
-    Of those made before nothing is known: a server that starts begins a file, and counts its sessions from one again.
+    Tables created in an earlier file aren't known: a file may begin with a restart of the server, after which thread
+    ids are used again.
     """
 
     def __init__(self, flavour: Flavour) -> None:
@@ -31,11 +32,11 @@ class TemporaryTables:
         self._open: set[tuple[int, TableName]] = set()
 
     def forget(self) -> None:
-        """At the start of a file."""
+        """Forget all tables, at the start of a file."""
         self._open.clear()
 
     def hidden(self, parsed: ParsedStatement, thread: int) -> ParsedStatement:
-        """What is left of a session's statement without what it did to its temporary tables."""
+        """Return a session's statement without what it does to the session's temporary tables."""
         if parsed.kind == "CREATE TEMPORARY TABLE":
             self._open |= {(thread, name) for name in parsed.temporary}
         elif parsed.kind == "DROP TEMPORARY TABLE":

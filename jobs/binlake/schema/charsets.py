@@ -169,10 +169,7 @@ def _decode_gb18030(data: bytes, errors: Errors) -> str:
 
 @cache
 def encoder(name: str) -> Encode:
-    """Return an encoder from text to a character set's bytes, the inverse of ``decoder``. Of two codes the lower wins.
-
-    Raises KeyError for an unknown name.
-    """
+    """Return an encoder from text to a character set's bytes, ``decoder``'s inverse. Of two codes the lower wins."""
     if name == "gb18030":
         return lambda text: text.translate({0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}).encode("gb18030")
     if name == "ucs2":
