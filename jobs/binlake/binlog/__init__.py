@@ -9,18 +9,20 @@ __all__ = ["open", "warm"]  # open: see __getattr__
 
 
 def __getattr__(name: str) -> Any:
-    """``open``, under the name its users know it by. It knows servers, so it stands above this folder, and is loaded
-    by name when it is asked for: nothing in here imports what speaks to one."""
+    """Return ``open`` of binlake.source.openlog, imported when it is asked for.
+
+    It connects to servers; nothing in this folder may import what does.
+    """
     if name == "open":
         return importlib.import_module("binlake.source.openlog").open
     raise AttributeError(name)
 
 
 def warm() -> int:
-    """Compiles the kernels into the cache, by reading a small log that brings each of them to work.
+    """Compile the kernels into numba's cache, by reading a small log that uses all of them. Returns its mutations.
 
-    Set-up calls it once for an installation; a stage task then loads them in about a second. Returns the mutations
-    read. The cache is below ``{sys.prefix}/share/binlake/numba``; where that can't be written numba chooses its own.
+    Set-up calls it once for an installation; a stage task then loads the kernels in about a second. The cache is below
+    ``{sys.prefix}/share/binlake/numba``; if that can't be written, numba chooses another place.
     """
     from importlib import resources
 
@@ -37,4 +39,4 @@ def warm() -> int:
         emitted = list(read(FileTransport(path), part, lambda database, table: True))
         list(transaction_boundaries(FileTransport(path), part))
     widened(b"\1", layouts.many(1, layouts.PROGRAM), (True,))  # only newer MariaDBs write logs that need it
-    return sum(one.batch.num_rows for one in emitted if isinstance(one, Mutations))
+    return sum(item.batch.num_rows for item in emitted if isinstance(item, Mutations))

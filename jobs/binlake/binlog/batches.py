@@ -1,4 +1,4 @@
-"""Batches of each table that wait for company: few large ones go out, in the order of the table's rows."""
+"""Buffering of each table's batches: small ones are joined to large ones, in the order of the table's rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from binlake.schema.table import TableName
 
 MOST_ROWS = 1 << 16
 MOST_BYTES = 64 << 20
-"""Of one table's batch: rows, and bytes of Arrow; of all tables that wait, twice the bytes."""
+"""Limits of a table's batch: rows, and bytes of Arrow. All buffered tables together may hold twice the bytes."""
 _LARGE = 8
-"""A batch of an eighth of either goes out as it is, uncopied."""
+"""A batch larger than an eighth of either limit is passed on uncopied."""
 
 
 @dataclass
 class _Waiting:
-    """Of one table in one shape. absent: columns that the images of some rows lacked."""
+    """The buffered batches of a table in one shape. absent: columns that the images of some rows lacked."""
 
     decoder: TableDecoder
     absent: set[str]
@@ -30,7 +30,7 @@ class _Waiting:
 
 
 class Batches:
-    """What waits, by table. ``statements``: how many came before it in the slice."""
+    """Buffered batches by table. ``statements``: how many statements came before them in the slice."""
 
     def __init__(self) -> None:
         self._waiting: dict[TableName, _Waiting] = {}
@@ -39,7 +39,7 @@ class Batches:
     def add(
         self, name: TableName, decoder: TableDecoder, batches: list[pa.RecordBatch], absent: set[str]
     ) -> Iterator[Mutations]:
-        """Takes a table's next batches; gives what is enough of it, and what has another shape."""
+        """Add a table's next batches. Yields what is buffered if the shape changes or a limit is reached."""
         waiting = self._waiting.get(name)
         if waiting is not None and waiting.decoder is not decoder:
             yield from self.flush(name)
@@ -54,7 +54,7 @@ class Batches:
             yield from self.flush(name)
 
     def flush_excess(self) -> Iterator[Mutations]:
-        """Everything, if all tables together hold too much."""
+        """Yield everything if all tables together hold too much."""
         if sum(waiting.size for waiting in self._waiting.values()) > 2 * MOST_BYTES:
             yield from self.flush_all()
 

@@ -1,9 +1,9 @@
-"""The border of the binlog room: a slice goes in, Arrow record batches and statements come out.
+"""The interface of the binlog room: a slice goes in, Arrow record batches and statements come out.
 
     read(transport, slice, wanted, …) → Mutations | Statement | Stopped | XaEvent …, at last SliceSummary
 
-A table's mutations come in the order of the log, and before the statements that follow them; an XaEvent or RolledBack
-may come before mutations that wait for company, and those that it concerns may have come long before.
+A table's mutations come in the order of the log, and before the statements that follow them. An XaEvent or RolledBack
+may come before mutations that precede it in the log but are still buffered, and long after those that it concerns.
 
 ``Mutations.batch`` has the columns of STAGED_FIELDS:
 
@@ -20,8 +20,8 @@ may come before mutations that wait for company, and those that it concerns may 
 | after        | struct of the table's columns | null for deletes |
 
 The struct's fields are the table map's columns by name, without those that ``wanted`` excludes, with the registry's
-Arrow types, all nullable, and their side columns: see schema.lake_columns. MariaDB's maps have columns too that it
-shows nobody: see schema.hidden.
+Arrow types, all nullable, and their side columns: see schema.lake_columns. MariaDB's maps also have hidden columns: see
+schema.hidden.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from binlake.serialization import Base64
 INSERT, UPDATE, DELETE = 1, 2, 3
 
 Wanted = Callable[[str, str], bool | frozenset[str]]
-"""(database, table) → whether its mutations are to be decoded: False for a table that is stepped over, or the names, in
-lower case, of the columns that are. Columns of the primary key can't be; names that the table hasn't are no error."""
+"""(database, table) → whether its mutations are to be decoded: True, False, or the lower-case names of columns that are
+left out. Columns of the primary key can't be left out; the table may lack some of the names."""
 
 
 @dataclass(frozen=True)
 class Mutations:
     """Some mutations of one table in one shape, in the order of the log.
 
-    columns: those decoded, as the table map tells them (binlog_row_metadata=FULL); key: names of the primary key's.
-    statements_before: how many ``Statement``s came before them in this slice. absent: names of columns that the log
-    doesn't have in all of these rows' images, and that are NULL there: generated ones on MariaDB 11.5 and newer, which
-    only a recorded shape tells from those that a partial row image lacks.
+    columns: the decoded columns, as the table map describes them (binlog_row_metadata=FULL). key: names of the primary
+    key's columns. statements_before: how many ``Statement``s came before them in this slice. absent: names of columns
+    that some of these rows' images lack, where the batch has NULL: generated columns on MariaDB 11.5 and newer, or
+    columns missing from partial row images. Only the recorded shape tells which.
     """
 
     name: TableName
@@ -67,10 +67,10 @@ class Mutations:
 class Statement:
     """A query event that isn't BEGIN, COMMIT or the like: DDL, or DML in statement format.
 
-    offset: of the event; ordinal: its number among the statements of the slice, from 0.
-    database: the session's default database; sql_mode: the server's bits. server_charset: of a new database.
-    error: the server's number of what it failed with half way, 0 if it didn't. has_xid, thread: see events.Query.
-    session: what else is told of the session.
+    offset: the event's. ordinal: its number among the statements of the slice, from 0. database: the session's default
+    database. sql_mode: the server's bits. server_charset: the default character set of new databases. error: the
+    server's number of the error with which the statement failed half way; 0 if it didn't. has_xid, thread: see
+    events.Query. session: what else the log tells about the session.
     """
 
     file: str
@@ -90,12 +90,11 @@ class Statement:
 
 @dataclass(frozen=True)
 class Stopped:
-    """An event of a table that can't be decoded; the table's other events and the other tables go on.
+    """An event of a table that can't be decoded. The table's other events and other tables are still read.
 
-    Of a table's events between two statements that can't be, one is told where it was met, and the last before the
-    second statement (or the slice's end): whoever follows the table from between them on learns that a part is missing.
-    What lies between them may be left out. raw: the bytes of the event, or of its table map where that can't be read,
-    or the first of them.
+    Of a table's undecodable events between two statements, the first and the last are reported, and others may not be:
+    whoever follows the table from a place between them learns that mutations are missing. raw: the bytes of the event,
+    or of its table map if that can't be read; at least the first bytes.
     """
 
     name: TableName
@@ -108,7 +107,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class XaEvent:
-    """What becomes of an XA transaction here. ``XA COMMIT … ONE PHASE`` is prepared and committed at one offset."""
+    """The preparation or outcome of an XA transaction. ``XA COMMIT … ONE PHASE`` gives both, at one offset."""
 
     file: str
     offset: int
@@ -118,9 +117,9 @@ class XaEvent:
 
 @dataclass(frozen=True)
 class RolledBack:
-    """Rows of this file that the server took back, with first <= (offset, row) < last.
+    """Rows of this file that the server rolled back, with first <= (offset, row) < last.
 
-    MariaDB writes ROLLBACK and ROLLBACK TO SAVEPOINT where the transaction also touched what can't be taken back.
+    MariaDB logs ROLLBACK and ROLLBACK TO SAVEPOINT if the transaction also changed what can't be rolled back.
     """
 
     file: str
@@ -130,11 +129,11 @@ class RolledBack:
 
 @dataclass(frozen=True)
 class SliceSummary:
-    """Of a slice as a whole.
+    """What was read of a slice as a whole.
 
-    gtid_set: the GTIDs of all its transactions, as the server writes a set; empty without GTID. unchecked: tables of
-    which rows were changed by sessions with foreign_key_checks = 0, so that nothing cascaded from them. servers: of
-    MySQL, the uuid in GTIDs and the id of the server that committed under it; without GTID "" and the newest id.
+    gtid_set: the GTIDs of all its transactions, as the server writes a set; empty without GTID. unchecked: tables with
+    rows changed by sessions with foreign_key_checks = 0, so that nothing cascaded from them. servers: on MySQL, the
+    uuids in GTIDs, each with the id of the server that committed under it; without GTID, "" with the newest id.
     """
 
     gtid_set: str
@@ -143,12 +142,12 @@ class SliceSummary:
 
 
 Item = Mutations | Statement | Stopped | XaEvent | RolledBack
-"""What a slice is made of."""
+"""What ``read`` yields of a slice before its SliceSummary."""
 
 
 def staged_schema(columns: tuple[Column, ...], invalid: InvalidValues) -> pa.Schema:
-    """Arrow schema of ``Mutations.batch`` and of a staged file."""
-    image = pa.struct([pa.field(one.name, one.arrow) for one in columns_of(columns, invalid)])
+    """Return the Arrow schema of ``Mutations.batch`` and of a staged file."""
+    image = pa.struct([pa.field(column.name, column.arrow) for column in columns_of(columns, invalid)])
     return pa.schema(
         [
             pa.field("op", pa.int8(), nullable=False),

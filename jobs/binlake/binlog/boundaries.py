@@ -1,4 +1,4 @@
-"""Where transactions begin and end: what the planner asks of the log. Rows aren't looked at."""
+"""Where transactions begin and end, for the planner. Rows aren't read."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _OUTSIDE[
         EventType.INCIDENT,
     ]
 ] = True
-"""Kinds that stand between transactions."""
+"""Event types that stand between transactions."""
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """One transaction: [start_offset, end_offset) of its file, from its GTID event to the end of its last one.
+    """The place of a transaction: [start_offset, end_offset) of its file, from its GTID event to the end of its last.
 
-    committed_us: microseconds since 1970 UTC (MariaDB: whole seconds). gtid: None for anonymous ones.
+    committed_us: microseconds since 1970 UTC (MariaDB: whole seconds). gtid: None if it is anonymous.
     """
 
     start_offset: int
@@ -50,12 +50,12 @@ class Boundary:
 
 
 def format_description(transport: Transport, file: str) -> int:
-    """Timestamp (seconds) of the file's format description event. Raises SourceError and BinlogError."""
+    """Return the timestamp (seconds) of the file's format description event. Raises SourceError and BinlogError."""
     return describe_file(transport, file).created
 
 
 def describe_file(transport: Transport, file: str) -> FormatDescription:
-    """How a file's events are written. Raises SourceError and BinlogError."""
+    """Return the file's format description. Raises SourceError and BinlogError."""
     part = Slice(file, FIRST_OFFSET, FIRST_OFFSET, 0, False)
     for chunk in transport.chunks(part):
         return describe(bytes(chunk), part, chunk.offset)
@@ -64,9 +64,10 @@ def describe_file(transport: Transport, file: str) -> FormatDescription:
 
 @kernel
 def _opens(address: int, size: int, places: Any, last: Any) -> int:
-    """Where transactions open in a chunk: their offsets in it, and in last[n] the end of what came before.
+    """Find where transactions begin in a chunk. Returns their count, or -1 - place for an event of impossible size.
 
-    last[0] comes in and last[count] goes out; returns the count, or -1 - place for an event whose size can't be.
+    places: their offsets in the chunk. last[n]: the end of what came before place n; last[0] is given, and last[count]
+    is for the next chunk.
     """
     count = 0
     end = last[0]
@@ -88,9 +89,9 @@ def _opens(address: int, size: int, places: Any, last: Any) -> int:
 
 
 def transaction_boundaries(transport: Transport, part: Slice) -> Iterator[Boundary]:
-    """The transactions of a slice in the order of the log. Only the events that open them have their checksums proved.
+    """Yield the transactions of a slice in the order of the log. Checksums are verified of their first events only.
 
-    Raises as ``read``.
+    Raises the errors of ``read``.
     """
     description: FormatDescription | None = None
     opened: events.Transaction | None = None

@@ -1,4 +1,4 @@
-"""Rows of one table to Arrow: the program of its columns, buffers for the kernels, and images out of the buffers."""
+"""Decoding of a table's rows to Arrow: a program of its columns, buffers for the kernels, and images made of these."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from binlake.schema.invalid import InvalidValues
 from binlake.schema.lake_columns import side_columns
 
 _L2 = 192 << 10
-"""Bytes that the addresses of a block's values may take, so that they stay in the L2 cache."""
+"""Bytes for the addresses of a block's values, so that they stay in the L2 cache."""
 
 _MOST_SCALE = 38
-"""Of MariaDB's DECIMAL (sql/mysqld.h, DECIMAL_MAX_SCALE); MySQL's is 30."""
+"""The greatest scale of MariaDB's DECIMAL (sql/mysqld.h, DECIMAL_MAX_SCALE); MySQL's is 30."""
 _BEFORE_56 = {Wire.TIMESTAMP, Wire.TIME, Wire.DATETIME}
 _TEMPORAL = {
     Wire.DATE: (row_kernels.DATE, 3),
@@ -52,7 +52,7 @@ _FIXED = {
 
 
 def program_row(field: Field) -> tuple[int, int, int, int, int]:
-    """As layouts.PROGRAM. Raises Undecodable, Malformed."""
+    """Return a column's row of layouts.PROGRAM. Raises Undecodable, Malformed."""
     column = field.column
     if field.wire in _INTEGERS:
         signed, unsigned, size = _INTEGERS[field.wire]
@@ -99,18 +99,18 @@ def program_row(field: Field) -> tuple[int, int, int, int, int]:
 
 @dataclass
 class Stop(Exception):
-    """The table can't be decoded from ``event`` (an index) on."""
+    """The table can't be decoded from the event with the index ``event`` on."""
 
     event: int
     why: Undecodable
 
 
 class MalformedColumn(Exception):
-    """A value of a column that was decoded as a whole can't be; in which row isn't known."""
+    """A column that is decoded as a whole has a value that can't be decoded, in a row that isn't known."""
 
 
 def malformed(what: str) -> Undecodable:
-    """A table whose map or rows make no sense."""
+    """Return the error for a table whose map or rows contradict themselves."""
     return Undecodable(
         f"what the log holds of the table makes no sense: {what}",
         "take a new snapshot of the table; should it stop again, exclude it in the YAML",
@@ -119,7 +119,7 @@ def malformed(what: str) -> Undecodable:
 
 @dataclass
 class Decoded:
-    """A batch's columns, with the transaction and XA numbers that the reader turns to text."""
+    """A batch's columns, with numbers of transactions and XA ids that the reader turns into text."""
 
     rows: int
     op: npt.NDArray[np.int8]
@@ -131,18 +131,18 @@ class Decoded:
     after: pa.Array
 
 
-_TOLD = {
+_ROW_FACTS = {
     "op": np.int8, "offset": np.int64, "ordinal": np.int64, "transaction": np.int32, "xa": np.int32,
     "before": np.uint8, "after": np.uint8, "event": np.int32,
 }  # fmt: skip
-"""What is told of each row beside its values (layouts.META)."""
+"""Types of what is noted of each row besides its values (layouts.META)."""
 
 
 class _Target:
-    """Where a batch of up to ``most`` rows goes: buffers of each side's columns, and what is told of each row.
+    """Buffers for a batch of up to ``most`` rows: for the columns of both sides, and for what is noted of each row.
 
-    program: layouts.PROGRAM. present: for each side, whether any row has it. guesses: (2, columns) bytes of strings.
-    block: the most rows that are decoded at a time.
+    program: layouts.PROGRAM. present: for each side, whether any row has it. guesses: (2, columns) expected bytes of
+    strings. block: the most rows that are decoded at a time.
     """
 
     def __init__(self, program: Any, most: int, present: Any, guesses: Any, block: int) -> None:
@@ -162,16 +162,16 @@ class _Target:
         for side, of_side in enumerate(self.sides):
             for place, column in enumerate(of_side):
                 column.give_to(self.out[side, place])
-        self.told: dict[str, Any] = {name: np.empty(most, kind) for name, kind in _TOLD.items()}
-        self._meta = layouts.one(layouts.META)
-        for name, output in self.told.items():
+        self.facts: dict[str, Any] = {name: np.empty(most, kind) for name, kind in _ROW_FACTS.items()}
+        self._meta = layouts.record(layouts.META)
+        for name, output in self.facts.items():
             setattr(self._meta, name, output.ctypes.data)
         positions, needed = np.empty((2, columns, block), np.int64), np.empty((2, columns + 2), np.int64)
         self._scratch = row_kernels.Scratch(block, present, positions, needed)
         self.invalid = layouts.many(64, layouts.INVALID)
 
     def fill(self, events: Any, program: Any, keep_invalid: bool, state: Any) -> int:
-        """Decodes, and makes room where there is too little of it; the kernel's last word (see kernels.decode)."""
+        """Decode rows, and enlarge buffers where needed. Returns the kernel's status (see row_kernels.decode)."""
         columns = len(program)
         while True:
             buffers = row_kernels.Buffers(self.out, self._meta, self.invalid)
@@ -190,10 +190,10 @@ class _Target:
 
 
 class TableDecoder:
-    """Decodes the rows of one table in one shape.
+    """Decoder of the rows of one table in one shape.
 
-    excluded: lower-case names of columns that are stepped over. columns: the others. Raises Undecodable for a column
-    that can't be decoded, ConfigurationError for a key column that is excluded.
+    excluded: lower-case names of columns that are left out. columns: the others. The constructor raises Undecodable for
+    a column that can't be decoded, ConfigurationError for an excluded column of the key.
     """
 
     def __init__(self, table: TableMap, invalid: InvalidValues, excluded: frozenset[str] = frozenset()) -> None:
@@ -207,12 +207,12 @@ class TableDecoder:
         self.columns = tuple(column for column in table.columns if column.name.lower() not in excluded)
         self.program: Any = np.array([program_row(field) for field in table.fields], layouts.PROGRAM)
         self._gathered = [
-            (place, one) for place, one in enumerate(table.fields) if one.column.name.lower() not in excluded
+            (place, field) for place, field in enumerate(table.fields) if field.column.name.lower() not in excluded
         ]
-        self.program["kind"][[one.column.name.lower() in excluded for one in table.fields]] = row_kernels.SKIPPED
+        self.program["kind"][[field.column.name.lower() in excluded for field in table.fields]] = row_kernels.SKIPPED
         self.schema: pa.Schema = staged_schema(self.columns, invalid)
         self.image: pa.StructType = self.schema.field("after").type
-        self._sides = {one.source.name: one.holds for one in side_columns(self.columns, invalid)}
+        self._sides = {field.source.name: field.holds for field in side_columns(self.columns, invalid)}
         self._finish = {
             place: with_bytes(field) if self._sides.get(field.column.name) == "bytes" else finisher(field)
             for place, field in self._gathered
@@ -225,15 +225,18 @@ class TableDecoder:
         self._shares = np.zeros((2, len(table.fields)))  # of an event's bytes that a column took at most
 
     def count(self, address: int, end: int, images: int) -> int:
-        """Rows of one event. Raises Malformed."""
+        """Return the number of rows in one event. Raises Malformed."""
         rows: int = row_kernels.count_rows(address, end, images, self.program, self._scratch.ctypes.data)
         if rows < 0:
             raise Malformed("a row beyond the end of its event")
         return rows
 
     def decode(self, events: Any) -> tuple[list[Decoded], Stop | None]:
-        """All rows of the events (layouts.ROWS) in batches; if the table stops, those before the event that
-        stopped it."""
+        """Decode all rows of the events (layouts.ROWS).
+
+        Returns batches, and where and why the table stopped or None. If it stopped, the batches have the rows before
+        that event.
+        """
         stop: Stop | None = None
         while True:
             try:
@@ -247,7 +250,7 @@ class TableDecoder:
             events = events[: stop.event]
 
     def fails(self, events: Any) -> bool:
-        """Whether any of them can't be decoded."""
+        """Tell whether any of the events can't be decoded."""
         try:
             list(self._batches(events))
         except (Stop, MalformedColumn):
@@ -255,7 +258,7 @@ class TableDecoder:
         return False
 
     def _batches(self, events: Any) -> Any:
-        state = layouts.one(layouts.DECODE)
+        state = layouts.record(layouts.DECODE)
         while len(events):
             batch, state, done = self._batch(events, state)
             if batch is not None:
@@ -264,7 +267,7 @@ class TableDecoder:
                 return
 
     def _batch(self, events: Any, state: Any) -> tuple[Decoded | None, Any, bool]:
-        """The next batch, the state after it, and whether it was the last; no batch where no rows are left."""
+        """Return the next batch, the state after it, and whether it was the last. Without rows the batch is None."""
         size = _bytes_left(events, state)
         target = self._target(events, size)
         state.row = state.invalid = 0
@@ -282,11 +285,11 @@ class TableDecoder:
             else absent(self.image, rows)
             for side in range(2)
         ]
-        told = (target.told[name][:rows] for name in ("op", "offset", "ordinal", "transaction", "xa"))
-        return Decoded(rows, *told, *images), state, status == row_kernels.DONE
+        facts = (target.facts[name][:rows] for name in ("op", "offset", "ordinal", "transaction", "xa"))
+        return Decoded(rows, *facts, *images), state, status == row_kernels.DONE
 
     def _target(self, events: Any, size: int) -> _Target:
-        """For ``size`` bytes of rows: as many as they can be at most, or as batches before let expect."""
+        """Return buffers for ``size`` bytes of rows, sized for the most rows possible or as earlier batches suggest."""
         columns = max(len(self.program), 1)
         most = min(MOST_ROWS, max(1024, (64 << 20) // (16 * columns)), max(size // self._fewest_bytes, 1))
         if self._row_size:
@@ -299,7 +302,7 @@ class TableDecoder:
         return _Target(self.program, most, present, guesses, self._block)
 
     def _check(self, status: int, state: Any) -> None:
-        """Raises Stop where the kernel did."""
+        """Raise Stop if the kernel's status says that a row can't be decoded."""
         if status == row_kernels.INVALID:
             name = self.table.fields[int(state.detail)].column.name
             raise Stop(
@@ -328,7 +331,7 @@ class TableDecoder:
                 keeps = datatypes.may_be_invalid_text(field.column) and field.column.name not in self.table.key
                 other = ", or set invalid_text: keep_bytes in the YAML" if keeps else ""
                 raise Stop(
-                    int(target.told["event"][bad.row]),
+                    int(target.facts["event"][bad.row]),
                     Undecodable(
                         f"a value of {field.column.name!r} {bad.why}",
                         f"mend the value on the server{other}, then take a new snapshot of the table",
@@ -339,27 +342,27 @@ class TableDecoder:
             if self._sides.get(field.column.name) == "text":
                 of_column = (dates["side"] == side) & (dates["column"] == place)
                 arrays.append(_texts(field, dates[of_column], rows))
-        has = target.told["after" if side else "before"][:rows]
+        has = target.facts["after" if side else "before"][:rows]
         count = int(rows - has.sum())
         validity = pa.py_buffer(np.packbits(has, bitorder="little")) if count else None
         return pa.StructArray.from_buffers(self.image, rows, [validity], null_count=count, children=arrays)
 
 
 def _bytes_left(events: Any, state: Any) -> int:
-    """Bytes of rows that aren't decoded."""
+    """Return how many bytes of rows aren't decoded yet."""
     at, address = int(state.event), int(state.address)
     left = int((events["end"][at:] - events["address"][at:]).sum())
     return left - (address - int(events["address"][at]) if address else 0)
 
 
 def _texts(field: Field, dates: Any, rows: int) -> pa.Array:
-    """The texts of invalid dates, NULL elsewhere."""
+    """Return an array with the texts of invalid dates, NULL elsewhere."""
     if not len(dates):
         return pa.nulls(rows, pa.string())
-    found: list[str | None] = [None] * rows
+    shown: list[str | None] = [None] * rows
     for row, address in zip(dates["row"].tolist(), dates["address"].tolist(), strict=True):
-        found[row] = _invalid_text(field, address)
-    return texts(found)
+        shown[row] = _invalid_text(field, address)
+    return texts(shown)
 
 
 def _invalid_text(field: Field, address: int) -> str:

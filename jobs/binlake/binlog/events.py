@@ -1,4 +1,4 @@
-"""The events of a binlog: their types, the common header, and the small ones' bodies.
+"""The events of a binlog: their types, the common header, and the bodies of small events.
 
 Layouts are those of MySQL's "Replication Event Types" (source documentation, libs/mysql/binlog/event) and of
 MariaDB's "Replication Protocol" (knowledge base, Event Types). Offsets are bytes, integers little-endian.
@@ -22,14 +22,14 @@ HEADER_SIZE = 19
 CHECKSUM_SIZE = 4
 
 HEADER = struct.Struct("<IBIIIH")
-"""timestamp (s), type, server_id, size of the event, low 32 bits of the offset after it, flags."""
+"""Header: timestamp (s), type, server_id, size of the event, low 32 bits of the offset after it, flags."""
 
 ARTIFICIAL = 0x20
-"""Header flag: made up for the connection, not in the file (LOG_EVENT_ARTIFICIAL_F)."""
+"""Header flag: the event was made for the connection and isn't in the file (LOG_EVENT_ARTIFICIAL_F)."""
 _NO_NUMBER = 1 << 63
-"""Transactions count from 1 to below this."""
+"""Upper bound of transaction numbers, which count from 1 to below this."""
 IGNORABLE = 0x80
-"""Header flag: who doesn't know the type may step over it (LOG_EVENT_IGNORABLE_F)."""
+"""Header flag: readers that don't know the type may skip the event (LOG_EVENT_IGNORABLE_F)."""
 
 
 class EventType(IntEnum):
@@ -99,11 +99,11 @@ def stands_in_no_file(kind: int, end: int, flags: int) -> bool:
 
 
 class Malformed(Exception):
-    """Bytes that end too early or contradict themselves; whoever knows file and offset makes it a CorruptEvent."""
+    """Bytes end too early or contradict themselves. Callers that know file and offset raise CorruptEvent instead."""
 
 
 class ByteCursor:
-    """Reads fields from a body, never past its end (raises Malformed)."""
+    """Cursor that reads fields from a body. It raises Malformed past the end."""
 
     __slots__ = ("at", "data", "end")
 
@@ -134,7 +134,7 @@ class ByteCursor:
         return self.take(self.left)
 
     def packed(self) -> int:
-        """A length-encoded integer ("Integer and String Types" of the client/server protocol)."""
+        """Read a length-encoded integer ("Integer and String Types" of the client/server protocol)."""
         first = self.uint(1)
         if first < 251:
             return first
@@ -146,8 +146,10 @@ class ByteCursor:
         return self.take(self.packed())
 
     def variable(self) -> int:
-        """An unsigned integer of MySQL's mysql::serialization: the count of trailing ones of the first byte is the
-        number of bytes that follow; 0xff is followed by eight."""
+        """Read an unsigned integer of MySQL's mysql::serialization.
+
+        The number of trailing one bits in the first byte is the number of bytes that follow; eight follow 0xff.
+        """
         first = self.uint(1)
         extra = 0
         while extra < 8 and first >> extra & 1:
@@ -163,10 +165,10 @@ class ByteCursor:
 
 @dataclass(frozen=True)
 class FormatDescription:
-    """FORMAT_DESCRIPTION_EVENT: how the events of this file are written.
+    """FORMAT_DESCRIPTION_EVENT: how the events of its file are written.
 
-    created: timestamp of the header (s). server_id: who wrote the file. checksum: bytes at the end of each event, 0 or
-    4. post_header: lengths by event type, as the file tells them.
+    created: timestamp of the header (s). server_id: the server that wrote the file. checksum: bytes at the end of each
+    event, 0 or 4. post_header: lengths by event type, as the file states them.
     """
 
     created: int
@@ -181,18 +183,20 @@ class FormatDescription:
 
     @property
     def may_leave_generated_columns_out(self) -> bool:
-        """Whether rows may lack generated columns (tried: all images of 11.4.5 have them, of 11.8.9 only inserts')."""
+        """Tell whether rows may lack generated columns (tried: 11.4.5 logs them always, 11.8.9 in inserts only)."""
         return self.mariadb and self.numbers >= (11, 4)
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        found = re.match(r"(\d+)\.(\d+)\.(\d+)", self.server_version, re.ASCII)
-        return tuple(map(int, found.groups())) if found else ()
+        match = re.match(r"(\d+)\.(\d+)\.(\d+)", self.server_version, re.ASCII)
+        return tuple(map(int, match.groups())) if match else ()
 
     @property
     def tells_explicit_timestamps(self) -> bool:
-        """Whether this MariaDB logs explicit_defaults_for_timestamp among the session's options
-        (Format_description_log_event::deduct_options_written_to_bin_log, sql/log_event.cc)."""
+        """Tell whether this MariaDB logs explicit_defaults_for_timestamp among the session's options.
+
+        Source: Format_description_log_event::deduct_options_written_to_bin_log, sql/log_event.cc.
+        """
         if not self.numbers:
             return False
         major, minor, patch = self.numbers
@@ -204,7 +208,7 @@ class FormatDescription:
 
     @classmethod
     def parse(cls, event: bytes) -> FormatDescription:
-        """From the whole event with its header. Raises Malformed."""
+        """Parse the whole event, header included. Raises Malformed."""
         cursor = ByteCursor(event, HEADER_SIZE)
         if cursor.uint(2) != 4:
             raise Malformed("not a binlog of version 4")
@@ -224,11 +228,11 @@ class FormatDescription:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What the GTID event says of the transaction it opens.
+    """What a GTID event tells about the transaction that it begins.
 
-    committed_us: microseconds since 1970 UTC. gtid: None for anonymous ones.
-    xid: of a MariaDB transaction that ends prepared, or of the one whose outcome this is. is_void: its statement didn't
-    do what it says: an ALTER TABLE that only starts, or is taken back (MariaDB's binlog_alter_two_phase).
+    committed_us: microseconds since 1970 UTC. gtid: None if it is anonymous. xid: the XA id of a MariaDB transaction
+    that is only prepared, or whose outcome this is. is_void: its statement had no effect: an ALTER TABLE that only
+    starts, or is rolled back (MariaDB's binlog_alter_two_phase).
     """
 
     offset: int
@@ -240,7 +244,7 @@ class Transaction:
 
 
 def gtid_transaction(body: bytes, *, kind: int, timestamp: int, offset: int) -> Transaction:
-    """GTID and ANONYMOUS_GTID events of MySQL ("Gtid_event", control_events.h). Raises Malformed."""
+    """Parse a GTID or ANONYMOUS_GTID event of MySQL ("Gtid_event", control_events.h). Raises Malformed."""
     cursor = ByteCursor(body)
     cursor.skip(1)
     sid = cursor.take(16)
@@ -255,8 +259,10 @@ def gtid_transaction(body: bytes, *, kind: int, timestamp: int, offset: int) -> 
 
 
 def tagged_transaction(body: bytes, *, timestamp: int, offset: int) -> Transaction:
-    """GTID_TAGGED of MySQL 8.3 and later: fields by number in MySQL's serialization format
-    ("libs/mysql/serialization", source documentation). Raises Malformed."""
+    """Parse a GTID_TAGGED event of MySQL 8.3 and later. Raises Malformed.
+
+    It has numbered fields in MySQL's serialization format ("libs/mysql/serialization", source documentation).
+    """
     cursor = ByteCursor(body)
     cursor.variable()  # version of the format
     cursor.variable()  # size of the message
@@ -295,7 +301,7 @@ def _byte(cursor: ByteCursor) -> int:
 
 
 def mariadb_transaction(body: bytes, *, timestamp: int, server_id: int, offset: int) -> Transaction:
-    """GTID_EVENT of MariaDB (knowledge base, GTID_EVENT). Raises Malformed.
+    """Parse a GTID_EVENT of MariaDB (knowledge base, GTID_EVENT). Raises Malformed.
 
     The event is written at the commit, with the same second as the XID or COMMIT event that ends the group. Optional
     fields follow the flags, then zeros up to 19 bytes.
@@ -317,7 +323,7 @@ def mariadb_transaction(body: bytes, *, timestamp: int, server_id: int, offset: 
 
 
 def xa_id(gtrid: bytes, bqual: bytes, form: int) -> str:
-    """As the servers write it: ``X'6162',X'',1``."""
+    """Return an XA id as the servers write it: ``X'6162',X'',1``."""
     return f"X'{gtrid.hex()}',X'{bqual.hex()}',{form}"
 
 
@@ -328,7 +334,7 @@ class XaPrepare:
 
     @classmethod
     def parse(cls, body: bytes) -> XaPrepare:
-        """XA_PREPARE_LOG_EVENT of both servers. Raises Malformed."""
+        """Parse an XA_PREPARE_LOG_EVENT of either server. Raises Malformed."""
         cursor = ByteCursor(body)
         one_phase = bool(cursor.uint(1))
         form, global_size, branch_size = cursor.uint(4), cursor.uint(4), cursor.uint(4)
@@ -337,14 +343,14 @@ class XaPrepare:
 
 @dataclass(frozen=True)
 class Query:
-    """QUERY_EVENT: text as bytes of the client's character set.
+    """QUERY_EVENT. The text is in bytes of the client's character set.
 
-    thread: the server's number of the session. error: the server's number of what the statement failed with half way, 0
-    if it didn't. client_collation: collation number; server_collation: which a new database gets; 0 if not told.
-    has_xid: it is DDL that changed something, told by MySQL 8 and later of engines with transactions.
-    flags: the session's options that MariaDB logs, None if not told. explicit_timestamps: MySQL's
-    explicit_defaults_for_timestamp, told of statements that name the type TIMESTAMP. microsecond: of the second in the
-    header, told where the statement used it. time_zone: the session's, told where the statement used it.
+    thread: the server's number of the session. error: the server's number of the error with which the statement failed
+    half way; 0 if it didn't. client_collation: the client's collation number; server_collation: the one for new
+    databases; 0 if the event lacks it. has_xid: it is DDL that changed something (logged by MySQL 8 and later for
+    engines with transactions). flags: the session's options that MariaDB logs; None if the event lacks them.
+    explicit_timestamps: MySQL's explicit_defaults_for_timestamp, logged for statements that name the type TIMESTAMP.
+    microsecond: of the header's second; time_zone: the session's; both are logged only if the statement used them.
     """
 
     thread: int
@@ -361,7 +367,7 @@ class Query:
     time_zone: str = ""
 
     def session(self, began: int, description: FormatDescription) -> Session:
-        """What the event tells of its session. began: seconds, of its header."""
+        """Return what the event tells about its session. began: the header's timestamp in seconds."""
         explicit = self.explicit_timestamps
         if description.mariadb and self.flags is not None and description.tells_explicit_timestamps:
             explicit = bool(self.flags & _OPTION_EXPLICIT_DEF_TIMESTAMP)
@@ -370,7 +376,7 @@ class Query:
 
     @classmethod
     def parse(cls, body: bytes) -> Query:
-        """Raises Malformed."""
+        """Parse a QUERY_EVENT's body. Raises Malformed."""
         cursor = ByteCursor(body)
         thread = cursor.uint(4)
         cursor.skip(4)  # seconds it took
@@ -380,24 +386,24 @@ class Query:
         database = cursor.take(database_size).decode("utf-8", "replace")
         cursor.skip(1)
         sql_mode, client_collation, server_collation, has_xid = 0, 0, 0, False
-        told: dict[str, Any] = {}
+        variables: dict[str, Any] = {}
         while status.left:
             code = status.uint(1)
             if code == 0:
-                told["flags"] = status.uint(4)
+                variables["flags"] = status.uint(4)
             elif code == 1:
                 sql_mode = status.uint(8)
             elif code == 4:
                 client_collation, _, server_collation = (status.uint(2) for _ in range(3))
             elif code == 5:
-                told["time_zone"] = status.take(status.uint(1)).decode("utf-8", "replace")
+                variables["time_zone"] = status.take(status.uint(1)).decode("utf-8", "replace")
             elif code in (13, 128):
-                told["microsecond"] = status.uint(3)
+                variables["microsecond"] = status.uint(3)
             elif code == 16:
-                told["explicit_timestamps"] = bool(status.uint(1))
+                variables["explicit_timestamps"] = bool(status.uint(1))
             elif code == 17:
                 has_xid = True
-                break  # nothing is wanted behind it
+                break  # nothing after it is needed
             elif code in _STATUS_SIZES:
                 status.skip(_STATUS_SIZES[code])
             elif code == 6:  # catalog
@@ -414,18 +420,18 @@ class Query:
             else:
                 break
         text = cursor.rest()
-        return cls(thread, database, error, sql_mode, client_collation, server_collation, has_xid, text, **told)
+        return cls(thread, database, error, sql_mode, client_collation, server_collation, has_xid, text, **variables)
 
 
 _STATUS_SIZES = {3: 4, 7: 2, 8: 2, 9: 8, 10: 4}
-"""Bytes of the status variables that aren't wanted ("Query_event::Query_event_status_vars", statement_events.h). Those
-from 128 on are MariaDB's own (sql/log_event.h)."""
+"""Sizes in bytes of status variables that are skipped ("Query_event::Query_event_status_vars", statement_events.h).
+Codes from 128 on are MariaDB's own (sql/log_event.h)."""
 _OPTION_EXPLICIT_DEF_TIMESTAMP = 1 << 24
 """MariaDB's sql/sql_priv.h."""
 
 
 def rotate_target(body: bytes) -> tuple[str, int]:
-    """ROTATE_EVENT: the next file and the offset in it. Raises Malformed."""
+    """Parse a ROTATE_EVENT. Returns the next file and the offset in it. Raises Malformed."""
     cursor = ByteCursor(body)
     offset = cursor.uint(8)
     return cursor.rest().decode("utf-8", "replace"), offset

@@ -1,6 +1,6 @@
-"""Buffers of a column that kernels filled, to Arrow: what a kernel can't finish by itself is done for all rows at once.
+"""Conversion of a column's buffers, filled by kernels, to Arrow. It does what kernels can't, for all rows at once.
 
-ENUM and SET names, character sets, JSON, decimals beyond 38 digits, vectors, compressed columns.
+That is ENUM and SET names, character sets, JSON, decimals beyond 38 digits, vectors, compressed columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from binlake.schema import charsets
 
 
 class ColumnBuffers:
-    """Buffers of one column on one side."""
+    """Buffers of one column on one side (before or after image)."""
 
     def __init__(self, kind: int, size: int, rows: int, capacity: int) -> None:
         self.ascii = False  # all of it, as far as that is known
@@ -41,7 +41,7 @@ class ColumnBuffers:
             self.data = pool.take(rows * width + SLACK)
 
     def give_to(self, out: Any) -> None:
-        """Where the kernels write (layouts.BUFFERS)."""
+        """Write the buffers' addresses to ``out``, a record of layouts.BUFFERS, for the kernels."""
         out["validity"], out["data"] = self.validity.ctypes.data, self.data.ctypes.data
         out["offsets"] = 0 if self.offsets is None else self.offsets.ctypes.data
         out["capacity"] = len(self.data) - SLACK
@@ -55,7 +55,7 @@ class ColumnBuffers:
 _COMPRESSED = (Wire.BLOB_COMPRESSED, Wire.VARCHAR_COMPRESSED)
 
 Finish = Callable[[pa.DataType, int, pa.Buffer | None, int, ColumnBuffers, int], pa.Array]
-"""(Arrow type, rows, validity, nulls, buffers, bytes of strings) → the column. Raises strings.BadValue."""
+"""A function (Arrow type, rows, validity, nulls, buffers, bytes of strings) → array. It raises strings.BadValue."""
 
 
 def _fixed(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
@@ -97,8 +97,10 @@ def finisher(field: Field) -> Finish:
 
 
 def with_bytes(field: Field) -> Callable[..., tuple[pa.Array, pa.Array]]:
-    """As the finisher of a text column, with its side column: values that aren't valid in the character set are NULL in
-    the one, and stand as they are stored in the other."""
+    """Return a finisher of a text column and its side column.
+
+    Values that aren't valid in the character set are NULL in the first; the second has their stored bytes.
+    """
     finish, stored = finisher(field), _compressed(None) if field.wire in _COMPRESSED else _binary
     decode = charsets.decoder(field.column.charset or "")
 
@@ -162,14 +164,14 @@ def _set(names: tuple[str, ...]) -> Finish:
 
 
 def _distinct(masks: npt.NDArray[np.uint64], names: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The masks that occur, and of each row the place of its mask among them."""
+    """Return the distinct masks, and for each row the index of its mask among them."""
     if names > 16:
         return np.unique(masks, return_inverse=True)
     small = masks.astype(np.intp)
-    found = np.flatnonzero(np.bincount(small, minlength=1))
+    distinct = np.flatnonzero(np.bincount(small, minlength=1))
     places = np.zeros(1 << names, np.int32)
-    places[found] = np.arange(len(found))
-    return found, places[small]
+    places[distinct] = np.arange(len(distinct))
+    return distinct, places[small]
 
 
 def _text(charset: str) -> Finish:
@@ -201,13 +203,13 @@ def _vector(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: C
 
 
 def _compressed(charset: str | None) -> Finish:
-    """MariaDB's COMPRESSED columns: one value at a time, as zlib wants it."""
+    """Return the finisher of MariaDB's COMPRESSED columns, which uncompresses value by value."""
     convert = strings.converter(charset) if charset else None
 
     def finish(wanted: pa.DataType, rows: int, validity: Any, nulls: int, column: ColumnBuffers, used: int) -> pa.Array:
         raw = _binary(pa.binary(), rows, validity, nulls, column, used)
         try:
-            plain = [None if one is None else values.uncompressed_column(one) for one in raw.to_pylist()]
+            plain = [None if value is None else values.uncompressed_column(value) for value in raw.to_pylist()]
         except Malformed as error:
             raise Malformed(str(error), 0) from None
         array = pa.array(plain, pa.binary())

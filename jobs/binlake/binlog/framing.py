@@ -1,4 +1,4 @@
-"""Compiled: where events begin and end, in a file's bytes and in the packets of a connection."""
+"""Compiled code that finds where events begin and end, in a file's bytes and in the packets of a connection."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ENCRYPTION = int(EventType.START_ENCRYPTION)
 
 @kernel
 def whole_events(address: int, size: int, out: Any) -> bool:
-    """out[0]: bytes of the whole events; out[1]: where the event after them would end, if that is known.
+    """Measure the whole events in a file's bytes. Returns False if an event is shorter than its header.
 
-    False if an event is shorter than its header.
+    out[0]: bytes of the whole events. out[1]: where the event after them would end, if that is known.
     """
     at = 0
     while at + HEADER_SIZE <= size:
@@ -39,10 +39,11 @@ def whole_events(address: int, size: int, out: Any) -> bool:
 
 @kernel
 def unpack(source: int, size: int, target: int, capacity: int, left: int, out: Any) -> int:
-    """Events of the packets at ``source`` one after the other to ``target``; ``left``: bytes of the slice to come.
+    """Copy the events in the packets at ``source`` one after the other to ``target``.
 
-    out[0], out[1]: bytes taken and given. Returns MORE (bytes are needed), ROOM (the next event doesn't fit), OTHER
-    (the next packet isn't an everyday event) or BEYOND (the next event reaches beyond the slice).
+    left: remaining bytes of the slice. out[0], out[1]: bytes read and written. Returns MORE (more bytes are needed),
+    ROOM (the next event doesn't fit), OTHER (the next packet isn't an ordinary event) or BEYOND (the next event reaches
+    beyond the slice).
     """
     at, to = 0, 0
     while True:

@@ -1,4 +1,4 @@
-"""What every reader of a file proves first: its format description, and an event's checksum."""
+"""Checks by every reader of a file: its format description, and the checksums of events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def corrupt(file: str, offset: int, message: str) -> CorruptEvent:
 
 
 def proved(event: bytes, description: FormatDescription, file: str, offset: int) -> bytes:
-    """The event's body without header and checksum. Raises CorruptEvent."""
+    """Verify an event's checksum. Returns its body without header and checksum. Raises CorruptEvent."""
     stop = len(event) - description.checksum
     if stop < HEADER_SIZE:
         raise corrupt(file, offset, f"an event of {len(event)} bytes")

@@ -1,7 +1,7 @@
-"""Partial JSON updates: the differences that the log tells, applied to the document before them.
+"""Partial JSON updates: logged differences, applied to the document before them.
 
-Manual: MySQL source documentation, "Json_diff_vector" (sql-common/json_diff.h) and "JSON binary format". Rare enough
-for Python: the server writes them with binlog_row_value_options=PARTIAL_JSON alone.
+Manual: MySQL source documentation, "Json_diff_vector" (sql-common/json_diff.h) and "JSON binary format". Python is fast
+enough: the server logs differences only with binlog_row_value_options=PARTIAL_JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OBJECTS, _ARRAYS, _LARGE = (0, 1), (2, 3), (1, 3)
 _LARGE_OBJECT, _LARGE_ARRAY = 1, 3
 _LITERAL, _STRING, _OPAQUE = 4, 12, 15
 _SIZES = {_LITERAL: 1, 5: 2, 6: 2, 7: 4, 8: 4, 9: 8, 10: 8, 11: 8}
-"""Bytes of values of one size, by their type."""
+"""Sizes in bytes of values of fixed size, by their type."""
 _MOST_DEEP = 100
 _REPLACE, _INSERT, _REMOVE = range(3)
 _LEG = re.compile(
@@ -28,7 +28,7 @@ _LEG = re.compile(
 
 @dataclass
 class _Leaf:
-    """A value that holds no others: its type, and its bytes as they stand outside a container."""
+    """A value that contains no others: its type, and its bytes as they are outside a container."""
 
     kind: int
     data: bytes
@@ -38,7 +38,7 @@ _Node = _Leaf | dict[bytes, "_Node"] | list["_Node"]
 
 
 def apply(document: bytes, diffs: bytes) -> bytes:
-    """The document (binary JSON) after the differences of one column. Raises Malformed."""
+    """Return the document (binary JSON) after the differences of one column. Raises Malformed."""
     try:
         root = _parse(document[0], document, 1, 0) if document else _Leaf(_LITERAL, b"\0")
         cursor = ByteCursor(diffs)
@@ -113,7 +113,7 @@ def _container(kind: int, data: bytes, start: int, depth: int) -> _Node:
 
 
 def _binary(node: _Node) -> tuple[int, bytes]:
-    """Type and bytes; containers in the large form, which holds any."""
+    """Return type and bytes of a node. Containers are written in the large form, which fits all."""
     if isinstance(node, _Leaf):
         return node.kind, node.data
     names = sorted(node, key=lambda name: (len(name), name)) if isinstance(node, dict) else []
@@ -141,7 +141,7 @@ def _binary(node: _Node) -> tuple[int, bytes]:
 
 
 def _legs(path: str) -> list[bytes | int]:
-    """``$.a[1]."b c"[last-1]`` to its legs: names of members, numbers of cells, from the end below 0."""
+    """Parse a path, as ``$.a[1]."b c"[last-1]``. Returns names of members, and numbers of cells (from the end: < 0)."""
     if not path.startswith("$"):
         raise Malformed("JSON difference: a path without its root")
     legs: list[bytes | int] = []
@@ -161,7 +161,7 @@ def _legs(path: str) -> list[bytes | int]:
 
 
 def _changed(root: _Node, legs: list[bytes | int], operation: int, value: _Node | None) -> _Node:
-    """The root after one difference."""
+    """Return the root after one difference."""
     if operation == _INSERT and legs and value is not None:
         *way, last = legs
         _insert(_at(root, _existing(root, way)), last, value)
@@ -180,7 +180,7 @@ def _changed(root: _Node, legs: list[bytes | int], operation: int, value: _Node 
 
 
 def _existing(root: _Node, legs: list[bytes | int]) -> list[bytes | int]:
-    """The members on a way that is there. What isn't an array is its own first and last cell (JSON paths)."""
+    """Resolve a path that exists to names and indexes. A value that isn't an array counts as its own only cell."""
     places: list[bytes | int] = []
     node = root
     for leg in legs:

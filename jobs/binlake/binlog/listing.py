@@ -1,6 +1,6 @@
-"""Events one by one, described for people: what ``binlake binlog --events`` prints.
+"""Descriptions of single events for people: what ``binlake binlog --events`` prints.
 
-The way of a sync is ``reader``; here nothing is decoded in bulk, and an event that isn't known is named, not refused.
+A sync uses ``reader`` instead. Here nothing is decoded in bulk, and an event of unknown type is listed, not refused.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Detail = dict[str, Any]
 class Event:
     """One event of a file.
 
-    offset, size: bytes; of an event inside a compressed transaction, ``offset`` is the payload's. kind: its number;
-    name: None for a number that isn't known. created: timestamp of its header, seconds. detail: what its body says,
-    values that JSON can hold.
+    offset, size: bytes; the offset of an event inside a compressed transaction is the payload's. kind: the type's
+    number. name: the type's name; None if it isn't known. created: timestamp of its header, seconds. detail: what its
+    body says, in values that JSON can hold.
     """
 
     file: str
@@ -41,9 +41,9 @@ class Event:
 
 
 def list_events(transport: Transport, part: Slice) -> Iterator[Event]:
-    """The events of a slice in the order of the log; those of a compressed transaction after the one that holds them.
+    """Yield the events of a slice in the order of the log; those of a compressed transaction follow their payload.
 
-    Every checksum is proved. Raises SourceError and BinlogError.
+    Every checksum is verified. Raises SourceError and BinlogError.
     """
     lister: _Lister | None = None
     for chunk in transport.chunks(part):
@@ -59,7 +59,7 @@ def list_events(transport: Transport, part: Slice) -> Iterator[Event]:
 
 
 class _Lister:
-    """What describing an event needs of those before it."""
+    """Describes events; keeps what later descriptions need of earlier events."""
 
     def __init__(self, file: str, description: FormatDescription) -> None:
         self._file = file
@@ -119,13 +119,13 @@ class _Lister:
     def _transaction(self, kind: int, body: bytes, event: bytes) -> Detail:
         created, _, server_id, *_ = HEADER.unpack_from(event)
         if kind == EventType.GTID_TAGGED:
-            found = events.tagged_transaction(body, timestamp=created, offset=0)
+            transaction = events.tagged_transaction(body, timestamp=created, offset=0)
         elif kind == EventType.MARIADB_GTID:
-            found = events.mariadb_transaction(body, timestamp=created, server_id=server_id, offset=0)
+            transaction = events.mariadb_transaction(body, timestamp=created, server_id=server_id, offset=0)
         else:
-            found = events.gtid_transaction(body, kind=kind, timestamp=created, offset=0)
-        detail: Detail = {"gtid": found.gtid, "committed_us": found.committed_us}
-        return {**detail, "xid": found.xid} if found.xid else detail
+            transaction = events.gtid_transaction(body, kind=kind, timestamp=created, offset=0)
+        detail: Detail = {"gtid": transaction.gtid, "committed_us": transaction.committed_us}
+        return {**detail, "xid": transaction.xid} if transaction.xid else detail
 
     def _table_map(self, body: bytes) -> Detail:
         identity, name = tablemap.table_name(body, self._id_size)
@@ -202,4 +202,4 @@ _ROWS: dict[int, str] = {
     for kind in EventType
     if "_ROWS" in kind.name and kind not in (EventType.ANNOTATE_ROWS,)
 }
-"""WRITE_ROWS_V1 → write, PARTIAL_UPDATE_ROWS → partial_update …"""
+"""Operations by event type: WRITE_ROWS_V1 → write, PARTIAL_UPDATE_ROWS → partial_update …"""

@@ -1,4 +1,4 @@
-"""Where to read: the slices between two places of a log, and those with the transactions outside a GTID set."""
+"""The slices to read: between two places of a log, or with the transactions outside a GTID set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from binlake.gtid import Executed, GtidPosition, GtidSet
 from binlake.position import FIRST_OFFSET, Slice, file_number
 
 Files = Sequence[tuple[str, int]]
-"""(file, size in bytes) of what a source still has, oldest first."""
+"""(file, size in bytes) of the files that a source still has, oldest first."""
 Place = tuple[str, int]
 """(file, offset in bytes)."""
 
@@ -21,7 +21,7 @@ RESNAPSHOT = "snapshot all tables again: binlake snapshot --config FILE"
 
 
 def between(transport: Transport, files: Files, start: Place, stop: Place) -> tuple[Slice, ...]:
-    """The slices from ``start`` to ``stop``, one a file. Raises PositionLost where files are missing."""
+    """Return the slices from ``start`` to ``stop``, one per file. Raises PositionLost if files are missing."""
     first, last = file_number(start[0]), file_number(stop[0])
     parts: list[Slice] = []
     for file, size in files:
@@ -39,11 +39,11 @@ def between(transport: Transport, files: Files, start: Place, stop: Place) -> tu
 def outside(
     transport: Transport, files: Files, executed: Executed, stop: Place, *, remedy: str = RESNAPSHOT
 ) -> tuple[Slice, ...]:
-    """Slices with every transaction up to ``stop`` that isn't in ``executed``, and with none that is.
+    """Return slices with every transaction up to ``stop`` that isn't in ``executed``, and none that is.
 
-    Each slice is a run of neighbours, so a file may have several; a log in which another order was committed (a
-    replica's) is read rightly too. Raises PositionLost, with the remedy, where transactions outside the set may have
-    been purged, and where one without GTID may be outside.
+    Each slice is a run of adjacent transactions, so a file may have several; the log may be in another order of commits
+    (a replica's). Raises PositionLost, with the remedy, if transactions outside the set may have been purged, or if a
+    transaction without GTID may be outside.
     """
     parts: list[Slice] = []
     begin = _begin(transport, files, executed, remedy)
@@ -96,7 +96,7 @@ def _slice(part: Slice, run: Boundary) -> Slice:
 
 
 def _begin(transport: Transport, files: Files, executed: Executed, remedy: str) -> Place:
-    """The last file before which nothing but ``executed`` was committed."""
+    """Return the beginning of the last file before which nothing but ``executed`` was committed."""
     for file, size in reversed(files):
         if executed.contains(executed_before(transport, file, size)):  # type: ignore[arg-type]  # of one flavour
             return file, FIRST_OFFSET
@@ -105,9 +105,9 @@ def _begin(transport: Transport, files: Files, executed: Executed, remedy: str) 
 
 
 def executed_before(transport: Transport, file: str, size: int) -> Executed:
-    """The GTIDs of all transactions before a file, as its PREVIOUS_GTIDS or GTID_LIST event tells them.
+    """Return the GTIDs of all transactions before a file, from its PREVIOUS_GTIDS or GTID_LIST event.
 
-    Empty when there is none (MySQL without GTID). Raises CorruptEvent.
+    Returns an empty set if there is no such event (MySQL without GTID). Raises CorruptEvent.
     """
     for description, kind, offset, event in _events(transport, Slice(file, FIRST_OFFSET, size, 0, False)):
         if kind in (EventType.PREVIOUS_GTIDS, EventType.MARIADB_GTID_LIST):
@@ -123,17 +123,19 @@ def executed_before(transport: Transport, file: str, size: int) -> Executed:
 
 
 def last_complete(transport: Transport, part: Slice) -> tuple[int, tuple[str, ...]]:
-    """Where the last whole transaction of a file that is still being copied ends, and the GTIDs up to there."""
-    found = list(transaction_boundaries(transport, part))
-    if found and not _complete(transport, Slice(part.file, found[-1].start_offset, part.stop, part.created, False)):
-        end = found.pop().start_offset
+    """Return the end of the last whole transaction in a file that is still being copied, and the GTIDs up to there."""
+    transactions = list(transaction_boundaries(transport, part))
+    if transactions and not _complete(
+        transport, Slice(part.file, transactions[-1].start_offset, part.stop, part.created, False)
+    ):
+        end = transactions.pop().start_offset
     else:
         end = part.stop
-    return end, tuple(boundary.gtid for boundary in found if boundary.gtid)
+    return end, tuple(boundary.gtid for boundary in transactions if boundary.gtid)
 
 
 def _complete(transport: Transport, transaction: Slice) -> bool:
-    """Whether the one transaction of a slice has its end."""
+    """Tell whether the transaction in a slice is complete."""
     begun, ended = False, False
     for description, kind, offset, event in _events(transport, transaction):
         if offset < transaction.start:
@@ -154,11 +156,11 @@ def _complete(transport: Transport, transaction: Slice) -> bool:
 
 
 _STANDALONE = 1
-"""FL_STANDALONE of MariaDB's GTID event: one statement, and no event that ends it."""
+"""FL_STANDALONE of MariaDB's GTID event: the transaction is one statement, and no event ends it."""
 
 
 def _events(transport: Transport, part: Slice) -> Iterator[tuple[FormatDescription, int, int, bytes]]:
-    """(format description, type, offset, bytes) of each event, the format description's among them."""
+    """Yield (format description, type, offset, bytes) for each event, including the format description event."""
     description: FormatDescription | None = None
     for chunk in transport.chunks(part):
         data = chunk.data

@@ -1,9 +1,9 @@
-"""Partial row events made whole, where the event itself holds what is missing, or what is missing can be computed.
+"""Completion of partial row events, where the event itself has the missing values, or they can be computed.
 
-Three kinds can be: an update whose before image has every column, with an after image of the changed columns alone
-(binlog_row_image=MINIMAL on a table without a key, FULL_NODUP); an update with the differences of JSON documents
-(binlog_row_value_options=PARTIAL_JSON); and images of MariaDB that lack the table's generated columns, which the event
-doesn't tell from others. Manual: MySQL source documentation, "Rows_event", "Update_rows_event".
+Three kinds can be completed: an update whose before image has every column, and whose after image has only the changed
+ones (binlog_row_image=MINIMAL on a table without a key, FULL_NODUP); an update with differences of JSON documents
+(binlog_row_value_options=PARTIAL_JSON); and images of MariaDB that lack the table's generated columns, though the event
+doesn't say which columns are generated. Manual: MySQL source documentation, "Rows_event", "Update_rows_event".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXTRA = (
     EventType.DELETE_ROWS_COMPRESSED,
 )
 _JSON_UPDATES = 1
-"""Bit of the value options: some columns come as differences."""
+"""Bit of the value options: some columns are logged as differences."""
 
 PARTIAL = "the log holds partial row images"
 PARTIAL_REMEDY = "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), then snapshot the table anew"
@@ -43,7 +43,7 @@ PARTIAL_REMEDY = "SET GLOBAL binlog_row_image=FULL (and reconnect the writers), 
 
 @dataclass(frozen=True)
 class Completed:
-    """Rows as they stand in an event that isn't partial, uncompressed. absent: columns that no image has, NULL here."""
+    """Uncompressed rows as a full event has them. absent: columns that no image had; they are NULL."""
 
     rows: bytes
     absent: tuple[int, ...] = ()
@@ -84,7 +84,7 @@ def _bits(cursor: ByteCursor, count: int) -> list[bool]:
 
 
 _Image = list[bytes | None]
-"""Each column's value as it stands in an image, with the length before it; None is NULL."""
+"""Each column's value as it is in an image, with its length prefix; None is NULL."""
 
 
 @dataclass
@@ -114,7 +114,7 @@ class _Rows:
             yield _image_bytes(after)
 
     def _differing(self) -> tuple[int, ...]:
-        """The JSON columns of the next after image that come as differences."""
+        """Read which JSON columns of the next after image are logged as differences."""
         if not self.cursor.packed() & _JSON_UPDATES:
             return ()
         bits = _bits(self.cursor, len(self.json_columns))

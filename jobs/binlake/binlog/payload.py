@@ -1,4 +1,4 @@
-"""TRANSACTION_PAYLOAD: a transaction's events, compressed as one. They come out in pieces, however many there are."""
+"""TRANSACTION_PAYLOAD: a transaction's events, compressed together. They are uncompressed in pieces."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from binlake.binlog.events import HEADER_SIZE, Malformed
 from binlake.kernels.row_kernels import SLACK
 
 PIECE = 8 << 20
-"""Bytes after which a piece is handed over; one event larger than that makes a larger piece."""
+"""Bytes after which a piece is passed on. An event that is larger makes a larger piece."""
 _LARGEST_EVENT = 1 << 31
-"""The servers' own limit is half of it (max_allowed_packet)."""
+"""Bytes that an event may have: twice the servers' own limit (max_allowed_packet)."""
 _LONGEST_HEAD = 256
 _PLAIN, _ZSTD = 255, 0
 
 
 def pieces(body: pa.Buffer) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
-    """Whole events: a buffer with SLACK bytes behind and its size in use. It is filled anew for the next piece.
+    """Yield whole events: a buffer with SLACK bytes at its end, and the bytes in use. The buffer is reused.
 
-    body: of the event ("Transaction_payload_event"): fields of (type, length, value), then the compressed bytes.
+    body: the event's ("Transaction_payload_event"): fields of (type, length, value), then the compressed bytes.
     Raises Malformed.
     """
     head = events.ByteCursor(body[:_LONGEST_HEAD].to_pybytes())
@@ -52,7 +52,7 @@ def pieces(body: pa.Buffer) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
 
 
 def uncompressed(body: bytes) -> bytes:
-    """All events at once, for payloads that are known to be small. Raises Malformed."""
+    """Return all events of a payload that is known to be small. Raises Malformed."""
     return b"".join(buffer[:size].tobytes() for buffer, size in pieces(pa.py_buffer(body)))
 
 

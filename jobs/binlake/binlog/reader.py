@@ -1,7 +1,7 @@
-"""A slice of the binlog to mutations and statements: the state of the log between its events.
+"""Reading of a binlog slice: its mutations and statements.
 
-Compiled code walks the events of a chunk (``scan``) and decodes its rows table by table (``kernels``); here stands what
-isn't everyday: DDL, tables that are new or stop, XA, payloads, and the batches that go out.
+Compiled code walks the events of a chunk (``scan``) and decodes its rows table by table (``kernels``). This module does
+the rest: DDL, tables that are new or stop, XA, payloads, and the batches that are passed on.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from binlake.schema.invalid import FAIL, InvalidValues
 from binlake.schema.table import TableName
 
 _MOST_EVENTS = 1 << 16
-"""Row events between two drains."""
+"""The most row events that are listed before they are decoded."""
 _KEPT = 16 << 10
-"""Bytes of an event that stops something."""
+"""How many bytes of an undecodable event are kept."""
 
 Emitted = Item | SliceSummary
 _CONTROL = (b"BEGIN", b"COMMIT", b"RELEASE")
@@ -52,11 +52,11 @@ def read(
     progress: Callable[[int], None] | None = None,
     skip: frozenset[int] = frozenset(),
 ) -> Iterator[Emitted]:
-    """Mutations, statements, stopped tables and XA events of a slice, at last its GTIDs (their order: see border).
+    """Yield mutations, statements, stopped tables and XA events of a slice, and at last its summary (see border).
 
-    wanted: tables for which it is False, and columns that it names, are stepped over (see border.Wanted).
-    progress: called with the bytes read so far. skip: offsets of events that are stepped over unread.
-    Raises SourceError (PositionLost where ``part`` can't be read in full), CorruptEvent and UnsupportedEvent.
+    wanted: decides which tables and columns are decoded (see border.Wanted). progress: called with the bytes read so
+    far. skip: offsets of events that aren't read. Raises SourceError (PositionLost if ``part`` can't be read in full),
+    CorruptEvent and UnsupportedEvent.
     """
     reader: _Reader | None = None
     for chunk in transport.chunks(part):
@@ -78,9 +78,11 @@ def read(
 
 @dataclass
 class _Known:
-    """A table map that was seen. body: its bytes behind the table id. decoder: None for a table stepped over, and where
-    the map can't be read; then why and the event's bytes (raw) are told with the rows. absent: columns that the images
-    of some of its rows lacked."""
+    """A table map that was seen.
+
+    body: its bytes after the table id. decoder: None for a table that isn't wanted, and for a map that can't be read.
+    why, raw: for the latter, the error and the event's bytes, which are reported with the rows. absent: columns that
+    the images of some of its rows lacked."""
 
     body: npt.NDArray[np.uint8]
     name: TableName
@@ -92,7 +94,7 @@ class _Known:
 
 
 class _Reader:
-    """The state while one slice is read."""
+    """Reader of one slice, with the state of the log between events."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class _Reader:
         self._failing: dict[TableName, list[Stopped]] = {}  # since the last statement: what was told, and the last
         self._buffers: list[Any] = []  # what row events not yet decoded point into
         # the kernels' state
-        self._state = layouts.one(layouts.SCAN)
+        self._state = layouts.record(layouts.SCAN)
         self._scratch = np.empty(SCRATCH, np.uint8)
         self._state.scratch = self._scratch.ctypes.data
         self._state.id_size = 4 if description.post_header_size(EventType.TABLE_MAP, 8) == 6 else 6
@@ -131,7 +133,7 @@ class _Reader:
 
     # chunks --------------------------------------------------------------------------------------------------------
     def chunk(self, chunk: LogChunk) -> Iterator[Emitted]:
-        """What the events of a chunk bring, up to batches that wait for more."""
+        """Read the events of a chunk. Yields their items, except batches that are still buffered."""
         self._chunk = chunk
         yield from self._scan(chunk.data.ctypes.data, chunk.size, chunk.offset)
         yield from self._drain()
@@ -159,7 +161,7 @@ class _Reader:
                 raise corrupt(self._file, where, _WRONG[status])
 
     def _ask(self, address: int, where: int) -> Iterator[Emitted]:
-        """An event that isn't everyday."""
+        """Read an event that ``scan`` doesn't handle itself."""
         timestamp, kind, server_id, size, _, _ = HEADER.unpack(ctypes.string_at(address, HEADER_SIZE))
         body_size = size - HEADER_SIZE - int(self._state.checksum)
         try:
@@ -200,7 +202,7 @@ class _Reader:
         return UnsupportedEvent(reason, file=self._file, offset=where, remedy=remedy)
 
     def _payload(self, body: pa.Buffer, where: int) -> Iterator[Emitted]:
-        """The events of a compressed transaction have no checksums, and all stand at one offset."""
+        """Read the events of a compressed transaction. They have no checksums, and all have the payload's offset."""
         state = self._state
         if state.fixed_offset:
             raise Malformed("a payload in a payload")
@@ -259,7 +261,7 @@ class _Reader:
         self._batches.statements += 1
 
     def _take_back(self, word: bytes, raw: bytes, where: int) -> Iterator[Emitted]:
-        """SAVEPOINT `s`, ROLLBACK TO `s` and ROLLBACK: the rows between are void."""
+        """Follow SAVEPOINT `s`, ROLLBACK TO `s` and ROLLBACK. Yields which rows were rolled back."""
         yield from self._drain()  # counts the rows of a payload
         began, here = int(self._state.began), (where, self._ordinal)
         if self._savepoints[0] != began:
@@ -276,7 +278,7 @@ class _Reader:
         yield RolledBack(self._file, first, here)
 
     def _xa(self, raw: bytes, where: int) -> Iterator[Emitted]:
-        """XA START, END, COMMIT, ROLLBACK as the servers log them: ``XA COMMIT X'6162',X'',1``."""
+        """Follow XA START, END, COMMIT and ROLLBACK as the servers log them: ``XA COMMIT X'6162',X'',1``."""
         _, verb, xid = (*raw.decode("ascii", "replace").split(None, 2), "", "")[:3]
         if verb.upper() == "START":
             self._transactions.prepare(normal_xid(xid))
@@ -286,7 +288,7 @@ class _Reader:
 
     # tables --------------------------------------------------------------------------------------------------------
     def _table_map(self, body: bytes, where: int) -> None:
-        """Makes the map known to scan, which looks at the event again."""
+        """Note a table map for ``scan``, which then reads the event again."""
         id_size = int(self._state.id_size)
         identity, name = tablemap.table_name(body, id_size)
         key = body[id_size:]
@@ -319,16 +321,16 @@ class _Reader:
 
     def _stop(self, name: TableName, where: int, why: Undecodable, raw: bytes) -> Iterator[Emitted]:
         stop = Stopped(name, self._file, where, why.reason, why.remedy, raw)
-        told = self._failing.setdefault(name, [])
-        if not told:
-            told.append(stop)
+        stops = self._failing.setdefault(name, [])
+        if not stops:
+            stops.append(stop)
             yield from self._batches.flush(name)
             yield stop
-        elif where > told[-1].offset:
-            told[1:] = [stop]
+        elif where > stops[-1].offset:
+            stops[1:] = [stop]
 
     def raw(self, where: int) -> bytes:
-        """The event there, as far as it is at hand and not longer than what is worth keeping."""
+        """Return the bytes of the event at an offset of the file, at most _KEPT; empty if it isn't in the present chunk."""
         if self._chunk is None or not 0 <= (at := where - self._chunk.offset) <= self._chunk.size - HEADER_SIZE:
             return b""
         size = HEADER.unpack(self._chunk.data[at : at + HEADER_SIZE].tobytes())[3]
@@ -336,7 +338,7 @@ class _Reader:
 
     # rows ----------------------------------------------------------------------------------------------------------
     def _drain(self) -> Iterator[Emitted]:
-        """Decodes the row events that scan listed; the open transaction stays open."""
+        """Decode the row events that ``scan`` listed. The open transaction stays open."""
         state = self._state
         count = int(state.row_events)
         if count:
@@ -348,7 +350,7 @@ class _Reader:
             order = np.argsort(rows["known"], kind="stable")
             numbers, starts = np.unique(rows["known"][order], return_index=True)
             groups = np.split(order, starts[1:])
-            for number, group in sorted(zip(numbers.tolist(), groups, strict=True), key=lambda one: int(one[1][0])):
+            for number, group in sorted(zip(numbers.tolist(), groups, strict=True), key=lambda item: int(item[1][0])):
                 yield from self._table_rows(number, layouts.taken(rows, group))
             state.row_events = 0
         self._transactions.forget()
@@ -356,7 +358,7 @@ class _Reader:
         yield from self._batches.flush_excess()
 
     def _count_ordinals(self, rows: Any) -> None:
-        """Rows of a payload are counted through all its row events."""
+        """Set the ordinals of a payload's rows, which count through all its row events."""
         for number, event in enumerate(rows):
             known = self._known[int(event["known"])]
             event["ordinal"] = self._ordinal
@@ -370,7 +372,10 @@ class _Reader:
                         )
 
     def _prepare(self, known: _Known, rows: Any) -> tuple[Any, tuple[int, Undecodable] | None]:
-        """Row events as the decoder takes them; where one can't be, those before, and which it is and why."""
+        """Return row events as the decoder takes them, and which one can't be prepared and why, or None.
+
+        If one can't, only the events before it are returned.
+        """
         assert known.decoder is not None
         prepared = np.empty(len(rows), layouts.ROWS)
         columns, id_size = len(known.decoder.program), int(self._state.id_size)
@@ -393,7 +398,7 @@ class _Reader:
         return self._uncompressed(rows, prepared, stopped, whole)
 
     def _made_whole(self, known: _Known, event: Any) -> tuple[int, ...]:
-        """A partial event as ``scan.prepare`` would give a full one. Raises Undecodable, Malformed."""
+        """Complete a partial event. Returns what ``scan.prepare`` gives for full ones. Raises Undecodable, Malformed."""
         assert known.table is not None
         assert known.decoder is not None
         body = ctypes.string_at(int(event["body"]), int(event["end"] - event["body"]))
@@ -412,8 +417,10 @@ class _Reader:
     def _uncompressed(
         self, rows: Any, prepared: Any, stopped: tuple[int, Undecodable] | None, whole: set[int]
     ) -> tuple[Any, tuple[int, Undecodable] | None]:
-        """The same with the rows of MariaDB's compressed events, up to the first that can't be. whole: events that are
-        uncompressed already."""
+        """Uncompress the rows of MariaDB's compressed events, up to the first that can't be.
+
+        Returns what ``_prepare`` does. whole: events that are uncompressed already.
+        """
         compressed = np.flatnonzero(rows["kind"] >= EventType.WRITE_ROWS_COMPRESSED_V1).tolist()
         for number in (number for number in compressed if number not in whole):
             start, end = int(prepared["address"][number]), int(prepared["end"][number])
@@ -437,7 +444,7 @@ class _Reader:
         decoded, stop = known.decoder.decode(prepared)
         if stop is not None:
             stopped = stop.event, stop.why
-        batches = [self._batch(one, known.decoder.schema) for one in decoded]
+        batches = [self._batch(part, known.decoder.schema) for part in decoded]
         yield from self._batches.add(known.name, known.decoder, batches, known.absent)
         if stopped is None:
             return
@@ -466,7 +473,7 @@ class _Reader:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def executed(self) -> SliceSummary:
-        """What is known of the slice as a whole."""
+        """Return the summary of the slice."""
         unchecked = {known.name for known, of in zip(self._known, self._known_table, strict=False) if of["unchecked"]}
         executed = self._transactions.executed(mariadb=self._description.mariadb)
         servers = {} if self._description.mariadb else self._transactions.server_ids
@@ -474,18 +481,19 @@ class _Reader:
         return SliceSummary(executed, tuple(sorted(unchecked)), tuple(sorted(by_uuid.items())))
 
     def flush(self) -> Iterator[Emitted]:
-        """Everything up to here, as batches."""
+        """Yield everything read so far, as batches."""
         yield from self._drain()
         yield from self._batches.flush_all()
-        for told in self._failing.values():
-            yield from told[1:]
+        for stops in self._failing.values():
+            yield from stops[1:]
         self._failing.clear()
 
 
 def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
-    """How many of count events the last that fails ends; 0 where none does.
+    """Return the number of events up to and including the last that fails; 0 if none does.
 
-    fails: whether any does from one number to before another; it is asked of no more than count events in all.
+    fails: tells whether any event from a first index up to, not including, an end fails. A bisection asks it of about
+    ``count`` events in all.
     """
     low = 0
     while low < count:
@@ -498,7 +506,7 @@ def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
 
 
 def _undecodable(error: Undecodable | Malformed | UnicodeDecodeError) -> Undecodable:
-    """What is wrong with one table's map or rows, for that table. A text that is none is never shown."""
+    """Return the error for one table's map or rows. Invalid text is never shown in it."""
     if isinstance(error, Undecodable):
         return error
     return malformed(str(error.args[0]) if isinstance(error, Malformed) else "a name that isn't UTF-8")

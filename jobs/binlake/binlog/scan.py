@@ -1,7 +1,7 @@
-"""Compiled: the events of a chunk, one after the other.
+"""Compiled code that walks the events of a chunk.
 
-``scan`` proves sizes and checksums, keeps the transaction that is open and the tables that are mapped, and lists the
-row events. It comes back for every event that isn't of the everyday: DDL, a table map it hasn't seen, XA, a payload.
+``scan`` verifies sizes and checksums, keeps track of the open transaction and of mapped tables, and lists row events.
+It returns for every other event: DDL, a table map that it hasn't seen, XA, a payload.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from binlake.kernels.native import act, copy32, crc32, kernel, load8, load16, lo
 DONE, ASK, ROWS_FULL, BAD_SIZE, BAD_CHECKSUM, BAD_POSITION, NO_TABLE_MAP, MAPS_FULL, BAD_BODY = range(9)
 
 CACHE_SIZE = 4096
-"""Table ids that are remembered with their map, by their low bits."""
+"""How many table ids are cached with their map, by their low bits."""
 
 
 class Tables(NamedTuple):
-    """mapped[:state.mapped]: the open transaction's tables (layouts.MAPPED). cache: maps by the low bits of their table
-    id (MAPPED). known: every map that was seen (KNOWN)."""
+    """The table maps.
+
+    mapped[:state.mapped]: the open transaction's tables (layouts.MAPPED). cache: maps by the low bits of their table id
+    (MAPPED). known: every map that was seen (KNOWN).
+    """
 
     mapped: Any
     cache: Any
@@ -31,8 +34,8 @@ class Tables(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Of each transaction the commit time (microseconds), the end of its GTID's text (none where it doesn't move), and
-    the id of the server where it was committed; text: the texts' address."""
+    """For each transaction: commit time (microseconds), end of its GTID's text (that of the one before if it has none),
+    and id of the server that committed it. text: the texts' address."""
 
     times: npt.NDArray[np.int64]
     text_ends: npt.NDArray[np.int64]
@@ -41,14 +44,14 @@ class Committed(NamedTuple):
 
 
 _OP = np.zeros(256, np.int64)
-"""1, 2, 3 for the row events that insert, update, delete; 0 for all other types."""
+"""By event type: 1, 2, 3 for row events that insert, update, delete; 0 for other events."""
 for _kind in EventType:
     for _op, _verb in enumerate(("WRITE_ROWS", "UPDATE_ROWS", "DELETE_ROWS"), 1):
         if _kind.name.startswith(_verb):
             _OP[_kind] = _op
 _OP[EventType.PARTIAL_UPDATE_ROWS] = 2
 _EXTRA = np.zeros(256, np.bool_)
-"""Row events of the second version, which have extra data before their rows."""
+"""By event type: True for row events of the second version, which have extra data before their rows."""
 for _kind in EventType:
     _EXTRA[_kind] = bool(_OP[_kind]) and not _kind.name.endswith("_V1")
 _STEPPED_OVER = np.zeros(256, np.bool_)
@@ -60,7 +63,7 @@ for _kind in (
 ):  # fmt: skip
     _STEPPED_OVER[_kind] = True
 _KNOWN = np.zeros(256, np.bool_)
-"""Types that aren't stepped over because a flag allows it."""
+"""By event type: True for known types, which are read even if they have the ignorable flag."""
 for _kind in EventType:
     _KNOWN[_kind] = True
 _PARTIAL_UPDATE = int(EventType.PARTIAL_UPDATE_ROWS)
@@ -82,8 +85,10 @@ def operation(kind: int) -> int:
 
 @kernel
 def prepare(rows: Any, events: Any, columns: int, id_size: int, failed: Any) -> int:
-    """Row events to what ``kernels.decode`` takes: the addresses of their rows. Those of compressed events still are
-    compressed. Returns PREPARED, or what is wrong with the event failed[0]."""
+    """Find the rows of row events, for ``row_kernels.decode``; those of compressed events are still compressed.
+
+    Returns PREPARED, or what is wrong with the event failed[0].
+    """
     for number in range(rows.shape[0]):
         failed[0] = number
         kind = rows[number].kind
@@ -116,16 +121,16 @@ def prepare(rows: Any, events: Any, columns: int, id_size: int, failed: Any) -> 
                 if not load8(at + (column >> 3)) >> (column & 7) & 1:
                     return PARTIAL_IMAGE
             at += size
-        found, event = events[number], rows[number]
-        found.address, found.end, found.op = at, end, operation
-        found.transaction, found.offset = event.transaction, event.offset
-        found.ordinal, found.xa = event.ordinal, event.xa
+        target, event = events[number], rows[number]
+        target.address, target.end, target.op = at, end, operation
+        target.transaction, target.offset = event.transaction, event.offset
+        target.ordinal, target.xa = event.ordinal, event.xa
     return PREPARED
 
 
 @kernel
 def texts_size(places: Any, ends: Any) -> int:
-    """Bytes of the texts of all places (between ends[place - 1] and ends[place])."""
+    """Return the total size of the texts of all places (each between ends[place - 1] and ends[place])."""
     size = 0
     for row in range(len(places)):
         place = places[row]
@@ -135,7 +140,8 @@ def texts_size(places: Any, ends: Any) -> int:
 
 @kernel
 def gather_texts(places: Any, ends: Any, text: int, target: int, offsets: Any, empty: Any) -> None:
-    """The text of each place one after the other; writes up to 31 bytes behind. empty: rows without text."""
+    """Copy the text of each place to ``target``, one after the other, and up to 31 bytes beyond. empty: rows without
+    text."""
     used = 0
     for row in range(len(places)):
         place = places[row]
@@ -152,7 +158,7 @@ def gather_texts(places: Any, ends: Any, text: int, target: int, offsets: Any, e
 
 @kernel
 def _digits(to: int, value: int) -> int:
-    """Decimal digits; the address after them."""
+    """Write a number in decimal digits. Returns the address after them."""
     size = 1
     rest = value
     while rest >= 10:
@@ -180,8 +186,8 @@ def _same(first: int, second: int, size: int) -> bool:
 
 @kernel
 def gtid_runs(count: int, ends: Any, text: int, runs: Any) -> int:
-    """GTIDs that count on, together (layouts.GTID_RUN). Returns how many runs there are."""
-    found = 0
+    """Collect runs of consecutive GTIDs (layouts.GTID_RUN). Returns how many there are."""
+    total = 0
     start = 0
     for place in range(count):
         end = ends[place]
@@ -194,25 +200,28 @@ def gtid_runs(count: int, ends: Any, text: int, runs: Any) -> int:
             scale *= 10
         size = digits - start
         if end > start:
-            previous = runs[found - 1]
+            previous = runs[total - 1]
             if (
-                found
+                total
                 and previous.last + 1 == number
                 and previous.size == size
                 and _same(text + previous.start, text + start, size)
             ):
                 previous.last = number
             else:
-                new = runs[found]
+                new = runs[total]
                 new.start, new.size, new.first, new.last, new.transaction = start, size, number, number, place
-                found += 1
+                total += 1
         start = end
-    return found
+    return total
 
 
 @kernel
 def _gtid_text(to: int, body: int, last: int, last_text: int) -> int:
-    """Of a GTID event's body; ``last``: the body before it (or 0) and its text, because most have one source."""
+    """Write the GTID of an event's body as text. Returns the address after it.
+
+    last, last_text: the GTID body before (or 0) and its text, from which an equal UUID is copied.
+    """
     if last and load64(body + 1) == load64(last + 1) and load64(body + 9) == load64(last + 9):
         copy32(to, last_text)
         copy32(to + 5, last_text + 5)
@@ -236,37 +245,37 @@ def _table_id(body: int, id_size: int) -> Any:
 
 @act
 def _row_event(body: int, end: int, kind: int, where: int, state: Any, rows: Any, tables: Any) -> int:
-    """One more of ``rows``, if it is wanted."""
+    """Add a row event to ``rows`` if its table is wanted. Returns DONE, or what stops ``scan``."""
     mapped, known = tables.mapped, tables.known
     if end - body < state.id_size + 2:
         return BAD_BODY
     identity = _table_id(body, state.id_size)
     if identity == _NO_TABLE_ID:
         return DONE
-    found = -1
+    table = -1
     for place in range(state.mapped - 1, -1, -1):
         if mapped[place].table_id == identity:
-            found = mapped[place].known
+            table = mapped[place].known
             break
-    if found < 0:
+    if table < 0:
         return NO_TABLE_MAP
-    if not known[found].wanted:
+    if not known[table].wanted:
         return DONE
     if load16(body + state.id_size) & _NO_FOREIGN_KEY_CHECKS:
-        known[found].unchecked = 1
+        known[table].unchecked = 1
     count = state.row_events
     if count >= rows.shape[0]:
         return ROWS_FULL
     event = rows[count]
     event.body, event.end, event.kind, event.transaction = body, end, kind, state.transactions - 1
-    event.offset, event.known, event.xa, event.ordinal = where, found, state.xa, 0
+    event.offset, event.known, event.xa, event.ordinal = where, table, state.xa, 0
     state.row_events = count + 1
     return DONE
 
 
 @act
 def _table_map(body: int, end: int, state: Any, tables: Any) -> int:
-    """The open transaction's table of that id."""
+    """Map a table id for the open transaction. Returns DONE, or what stops ``scan``."""
     mapped, cache, known = tables
     rest = end - body - state.id_size
     if rest < 0:
@@ -290,7 +299,7 @@ def _table_map(body: int, end: int, state: Any, tables: Any) -> int:
 
 @act
 def _mariadb_gtid(event: int, body: int, end: int, to: int) -> int:
-    """Writes the GTID's text; gives the address after it, or minus what stops scan."""
+    """Write a MariaDB GTID as text. Returns the address after it, or minus what stops ``scan``."""
     if end - body < 13 or load64(body) <= 0:
         return -BAD_BODY
     if load8(body + 12) & 0xE0:
@@ -306,8 +315,7 @@ def _mariadb_gtid(event: int, body: int, end: int, to: int) -> int:
 def _gtid(
     event: int, kind: int, end: int, where: int, state: Any, committed: Any, last: tuple[int, int]
 ) -> tuple[int, tuple[int, int]]:
-    """A transaction begins. Gives what stops scan or DONE, and what the next wants as ``last``: the body of the GTID
-    before it and its text."""
+    """Begin a transaction. Returns DONE or what stops ``scan``, and the next call's ``last``: the GTID's body and text."""
     times, text_ends, servers, text = committed
     number = state.transactions
     if number >= times.shape[0]:
@@ -347,9 +355,9 @@ def _is_begin_or_commit(body: int, end: int) -> Any:
 
 @kernel
 def scan(address: int, size: int, offset: int, state: Any, rows: Any, committed: Any, tables: Any) -> int:
-    """Events of the chunk at ``address`` from state.at on; ``offset``: of the chunk's first byte in the file.
+    """Walk the events of the chunk at ``address`` from state.at on. Returns DONE, or what stopped it at state.at.
 
-    state, rows: see layouts. Returns at DONE, or what stopped it at state.at.
+    offset: the place of the chunk's first byte in the file. state, rows: see layouts.
     """
     checksum = state.checksum
     last = 0, 0

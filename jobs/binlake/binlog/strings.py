@@ -1,4 +1,4 @@
-"""Whole columns of strings: character sets and JSON to UTF-8, by kernels.
+"""Conversion of whole columns of strings, in any character set or binary JSON, to UTF-8 by kernels.
 
 A column is Arrow's pair of offsets (int32, rows + 1) and bytes. Results own their buffers.
 """
@@ -26,7 +26,7 @@ _NO_TABLE = np.zeros(1, np.uint16)
 
 
 class BadValue(Exception):
-    """The value of ``row`` can't be text."""
+    """The value of ``row`` isn't valid text."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(row, why)
@@ -36,7 +36,7 @@ class BadValue(Exception):
 
 @kernel
 def _utf8_error(address: int, size: int) -> bool:
-    """Whether the bytes are anything else than UTF-8 (no surrogates, nothing above U+10FFFF, no overlong form)."""
+    """Tell whether bytes aren't valid UTF-8 (which has no surrogates, nothing above U+10FFFF, no overlong form)."""
     at, end = address, address + size
     while at < end:
         lead = load8(at)
@@ -62,7 +62,7 @@ def _utf8_error(address: int, size: int) -> bool:
 
 @kernel
 def utf8_error_row(offsets: Any, data: int) -> int:
-    """First row that isn't UTF-8, or -1."""
+    """Return the first row that isn't UTF-8, or -1."""
     if all_ascii(data, offsets[-1]):
         return -1
     for row in range(len(offsets) - 1):
@@ -73,7 +73,7 @@ def utf8_error_row(offsets: Any, data: int) -> int:
 
 @kernel
 def put_utf8(target: int, code: int) -> int:
-    """Writes a code point; returns the address after it."""
+    """Write a code point. Returns the address after it."""
     if code < 0x80:
         store8(target, code)
         return target + 1
@@ -88,21 +88,23 @@ def put_utf8(target: int, code: int) -> int:
 
 
 @kernel
-def convert_by_tables(offsets: Any, data: int, one: Any, two: Any, three: Any, target: int, new_offsets: Any) -> int:
-    """Bytes of a character set to UTF-8 by its tables (see charsets.tables); the first wrong row, or -1."""
+def convert_by_tables(
+    offsets: Any, data: int, single: Any, double: Any, triple: Any, target: int, new_offsets: Any
+) -> int:
+    """Convert a column to UTF-8 by tables (see charsets.tables). Returns the first wrong row, or -1."""
     to = target
     for row in range(len(offsets) - 1):
         at, end = data + offsets[row], data + offsets[row + 1]
         while at < end:
             lead = load8(at)
-            code, size = one[lead], 1
+            code, size = single[lead], 1
             if code == 0 and lead:
-                if len(two) > 1 and lead >= 0x80 and at + 1 < end:
-                    code, size = two[(lead - 0x80) << 8 | load8(at + 1)], 2
-                if code == 0 and len(three) > 1 and lead == 0x8F and at + 2 < end:
+                if len(double) > 1 and lead >= 0x80 and at + 1 < end:
+                    code, size = double[(lead - 0x80) << 8 | load8(at + 1)], 2
+                if code == 0 and len(triple) > 1 and lead == 0x8F and at + 2 < end:
                     second, third = load8(at + 1), load8(at + 2)
                     if second >= 0x80 and third >= 0x80:
-                        code, size = three[(second - 0x80) << 7 | third - 0x80], 3
+                        code, size = triple[(second - 0x80) << 7 | third - 0x80], 3
                 if code == 0:
                     return row
             to = put_utf8(to, code)
@@ -113,16 +115,16 @@ def convert_by_tables(offsets: Any, data: int, one: Any, two: Any, three: Any, t
 
 @cache
 def keeps_ascii(charset: str) -> bool:
-    """Whether bytes below 0x80 are themselves in UTF-8."""
+    """Tell whether bytes below 0x80 are the same in UTF-8."""
     if charset in ("utf8mb4", "utf8mb3"):
         return True
-    one = charsets.tables().get(f"{charset}1")
-    return one is not None and charset != "gb18030" and bool((one[:128] == np.arange(128)).all())
+    single = charsets.tables().get(f"{charset}1")
+    return single is not None and charset != "gb18030" and bool((single[:128] == np.arange(128)).all())
 
 
 @cache
 def converter(charset: str) -> Convert:
-    """Of a character set's column to UTF-8; raises BadValue for a value that isn't valid in it."""
+    """Return a converter of columns in a character set to UTF-8. It raises BadValue for an invalid value."""
     if charset in ("utf8mb4", "utf8mb3"):
 
         def check(offsets: Offsets, data: Bytes) -> tuple[Offsets, Bytes]:
@@ -135,10 +137,10 @@ def converter(charset: str) -> Convert:
     tables = charsets.tables()
     if f"{charset}1" not in tables or charset == "gb18030":
         return _by_codec(charset)
-    one = tables[f"{charset}1"]
-    two, three = tables.get(f"{charset}2", _NO_TABLE), tables.get(f"{charset}3", _NO_TABLE)
+    single = tables[f"{charset}1"]
+    double, triple = tables.get(f"{charset}2", _NO_TABLE), tables.get(f"{charset}3", _NO_TABLE)
     has_ascii = keeps_ascii(charset)
-    growth = 3 if len(two) == 1 else 2  # bytes of UTF-8 for each byte of input, at most
+    growth = 3 if len(double) == 1 else 2  # bytes of UTF-8 for each byte of input, at most
 
     def convert(offsets: Offsets, data: Bytes) -> tuple[Offsets, Bytes]:
         size = int(offsets[-1])
@@ -146,7 +148,7 @@ def converter(charset: str) -> Convert:
             return offsets, data
         target = np.empty(size * growth + size + SLACK, np.uint8)
         converted = np.zeros(len(offsets), np.int32)
-        row = convert_by_tables(offsets, data.ctypes.data, one, two, three, target.ctypes.data, converted)
+        row = convert_by_tables(offsets, data.ctypes.data, single, double, triple, target.ctypes.data, converted)
         if row >= 0:
             raise BadValue(row, f"isn't valid {charset}")
         return converted, target
@@ -155,7 +157,7 @@ def converter(charset: str) -> Convert:
 
 
 def _by_codec(charset: str) -> Convert:
-    """UTF-16, UTF-32, UCS-2 and GB18030: rare, by Python's codecs, value by value."""
+    """Return a converter that uses Python's codecs value by value, for the rare UTF-16, UTF-32, UCS-2 and GB18030."""
     decode = charsets.decoder(charset)
 
     def convert(offsets: Offsets, data: Bytes) -> tuple[Offsets, Bytes]:
@@ -175,7 +177,7 @@ def _by_codec(charset: str) -> Convert:
 
 
 def decimals(raw: Bytes, rows: int, shape: tuple[int, int, int], validity: Bytes | None) -> tuple[Offsets, Bytes]:
-    """Packed DECIMALs of shape (precision, scale, bytes) to text. Raises Malformed with the row."""
+    """Convert packed DECIMALs to text. shape: (precision, scale, bytes). Raises Malformed."""
     target = np.empty(rows * (shape[0] + 3) + SLACK, np.uint8)
     converted = np.zeros(rows + 1, np.int32)
     bits = np.zeros(1, np.uint8) if validity is None else validity
@@ -186,7 +188,7 @@ def decimals(raw: Bytes, rows: int, shape: tuple[int, int, int], validity: Bytes
 
 
 def json(offsets: Offsets, data: Bytes, validity: Bytes | None) -> tuple[Offsets, Bytes]:
-    """Binary JSON to the server's text. Raises Malformed with an index 0 for damaged documents."""
+    """Convert binary JSON to the server's text. Raises Malformed for damaged documents."""
     rows = len(offsets) - 1
     capacity = 4 * int(offsets[-1]) + 8 * rows + 1024
     target = np.empty(capacity + SLACK, np.uint8)

@@ -1,4 +1,4 @@
-"""TABLE_MAP_EVENT: what the log tells of a table, enough to decode its rows without a remembered schema.
+"""TABLE_MAP_EVENT: what the log tells about a table, enough to decode its rows without a recorded schema.
 
 Manuals: MySQL source documentation, "Table_map_event" (rows_event.h), with the optional metadata that
 ``binlog_row_metadata=FULL`` adds; MariaDB knowledge base, TABLE_MAP_EVENT (the same numbers).
@@ -60,7 +60,7 @@ _TWO_BYTES = {Wire.VARCHAR, Wire.BIT, Wire.NEWDECIMAL, Wire.VAR_STRING, Wire.STR
 
 _NUMERIC = {Wire.TINY, Wire.SHORT, Wire.INT24, Wire.LONG, Wire.LONGLONG, Wire.FLOAT, Wire.DOUBLE, Wire.NEWDECIMAL}
 _SIGNED_OR_NOT = _NUMERIC | {Wire.YEAR}
-"""Both servers give YEAR a bit of signedness."""
+"""Types with a bit in the signedness field; both servers write one for YEAR."""
 _CHARACTER = {Wire.VARCHAR, Wire.VAR_STRING, Wire.STRING, Wire.BLOB, Wire.VARCHAR_COMPRESSED, Wire.BLOB_COMPRESSED}
 # Those to which the servers give a collation; the two don't agree
 _COLLATED_MYSQL = _CHARACTER | {Wire.VECTOR}
@@ -121,7 +121,7 @@ class Meta(IntEnum):
 
 
 class Undecodable(Exception):
-    """One table can't be decoded; ``remedy`` says what to do. The reader makes it a ``Stopped``."""
+    """One table can't be decoded; ``remedy`` says what to do. The reader yields a ``Stopped`` for it."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason)
@@ -131,9 +131,9 @@ class Undecodable(Exception):
 
 @dataclass(frozen=True)
 class Field:
-    """A column as it travels.
+    """A column as the log encodes it.
 
-    wire: the real type (ENUM and SET, which travel as STRING, are told apart).
+    wire: the real type; ENUM and SET, which the log calls STRING, have their own.
     size: bytes of the length prefix of strings and blobs; bytes of BIT, ENUM and SET;
         digits after the second of TIME2, DATETIME2, TIMESTAMP2.
     """
@@ -157,7 +157,7 @@ class TableMap:
 
 
 def table_name(body: bytes, id_size: int) -> tuple[int, TableName]:
-    """Table id and name, without looking at the rest. Raises Malformed."""
+    """Return table id and name, without reading the rest. Raises Malformed."""
     cursor = ByteCursor(body)
     return cursor.uint(id_size), _name(cursor)
 
@@ -172,7 +172,7 @@ def _name(cursor: ByteCursor) -> TableName:
 
 
 def parse(body: bytes, id_size: int, *, mariadb: bool) -> TableMap:
-    """The whole event body. Raises Malformed; Undecodable where metadata are missing or a type is unknown."""
+    """Parse the whole event body. Raises Malformed, and Undecodable if metadata are missing or a type is unknown."""
     cursor = ByteCursor(body, id_size)
     name = _name(cursor)
     count = cursor.packed()
@@ -223,7 +223,7 @@ def _packed_list(data: bytes) -> list[int]:
 
 
 def _collations(optional: dict[int, bytes], default: Meta, each: Meta, count: int) -> list[int]:
-    """Collation numbers of ``count`` columns, from whichever of the two fields is there."""
+    """Return the collation numbers of ``count`` columns, from whichever of the two fields is present."""
     if each in optional:
         numbers = _packed_list(optional[each])
         if len(numbers) != count:
@@ -252,8 +252,8 @@ def _values(optional: dict[int, bytes], kind: Meta, count: int) -> list[list[byt
     return lists
 
 
-class _Told:
-    """What the optional metadata tell of columns, one after the other: each must be asked for once, in their order."""
+class _ColumnMetadata:
+    """Reader of the optional metadata, column by column: ``field`` must be called once for each, in their order."""
 
     def __init__(self, wires: list[Wire], optional: dict[int, bytes], collated: set[Wire]) -> None:
         self._collated = collated
@@ -270,7 +270,7 @@ class _Told:
         self._dimensions = iter(_packed_list(optional.get(Meta.VECTOR_DIMENSIONS, b"")))
 
     def field(self, column: Column, wire: Wire, first: int, second: int) -> Field:
-        """The next column, of which name and whether it is nullable are known; first, second: its metadata's bytes."""
+        """Return the next column's field. column: with name and nullability only. first, second: bytes of metadata."""
         size = first
         sign = wire in _SIGNED_OR_NOT and next(self._unsigned)
         collation = next(self._texts) if wire in self._collated else 0
@@ -311,13 +311,13 @@ def _assemble(
     names = [cursor.packed_bytes().decode("utf-8") for _ in wires]
     if len(set(names)) != len(names):
         raise Malformed("two columns of one name")
-    told = _Told([wire for wire, _, _ in wires], optional, collated)
+    metadata = _ColumnMetadata([wire for wire, _, _ in wires], optional, collated)
     shown = optional.get(Meta.VISIBILITY)
     visible = _bits(shown, len(wires), low_first=False) if shown is not None else [True] * len(wires)
     fields: list[Field] = []
     for place, (wire, first, second) in enumerate(wires):
         column = Column(names[place], _PLAIN.get(wire, ""), nullable=nullable[place], invisible=not visible[place])
-        fields.append(told.field(column, wire, first, second))
+        fields.append(metadata.field(column, wire, first, second))
     return TableMap(name, tuple(fields), _key(optional, names))
 
 

@@ -1,4 +1,4 @@
-"""The transactions between two drains: what their rows say of them, as the kernels number them."""
+"""The transactions of row events that wait to be decoded, numbered as the kernels refer to them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from binlake.kernels.memory import pool
 from binlake.kernels.row_kernels import SLACK
 
 MOST = 1 << 16
-"""Transactions between two drains."""
+"""The most transactions before their row events are decoded."""
 _LONGEST_GTID = 128
 
 
 class Transactions:
-    """Commit times, GTIDs and XA ids; the last transaction is the open one. ``scan`` adds the everyday ones itself.
+    """Commit times, GTIDs and XA ids of transactions; the last is the open one. ``scan`` adds ordinary ones itself.
 
-    places: where ``scan`` puts them.
+    places: the arrays into which ``scan`` writes.
     """
 
     def __init__(self, state: Any) -> None:
@@ -40,7 +40,7 @@ class Transactions:
         """Of the server where transactions were committed, by what stands before the number in their GTIDs."""
 
     def open(self, transaction: events.Transaction, server_id: int = 0) -> None:
-        """server_id: of its event. Raises Malformed where there are too many."""
+        """Begin a transaction. server_id: its event's. Raises Malformed if there are too many."""
         state = self._state
         number, used = int(state.transactions), int(state.text_used)
         if number >= MOST:  # scan keeps a place free by coming back with ROWS_FULL; an XA id may take it
@@ -55,20 +55,20 @@ class Transactions:
         self.prepare(transaction.xid if transaction.prepares else None)
 
     def prepare(self, xid: str | None) -> None:
-        """The open transaction's XA id; None for one that isn't XA."""
+        """Set the open transaction's XA id; None if it isn't an XA transaction."""
         if xid is not None:
             self._xids.append(xid)
         self._state.xa = 0 if xid is None else len(self._xids) - 1
 
     def current(self) -> tuple[int, str | None]:
-        """Commit time and GTID of the open transaction."""
+        """Return commit time and GTID of the open transaction."""
         number = int(self._state.transactions) - 1
         start = int(self.text_ends[number - 1]) if number else 0
         text = self.text[start : int(self.text_ends[number])].tobytes().decode("ascii")
         return int(self.committed[number]), text or None
 
     def forget(self) -> None:
-        """All but the open one: no row refers to them any more."""
+        """Forget all transactions but the open one, once no row refers to them."""
         state = self._state
         self._note_executed(int(state.transactions) - 1)
         self.servers[0] = self.servers[int(state.transactions) - 1]
@@ -82,7 +82,7 @@ class Transactions:
         self.prepare(xid)
 
     def executed(self, *, mariadb: bool) -> str:
-        """The GTIDs of all transactions, the open one among them, as the server writes a set."""
+        """Return the GTIDs of all transactions, including the open one, as the server writes a set."""
         self._note_executed(int(self._state.transactions))
         if mariadb:
             last = {prefix: max(number for _, number in intervals) for prefix, intervals in self._executed.items()}
@@ -91,10 +91,10 @@ class Transactions:
 
     def _note_executed(self, count: int) -> None:
         runs = layouts.many(count, layouts.GTID_RUN)
-        found = scan.gtid_runs(count, self.text_ends, self.text.ctypes.data, runs)
-        if not found and count:
+        total = scan.gtid_runs(count, self.text_ends, self.text.ctypes.data, runs)
+        if not total and count:
             self.server_ids[""] = int(self.servers[count - 1])
-        for start, size, first, last, transaction in runs[:found].tolist():
+        for start, size, first, last, transaction in runs[:total].tolist():
             prefix = self.text[start : start + size].tobytes().decode("ascii")
             self.server_ids[prefix] = int(self.servers[transaction])
             intervals = self._executed.setdefault(prefix, [])
@@ -104,7 +104,7 @@ class Transactions:
                 intervals.append((first, last))
 
     def columns(self, decoded: Decoded) -> list[pa.Array]:
-        """committed_us, gtid and xid of rows."""
+        """Return the columns committed_us, gtid and xid of decoded rows."""
         committed = numbers(self.committed[decoded.transaction], pa.int64())
         nothing = pa.nulls(decoded.rows, pa.string())
         xids = texts(self._xids).take(numbers(decoded.xa, pa.int32())) if decoded.xa.any() else nothing

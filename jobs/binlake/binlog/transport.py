@@ -1,7 +1,7 @@
-"""How the bytes of a slice arrive, wherever they come from; and from files. One parser reads all transports.
+"""The transport of a slice's bytes from any source, and its implementation for files. One parser reads all transports.
 
-A transport yields chunks of whole events, back to back, exactly as they stand in the binlog file: first the format
-description event (whatever the slice's start), then the events from ``start`` on. It never ends early in silence.
+A transport yields chunks of whole events, back to back, exactly as they are in the binlog file: first the format
+description event (whatever the slice's start), then the events from ``start`` on. It raises an error if it ends early.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from binlake.kernels.row_kernels import SLACK
 from binlake.position import FIRST_OFFSET, Slice
 
 CHUNK_SIZE = 8 << 20
-"""Bytes after which a chunk is handed over; one event larger than that makes a larger chunk."""
+"""Bytes after which a chunk is passed on. An event that is larger makes a larger chunk."""
 
 LOST_REMEDY = "the log from here on is gone or was never there: run binlake snapshot to begin anew"
 
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Whole events: ``data[:size]``, with SLACK bytes behind; ``data[0]`` stands at ``offset`` of the file.
+    """Whole events: ``data[:size]``, followed by SLACK bytes. ``data[0]`` is at ``offset`` of the file.
 
-    The buffer may be filled anew when the next chunk is asked for.
+    The buffer may be reused for the next chunk.
     """
 
     offset: int
@@ -46,20 +46,20 @@ class LogChunk:
 
 
 def padded(data: bytes) -> npt.NDArray[np.uint8]:
-    """With the slack behind that kernels read."""
+    """Return the data followed by the slack that kernels may read."""
     array = np.empty(len(data) + SLACK, np.uint8)
     array[: len(data)] = np.frombuffer(data, np.uint8)
     return array
 
 
 class Transport(Protocol):
-    """Opens slices of one source's log; each call of ``chunks`` is independent."""
+    """Reader of a source's log. Each call of ``chunks`` is independent."""
 
     def chunks(self, part: Slice) -> Iterator[LogChunk]:
-        """The format description event as a chunk of its own, then the events of the slice.
+        """Yield the format description event as a chunk of its own, then the events of the slice.
 
-        Raises SourceError and BinlogError; PositionLost if the log ends before ``part.stop``, or if ``part.whole`` and
-        it doesn't end there.
+        Raises SourceError and BinlogError; PositionLost if the log ends before ``part.stop``, or if ``part.whole`` is
+        set and the file doesn't end there.
         """
         ...
 
@@ -83,7 +83,7 @@ def ends_early(file: str, offset: int, stop: int) -> PositionLost:
 
 @dataclass(frozen=True)
 class FileTransport:
-    """One binlog file, or a folder with binlog files (an archive, or ``mysqlbinlog --raw`` copies)."""
+    """Transport of one binlog file, or a folder of binlog files (an archive, or ``mysqlbinlog --raw`` copies)."""
 
     path: Path
 
@@ -91,7 +91,7 @@ class FileTransport:
         return self.path / name if self.path.is_dir() else self.path
 
     def whole_events(self, name: str) -> int:
-        """Offset (bytes) of the end of a file's last whole event: what is behind it is still being copied."""
+        """Return the offset (bytes) of the end of a file's last whole event. The rest is still being copied."""
         spans = np.zeros(2, np.int64)
         end, held = FIRST_OFFSET, np.empty(0, np.uint8)
         with self.file(name).open("rb") as stream:

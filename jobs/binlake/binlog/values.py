@@ -1,7 +1,7 @@
-"""Single values out of their bytes, in Python: what is too rare for kernels.
+"""Decoding of single values in Python, for types that are too rare for kernels.
 
-Manual: MySQL source documentation, "Binary log row values" (decimal.cc, my_time.cc). Big-endian where the server
-makes values that sort as bytes.
+Manual: MySQL source documentation, "Binary log row values" (decimal.cc, my_time.cc). Values that the server makes sort
+as bytes are big-endian.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import zlib
 from binlake.binlog.events import Malformed
 
 DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-"""Bytes for 0 … 9 decimal digits."""
+"""Bytes that 0 … 9 decimal digits take."""
 
 
 def decimal_size(precision: int, scale: int) -> int:
-    """Bytes of a packed DECIMAL(precision, scale)."""
+    """Return the size in bytes of a packed DECIMAL(precision, scale)."""
     whole = precision - scale
     return whole // 9 * 4 + DIGIT_BYTES[whole % 9] + scale // 9 * 4 + DIGIT_BYTES[scale % 9]
 
 
 def clock_text(packed: int) -> str:
-    """hour:minute:second from the packed form's low 17 (or, of TIME, 22) bits."""
+    """Return hour:minute:second from the packed form's low 17 bits (22 bits for TIME)."""
     return f"{packed >> 12:02d}:{packed >> 6 & 63:02d}:{packed & 63:02d}"
 
 
@@ -40,13 +40,14 @@ def fraction_size(digits: int) -> int:
 
 
 def fraction_us(data: bytes, at: int, digits: int) -> int:
-    """Microseconds of a non-negative fraction."""
+    """Return the microseconds of a non-negative fraction."""
     size = fraction_size(digits)
     return int.from_bytes(data[at : at + size], "big") * (1, 10_000, 100, 1)[size]
 
 
 def uncompressed_column(data: bytes) -> bytes:
-    """A value of MariaDB's COMPRESSED columns (knowledge base, Storage-Engine Independent Column Compression)."""
+    """Uncompress a value of a COMPRESSED column of MariaDB (knowledge base, Storage-Engine Independent Column
+    Compression)."""
     if not data:
         return b""
     head = data[0]
@@ -60,7 +61,7 @@ def uncompressed_column(data: bytes) -> bytes:
 
 
 def uncompressed_event(data: bytes) -> bytes:
-    """Rows or query text of MariaDB's compressed events (``log_bin_compress``)."""
+    """Uncompress rows or query text of MariaDB's compressed events (``log_bin_compress``)."""
     if not data or data[0] & 0xF0 != 0x80:
         raise Malformed("an unknown compression of an event")
     width = data[0] & 7
@@ -68,7 +69,7 @@ def uncompressed_event(data: bytes) -> bytes:
 
 
 def inflate(data: bytes, size: int, *, raw: bool) -> bytes:
-    """zlib, to exactly ``size`` bytes: never more memory than was promised."""
+    """Inflate zlib data to exactly ``size`` bytes, without ever taking more memory. Raises Malformed."""
     engine = zlib.decompressobj(-15 if raw else 15)
     try:
         result = engine.decompress(data, size + 1)

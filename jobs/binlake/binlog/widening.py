@@ -1,4 +1,4 @@
-"""Compiled: row images that lack columns to images that have all of them, the absent ones NULL."""
+"""Compiled code that widens row images: columns that they lack are added as NULL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def widened(images: bytes, program: Any, present: Sequence[bool]) -> bytes:
 
 @kernel
 def _widen(source: int, end: int, target: int, program: Any, present: Any) -> int:
-    """Writes to ``target``; counts alone where that is 0. Returns bytes, -1 if an image reaches beyond ``end``."""
+    """Write widened images to ``target``, or only count if that is 0. Returns their size in bytes, or -1 if an image
+    reaches beyond ``end``."""
     columns = program.shape[0]
     held = 0
     for column in range(columns):

@@ -146,24 +146,29 @@ def begin() -> bytes:
     return _query("", b"BEGIN", _charsets("utf8mb4"), 0)
 
 
-def statement(one: Statement, flavour: Flavour, number: int) -> bytes:
+def statement(logged: Statement, flavour: Flavour, number: int) -> bytes:
     """A statement's body. number: of the transaction, for MySQL's DDL that has one."""
     flags = _NO_FOREIGN_KEY_CHECKS
-    told, behind = b"", b""
-    session = one.session
+    variables, behind = b"", b""
+    session = logged.session
     if flavour == "mariadb" and session.explicit_timestamps:
         flags |= _EXPLICIT_TIMESTAMPS
     if session.time_zone:
         zone = session.time_zone.encode()
-        told += bytes([5, len(zone)]) + zone
+        variables += bytes([5, len(zone)]) + zone
     if session.microsecond is not None:
-        told += bytes([128 if flavour == "mariadb" else 13]) + session.microsecond.to_bytes(3, "little")
+        variables += bytes([128 if flavour == "mariadb" else 13]) + session.microsecond.to_bytes(3, "little")
     if flavour == "mysql" and session.explicit_timestamps is not None:
         behind += bytes([16, session.explicit_timestamps])
-    if flavour == "mysql" and one.has_xid:
+    if flavour == "mysql" and logged.has_xid:
         behind += bytes([17]) + struct.pack("<Q", number)
-    status = bytes([0]) + struct.pack("<I", flags) + bytes([1]) + struct.pack("<Q", one.sql_mode)
-    return _query(one.database, one.text.encode(), status + _charsets(one.server_charset) + told + behind, one.error)
+    status = bytes([0]) + struct.pack("<I", flags) + bytes([1]) + struct.pack("<Q", logged.sql_mode)
+    return _query(
+        logged.database,
+        logged.text.encode(),
+        status + _charsets(logged.server_charset) + variables + behind,
+        logged.error,
+    )
 
 
 def _charsets(of_databases: str) -> bytes:

@@ -97,11 +97,11 @@ def _length(size: int) -> bytes:
 def _container(value: dict[str, Any] | list[Any]) -> tuple[int, bytes]:
     keys: list[bytes] = []
     if isinstance(value, dict):
-        members = sorted((key.encode(), one) for key, one in value.items())
+        members = sorted((key.encode(), item) for key, item in value.items())
         members.sort(key=lambda member: len(member[0]))  # stable: by length, then by bytes
-        keys, values = [key for key, _ in members], [_value(one) for _, one in members]
+        keys, values = [key for key, _ in members], [_value(item) for _, item in members]
     else:
-        values = [_value(one) for one in value]
+        values = [_value(item) for item in value]
     kind = _SMALL_OBJECT if isinstance(value, dict) else _SMALL_ARRAY
     small = _laid_out(keys, values, large=False)
     if small is not None:

@@ -55,7 +55,7 @@ def packed_decimal(text: str, precision: int, scale: int) -> bytes:
     first = integral % 9
     groups = [whole[:first]] + [whole[at : at + 9] for at in range(first, integral, 9)]
     groups += [fraction[at : at + 9] for at in range(0, scale, 9)]
-    data = bytearray(b"".join(int(one or 0).to_bytes(DIGIT_BYTES[len(one)], "big") for one in groups))
+    data = bytearray(b"".join(int(group or 0).to_bytes(DIGIT_BYTES[len(group)], "big") for group in groups))
     assert len(data) == decimal_size(precision, scale)
     if negative:
         data = bytearray(byte ^ 0xFF for byte in data)

@@ -56,10 +56,10 @@ def _images(
     by_column: list[ColumnBytes] = []
     absent = np.zeros((rows, len(fields)), np.uint8)
     place = -1
-    for one, array in zip(columns_of(mutations.columns, invalid), arrays, strict=True):
+    for column, array in zip(columns_of(mutations.columns, invalid), arrays, strict=True):
         try:
-            if one.is_side:
-                encoded = _beside(fields[place], array, one.holds)
+            if column.is_side:
+                encoded = _beside(fields[place], array, column.holds)
                 by_column[place] = [a if b is None else b for a, b in zip(by_column[place], encoded, strict=True)]
             else:
                 place += 1
@@ -67,7 +67,7 @@ def _images(
         except (ValueError, LookupError, OverflowError) as error:
             why = type(error).__name__  # a UnicodeError's text holds the value
             raise StagingError(
-                f"{mutations.name}: a value of {one.name!r} can't be written into a binlog ({why})",
+                f"{mutations.name}: a value of {column.name!r} can't be written into a binlog ({why})",
                 remedy="exclude the table from the feed, or mend the value on the server",
             ) from None
     for at, values in enumerate(by_column):
@@ -104,13 +104,13 @@ def encoder(field: Field) -> EncodeColumn:
     if wire is Wire.SET:
         bits = {name: 1 << place for place, name in enumerate(column.values)}
         return lambda array: _mapped(
-            array, lambda text: sum(bits[one] for one in text.split(",") if text).to_bytes(field.size, "little")
+            array, lambda text: sum(bits[item] for item in text.split(",") if text).to_bytes(field.size, "little")
         )
     if wire is Wire.JSON:
         return lambda array: _prefixed(_mapped(array, binary_json), field.size)
     if wire is Wire.VECTOR:
         return lambda array: _prefixed(
-            [None if one is None else struct.pack(f"<{len(one)}f", *one) for one in array.to_pylist()], field.size
+            [None if item is None else struct.pack(f"<{len(item)}f", *item) for item in array.to_pylist()], field.size
         )
     if column.type in STORED:
         return lambda array: _prefixed(_stored(array, column.type), field.size)

@@ -91,8 +91,8 @@ def table_map(table_id: int, name: TableName, fields: Sequence[Field], key: Sequ
     for word in (name.database, name.table):
         data = word.encode()
         body += bytes([len(data)]) + data + b"\0"
-    types, told = _types(fields)
-    body += packed_integer(len(fields)) + types + packed_bytes(told)
+    types, metadata = _types(fields)
+    body += packed_integer(len(fields)) + types + packed_bytes(metadata)
     body += _bits([field.column.nullable for field in fields], low_first=True)
     for kind, value in _optional(fields, key, flavour):
         body += bytes([kind]) + packed_bytes(value)
@@ -101,26 +101,26 @@ def table_map(table_id: int, name: TableName, fields: Sequence[Field], key: Sequ
 
 def _types(fields: Sequence[Field]) -> tuple[bytes, bytes]:
     """Type codes, and what is told of each type."""
-    types, told = bytearray(), bytearray()
+    types, metadata = bytearray(), bytearray()
     for field in fields:
         wire, column = field.wire, field.column
         types.append(Wire.STRING if wire in _NAMES_LISTED else wire)
         if wire in _NAMES_LISTED:
-            told += bytes([wire, field.size])
+            metadata += bytes([wire, field.size])
         elif wire is Wire.STRING:
             size = _most_bytes(column)
-            told += bytes([Wire.STRING ^ (size & 0x300) >> 4, size & 0xFF])
+            metadata += bytes([Wire.STRING ^ (size & 0x300) >> 4, size & 0xFF])
         elif wire is Wire.VARCHAR:
-            told += _most_bytes(column).to_bytes(2, "little")
+            metadata += _most_bytes(column).to_bytes(2, "little")
         elif wire is Wire.NEWDECIMAL:
-            told += bytes([column.precision or 10, column.scale or 0])
+            metadata += bytes([column.precision or 10, column.scale or 0])
         elif wire is Wire.BIT:
-            told += bytes([(column.length or 1) % 8, (column.length or 1) // 8])
+            metadata += bytes([(column.length or 1) % 8, (column.length or 1) // 8])
         elif wire in (Wire.TIMESTAMP2, Wire.DATETIME2, Wire.TIME2):
-            told.append(column.fraction)
+            metadata.append(column.fraction)
         elif wire in (Wire.FLOAT, Wire.DOUBLE, Wire.BLOB, Wire.GEOMETRY, Wire.JSON, Wire.VECTOR):
-            told.append(field.size)
-    return bytes(types), bytes(told)
+            metadata.append(field.size)
+    return bytes(types), bytes(metadata)
 
 
 def _optional(fields: Sequence[Field], key: Sequence[str], flavour: Flavour) -> list[tuple[Meta, bytes]]:
@@ -128,7 +128,7 @@ def _optional(fields: Sequence[Field], key: Sequence[str], flavour: Flavour) -> 
     columns = [field.column for field in fields]
     names = [column.name for column in columns]
     listed = [field for field in fields if field.wire in _NAMES_LISTED]
-    found = [
+    optional = [
         (Meta.SIGNEDNESS, _bits([f.column.unsigned for f in fields if f.wire in _SIGNED_OR_NOT], low_first=False)),
         (Meta.COLUMN_CHARSET, _collations([f for f in fields if f.wire in _COLLATED[flavour]])),
         (Meta.COLUMN_NAME, b"".join(packed_bytes(name.encode()) for name in names)),
@@ -141,9 +141,9 @@ def _optional(fields: Sequence[Field], key: Sequence[str], flavour: Flavour) -> 
     if flavour == "mysql":
         vectors = [f.column.length or 0 for f in fields if f.wire is Wire.VECTOR]
         shown = [not column.invisible for column in columns]
-        found.append((Meta.VISIBILITY, b"" if all(shown) else _bits(shown, low_first=False)))
-        found.append((Meta.VECTOR_DIMENSIONS, b"".join(map(packed_integer, vectors))))
-    return [(kind, value) for kind, value in found if value]
+        optional.append((Meta.VISIBILITY, b"" if all(shown) else _bits(shown, low_first=False)))
+        optional.append((Meta.VECTOR_DIMENSIONS, b"".join(map(packed_integer, vectors))))
+    return [(kind, value) for kind, value in optional if value]
 
 
 def _collations(fields: Sequence[Field]) -> bytes:

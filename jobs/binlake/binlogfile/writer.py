@@ -84,8 +84,8 @@ class BinlogWriter:
     def transaction(self, head: Head, rows: Iterable[RowEvent]) -> None:
         """One transaction with its BEGIN and commit."""
         self.begin(head)
-        for one in rows:
-            self.rows(one)
+        for event in rows:
+            self.rows(event)
         self.commit()
 
     def begin(self, head: Head) -> None:
@@ -93,21 +93,23 @@ class BinlogWriter:
         if self._flavour == "mysql" or head.gtid is None:
             self._event(EventType.QUERY, event_bytes.begin(), self._open, _WITHOUT_USE)
 
-    def rows(self, one: RowEvent) -> None:
-        for kind, body in self._row_events(one):
+    def rows(self, event: RowEvent) -> None:
+        for kind, body in self._row_events(event):
             self._event(kind, body, self._open)
 
     def commit(self) -> None:
         self._event(EventType.XID, struct.pack("<Q", self.end.transactions), self._open)
         self._finish()
 
-    def statement(self, head: Head, one: Statement) -> None:
+    def statement(self, head: Head, statement: Statement) -> None:
         """A statement that is a transaction by itself: DDL."""
         self._start(head, only_rows=False)
-        began_us = head.committed_us if one.session.began is None else one.session.began * 1_000_000
-        parsed = statements.parse(one.text, database=one.database, sql_mode=one.sql_mode, flavour=self._flavour)
+        began_us = head.committed_us if statement.session.began is None else statement.session.began * 1_000_000
+        parsed = statements.parse(
+            statement.text, database=statement.database, sql_mode=statement.sql_mode, flavour=self._flavour
+        )
         flags = _WITHOUT_USE if parsed.kind.endswith(" DATABASE") else 0
-        body = event_bytes.statement(one, self._flavour, self.end.transactions)
+        body = event_bytes.statement(statement, self._flavour, self.end.transactions)
         self._event(EventType.QUERY, body, replace(self._open, committed_us=began_us), flags)
         self._finish()
 
@@ -140,16 +142,16 @@ class BinlogWriter:
         self._out.seek(self.end.offset)
         self._opening = None
 
-    def _row_events(self, one: RowEvent) -> Iterable[tuple[EventType, bytes]]:
-        kind = _KINDS[self._flavour][one.op]
-        flags = _STATEMENT_END | (_NO_FOREIGN_KEY_CHECKS if one.unchecked else 0)
-        head = one.table_map[:6] + struct.pack("<H", flags)
+    def _row_events(self, event: RowEvent) -> Iterable[tuple[EventType, bytes]]:
+        kind = _KINDS[self._flavour][event.op]
+        flags = _STATEMENT_END | (_NO_FOREIGN_KEY_CHECKS if event.unchecked else 0)
+        head = event.table_map[:6] + struct.pack("<H", flags)
         if self._flavour == "mysql":
             head += struct.pack("<H", 2)  # no extra data behind these two bytes themselves
-        all_columns = ((1 << one.width) - 1).to_bytes((one.width + 7) // 8, "little")
-        head += packed_integer(one.width) + all_columns * (2 if one.op == UPDATE else 1)
-        for images in _cut(one.images, 2 if one.op == UPDATE else 1):
-            yield EventType.TABLE_MAP, one.table_map
+        all_columns = ((1 << event.width) - 1).to_bytes((event.width + 7) // 8, "little")
+        head += packed_integer(event.width) + all_columns * (2 if event.op == UPDATE else 1)
+        for images in _cut(event.images, 2 if event.op == UPDATE else 1):
+            yield EventType.TABLE_MAP, event.table_map
             yield kind, head + b"".join(images)
 
     def _event(self, kind: EventType, body: bytes, stamp: Stamp, flags: int = 0) -> None:

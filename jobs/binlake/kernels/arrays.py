@@ -41,6 +41,8 @@ def binaries(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
     offsets = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(value) for value in encoded], out=offsets[1:])
     absent = [value is None for value in values]
-    validity = pa.py_buffer(np.packbits([not one for one in absent], bitorder="little")) if any(absent) else None
+    validity = (
+        pa.py_buffer(np.packbits([not missing for missing in absent], bitorder="little")) if any(absent) else None
+    )
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(kind, len(encoded), buffers, sum(absent))

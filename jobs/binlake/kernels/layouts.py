@@ -47,7 +47,7 @@ META = _integers("op", "offset", "ordinal", "transaction", "xa", "before", "afte
 """Addresses of what is told of each row beside its values. before, after: whether it has the side; event: its index."""
 
 
-def one(layout: np.dtype[Any]) -> Any:
+def record(layout: np.dtype[Any]) -> Any:
     """A record of zeros, whose fields are attributes for Python and for kernels."""
     return np.zeros(1, layout).view(np.recarray)[0]
 
