@@ -330,7 +330,7 @@ class _Reader:
             stops[1:] = [stop]
 
     def raw(self, where: int) -> bytes:
-        """Return the bytes of the event at an offset of the file, at most _KEPT; empty if it isn't in the present chunk."""
+        """Return the bytes of the event at an offset of the file, at most _KEPT; empty if it isn't in this chunk."""
         if self._chunk is None or not 0 <= (at := where - self._chunk.offset) <= self._chunk.size - HEADER_SIZE:
             return b""
         size = HEADER.unpack(self._chunk.data[at : at + HEADER_SIZE].tobytes())[3]
@@ -398,7 +398,10 @@ class _Reader:
         return self._uncompressed(rows, prepared, stopped, whole)
 
     def _made_whole(self, known: _Known, event: Any) -> tuple[int, ...]:
-        """Complete a partial event. Returns what ``scan.prepare`` gives for full ones. Raises Undecodable, Malformed."""
+        """Complete a partial event. Returns what ``scan.prepare`` gives for full ones.
+
+        Raises Undecodable, Malformed.
+        """
         assert known.table is not None
         assert known.decoder is not None
         body = ctypes.string_at(int(event["body"]), int(event["end"] - event["body"]))

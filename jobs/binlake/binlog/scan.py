@@ -315,7 +315,7 @@ def _mariadb_gtid(event: int, body: int, end: int, to: int) -> int:
 def _gtid(
     event: int, kind: int, end: int, where: int, state: Any, committed: Any, last: tuple[int, int]
 ) -> tuple[int, tuple[int, int]]:
-    """Begin a transaction. Returns DONE or what stops ``scan``, and the next call's ``last``: the GTID's body and text."""
+    """Begin a transaction. Returns DONE or what stops ``scan``, and the next ``last``: the GTID's body and text."""
     times, text_ends, servers, text = committed
     number = state.transactions
     if number >= times.shape[0]:

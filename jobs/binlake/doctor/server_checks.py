@@ -155,7 +155,7 @@ def whole_log(subject: Examined, databases: Collection[str]) -> Iterator[Check]:
             raise
         return  # which grant is missing is told by the grants' own checks
     for gap in gaps:
-        yield Check("whole log", False if gap.is_certain else "warn", gap.found, gap.remedy)
+        yield Check("whole log", False if gap.is_certain else "warn", gap.reason, gap.remedy)
     if not gaps:
         yield Check("whole log", True, "no filter, and what is replicated is logged")
     if subject.variables.get("binlog_error_action") == "IGNORE_ERROR":

@@ -120,10 +120,10 @@ def refused_for_gaps(source: Source, names: list[TableName]) -> dict[TableName, 
         if not gap.is_certain:
             continue
         if gap.databases is None:
-            raise ServerSettingError(gap.found, remedy=gap.remedy)
+            raise ServerSettingError(gap.reason, remedy=gap.remedy)
         for name in names:
             if name.database in gap.databases:
-                refused[name] = TableError(f"{name}: {gap.found}", remedy=gap.remedy)
+                refused[name] = TableError(f"{name}: {gap.reason}", remedy=gap.remedy)
     return refused
 
 

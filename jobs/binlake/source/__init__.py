@@ -1,1 +1,1 @@
-"""The MySQL or MariaDB server: connection, catalog, locks, its log as replicas get it, and the ranges in that."""
+"""The MySQL or MariaDB server: connection, catalog, locks, its log as replicas read it, and the ranges of that log."""

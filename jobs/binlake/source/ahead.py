@@ -1,5 +1,6 @@
-"""How far a source's log goes on beyond a position, for how long the server keeps it, and which tables it has: asked in
-a moment, as no replica."""
+"""How much log a source has beyond a position, for how long the server keeps it, and which tables it has.
+
+The answers take a moment, and no connection as a replica."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ from binlake.source.server import Source
 
 @dataclass(frozen=True)
 class Ahead:
-    """head: the log's end, ``file:offset``. bytes: of log beyond the position; None where the log doesn't hold it.
+    """What a source has beyond a position.
 
-    tables: that are to be mirrored; none of a folder of files, which doesn't tell.
+    head: the log's end, ``file:offset``. bytes: size of the log beyond the position; None if the log lacks it. tables:
+    the tables to be mirrored; empty for a folder of files, which doesn't tell them.
     """
 
     head: str
@@ -27,13 +29,13 @@ class Ahead:
 
 
 def look_ahead(config: PipelineConfig, origin: Origin, position: Position | None) -> Ahead:
-    """Raises SourceError and ConfigurationError."""
+    """Connect to a source and return what it has beyond a position. Raises SourceError and ConfigurationError."""
     with opened(origin) as log:
         return ahead_of(config, log, position)
 
 
 def ahead_of(config: PipelineConfig, log: Log, position: Position | None) -> Ahead:
-    """As above, of a log that is open."""
+    """Return what an open log has beyond a position. Raises SourceError."""
     file, offset, _ = log.head()
     beyond = None
     if position is not None and log.is_of(position.server):
@@ -44,10 +46,11 @@ def ahead_of(config: PipelineConfig, log: Log, position: Position | None) -> Ahe
 
 @dataclass(frozen=True)
 class LogSeen:
-    """What a server says of its log when it is planned from, or looked at.
+    """The state of a source's log at the time ``at_us``, as it is noted when a batch is planned.
 
-    head: its end, ``file:offset``. bytes_ahead: of log beyond what is planned. oldest_file: the first that is left of
-    ``files``, ``bytes`` in all. kept_hours: for how long a file is kept, None for ever, or where nobody says.
+    head: its end, ``file:offset``. bytes_ahead: size of the log beyond what is planned. oldest_file: the first of the
+    remaining ``files``, which have ``bytes`` in all. kept_hours: for how long a file is kept; None for ever, or if it
+    isn't known.
     """
 
     at_us: int
@@ -60,7 +63,7 @@ class LogSeen:
 
 
 def log_seen(log: Log, planned_to: Position) -> LogSeen:
-    """Raises SourceError."""
+    """Return the state of a log. Raises SourceError."""
     file, offset, _ = log.head()
     left = log.binary_logs()
     kept = kept_hours(log) if isinstance(log, Source) else None

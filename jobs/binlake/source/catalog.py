@@ -1,7 +1,7 @@
-"""The server's catalog: which tables there are, and their shapes, read from information_schema.
+"""The server's catalog: its tables and their shapes, read from information_schema.
 
-The shapes have the same normal form as those that DDL statements make (``binlake.schema``): lengths only where they
-mean something, defaults as MySQL's information_schema shows them, geometry types by the server's own names.
+The shapes have the same normal form as those that DDL statements make (``binlake.ddl``): lengths only where they
+matter, defaults as MySQL's information_schema shows them, geometry types by the server's own names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from binlake.source.server import Source
 
 BASE_TABLE, SEQUENCE, SYSTEM_VERSIONED = "BASE TABLE", "SEQUENCE", "SYSTEM VERSIONED"
 MIRRORED = frozenset({BASE_TABLE, SEQUENCE, SYSTEM_VERSIONED})
-"""Kinds of tables that can be mirrored."""
+"""Values of TABLE_TYPE that can be mirrored."""
 
 _WITH_LENGTH = frozenset({"char", "varchar", "binary", "varbinary"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -32,7 +32,7 @@ _WITH_CHARSET = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", 
 _WITH_FRACTION = frozenset({"time", "datetime", "timestamp"})
 _ROW_TIMES: dict[str, RowTime] = {"ROW START": "start", "ROW END": "end"}
 _MEMBERS_AT_ONCE = 200
-"""Names in one IN list."""
+"""The most names in one IN list."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class SourceTable:
 
     @property
     def has_read_views(self) -> bool:
-        """Whether a transaction goes on reading the rows of its beginning; of a sequence InnoDB shows the newest."""
+        """Tell whether a transaction keeps reading the rows of its beginning; of a sequence InnoDB shows the newest."""
         return self.engine.lower() == "innodb" and not self.schema.sequence
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A name in the catalog, before its columns are read."""
+    """A table or view in the catalog, without its columns."""
 
     name: TableName
     kind: str
@@ -68,45 +68,45 @@ class Listed:
 
 
 def list_tables(source: Source) -> list[Listed]:
-    """Every table and view the account may see, by name; columns aren't read."""
+    """Return every table and view that the account may see, sorted by name, without columns."""
     rows = source.query(
         "SELECT table_schema AS d, table_name AS t, table_type AS kind, engine AS engine,"
         " COALESCE(table_rows, 0) AS n, COALESCE(data_length, 0) AS size FROM information_schema.tables"
         " WHERE table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')"
     )
-    found = [
+    tables = [
         Listed(TableName(row["d"], row["t"]), row["kind"], row["engine"] or "", int(row["n"]), int(row["size"]))
         for row in rows
     ]
-    return sorted(found, key=lambda listed: listed.name)
+    return sorted(tables, key=lambda listed: listed.name)
 
 
 def included_tables(source: Source, config: PipelineConfig) -> list[TableName]:
-    """Tables the pipeline includes and the account may see, by name; no views."""
+    """Return the tables that the pipeline includes and the account may see, sorted by name; no views."""
     return [listed.name for listed in list_tables(source) if listed.kind in MIRRORED and config.included(listed.name)]
 
 
 def included_databases(source: Source, config: PipelineConfig) -> list[str]:
-    """Those that the account may see and that may hold an included table."""
+    """Return the databases that the account may see and that may hold an included table."""
     patterns = config.tables.include
-    found = user_databases(source)
-    return [one for one in found if any(matches_database(pattern, one) for pattern in patterns)]
+    visible = user_databases(source)
+    return [database for database in visible if any(matches_database(pattern, database) for pattern in patterns)]
 
 
 def user_databases(source: Source) -> list[str]:
-    """Those that the account may see, the server's own left out, by name."""
+    """Return the databases that the account may see, without the server's own, sorted by name."""
     rows = source.query("SELECT schema_name AS d FROM information_schema.schemata")
     return sorted(row["d"] for row in rows if row["d"].lower() not in SYSTEM_DATABASES)
 
 
 def database_charsets(source: Source) -> dict[str, str]:
-    """The character set that new tables of each database get, the server's own databases left out."""
+    """Return each database's default character set, without the server's own databases."""
     rows = source.query("SELECT schema_name AS d, default_character_set_name AS c FROM information_schema.schemata")
     return {row["d"]: canonical_charset(row["c"]) for row in rows if row["d"].lower() not in SYSTEM_DATABASES}
 
 
 def read_schema(source: Source, name: TableName) -> TableSchema:
-    """The shape of one table; raises SchemaMismatch when it isn't there (or not visible to the account)."""
+    """Return the shape of a table. Raises SchemaMismatch if it doesn't exist or the account may not see it."""
     try:
         return read_tables(source, [name])[name].schema
     except KeyError:
@@ -117,7 +117,7 @@ def read_schema(source: Source, name: TableName) -> TableSchema:
 
 
 def read_schemas(source: Source, names: Collection[TableName]) -> dict[TableName, TableSchema]:
-    """Shapes alone, as quickly as the server gives them: asked under a lock."""
+    """Return the shapes of tables, with as few queries as possible, because a lock may be held meanwhile."""
     wanted = set(names)
     return _schemas(source, wanted)
 
@@ -128,21 +128,21 @@ Excluding = Callable[[TableName, TableSchema], TableSchema]
 def read_tables(
     source: Source, names: Collection[TableName], excluding: Excluding = lambda name, schema: schema
 ) -> dict[TableName, SourceTable]:
-    """Shape, engine and kind of the tables given; those that aren't there are missing from the answer.
+    """Return shape, engine and kind of tables. Tables that don't exist are missing from the result.
 
-    excluding: adds to a shape which columns aren't mirrored.
+    excluding: returns a shape with the columns that aren't mirrored noted in it.
     """
     wanted = set(names)
-    listed = {found.name: found for found in list_tables(source) if found.name in wanted}
+    listed = {table.name: table for table in list_tables(source) if table.name in wanted}
     schemas = _schemas(source, wanted)
     tables: dict[TableName, SourceTable] = {}
-    for name, found in listed.items():
+    for name, table in listed.items():
         tables[name] = SourceTable(
             name=name,
-            kind=found.kind,
-            engine=found.engine,
-            rows=found.rows,
-            size=found.size,
+            kind=table.kind,
+            engine=table.engine,
+            rows=table.rows,
+            size=table.size,
             schema=excluding(name, schemas.get(name) or TableSchema(())),
         )
     return tables
@@ -150,7 +150,7 @@ def read_tables(
 
 @dataclass(frozen=True)
 class KeyPart:
-    """A column as the index of its table's key orders it. collation: of text, None for everything else."""
+    """A column as the index of its table's key orders it. collation: a text's; None for other types."""
 
     column: Column
     descending: bool = False
@@ -158,8 +158,7 @@ class KeyPart:
 
 
 def key_parts(source: Source, name: TableName, schema: TableSchema) -> tuple[str, tuple[KeyPart, ...]]:
-    """The index of a table's key and its leading parts, as far as they hold whole columns; no parts without such an
-    index."""
+    """Return the index of a table's key and its leading parts that hold whole columns; no parts without an index."""
     index = key_index(schema)
     described = {
         row["name"].lower(): row["collation"]
@@ -176,7 +175,7 @@ def key_parts(source: Source, name: TableName, schema: TableSchema) -> tuple[str
 
 
 def _by_database(names: Iterable[TableName]) -> Iterator[tuple[str, list[str]]]:
-    """Names in portions that fit one statement."""
+    """Yield each database with names of its tables, in portions that fit one statement."""
     tables: dict[str, list[str]] = defaultdict(list)
     for name in sorted(names):
         tables[name.database].append(name.table)
@@ -186,7 +185,10 @@ def _by_database(names: Iterable[TableName]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _select(source: Source, what: str, where: str, order: str, names: Iterable[TableName]) -> Iterator[dict[str, Any]]:
-    """Rows with ``d`` and ``t``, the table they belong to; information_schema compares without regard to case."""
+    """Yield rows of information_schema, with ``d`` and ``t``, the database and table that they belong to.
+
+    information_schema compares without regard to case, so rows of other tables are dropped here.
+    """
     wanted = set(names)
     for database, members in _by_database(wanted):
         if len(members) > 1:
@@ -205,15 +207,15 @@ def _schemas(source: Source, names: set[TableName]) -> dict[TableName, TableSche
     columns = _columns(source, names)
     keys = _indexes(source, names)
     schemas: dict[TableName, TableSchema] = {}
-    for name, found in columns.items():
+    for name, by_table in columns.items():
         primary = tuple(column for column in keys[name].pop("PRIMARY", _NO_INDEX).columns if column)
         indexes = _in_order(source, name, list(keys[name].values()))
-        schemas[name] = with_key(without_columns[name].with_columns(tuple(found)), primary, indexes)
+        schemas[name] = with_key(without_columns[name].with_columns(tuple(by_table)), primary, indexes)
     return schemas
 
 
 def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSchema]:
-    """What is said of tables as a whole; views have no character set."""
+    """Return shapes without columns: what holds for each table as a whole. Views have no character set."""
     what = "table_collation AS collation, table_type AS kind"
     return {
         TableName(row["d"], row["t"]): TableSchema(
@@ -229,7 +231,7 @@ def _options(source: Source, names: set[TableName]) -> dict[TableName, TableSche
 
 def _columns(source: Source, names: set[TableName]) -> dict[TableName, list[Column]]:
     columns: dict[TableName, list[Column]] = defaultdict(list)
-    found = _select(
+    rows = _select(
         source,
         "column_name AS name, data_type AS type, column_type AS declared, column_default AS value, extra AS extra,"
         " is_nullable AS nullable, character_set_name AS charset, character_maximum_length AS length,"
@@ -239,7 +241,7 @@ def _columns(source: Source, names: set[TableName]) -> dict[TableName, list[Colu
         "table_schema, table_name, ordinal_position",
         names,
     )
-    for row in found:
+    for row in rows:
         columns[TableName(row["d"], row["t"])].append(_column(row, mariadb=source.is_mariadb))
     return columns
 
@@ -289,7 +291,7 @@ def _expression(expression: str, *, mariadb: bool) -> Virtual:
 
 
 def _latin1(letter: str) -> bytes:
-    """A byte of MySQL's latin1, which is cp1252 with its gaps filled."""
+    """Encode a letter in MySQL's latin1, which is cp1252 with its gaps filled."""
     try:
         return letter.encode("cp1252")
     except UnicodeEncodeError:
@@ -297,7 +299,7 @@ def _latin1(letter: str) -> bytes:
 
 
 def _zerofill(type_: str, declared: str) -> int:
-    """Digits to which texts are filled: ``decimal(5,2) unsigned zerofill`` has a point besides."""
+    """Return to how many characters ZEROFILL fills; for ``decimal(5,2) unsigned zerofill`` that includes the point."""
     digits = re.fullmatch(r"[a-z]+(?:\((\d+)(?:,(\d+))?\))? unsigned zerofill", declared)
     if not digits:
         return 0
@@ -334,20 +336,23 @@ _ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "\\": "\\", "'": "'"}
 
 
 def _quoted(text: str) -> Iterator[str]:
-    """The strings in ``enum('a','b''c')``: the server doubles quotes and escapes NUL, line ends and backslashes."""
+    """Yield the strings in ``enum('a','b''c')``. The server doubles quotes, and escapes NUL, line ends, backslashes."""
     for match in _STRING.finditer(text):
         yield re.sub(
-            r"''|\\(.)", lambda found: _ESCAPES.get(found[1], found[1]) if found[1] else "'", match[1], flags=re.S
+            r"''|\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]) if escape[1] else "'", match[1], flags=re.S
         )
 
 
 def _mysql_default(type_: str, text: str, extra: str) -> tuple[bool, str | None]:
-    """(whether it is an expression, the constant)."""
+    """Return whether MySQL's default is an expression, and the constant."""
     return (True, None) if "DEFAULT_GENERATED" in extra else (False, text)
 
 
 def _mariadb_default(type_: str, text: str, extra: str) -> tuple[bool, str | None]:
-    """MariaDB writes strings in quotes, NULL as a word, and expressions as they stand."""
+    """Return whether MariaDB's default is an expression, and the constant.
+
+    MariaDB shows strings in quotes, NULL as a word, and expressions as they are.
+    """
     if text == "NULL":
         return False, None
     if _STRING.fullmatch(text):
@@ -366,16 +371,16 @@ _NO_INDEX = Index("", (), ())
 
 
 def _indexes(source: Source, names: set[TableName]) -> dict[TableName, dict[str, Index]]:
-    """Indexes of each table by their names, the primary key as PRIMARY."""
+    """Return the indexes of each table by their names; the primary key is PRIMARY."""
     parts: dict[TableName, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    found = _select(
+    columns_of_indexes = _select(
         source,
         "index_name AS i, column_name AS c, sub_part AS part, non_unique AS plain, index_type AS kind",
         "statistics WHERE",
         "table_schema, table_name, index_name, seq_in_index",
         names,
     )
-    for row in found:
+    for row in columns_of_indexes:
         parts[TableName(row["d"], row["t"])][row["i"]].append(row)
     indexes: dict[TableName, dict[str, Index]] = defaultdict(dict)
     for table, by_name in parts.items():
@@ -387,7 +392,7 @@ def _indexes(source: Source, names: set[TableName]) -> dict[TableName, dict[str,
 
 
 def _in_order(source: Source, name: TableName, indexes: list[Index]) -> list[Index]:
-    """As the table has them: information_schema has no order of indexes, SHOW INDEX does."""
+    """Return indexes in the table's order, which SHOW INDEX tells and information_schema doesn't."""
     if sum(index.unique for index in indexes) < 2:
         return indexes
     shown = source.query(f"SHOW INDEX FROM {mysql_quote(name.database)}.{mysql_quote(name.table)}")

@@ -1,4 +1,4 @@
-"""Where a source is and who we are there; and the control connection."""
+"""The address and account of a source, and connections to it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from binlake.storage.connection_text import is_json, parsed, variable_of
 CONNECT_TIMEOUT = 20
 """Seconds for the TCP connection, and for each answer of the handshake."""
 READ_TIMEOUT = 300
-"""Seconds for each answer to a query; who asks what takes longer gives its own."""
+"""Seconds for each answer to a query; callers of longer queries give their own."""
 WRITE_TIMEOUT = 60
-"""Seconds for a command to leave."""
+"""Seconds for sending a command."""
 
 CONNECTION_FILE = "BINLAKE_CONNECTION_FILE"
-"""Environment variable with the path of a file that holds the connection: how Airflow hands it to a Spark job."""
+"""Environment variable with the path of a file that holds the connection; Airflow passes it so to a Spark job."""
 
 _SCHEMES = ("mysql", "mariadb")
 _TLS = {"ca", "cert", "key", "verify_mode", "check_hostname"}
 TLS_FIELDS = {f"ssl_{name}": name for name in _TLS}
-"""Each in a field of its own, as Airflow's form of a connection has them; one that is left empty says nothing."""
+"""TLS settings as single fields of a connection's extra, as Airflow's form has them; an empty one counts as missing."""
 
 
 _PEM = "-----BEGIN "
@@ -45,8 +45,10 @@ _BLOCK = re.compile(rf"{_PEM}[^-]+-----.*?-----END [^-]+-----", re.DOTALL)
 
 @dataclass(frozen=True)
 class Tls:
-    """How a connection is encrypted. ca, cert, key: paths, or what stands in them; verified: the server's certificate
-    is, by_name: its name, too."""
+    """How a connection is encrypted.
+
+    ca, cert, key: paths, or the files' contents. verified: the server's certificate is verified. by_name: its name is
+    verified, too."""
 
     ca: str | None
     cert: str | None
@@ -55,7 +57,7 @@ class Tls:
     by_name: bool
 
     def context(self) -> ssl.SSLContext:
-        """Raises ConfigurationError for certificates that can't be read."""
+        """Return the SSL context. Raises ConfigurationError for certificates that can't be read."""
         carried = self.ca is not None and _PEM in self.ca
         try:
             context = ssl.create_default_context(
@@ -77,7 +79,7 @@ class Tls:
 
 @contextmanager
 def _in_a_file(pem: str | None) -> Iterator[str | None]:
-    """ssl takes a client's certificate from nowhere else."""
+    """Yield the path of a temporary file with ``pem``, because ssl loads a client's certificate only from files."""
     if pem is None or _PEM not in pem:
         yield pem
         return
@@ -89,7 +91,7 @@ def _in_a_file(pem: str | None) -> Iterator[str | None]:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address and account of a source. The password shows in no repr."""
+    """Address and account of a source. Its repr hides the password."""
 
     host: str
     port: int
@@ -108,7 +110,7 @@ class Endpoint:
 
     @property
     def encryption(self) -> Tls | None:
-        """None without TLS settings; with a ``ca`` the server's certificate and name are verified."""
+        """Return the TLS settings; None without any. With a ``ca``, the server's certificate and name are verified."""
         settings = dict(self.tls)
         if not settings:
             return None
@@ -125,9 +127,9 @@ def _carried(setting: tuple[str, str]) -> tuple[str, str]:
 
 
 def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
-    """An Airflow connection as its environment variable holds it: a URI or JSON.
+    """Parse an Airflow connection as its environment variable holds it: a URI or JSON.
 
-    Raises ConfigurationError without repeating the text, which holds a password.
+    Raises ConfigurationError, which doesn't repeat the text, for it holds a password.
     """
     scheme = "" if is_json(text) else _scheme(text)
     if scheme and scheme not in _SCHEMES:
@@ -136,9 +138,13 @@ def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
             remedy="write mysql://user:password@host:3306/ (percent-encode odd characters), or Airflow's JSON form",
         )
     try:
-        told = _fields(text)
+        fields = _fields(text)
         return endpoint(
-            host=told["host"], port=told["port"], user=told["login"], password=told["password"], extra=told["extra"]
+            host=fields["host"],
+            port=fields["port"],
+            user=fields["login"],
+            password=fields["password"],
+            extra=fields["extra"],
         )
     except (ValueError, AttributeError, TypeError):
         raise ConfigurationError(
@@ -148,29 +154,34 @@ def parse_airflow_connection(text: str, *, name: str) -> Endpoint:
 
 
 def _scheme(uri: str) -> str:
-    """Empty for what is no URI."""
+    """Return a URI's scheme; empty if the text is no URI."""
     scheme, separator, _ = uri.partition("://")
     return scheme.strip().lower() if separator and scheme.strip().isalnum() else ""
 
 
 def _fields(text: str) -> dict[str, Any]:
-    told = parsed(text)
+    fields = parsed(text)
     if not is_json(text):
-        _refuse_broken(text, told["host"])
-    return told
+        _refuse_broken(text, fields["host"])
+    return fields
 
 
 def _refuse_broken(text: str, host: str | None) -> None:
-    """Raises ValueError for what is no URI, and for one whose password has a letter that ends it: what follows would be
-    taken for the host, and told."""
+    """Raise ValueError if a text is no URI, or if its password has an unquoted delimiter.
+
+    The rest of such a password would be taken for the host, and shown in messages.
+    """
     parts = urlsplit(text)
     if not (host and parts.scheme) or "@" in parts.path + parts.query + parts.fragment:
         raise ValueError("not a URI")
 
 
 def fields_of(connection: str) -> dict[str, Any]:
-    """What the Airflow connection of any service tells, from its environment variable: host, port, login and password,
-    None where they aren't told, and extra. Raises ConfigurationError, which repeats none of it."""
+    """Return the fields of any service's Airflow connection, from its environment variable.
+
+    These are host, port, login and password (None if missing), and extra. Raises ConfigurationError, which repeats none
+    of them.
+    """
     variable = variable_of(connection)
     try:
         return _fields(os.environ[variable])
@@ -182,9 +193,10 @@ def fields_of(connection: str) -> dict[str, Any]:
 
 
 def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str, Any]) -> Endpoint:
-    """From the fields of an Airflow connection. Raises ConfigurationError for TLS settings that aren't known.
+    """Return an endpoint with the fields of an Airflow connection.
 
-    One that is overlooked would leave a connection open to listeners whose owner thinks it is closed.
+    Raises ConfigurationError for unknown TLS settings: ignoring one could leave a connection unencrypted that its owner
+    thinks is encrypted.
     """
     tls = extra.get("ssl") or {}
     tls = json.loads(tls) if isinstance(tls, str) else tls
@@ -206,7 +218,7 @@ def endpoint(*, host: Any, port: Any, user: Any, password: Any, extra: dict[str,
 
 
 def from_environment(connection: str) -> Endpoint:
-    """The file that ``BINLAKE_CONNECTION_FILE`` names, else ``AIRFLOW_CONN_{ID}`` as Airflow reads it."""
+    """Read the endpoint from the file that ``BINLAKE_CONNECTION_FILE`` names, else from ``AIRFLOW_CONN_{ID}``."""
     if path := os.environ.get(CONNECTION_FILE):
         return _from_file(path)
     variable = variable_of(connection)
@@ -220,7 +232,7 @@ def from_environment(connection: str) -> Endpoint:
 
 
 def endpoint_of(uri: str) -> Endpoint:
-    """``mysql://user:password@host:port/``; a URI without a password takes it from ``MYSQL_PWD``.
+    """Parse ``mysql://user:password@host:port/``. A URI without a password takes it from ``MYSQL_PWD``.
 
     Raises UsageError, which doesn't repeat the URI.
     """
@@ -229,12 +241,12 @@ def endpoint_of(uri: str) -> Endpoint:
             "the URI is neither a server's nor a file's",
             remedy="write mysql://user@host:3306/ (and the password into MYSQL_PWD), or file:///folder",
         )
-    found = parse_airflow_connection(uri, name="URI")
-    return found if found.password else replace(found, password=os.environ.get("MYSQL_PWD", ""))
+    where = parse_airflow_connection(uri, name="URI")
+    return where if where.password else replace(where, password=os.environ.get("MYSQL_PWD", ""))
 
 
 def write_file(where: Endpoint, path: str) -> None:
-    """Hand an endpoint to a job in a new file that this account alone may read."""
+    """Write an endpoint for a job into a new file that only this account may read."""
     fields = {
         "host": where.host,
         "port": where.port,
@@ -260,7 +272,7 @@ def _from_file(path: str) -> Endpoint:
 
 @cache
 def _unverified() -> ssl.SSLContext:
-    """For TLS where the server offers it, as nobody asked to verify whose it is."""
+    """Return a context that encrypts without verifying the server, for connections without TLS settings."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -269,15 +281,15 @@ def _unverified() -> ssl.SSLContext:
 
 class _Connection(pymysql.Connection):
     def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, Any]) -> ssl.SSLContext:
-        """pymysql's loads the system's authorities for each connection, though it verifies nothing by them then."""
+        """Return the given context, or an unverified one without the system's authorities, which pymysql would load."""
         return sslp if isinstance(sslp, ssl.SSLContext) else _unverified()
 
 
 def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: Any) -> pymysql.Connection[Cursor]:
-    """A session that depends on no default of the server (see ``session``), in utf8mb4, without an open transaction;
-    nothing in it waits without a deadline.
+    """Open a connection in utf8mb4, whose session depends on no default of the server (see ``session_settings``).
 
-    Raises ConnectionFailed, AccessDenied, and SourceError where TLS is asked for and can't be trusted.
+    It has no open transaction, and a deadline for everything it waits for. Raises ConnectionFailed, AccessDenied, and
+    SourceError if TLS is demanded and can't be trusted.
     """
     try:
         connection = _Connection(
@@ -304,7 +316,7 @@ def connect(where: Endpoint, *, read_timeout: float = READ_TIMEOUT, **options: A
 
 
 def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
-    """The server's error in our tree."""
+    """Return the error of binlake's tree for the server's error."""
     code = error_numbers.number_of(error)
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     if untrusted := _untrusted(error, code, text):
@@ -336,7 +348,7 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint) -> SourceError:
 
 
 def _untrusted(error: pymysql.err.MySQLError, code: int, text: str) -> str:
-    """Why TLS was refused; empty for any other error."""
+    """Return why TLS was refused; empty for any other error."""
     cause = getattr(error, "original_exception", None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return cause.verify_message

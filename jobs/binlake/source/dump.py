@@ -1,4 +1,4 @@
-"""A server's log as its replicas get it: the binlog dump of the client/server protocol, by file and offset."""
+"""A server's log as its replicas read it: the binlog dump of the client/server protocol, by file and offset."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from binlake.source import connection, error_numbers
 from binlake.source.connection import Endpoint
 
 _RECEIVE = 4 << 20
-"""Bytes of the buffer between socket and chunks."""
+"""Size in bytes of the buffer between socket and chunks."""
 HEARTBEAT = 5
 """Seconds between the server's heartbeats while it has nothing to send."""
 STALLED = 60
-"""Seconds without a byte after which the server counts as gone."""
+"""Seconds without a byte after which the connection counts as lost."""
 PAUSED = 600
-"""Seconds for which the server waits while what it sent is decoded and written."""
+"""Seconds for which the server waits while the data that it sent are decoded and written."""
 
 
 @dataclass(frozen=True)
 class ServerTransport:
-    """A replica by file and offset: COM_REGISTER_SLAVE and COM_BINLOG_DUMP of the client/server protocol.
+    """Transport that reads as a replica: COM_REGISTER_SLAVE and COM_BINLOG_DUMP of the client/server protocol.
 
-    server_id: ours; no other replica may have it. Each reader at work needs its own. 0 is no replica's: such a reader
-    isn't listed and ends no one's dump, as mysqlbinlog (com_binlog_dump in the servers' sql/rpl_source.cc and
-    sql/sql_parse.cc). name: under which the server lists the replica.
+    server_id: the replica's own; no other replica or reader may have it. With 0 the reader is no replica, like
+    mysqlbinlog: it isn't listed, and doesn't end another's dump (com_binlog_dump in the servers' sql/rpl_source.cc and
+    sql/sql_parse.cc). name: the name under which the server lists the replica.
     """
 
     endpoint: Endpoint
@@ -61,7 +61,7 @@ class ServerTransport:
             session._force_close()  # type: ignore[attr-defined]  # a dump ends by hanging up
 
     def ended(self, part: Slice, offset: int) -> SourceError:
-        """Why a dump ended before the slice's end: MariaDB says the same when it shuts down and when the file ends."""
+        """Return why a dump ended before the slice's end; MariaDB ends it alike at a shutdown and at the file's end."""
         with connection.connect(self.endpoint, read_timeout=STALLED) as session, session.cursor() as cursor:
             cursor.execute("SHOW BINARY LOGS")
             sizes = {row[0]: int(row[1]) for row in cursor.fetchall()}
@@ -77,7 +77,7 @@ _FREE_IDS = "give this source a free range of server ids (source.server_id in th
 
 
 def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> SourceError:
-    """The server's refusal of a dump in our tree."""
+    """Return the error of binlake's tree for the server's refusal of a dump."""
     code = error_numbers.number_of(error)
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     if code in error_numbers.LOG_REFUSED:
@@ -95,7 +95,7 @@ def translate(error: pymysql.err.MySQLError, where: Endpoint, part: Slice) -> So
 
 
 class _Dump:
-    """One COM_BINLOG_DUMP at work."""
+    """One running COM_BINLOG_DUMP."""
 
     def __init__(self, session: Any, transport: ServerTransport, part: Slice) -> None:
         self._part = part
@@ -139,7 +139,7 @@ class _Dump:
 
     # packets -------------------------------------------------------------------------------------------------------
     def _more(self, needed: int = 0) -> None:
-        """Receives at least a byte, with room for ``needed`` in all. Raises ConnectionFailed."""
+        """Receive at least a byte, with room for ``needed`` bytes in all. Raises ConnectionFailed."""
         if self._at:
             left = self._end - self._at
             self._buffer[:left] = self._buffer[self._at : self._end].copy()
@@ -158,7 +158,7 @@ class _Dump:
         self._end += got
 
     def _packet(self) -> bytes:
-        """The next packet, put together from parts of 16 MiB. Raises ConnectionFailed."""
+        """Return the next packet, joined from parts of 16 MiB. Raises ConnectionFailed."""
         pieces: list[bytes] = []
         while True:
             while self._end - self._at < 4:
@@ -172,7 +172,7 @@ class _Dump:
                 return b"".join(pieces) if len(pieces) > 1 else pieces[0]
 
     def _event(self) -> bytes | None:
-        """The next event, or None at the end of the log (EOF of a dump that doesn't block)."""
+        """Return the next event; None at the end of the log (EOF of a dump that doesn't block)."""
         packet = self._packet()
         if packet[:1] == b"\0":
             return packet[1:]
@@ -233,8 +233,9 @@ class _Dump:
             yield LogChunk(offset - held, target, held)
 
     def _unpack(self, target: Any, held: int, wanted: int) -> tuple[int, int]:
-        """Events out of what was received, up to ``wanted`` bytes, behind the ``held`` ones in target: how it ended (as
-        framing.unpack says it), and bytes given."""
+        """Copy received events to ``target`` after its first ``held`` bytes, up to ``wanted`` bytes.
+
+        Returns the status of framing.unpack, and the bytes written."""
         status = framing.unpack(
             self._buffer.ctypes.data + self._at,
             self._end - self._at,
@@ -248,7 +249,7 @@ class _Dump:
         return status, given
 
     def _header(self, event: bytes, offset: int) -> tuple[int, int, bool]:
-        """An event's type and bytes, and whether it stands in no file. Raises CorruptEvent."""
+        """Return an event's type and size, and whether it is in no file. Raises CorruptEvent."""
         file = self._part.file
         if len(event) < HEADER_SIZE:
             raise CorruptEvent("a cut-off event", file=file, offset=offset, remedy="run again")
@@ -263,8 +264,7 @@ class _Dump:
         return kind, size, made_up and bool(flags & ARTIFICIAL or (offset + size) % (1 << 32))
 
     def _prove_place(self, offset: int, size: int) -> None:
-        """Raises where the event at ``offset`` isn't the slice's, though the slice hasn't ended, or reaches over one of
-        its ends."""
+        """Raise an error if the event at ``offset`` isn't the slice's next, or reaches beyond one of its ends."""
         part = self._part
         if offset >= part.stop:
             raise goes_on(part.file, part.stop)
@@ -274,7 +274,7 @@ class _Dump:
             raise reaches_beyond(part.file, offset, size, part.start)
 
     def _size_ahead(self) -> int:
-        """Bytes of the packet that is arriving, with its header; 0 if that isn't known yet."""
+        """Return the size of the packet that is arriving, with its header; 0 if that isn't known yet."""
         if self._end - self._at < 4:
             return 0
         return 4 + int.from_bytes(self._buffer[self._at : self._at + 3].tobytes(), "little")

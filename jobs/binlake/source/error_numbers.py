@@ -1,4 +1,4 @@
-"""The servers' error numbers, by what they mean to us; pymysql names only some.
+"""The servers' error numbers, grouped by their meaning for binlake; pymysql names only some.
 
 Sources: MySQL share/messages_to_clients.txt, MariaDB sql/share/errmsg-utf8.txt.
 """
@@ -16,7 +16,7 @@ SESSION_WAS_KILLED: Final = 3169
 CLIENT_INTERACTION_TIMEOUT: Final = 4031
 """MySQL's, after wait_timeout."""
 SLAVE_SAME_ID: Final = 4052
-"""MariaDB's, said to the elder of two replicas."""
+"""MariaDB's, sent to the older of two replicas with the same server id."""
 SOURCE_HAS_PURGED_REQUIRED_GTIDS: Final = 1789
 INDEX_CORRUPT, TABLESPACE_MISSING, TABLESPACE_DISCARDED = 1712, 1812, 1814
 NO_SUCH_TABLE_IN_ENGINE: Final = 1932
@@ -31,7 +31,7 @@ DENIED: Final = frozenset(
     }
 )
 FULL: Final = frozenset({ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REACHED})
-"""No connection is free."""
+"""Errors that mean that no connection is free."""
 KILLED: Final = frozenset({CONNECTION_KILLED, ER.QUERY_INTERRUPTED, SESSION_WAS_KILLED})
 LOST: Final = frozenset(
     {
@@ -46,9 +46,9 @@ LOST: Final = frozenset(
         CLIENT_INTERACTION_TIMEOUT,
     }
 )
-"""The connection is."""
+"""Errors that mean that the connection is lost."""
 LOG_REFUSED: Final = frozenset({ER.MASTER_FATAL_ERROR_READING_BINLOG, SOURCE_HAS_PURGED_REQUIRED_GTIDS})
-"""A replica asked for what the log doesn't hold, or another one has its server id."""
+"""Errors for a replica that asked for what the log lacks, or whose server id another one has."""
 SHAPE_CHANGED: Final = frozenset({ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE, ER.TABLE_DEF_CHANGED, ER.KEY_DOES_NOT_EXITS})
 UNREADABLE: Final = frozenset(
     {
@@ -64,10 +64,10 @@ UNREADABLE: Final = frozenset(
         NO_SUCH_TABLE_IN_ENGINE,
     }
 )
-"""The server has the table, and can't read its files."""
+"""Errors for a table whose files the server can't read."""
 
 
 def number_of(error: BaseException | None) -> int:
-    """The server's or client's own number of an error of pymysql; 0 where it has none."""
+    """Return the server's or client's own number of an error of pymysql; 0 if it has none."""
     first = error.args[0] if error is not None and error.args else None
     return first if isinstance(first, int) else 0

@@ -1,4 +1,4 @@
-"""A folder of binlog files in the place of a server: an archive, or what ``mysqlbinlog --raw`` writes."""
+"""A folder of binlog files as a source instead of a server: an archive, or what ``mysqlbinlog --raw`` writes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from binlake.position import FIRST_OFFSET, Flavour, Slice, file_number
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the files are: a folder, with or without the server's index file, or one file.
+    """The place of binlog files: a folder, with or without the server's index file, or one file.
 
-    lower_case_names: their server has lower_case_table_names=1.
+    lower_case_names: the files' server has lower_case_table_names=1.
     """
 
     path: Path
@@ -32,10 +32,10 @@ class Folder:
 
 
 class FolderLog:
-    """What binlake asks of a source's log, answered by files. Nothing is written there.
+    """A source's log that consists of files. It never writes.
 
-    Files don't name their server: that they are the right ones is proved by the timestamps of their format description
-    events and by the boundaries of their transactions.
+    Files don't name their server. The timestamps of their format description events and the boundaries of their
+    transactions prove that they are the right ones.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -56,12 +56,12 @@ class FolderLog:
 
     @property
     def server_identity(self) -> str:
-        """Of a lake that begins with this folder."""
+        """Return the server identity for positions of a lake that begins with this folder."""
         return f"{self.flavour}-{self._description.server_id}-files"
 
     @property
     def lower_case_names(self) -> bool:
-        """Whether databases and tables are stored in lower case, however statements write them."""
+        """Tell whether databases and tables are stored in lower case, however statements write them."""
         return self._folder.lower_case_names
 
     @property
@@ -69,16 +69,16 @@ class FolderLog:
         return self._description.server_version
 
     def is_of(self, server: str) -> bool:
-        """Whether this may be the log of that server."""
+        """Tell whether this may be the log of that server."""
         return server.startswith("mariadb-") == (self.flavour == "mariadb")
 
     def binary_logs(self) -> tuple[tuple[str, int], ...]:
-        """(file, size in bytes), oldest first. Of the last one, the bytes up to its last whole transaction."""
+        """Return (file, size in bytes), oldest first. The last one's size ends with its last whole transaction."""
         sizes = [(name, self.transport().file(name).stat().st_size) for name in self._files[:-1]]
         return (*sizes, self._end[:2])
 
     def head(self) -> tuple[str, int, str]:
-        """End of the log: (file, offset in bytes, GTID set)."""
+        """Return the end of the log: (file, offset in bytes, GTID set)."""
         return self._end
 
     @cached_property
@@ -89,22 +89,22 @@ class FolderLog:
         return last, end, str(executed_before(transport, last, size).adding(gtids))
 
     def executed_unlogged(self) -> str:
-        """Nothing: files tell of no other transactions than those before the first of them."""
+        """Return an empty set: files don't tell about transactions that were executed and not logged."""
         return ""
 
     def now(self) -> int:
-        """The clock, microseconds since 1970 UTC."""
+        """Return this machine's clock, microseconds since 1970 UTC."""
         return time.time_ns() // 1000
 
     def transport(self, server_id: int = 0, name: str = "") -> FileTransport:
         return FileTransport(self._folder.path)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
 
 def _listed(path: Path) -> tuple[str, ...]:
-    """Names in the order of the log: the index file's, else all whose names end in a number."""
+    """Return the files' names in the order of the log: those of the index file, else all that end in a number."""
     if path.is_file():
         return (path.name,)
     if not path.is_dir():

@@ -1,4 +1,4 @@
-"""What a server changes and doesn't write into its log: nobody who follows the log can know of it.
+"""Changes that a server doesn't write into its log, so that a reader of the log misses them.
 
 Sources: MySQL manual 19.1.6.4 Binary Logging Options, 19.2.5 How Servers Evaluate Replication Filtering Rules; MariaDB
 Knowledge Base, Replication and Binary Log System Variables, and Galera's requirements.
@@ -17,29 +17,37 @@ _FILTERS = ("Binlog_Do_DB", "Binlog_Ignore_DB")
 
 @dataclass(frozen=True)
 class LogGap:
-    """databases: whose changes are left out; None for those of any. is_certain: else they may be."""
+    """A reason why changes are missing from the log.
 
-    found: str
+    databases: the databases whose changes are missing; None for any. is_certain: False if changes may be missing.
+    """
+
+    reason: str
     remedy: str
     databases: frozenset[str] | None = None
     is_certain: bool = True
 
 
 def log_gaps(source: Source, databases: Collection[str]) -> list[LogGap]:
-    """Why changes of these databases may not be in the log. Raises SourceError."""
+    """Return the reasons why changes of these databases may be missing from the log. Raises SourceError."""
     return [*_filtered(source, databases), *_replicated(source)]
 
 
 def _filtered(source: Source, databases: Collection[str]) -> Iterator[LogGap]:
-    """By binlog_do_db and binlog_ignore_db: rows by their database, statements by the session's default database."""
+    """Yield gaps made by binlog_do_db and binlog_ignore_db.
+
+    These filter row events by the rows' database, statements by the session's default database.
+    """
     status = source.log_status()
     only, never = (set(filter(None, (status[0][name] or "").split(","))) if status else set() for name in _FILTERS)
     remedy = "take the filter from the server's option file and restart it"
-    if left_out := frozenset(one for one in databases if (only and one not in only) or one in never):
+    if left_out := frozenset(
+        database for database in databases if (only and database not in only) or database in never
+    ):
         yield LogGap(f"binlog_do_db or binlog_ignore_db leave out {', '.join(sorted(left_out))}", remedy, left_out)
     elif only or never:
-        found = "binlog_do_db or binlog_ignore_db: DDL typed in a session of another database isn't logged"
-        yield LogGap(found, remedy, is_certain=False)
+        reason = "binlog_do_db or binlog_ignore_db: DDL typed in a session of another database isn't logged"
+        yield LogGap(reason, remedy, is_certain=False)
 
 
 def _replicated(source: Source) -> Iterator[LogGap]:
@@ -49,17 +57,19 @@ def _replicated(source: Source) -> Iterator[LogGap]:
     name = source.release.replica_updates
     replicates = variables.get("wsrep_on") == "ON" or _is_replica(source)
     if replicates is None:
-        found = f"{name} is OFF, and whether this server replicates from another isn't visible to the account"
+        reason = f"{name} is OFF, and whether this server replicates from another isn't visible to the account"
         remedy = "GRANT REPLICA MONITOR ON *.* to the account, so that doctor can tell"
-        yield LogGap(found, remedy, is_certain=False)
+        yield LogGap(reason, remedy, is_certain=False)
     elif replicates:
         remedy = f"set {name}=ON in the server's option file and restart it, or mirror the server it replicates from"
         yield LogGap(f"{name} is OFF: what this server replicates from others isn't in its log", remedy)
 
 
 def _is_replica(source: Source) -> bool | None:
-    """None where MariaDB doesn't tell: it wants a grant that a mirror needn't have. A server that never replicated has
-    no position of a replica."""
+    """Tell whether the server is a replica; None if the account lacks MariaDB's grant to see that.
+
+    On MariaDB without the grant, an empty gtid_slave_pos still says that the server never replicated.
+    """
     try:
         return bool(source.query(source.release.replica_status))
     except SourceError as error:

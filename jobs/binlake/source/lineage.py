@@ -1,10 +1,9 @@
-"""Lineage: whether a log is the one the lake has read so far, and where to go on in another server's.
+"""Lineage: whether a log is the one that the lake has read so far, and where to continue in another server's log.
 
-The same server is known by its identity, its files and their format description events. Another server of the same
-lineage (a promoted replica, a restored backup) is known by GTIDs: it must have executed everything the lake holds,
-and still have the log of everything else, also of what it got otherwise than by its log (a replica that was made from
-a dump or a backup). Its order of commits may be another, so what is read there are the transactions outside the lake's
-set.
+The same server is recognized by its identity, its files and their format description events. Another server of the same
+lineage (a promoted replica, a restored backup) is recognized by GTIDs: it must have executed everything that the lake
+holds, and have the log of everything else, including what it got by other ways than its log (a replica made from a dump
+or a backup). Its order of commits may differ, so the transactions outside the lake's GTID set are read there.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from binlake.source.log import Log
 
 _PATIENCE = 10
 _PAUSE = 0.5
-"""Seconds. A transaction is in the log, and read here, a moment before the server counts it as executed: longer where
-it waits for a replica's acknowledgement."""
+"""Seconds between two looks. A transaction can be read from the log a moment before the server counts it as executed,
+longer if it waits for a replica's acknowledgement."""
 
 
 def check_position(log: Log, transport: Transport, position: Position) -> None:
-    """The server must be the one of the position, and still hold its log from there on; raises PositionLost."""
+    """Check that the server is the position's, and still has its log from there on. Raises PositionLost."""
     if not log.is_of(position.server):
         raise PositionLost(
             f"the server is {log.server_identity}, the lake follows {position.server}",
@@ -55,7 +54,7 @@ def check_position(log: Log, transport: Transport, position: Position) -> None:
 
 
 def prove(log: Log, transport: Transport, position: Position) -> str:
-    """That the log goes on from the position, for who only asks; gives what was proved. Raises PositionLost."""
+    """Check that the log continues from the position, for doctor. Returns what was proved. Raises PositionLost."""
     if log.is_of(position.server):
         check_position(log, transport, position)
         return f"{position.short} is there"
@@ -73,7 +72,7 @@ def _without_gtids(log: Log, position: Position) -> PositionLost:
 
 
 def _check_executed(log: Log, position: Position) -> Executed:
-    """What the lake holds must have been executed there; raises PositionLost."""
+    """Check that the server has executed what the lake holds. Returns the lake's GTID set. Raises PositionLost."""
     lake = gtid.parse(position.gtid_set, log.flavour)
     deadline = time.monotonic() + _PATIENCE
     while not (there := gtid.parse(log.head()[2], log.flavour)).contains(lake):  # type: ignore[arg-type]  # one flavour
@@ -89,9 +88,9 @@ def _check_executed(log: Log, position: Position) -> Executed:
 
 
 def range_elsewhere(log: Log, transport: Transport, start: Position, stop: tuple[str, int, str]) -> Range:
-    """What another server of the lineage holds behind ``start`` up to (file, offset, GTID set) ``stop``.
+    """Return the range of another server of the lineage after ``start``, up to (file, offset, GTID set) ``stop``.
 
-    Its start is a position of that server, with the lake's GTID set. Raises PositionLost.
+    Its start is a position of that server with the lake's GTID set. Raises PositionLost.
     """
     if not start.gtid_set:
         raise _without_gtids(log, start)
@@ -125,7 +124,7 @@ def _check_purged(log: Log, executed: Executed, purged: Executed) -> None:
 
 
 def _last(executed: GtidPosition, beyond: GtidPosition | None = None) -> set[str]:
-    """The last transaction of each domain, as GTIDs; only of domains in which it comes after ``beyond``."""
+    """Return the last GTID of each domain, for domains in which it comes after ``beyond``."""
     last = {f"{domain}-{server}-{number}" for domain, (server, number) in executed.domains.items()}
     return {transaction for transaction in last if beyond is None or not beyond.has(transaction)}
 

@@ -1,4 +1,4 @@
-"""How a wave of connections gets its read views at one known position of the log.
+"""Locks by which all connections of a wave open their read views at one known position of the log.
 
 Each connection of a wave stops at a gate of its own, a user-level lock that the control connection holds:
 
@@ -38,39 +38,39 @@ from binlake.source import prepared_xa
 from binlake.source.server import Source, error_code
 
 LockMode = Literal["flush", "tables", "none"]
-"""How a wave stops writes: globally (falls back to ``tables`` without the grant), its tables only, or not at all."""
+"""How a wave stops writes: globally (without the grant: as ``tables``), for its tables only, or not at all."""
 
 SPENT = ER.SUBQUERY_NO_1_ROW
-"""The server's error for a connection that comes to a gate a second time; no chunk's own SELECT has a subquery."""
+"""The server's error for a connection that passes a gate a second time; no chunk's own SELECT has a subquery."""
 
 CreatedOf = Callable[[str], int]
-"""Timestamp (seconds) of the format description event of a binlog file."""
+"""A function from a binlog file's name to the timestamp (seconds) of its format description event."""
 
 _ISOLATION = "REPEATABLE-READ"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _POLL = 0.002
 _GATE_SECONDS = 86_400
 _LOCK_WAIT = 20
-"""Seconds a lock request may hold up the writers behind it."""
+"""Seconds for which a lock request may block the writers behind it."""
 _LOCK_TRIES = 6
 _PAUSE = 2.0
 _PATIENCE = 120.0
-"""Seconds to wait for prepared transactions and for transactions that are just being committed."""
+"""Seconds to wait for prepared transactions, and for transactions that are being committed."""
 
 
 class Busy(SourceError):
-    """The lock can't be had, or a prepared transaction doesn't end."""
+    """The lock can't be acquired, or a prepared transaction doesn't end."""
 
     retryable = True
 
 
 class StaysPrepared(Busy):
-    """XA transactions stay prepared: they were waited for, and may stay for days."""
+    """XA transactions are still prepared after the wait; they may stay so for days."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The user-level locks of one connection of a wave, which reads ``tables``. ``id`` names this attempt alone."""
+    """The user-level locks of one connection of a wave, which reads ``tables``. ``id`` is unique to this attempt."""
 
     tables: tuple[TableName, ...]
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:20])
@@ -92,7 +92,7 @@ class Gate:
         return f"binlake:spent:{self.id}"
 
     def statements(self, *, mariadb: bool) -> list[tuple[TableName | None, str]]:
-        """What the connection runs first, with the table that it concerns."""
+        """Return the statements that the connection runs first, each with the table that it concerns or None."""
         isolation = "@@tx_isolation" if mariadb else "@@transaction_isolation"
         return [
             # An executor that was lost makes Spark run the task again: a later view under an old position.
@@ -107,7 +107,7 @@ class Gate:
         ]
 
     def init_statements(self, *, mariadb: bool) -> str:
-        """The same at once; needs a driver that sends several statements."""
+        """Return the same as one text, for a driver that sends several statements at once."""
         return "; ".join(statement for _, statement in self.statements(mariadb=mariadb))
 
 
@@ -118,7 +118,7 @@ def _quoted(name: TableName) -> str:
 class Gates:
     """The control connection's side of a wave's gates.
 
-    check: raises when a connection of the wave has failed meanwhile.
+    check: raises an error if a connection of the wave has failed meanwhile.
     """
 
     def __init__(self, source: Source, gates: Sequence[Gate], check: Callable[[], None]) -> None:
@@ -155,11 +155,11 @@ class Gates:
             time.sleep(poll)
 
     def wait_until_ready(self, seconds: float = 600) -> None:
-        """All connections stand at their gates."""
+        """Wait until all connections are at their gates."""
         self._wait("ready", seconds, 0.02)
 
     def open(self, seconds: float = _LOCK_WAIT) -> None:
-        """Let the connections open their views; returns when all have. From here on each gate is spent."""
+        """Let the connections open their views, and wait until all have. Each gate can be passed once only."""
         if any(self._holders("open")) or None in self._holders("ready"):
             raise Busy("a connection of the snapshot opened its view too early", remedy="run again")
         self._release("closed")
@@ -167,7 +167,7 @@ class Gates:
         self._take("spent")
 
     def forget(self) -> None:
-        """The wave is over."""
+        """Release the locks at the end of the wave."""
         self._release("spent")
 
     def abort(self) -> None:
@@ -182,7 +182,7 @@ class Gates:
 
 @dataclass
 class Held:
-    """A lock while it is held. mode: what it became. ms: how long writes were stopped, once it is gone."""
+    """A lock while it is held. mode: the mode that was possible. ms: how long writes were stopped, once released."""
 
     mode: LockMode
     ms: float = 0.0
@@ -218,13 +218,13 @@ def read_lock(source: Source, mode: LockMode, names: Sequence[TableName]) -> Ite
 def _stay_prepared(source: Source, xids: Sequence[str]) -> StaysPrepared:
     return StaysPrepared(
         f"{len(xids)} prepared XA transactions don't end, on whatever tables: their rows would be lost to the snapshot:"
-        f" {prepared_xa.told(source, xids)}",
+        f" {prepared_xa.describe(source, xids)}",
         remedy="let their application end them, or XA COMMIT or XA ROLLBACK them by these names; then run again",
     )
 
 
 def _acquire(source: Source, mode: LockMode, names: Sequence[TableName]) -> LockMode:
-    """The mode that was possible: the account may lack the grant to flush."""
+    """Acquire the lock. Returns the mode that was possible, for the account may lack the grant to flush."""
     for attempt in range(_LOCK_TRIES):
         try:
             if mode == "flush":
@@ -256,17 +256,17 @@ def _acquire(source: Source, mode: LockMode, names: Sequence[TableName]) -> Lock
 
 
 def head_position(source: Source, created: CreatedOf) -> Position:
-    """The end of the log; under a read lock, what the views see exactly."""
+    """Return the end of the log. Under a read lock it is exactly what the views see."""
     file, offset, gtid_set = source.head()
     return Position(source.server_identity, file, offset, created(file), gtid_set)
 
 
 def position_before_views(source: Source, created: CreatedOf) -> Position:
-    """Without a lock: a position such that views opened from now on see every transaction before it.
+    """Return a position such that views opened from now on, without a lock, see every transaction before it.
 
-    The head of the log may be ahead of what the engine shows: a transaction is written to the log first. Its
-    ``gtid_set`` may lack transactions that were on this way; none too many are in it.
-    Raises ServerSettingError on MySQL without GTID, Busy when a transaction doesn't end.
+    The head of the log may be ahead of what the engine shows, for a transaction is logged first. The position's
+    ``gtid_set`` may lack transactions that are being committed; it has none too many. Raises ServerSettingError on
+    MySQL without GTID, Busy if a transaction doesn't end.
     """
     if source.is_mariadb:
         return _mariadb_snapshot(source, created)
@@ -287,9 +287,9 @@ def position_before_views(source: Source, created: CreatedOf) -> Position:
 
 
 def owned_gtids(source: Source) -> set[str]:
-    """GTIDs of transactions that are being committed."""
+    """Return the GTIDs of transactions that are being committed."""
     text = source.query("SELECT @@GLOBAL.gtid_owned AS owned")[0]["owned"] or ""
-    found: set[str] = set()
+    gtids: set[str] = set()
     # uuid[:tag]:number#thread:number#threaduuid… with nothing between a thread and the next uuid
     starts = [match.start() for match in _UUID.finditer(text)]
     for start, end in pairwise([*starts, len(text)]):
@@ -298,12 +298,12 @@ def owned_gtids(source: Source) -> set[str]:
         for word, number in re.findall(r":(?:([a-z_]\w*)|(\d+)#)", rest):
             tag = f":{word}" if word else tag
             if number:
-                found.add(f"{server}{tag}:{number}")
-    return found
+                gtids.add(f"{server}{tag}:{number}")
+    return gtids
 
 
 def _mariadb_snapshot(source: Source, created: CreatedOf) -> Position:
-    """The log's position that belongs to a view of the control connection's own; later views see no less."""
+    """Return the log's position of a view that the control connection opens; later views see no less."""
     source.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     source.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     try:

@@ -1,4 +1,4 @@
-"""A source's log, wherever it is: on a server or in a folder of files."""
+"""A source's log, on a server or in a folder of files."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from binlake.source.folder import Folder, FolderLog
 from binlake.source.server import Source
 
 Origin = Endpoint | Folder
-"""Where a source is."""
+"""The place of a source."""
 
 
 class Log(Protocol):
-    """What planning asks; ``Source`` and ``FolderLog`` answer."""
+    """What planning needs of a log. ``Source`` and ``FolderLog`` implement it."""
 
     @property
     def flavour(self) -> Flavour: ...
 
     @property
     def server_identity(self) -> str:
-        """The ``server`` of positions in this log."""
+        """Return the ``server`` of positions in this log."""
         ...
 
     @property
     def lower_case_names(self) -> bool:
-        """Whether databases and tables are stored in lower case, however statements write them."""
+        """Tell whether databases and tables are stored in lower case, however statements write them."""
         ...
 
     def is_of(self, server: str) -> bool:
-        """Whether positions of that server may be looked up here."""
+        """Tell whether positions of that server may be looked up here."""
         ...
 
     def binary_logs(self) -> tuple[tuple[str, int], ...]:
-        """(file, size in bytes) of what is left, oldest first."""
+        """Return (file, size in bytes) of the remaining files, oldest first."""
         ...
 
     def head(self) -> tuple[str, int, str]:
-        """End of the log, between two transactions: (file, offset in bytes, GTID set)."""
+        """Return the end of the log, between two transactions: (file, offset in bytes, GTID set)."""
         ...
 
     def executed_unlogged(self) -> str:
-        """GTIDs of transactions that were executed and whose log isn't there (MySQL), or needn't be (MariaDB)."""
+        """Return GTIDs of executed transactions that the log lacks (MySQL) or may lack (MariaDB)."""
         ...
 
     def now(self) -> int:
-        """Its clock, microseconds since 1970 UTC."""
+        """Return its clock, microseconds since 1970 UTC."""
         ...
 
     def transport(self, server_id: int = 0, name: str = ...) -> Transport:
-        """A reader of its own: for a server it's a replica of that server_id and name, or none, beside all others."""
+        """Return a new reader. On a server it is a replica with that server_id and name; with server_id 0, none."""
         ...
 
     def close(self) -> None: ...
@@ -65,7 +65,7 @@ class Log(Protocol):
 
 @contextmanager
 def opened(origin: Origin) -> Iterator[Log]:
-    """The log for a while. Raises SourceError and ConfigurationError."""
+    """Open a log for the length of a with statement. Raises SourceError and ConfigurationError."""
     log: Log = FolderLog(origin) if isinstance(origin, Folder) else Source.open(origin)
     try:
         yield log
@@ -74,12 +74,12 @@ def opened(origin: Origin) -> Iterator[Log]:
 
 
 def readers(log: Log, source: SourceConfig) -> list[Transport]:
-    """Of a batch: they work side by side, each as a replica of its own, and one batch at a time has them."""
+    """Return the readers of a batch. They work in parallel, each as a replica; only one batch at a time uses them."""
     return [log.transport(source.replica_id(reader), source.replica_name) for reader in range(source.server_ids)]
 
 
 def server_of(origin: Origin, what: str) -> Endpoint:
-    """For what only a server can do; raises UsageError for files."""
+    """Return the server's endpoint, for what only a server can do. Raises UsageError for files."""
     if isinstance(origin, Folder):
         raise UsageError(
             f"{what} needs a server, and this source is a folder of files", remedy="run it on the server's own pipeline"
@@ -88,7 +88,7 @@ def server_of(origin: Origin, what: str) -> Endpoint:
 
 
 def origin(connection: str) -> Origin:
-    """What ``source.connection`` of the YAML names: files by their URI, a server by its connection's id.
+    """Return what ``source.connection`` of the YAML names: files by their URI, a server by its connection's id.
 
     Raises ConfigurationError.
     """
@@ -96,7 +96,7 @@ def origin(connection: str) -> Origin:
 
 
 def folder_of(connection: str) -> Folder | None:
-    """The folder or file that a ``file://`` URI names; None for anything else. Raises ConfigurationError."""
+    """Return the folder or file that a ``file://`` URI names; None for anything else. Raises ConfigurationError."""
     parts = urlsplit(connection)
     if parts.scheme != "file":
         return None

@@ -1,4 +1,4 @@
-"""The binlog on its own: ``binlake.binlog.open``, for programs that want events or Arrow without a lake.
+"""``binlake.binlog.open``: the binlog for programs that want events or Arrow without a lake.
 
 log = binlake.binlog.open("mysql://replica:secret@db.example:3306/", start="binlog.000042:4")
 for batch in log.batches("shop", "orders"):
@@ -35,23 +35,23 @@ _BY_PLACE = "begin at a place of the log instead: FILE:OFFSET"
 
 @dataclass(frozen=True)
 class OpenLog:
-    """A stretch of a log, frozen: the same slices each time it is read, whatever is written behind them."""
+    """A fixed range of a log: each reading gives the same slices, whatever is appended to the log."""
 
     transport: Transport
     slices: tuple[Slice, ...]
 
     @property
     def size(self) -> int:
-        """Bytes of log."""
+        """Return the range's size in bytes."""
         return sum(part.size for part in self.slices)
 
     def events(self) -> Iterator[Event]:
-        """Every event, described. Raises SourceError and BinlogError."""
+        """Yield every event with a description. Raises SourceError and BinlogError."""
         for part in self.slices:
             yield from list_events(self.transport, part)
 
     def mutations(self, wanted: Wanted | None = None, invalid: InvalidValues = KEEP_DATES) -> Iterator[Item]:
-        """Mutations as record batches, statements, tables that stopped and XA events; their order: see border.
+        """Yield mutations as record batches, statements, stopped tables and XA events, in the order that border tells.
 
         wanted: (database, table) → whether to decode its rows; by default all. Raises SourceError and BinlogError.
         """
@@ -61,9 +61,9 @@ class OpenLog:
                     yield item
 
     def batches(self, database: str, table: str) -> Iterator[pa.RecordBatch]:
-        """One table's mutations (columns as in ``border``); a new shape begins a new batch.
+        """Yield one table's mutations (columns as in ``border``); a new shape begins a new batch.
 
-        Raises TableError where its events can't be decoded or were rolled back, SourceError and BinlogError.
+        Raises TableError if its events can't be decoded or were rolled back, SourceError and BinlogError.
         """
         last: tuple[str, int] | None = None
         for item in self.mutations(lambda schema, name: (schema, name) == (database, table)):
@@ -90,11 +90,11 @@ def _all(database: str, table: str) -> bool:
 def open(  # noqa: A001  # its users write binlog.open
     uri: str, start: str | None = None, stop: str | None = None, *, server_id: int = 0
 ) -> OpenLog:
-    """A server's log (``mysql://user:password@host:port/``) or files (``file:///folder``, ``file:///one/binlog.000042``).
+    """Open a server's log (``mysql://user:password@host:port/``) or files (``file:///folder``, ``file:///a/binlog.000042``).
 
-    start: ``FILE:OFFSET``, ``FILE``, or a GTID set as the server writes it: what is in it isn't read. By default the
-    log's beginning. stop: ``FILE:OFFSET`` or ``FILE`` (up to its beginning); by default the end as of now. server_id:
-    of the replica that reads; by default it's none. Raises UsageError, SourceError and BinlogError.
+    start: ``FILE:OFFSET``, ``FILE``, or a GTID set as the server writes it, whose transactions aren't read; by default
+    the log's beginning. stop: ``FILE:OFFSET`` or ``FILE`` (up to its beginning); by default the present end. server_id:
+    the id of the replica that reads; by default it is no replica. Raises UsageError, SourceError and BinlogError.
     """
     with opened(_origin(uri)) as log:
         transport = log.transport(server_id)
@@ -127,7 +127,7 @@ def _place(text: str, default: int) -> Place | None:
 
 
 def _check(place: Place, files: tuple[tuple[str, int], ...]) -> None:
-    """The file must be there, and the offset in it."""
+    """Check that a file exists and has the offset. Raises UsageError."""
     size = dict(files).get(place[0])
     if size is None:
         raise UsageError(

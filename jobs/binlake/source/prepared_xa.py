@@ -1,4 +1,4 @@
-"""XA transactions that are prepared on a server: their rows are in its log, and in no read view until they end."""
+"""XA transactions that are prepared on a server: the log has their rows, and no read view shows them until they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NAMED = 5
 
 
 def prepared_xids(source: Source) -> list[str]:
-    """Each as XA COMMIT and XA ROLLBACK take it. Raises AccessDenied."""
+    """Return the ids of prepared transactions, as XA COMMIT and XA ROLLBACK take them. Raises AccessDenied."""
     try:
         rows = source.query("XA RECOVER FORMAT='SQL'" if source.is_mariadb else "XA RECOVER CONVERT XID")
     except SourceError as error:
@@ -32,28 +32,28 @@ def prepared_xids(source: Source) -> list[str]:
 
 
 def _xid(row: dict[str, Any]) -> str:
-    """From MySQL's row, whose data are both parts in one hexadecimal number; MariaDB writes it itself."""
+    """Return an XA id from MySQL's row, whose data has both parts in one hexadecimal number."""
     digits, cut = row["data"].removeprefix("0x").lower(), 2 * row["gtrid_length"]
     return f"X'{digits[:cut]}',X'{digits[cut:]}',{row['formatID']}"
 
 
 def wait_until_ended(source: Source, seconds: float) -> list[str]:
-    """The xids that are still prepared after so many seconds; none as soon as there are none. Holds no lock."""
+    """Wait until no XA transaction is prepared, or so many seconds. Returns the remaining ids. Holds no lock."""
     deadline = time.monotonic() + seconds
     while (xids := prepared_xids(source)) and time.monotonic() < deadline:
         time.sleep(_LOOK_AGAIN)
     return xids
 
 
-def told(source: Source, xids: Sequence[str]) -> str:
-    """Which transactions they are, and what the account may see of whose they are."""
+def describe(source: Source, xids: Sequence[str]) -> str:
+    """Return a text that names the transactions, and their possible owners if the account may see them."""
     named = "; ".join(xids[:_MOST_NAMED])
     more = f" and {len(xids) - _MOST_NAMED} more" if len(xids) > _MOST_NAMED else ""
     return f"{named}{more}{_owners(source)}"
 
 
 def _owners(source: Source) -> str:
-    """No server says which connection prepared which xid, but InnoDB knows whose transactions are open."""
+    """Return a text with the owners of InnoDB's open transactions; no server tells who prepared which XA id."""
     with suppress(SourceError):  # without PROCESS
         rows = source.query(
             "SELECT t.trx_started AS began, t.trx_mysql_thread_id AS connection, p.user AS user, p.host AS host"

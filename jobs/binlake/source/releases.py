@@ -1,6 +1,6 @@
-"""The servers' releases and the services that run them: which are mirrored, and in what they differ.
+"""The servers' releases and the services that run them: which can be mirrored, and how they differ.
 
-This is the one place for such facts. Sources: the "What Is New" and "Changes" pages of MySQL's manuals 8.0 to 9.7 and
+All such facts are in this module. Sources: the "What Is New" and "Changes" pages of MySQL's manuals 8.0 to 9.7 and
 the statements' own pages, sql/rpl_source.cc; MariaDB's documentation, "Replication and Binary Log System Variables".
 Of the services: AWS, "Master user account privileges" and "Setting and showing binary log configuration"; Google,
 "Configure database flags" and "MySQL 8.0 user privileges"; Microsoft, "Server parameters" and "Limitations in Azure
@@ -21,9 +21,10 @@ Verdict = Literal["proved", "expected", "refused"]
 
 @dataclass(frozen=True)
 class Series:
-    """Releases of a flavour, from ``since`` up to before its next series.
+    """Releases of a flavour, from ``since`` up to its next series.
 
-    verdict: proved by the tests on such a server, expected to work as the ones beside it do, or refused. why: of it.
+    verdict: proved (the tests run on such a server), expected (to work like its neighbours), or refused. why: the
+    verdict's reason.
     """
 
     flavour: Flavour
@@ -64,17 +65,17 @@ SERIES = (
 
 @dataclass(frozen=True)
 class Release:
-    """One server's flavour and version, and what follows from them."""
+    """A server's flavour and version, and what follows from them."""
 
     flavour: Flavour
     version: tuple[int, ...]
 
     @property
     def series(self) -> Series:
-        """The series that the version belongs to."""
+        """Return the series that the version belongs to."""
         return max(
-            (one for one in SERIES if one.flavour == self.flavour and one.since <= self.version[:2]),
-            key=lambda one: one.since,
+            (series for series in SERIES if series.flavour == self.flavour and series.since <= self.version[:2]),
+            key=lambda series: series.since,
         )
 
     def refuse_unknown_metadata(self, address: str) -> None:
@@ -92,39 +93,39 @@ class Release:
 
     @property
     def log_status(self) -> str:
-        """The statement for the log's end; 8.2 has both, 8.4 only the new one."""
+        """Return the statement for the log's end; MySQL 8.2 has both, 8.4 only the new one."""
         return "SHOW BINARY LOG STATUS" if self._is_mysql(8, 2) else "SHOW MASTER STATUS"
 
     @property
     def replicas(self) -> str:
-        """The statement that lists the replicas connected now; MySQL 8.4 only has the new one."""
+        """Return the statement that lists the connected replicas; MySQL 8.4 only has the new one."""
         return "SHOW REPLICAS" if self._is_mysql(8, 0, 22) else "SHOW SLAVE HOSTS"
 
     @property
     def replica_status(self) -> str:
-        """The statement whose rows say what the server itself replicates from."""
+        """Return the statement whose rows say what the server itself replicates from."""
         if self.flavour == "mariadb":
             return "SHOW ALL SLAVES STATUS"
         return "SHOW REPLICA STATUS" if self._is_mysql(8, 0, 22) else "SHOW SLAVE STATUS"
 
     @property
     def replica_updates(self) -> str:
-        """The setting by which a replica logs what it replicates."""
+        """Return the setting by which a replica logs what it replicates."""
         return "log_replica_updates" if self._is_mysql(8, 0, 26) else "log_slave_updates"
 
     @property
     def flush_grant(self) -> str:
-        """The least grant for FLUSH TABLES WITH READ LOCK."""
+        """Return the least grant for FLUSH TABLES WITH READ LOCK."""
         return "FLUSH_TABLES" if self._is_mysql(8, 0, 23) else "RELOAD"
 
     @property
     def hides_generated_keys(self) -> bool:
-        """Whether a session may see or not see generated invisible primary keys in information_schema."""
+        """Tell whether a session decides if information_schema shows generated invisible primary keys."""
         return self._is_mysql(8, 0, 30)
 
     @property
     def may_log_cascades(self) -> bool:
-        """Whether rows changed by foreign keys are logged, unless innodb_native_foreign_keys is on."""
+        """Tell whether rows changed by foreign keys are logged, unless innodb_native_foreign_keys is on."""
         return self._is_mysql(9, 6)
 
     def without_setting(self, variable: str) -> str:
@@ -136,7 +137,7 @@ class Release:
         return "ROW" if only_rows else "not known to this server"
 
     def kept_log(self, hours: float) -> tuple[str, str]:
-        """The setting that keeps the log so long, and its value; rounded up to days on MariaDB before 10.6."""
+        """Return the setting that keeps the log so long, and its value; in whole days on MariaDB before 10.6."""
         if self.flavour == "mariadb" and self.version < (10, 6):
             return "expire_logs_days", str(-int(-hours // 24))
         return "binlog_expire_logs_seconds", str(int(hours * 3600))
@@ -144,10 +145,10 @@ class Release:
 
 @dataclass(frozen=True)
 class Service:
-    """A service that runs servers for others; its administrators have no SUPER, and no FLUSH TABLES WITH READ LOCK.
+    """A cloud service that runs servers. Its administrators have neither SUPER nor FLUSH TABLES WITH READ LOCK.
 
-    log_bin: what turns the log on. settings: where global variables are set. retention: the statement that keeps the
-    log for some hours; empty where the server's own variable does. remark: what else is to be known.
+    log_bin: how the log is turned on. settings: where global variables are set. retention: the statement that sets for
+    how long the log is kept; empty if the server's own variable does. remark: anything else to know.
     """
 
     name: str
@@ -186,7 +187,7 @@ AZURE = Service(
 SERVICES = (RDS, AURORA, CLOUD_SQL, AZURE)
 
 SERVICE_VARIABLES = ("aurora_version", "basedir")
-"""Global variables by which ``service_of`` knows a service."""
+"""Global variables by which ``service_of`` recognizes a service."""
 RDS_RETENTION = "SELECT value AS hours FROM mysql.rds_configuration WHERE name = 'binlog retention hours'"
 
 

@@ -9,7 +9,7 @@ from binlake.source.server import Source
 
 @dataclass(frozen=True)
 class Replica:
-    """name: the host that it told the server when it registered."""
+    """A replica that is connected to a server. name: the host with which it registered."""
 
     server_id: int
     name: str

@@ -1,4 +1,4 @@
-"""For how long a server keeps its log, and the part of it that is read next."""
+"""How long a server keeps its log, and how soon it may purge the part that is read next."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from binlake.source.releases import RDS_RETENTION, SERVICE_VARIABLES, service_of
 from binlake.source.server import Source
 
 RETENTION = ("binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge", "expire_logs_days", *SERVICE_VARIABLES)
-"""The server's settings of it, and what tells whether they count."""
+"""The variables that set the retention, and those that tell whether a service overrides them."""
 
 
 def retention_hours(variables: dict[str, str]) -> float | None:
-    """Hours for which the server keeps its log; None for ever."""
+    """Return for how many hours the server keeps its log; None for ever."""
     if variables.get("binlog_expire_logs_auto_purge", "ON") == "OFF":
         return None
     seconds = float(variables.get("binlog_expire_logs_seconds", 0))
@@ -43,8 +43,10 @@ def kept_hours(source: Source) -> float | None:
 
 
 def headroom_seconds(source: Source, position: Position) -> float | None:
-    """Seconds until the server may purge the file that the position lies in: its age counts from when the next file
-    began. None where it never does, or the position is another server's; 0 where the file is gone.
+    """Return the seconds until the server may purge the file of a position.
+
+    A file's age counts from when the next file began. Returns None if it is never purged or the position is another
+    server's; 0 if the file is gone.
     """
     kept = kept_hours(source)
     if kept is None or not source.is_of(position.server):
@@ -53,7 +55,7 @@ def headroom_seconds(source: Source, position: Position) -> float | None:
     number = file_number(position.file)
     if number not in files:
         return 0.0
-    following = [one for one in files if one > number]
+    following = [file for file in files if file > number]
     if not following:  # the file in use
         return kept * 3600
     closed = format_description(source.transport(), files[min(following)])

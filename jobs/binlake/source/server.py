@@ -1,4 +1,4 @@
-"""One MySQL or MariaDB server, seen through one control connection."""
+"""A MySQL or MariaDB server, asked through a control connection."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _HEAD_TRIES = 5
 
 
 class Source:
-    """A control connection: asks the server about itself, changes nothing.
+    """A control connection. It asks the server about itself and changes nothing.
 
-    The session is set as all of ours (see session); generated invisible primary keys show in information_schema.
-    Errors come in our tree: ConnectionFailed, AccessDenied, SourceError, and ServerSettingError for a release whose log
-    can't be followed.
+    The session is set as in session_settings; information_schema shows generated invisible primary keys. Methods raise
+    ConnectionFailed, AccessDenied and SourceError, and ``open`` ServerSettingError for a release whose log can't be
+    followed.
     """
 
     def __init__(self, endpoint: Endpoint, connection: pymysql.Connection[Cursor]) -> None:
@@ -49,7 +49,7 @@ class Source:
 
     @classmethod
     def open(cls, endpoint: Endpoint, **options: Any) -> Source:
-        """Connect; ``options`` go to pymysql. Raises ConnectionFailed or AccessDenied."""
+        """Connect. options: for pymysql. Raises ConnectionFailed or AccessDenied."""
         return cls(endpoint, connect(endpoint, **options))
 
     def close(self) -> None:
@@ -65,16 +65,16 @@ class Source:
         self.close()
 
     def is_of(self, server: str) -> bool:
-        """Whether a position's server is this one."""
+        """Tell whether a position's server is this one."""
         return server == self.server_identity
 
     @property
     def lower_case_names(self) -> bool:
-        """Whether databases and tables are stored in lower case, however statements write them."""
+        """Tell whether databases and tables are stored in lower case, however statements write them."""
         return self.variables(["lower_case_table_names"]).get("lower_case_table_names") == "1"
 
     def transport(self, server_id: int = 0, name: str = "binlake") -> ServerTransport:
-        """A reader of the log; with a server_id it's a replica, which the server lists by that name.
+        """Return a reader of the log. With a server_id it is a replica, which the server lists under ``name``.
 
         Raises ConfigurationError for the server's own id.
         """
@@ -91,11 +91,14 @@ class Source:
 
     @property
     def connection_id(self) -> int:
-        """The server's number of this connection."""
+        """Return the server's number of this connection."""
         return int(self.query("SELECT CONNECTION_ID() AS id")[0]["id"])
 
     def query(self, sql: str, args: Sequence[object] | None = None) -> list[dict[str, Any]]:
-        """All rows, by column name. Give every column of information_schema an alias: servers differ in case."""
+        """Run a query and return all rows as dicts by column name.
+
+        Columns of information_schema need an alias: servers differ in the case of their names.
+        """
         try:
             with self._connection.cursor(DictCursor) as cursor:
                 cursor.execute(sql, args)
@@ -104,24 +107,24 @@ class Source:
             raise translate(error, self.endpoint) from error
 
     def execute(self, sql: str, args: Sequence[object] | None = None) -> None:
-        """A statement without a result."""
+        """Run a statement without a result."""
         self.query(sql, args)
 
     def variables(self, names: Iterable[str]) -> dict[str, str]:
-        """Global variables by lower-case name; those the server doesn't know are missing."""
+        """Return global variables by lower-case name; those that the server doesn't know are missing."""
         wanted = sorted(set(names))
         marks = ", ".join(["%s"] * len(wanted))
         rows = self.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", wanted)
         return {row["Variable_name"].lower(): row["Value"] for row in rows}
 
     def now(self) -> int:
-        """The server's clock, microseconds since 1970 UTC."""
+        """Return the server's clock, microseconds since 1970 UTC."""
         return int(self.query("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS us")[0]["us"])
 
     def head(self) -> tuple[str, int, str]:
-        """End of the log: (file, offset in bytes, GTID set); the set is empty without GTID.
+        """Return the end of the log: (file, offset in bytes, GTID set); the set is empty without GTID.
 
-        Raises ServerSettingError when there is no log, AccessDenied without the grant.
+        Raises ServerSettingError if there is no log, AccessDenied without the grant.
         """
         for _ in range(_HEAD_TRIES):
             before = self._mariadb_gtids()
@@ -132,7 +135,7 @@ class Source:
         return file, offset, before if self.is_mariadb else gtid_set
 
     def log_status(self) -> list[dict[str, Any]]:
-        """The server's row about its log: File, Position, Binlog_Do_DB, Binlog_Ignore_DB …; none without a log."""
+        """Return the row about the server's log: File, Position, Binlog_Do_DB, Binlog_Ignore_DB …; or no row."""
         return self.query(self.release.log_status)
 
     def _head(self) -> tuple[str, int, str]:
@@ -147,20 +150,20 @@ class Source:
         return rows[0]["File"], int(rows[0]["Position"]), gtid_set.replace("\n", "")
 
     def _mariadb_gtids(self) -> str:
-        """MariaDB shows its GTID position apart from the file's; empty on MySQL."""
+        """Return MariaDB's GTID position, which the log's status lacks; empty on MySQL."""
         return str(self.query("SELECT @@GLOBAL.gtid_binlog_pos AS gtid")[0]["gtid"] or "") if self.is_mariadb else ""
 
     def executed_unlogged(self) -> str:
-        """GTIDs of transactions that were executed and whose log isn't there (MySQL), or needn't be (MariaDB).
+        """Return GTIDs of executed transactions that the log lacks (MySQL) or may lack (MariaDB).
 
-        MySQL's gtid_purged: purged, executed with the log off, or declared by whoever loaded a dump or a backup.
-        MariaDB's gtid_slave_pos: the last that was replicated in each domain, or declared so.
+        MySQL's gtid_purged: purged, executed with the log off, or set by whoever loaded a dump or a backup. MariaDB's
+        gtid_slave_pos: the last that was replicated in each domain, or set so.
         """
         variable = "gtid_slave_pos" if self.is_mariadb else "gtid_purged"
         return str(self.query(f"SELECT @@GLOBAL.{variable} AS gtids")[0]["gtids"] or "").replace("\n", "")
 
     def binary_logs(self) -> tuple[tuple[str, int], ...]:
-        """(file, size in bytes) of every binlog file the server still has, oldest first."""
+        """Return (file, size in bytes) of every binlog file that the server still has, oldest first."""
         try:
             rows = self.query("SHOW BINARY LOGS")
         except SourceError as error:
@@ -171,16 +174,16 @@ class Source:
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
-    """``10.11.14-MariaDB-0+deb12u2`` → (10, 11, 14)."""
+    """Parse a version: ``10.11.14-MariaDB-0+deb12u2`` → (10, 11, 14)."""
     match = re.search(r"(\d+)\.(\d+)\.(\d+)", text.removeprefix("5.5.5-"))
     return tuple(map(int, match.groups())) if match else (0, 0, 0)
 
 
 def error_code(error: SourceError) -> int:
-    """The server's own number of an error raised by ``query``; 0 when there is none."""
+    """Return the server's own number of an error raised by ``query``; 0 if there is none."""
     return error_numbers.number_of(error.__cause__)
 
 
 def denied(error: SourceError) -> bool:
-    """Whether a grant (not the connection, not the statement) was what failed."""
+    """Tell whether a missing grant, not the connection or the statement, was the cause of an error."""
     return isinstance(error, AccessDenied)

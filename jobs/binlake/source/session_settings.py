@@ -1,14 +1,14 @@
-"""What each session of ours sets: nothing that it reads may depend on a default of the server or of its account.
+"""Settings of each session, so that no result depends on a default of the server or of the account.
 
-A server's own settings (SET GLOBAL, ``init_connect``) are what its applications need. ``sql_select_limit`` cuts what a
-SELECT gives without a word, the catalog as well; ``PAD_CHAR_TO_FULL_LENGTH`` changes values; a VIRTUAL column is worked
-out under the settings of the session that reads it. Numbers are written out: DEFAULT would be the server's own.
+A server's own settings (SET GLOBAL, ``init_connect``) are what its applications need. ``sql_select_limit`` silently
+cuts the result of a SELECT, also of the catalog; ``PAD_CHAR_TO_FULL_LENGTH`` changes values; a VIRTUAL column is
+computed under the settings of the session that reads it. Numbers are written out: DEFAULT would mean the server's own.
 """
 
 from __future__ import annotations
 
 IDLE = 7 * 86_400
-"""Seconds for which the server keeps a connection that asks nothing: a snapshot's waits for its copies."""
+"""Seconds for which the server keeps an idle connection: a snapshot's waits while rows are copied."""
 
 _MOST = 2**64 - 1
 _BOTH = (
@@ -59,16 +59,16 @@ _MARIADB = (
 
 
 def assignments(*, mariadb: bool) -> tuple[str, ...]:
-    """The variables with their values, as SET SESSION takes them, for a server of a known kind."""
+    """Return the variables with their values, as SET SESSION takes them, for a server of a known kind."""
     return (*_BOTH, *(_MARIADB if mariadb else _MYSQL))
 
 
 def statement() -> str:
-    """One SET for a server of either kind: each reads only the comments that are meant for it.
+    """Return a SET for a server of either kind: each reads only the versioned comments that are meant for it.
 
-    MariaDB passes over the comments of MySQL 5.7 to 9.9, and MySQL over those with an M.
+    MariaDB skips the comments of MySQL 5.7 to 9.9, and MySQL those with an M.
     """
-    parts = [f"SESSION {one}" for one in _BOTH]
+    parts = [f"SESSION {assignment}" for assignment in _BOTH]
     text = "SET " + ", ".join(parts)
-    text += "".join(f" /*!80000 , SESSION {one} */" for one in _MYSQL)
-    return text + "".join(f" /*M!100500 , SESSION {one} */" for one in _MARIADB)
+    text += "".join(f" /*!80000 , SESSION {assignment} */" for assignment in _MYSQL)
+    return text + "".join(f" /*M!100500 , SESSION {assignment} */" for assignment in _MARIADB)

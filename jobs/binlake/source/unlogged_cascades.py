@@ -1,7 +1,7 @@
-"""Which foreign keys act below the server's log.
+"""Foreign keys whose actions the server doesn't log.
 
-InnoDB cascades by itself, so nothing is logged, on MariaDB and on MySQL up to 9.5; from 9.6 on MySQL does it above the
-engine and logs every row, unless innodb_native_foreign_keys is ON (manual, "FOREIGN KEY Constraints").
+On MariaDB, and on MySQL up to 9.5, InnoDB carries them out itself, so nothing is logged. From 9.6 on, MySQL does it
+above the engine and logs every row, unless innodb_native_foreign_keys is ON (manual, "FOREIGN KEY Constraints").
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from binlake.source.server import Source
 
 
 def _logs_cascades(source: Source) -> bool:
-    """Whether the server writes the rows that its foreign keys change into its log."""
+    """Tell whether the server logs the rows that its foreign keys change."""
     if not source.release.may_log_cascades:
         return False
     native = source.variables(["innodb_native_foreign_keys"]).get("innodb_native_foreign_keys", "OFF")
@@ -24,14 +24,15 @@ def _logs_cascades(source: Source) -> bool:
 
 
 def unlogged_cascades(source: Source, databases: Iterable[str]) -> tuple[Cascade, ...] | None:
-    """Of the tables of these databases that the account may see; None where the server logs what cascades change.
+    """Return the foreign keys that act unlogged in these databases, of tables that the account may see.
 
-    Each database is asked for by itself: where none is named, MariaDB opens every table of the server (manual,
+    Returns None if the server logs what cascades change. Each database has its own query: without a name, MariaDB opens
+    every table of the server (manual,
     "Optimizing Queries against INFORMATION_SCHEMA").
     """
     if _logs_cascades(source):
         return None
-    return tuple(one for database in sorted(set(databases)) for one in _acting(source, database))
+    return tuple(cascade for database in sorted(set(databases)) for cascade in _acting(source, database))
 
 
 def _acting(source: Source, database: str) -> list[Cascade]:

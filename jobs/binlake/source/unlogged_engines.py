@@ -1,4 +1,4 @@
-"""Which of the server's tables have rows that its log doesn't tell, because of how they are kept."""
+"""Tables that can't be mirrored because of how the server stores their rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from binlake.source.server import Source
 
 
 def refused_engines(source: Source) -> dict[TableName, str]:
-    """The reason for each table that can't be mirrored, of those that the account may see."""
+    """Return the tables that can't be mirrored, each with the reason, of those that the account may see."""
     listed = [table for table in list_tables(source) if table.kind in MIRRORED and table.engine]
     refused = {table.name: why for table in listed if (why := why_refused(table.engine, source.flavour))}
     refused |= dict.fromkeys(_versioned_by_transaction(source), BY_TRANSACTION)
@@ -25,7 +25,7 @@ def refused_engines(source: Source) -> dict[TableName, str]:
 
 
 def _versioned_by_transaction(source: Source) -> list[TableName]:
-    """MariaDB's tables whose ROW START is a transaction's number: it logs their changes as statements."""
+    """Return MariaDB's tables whose ROW START is a transaction's number: their changes are logged as statements."""
     rows = source.query(
         "SELECT table_schema AS d, table_name AS t FROM information_schema.columns"
         " WHERE generation_expression = 'ROW START' AND data_type = 'bigint'"
@@ -34,7 +34,7 @@ def _versioned_by_transaction(source: Source) -> list[TableName]:
 
 
 def _members(source: Source, merge: Listed) -> dict[TableName, str]:
-    """The tables that a MERGE table unites, as its own definition says."""
+    """Return the tables that a MERGE table unites, each with the reason why it isn't mirrored."""
     database, table = mysql_quote(merge.name.database), mysql_quote(merge.name.table)
     try:
         shown = source.query(f"SHOW CREATE TABLE {database}.{table}")[0]["Create Table"]
