@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def waiting(mirror: Mirror) -> tuple[PreparedXa, ...]:
-    standing = lease.read(mirror.metadata).standing
-    return standing.prepared if standing else ()
+    recorded_state = lease.read(mirror.metadata).recorded_state
+    return recorded_state.prepared if recorded_state else ()
 
 
 def ready(mirror: Mirror) -> None:

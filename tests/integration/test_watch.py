@@ -55,7 +55,7 @@ def test_lag_and_headroom(mirror: Mirror, ten_hours: None, monkeypatch: pytest.M
     lag = watch(mirror.config, mirror.origin).lag_seconds  # MariaDB writes to a new file by and by
     assert lag is not None
     assert lag < 30
-    standing = lease.read(mirror.metadata).position
-    assert standing is not None
+    recorded_state = lease.read(mirror.metadata).position
+    assert recorded_state is not None
     with Source.open(mirror.endpoint) as source:
-        assert headroom_seconds(source, replace(standing, file="binlog.000000")) == 0
+        assert headroom_seconds(source, replace(recorded_state, file="binlog.000000")) == 0

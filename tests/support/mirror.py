@@ -23,7 +23,7 @@ from binlake.faults import FaultPoint
 from binlake.maintain.maintain import MaintainReport, maintain
 from binlake.merge import in_process
 from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import Standing
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.record import RunReport
 from binlake.position import Position
@@ -131,7 +131,7 @@ class Mirror:
             file, offset, gtid_set = source.head()
             created = format_description(source.transport(self.server_id), file)
             start = Position(source.server_identity, file, offset, created, gtid_set)
-            held.stand(Standing(held.control().batch, start, database_charsets(source)))
+            held.stand(RecordedState(held.control().batch, start, database_charsets(source)))
 
     def snapshot(self, *patterns: str, lock: Any = "flush") -> list[SnapshotResult]:
         return pipeline.bootstrap(

@@ -15,7 +15,7 @@ from binlake.batch.steps import Life
 from binlake.binlog.border import INSERT, UPDATE
 from binlake.config import PipelineConfig
 from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import Standing
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.record import TableRun
 from binlake.position import Position, Range, Slice
@@ -53,7 +53,7 @@ class Past:
         """commits: of the tables that grow with the batches, besides one for each batch of the last day."""
         with lease.held(self.metadata) as held:
             held.update(batch=self.batches)
-            held.stand(Standing(self.batches, self.position(self.batches)))
+            held.stand(RecordedState(self.batches, self.position(self.batches)))
             lives = [Life(f"life-{name}", name, SCHEMA, self.position(0), self.position(0)) for name in self.names]
             watermarks.started(held.metadata, lives, batch=0, versions={})
         rows = [watermarks.watermark_row(life, batch=0, position=life.low, delta_version=7) for life in lives]

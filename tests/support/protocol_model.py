@@ -39,7 +39,7 @@ from binlake.merge.lake_table import LakeTable
 from binlake.merge.reshape import ReshapedColumn
 from binlake.metadata import formats, holder, lease, record, watermarks
 from binlake.metadata.holder import Machine
-from binlake.metadata.lease import Standing
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import SCHEMAS, Metadata, literal
 from binlake.phases import bootstrap, open_batch, plan, snapshots
 from binlake.position import Flavour, Position, Slice, file_number
@@ -422,8 +422,8 @@ class Store(Metadata):
     def watermarks(self) -> list[dict[str, Any]]:
         """As they stand, without being a worker."""
         told = [row["position"] for row in self.peek("lease") if row["position"]]
-        standing = formats.read(Standing, told[0]) if told else None
-        return [watermarks.stands(row, standing) for row in self.peek("watermarks")]
+        recorded_state = formats.read(RecordedState, told[0]) if told else None
+        return [watermarks.stands(row, recorded_state) for row in self.peek("watermarks")]
 
     def read(self, name: str, columns: list[str] | None = None, where: str | None = None) -> list[dict[str, Any]]:
         self._world.reach(f"read {name}")
@@ -456,7 +456,7 @@ class Store(Metadata):
         changes = ", ".join(f'"{column}" = {literal(value)}' for column, value in updates.items())
         swapped = bool(self._run(name, f"UPDATE {name} SET {changes} WHERE {predicate}").rowcount)
         if swapped and updates.get("position"):
-            self._world.moved(formats.read(Standing, str(updates["position"])).position)
+            self._world.moved(formats.read(RecordedState, str(updates["position"])).position)
         return swapped
 
     def _insert(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:

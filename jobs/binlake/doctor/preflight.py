@@ -299,12 +299,12 @@ def _position(subject: _Subject) -> Iterator[Check]:
     """The lake goes on from where it stands."""
     try:
         metadata = metadata_of(subject.config)
-        standing = lease.read(metadata).position
-        if standing is None:
+        recorded_state = lease.read(metadata).position
+        if recorded_state is None:
             return
-        refuse_unlogged(metadata, subject.source, standing)
+        refuse_unlogged(metadata, subject.source, recorded_state)
         transport = subject.source.transport()
-        yield Check("lake's position", True, lineage.prove(subject.source, transport, standing))
+        yield Check("lake's position", True, lineage.prove(subject.source, transport, recorded_state))
     except BinlakeError as error:
         yield Check("lake's position", False, error.message, error.remedy)
 

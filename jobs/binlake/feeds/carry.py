@@ -38,7 +38,7 @@ from binlake.feeds.shapes import Shapes, table_of
 from binlake.feeds.staged import LogWindow, StagedBatch, StatementHere
 from binlake.metadata import feed_watermarks, lease
 from binlake.metadata.feed_watermarks import FeedLease, FeedLimits, FeedPosition
-from binlake.metadata.lease import Standing
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, metadata_of
 from binlake.position import Range
 from binlake.report import Report
@@ -120,25 +120,29 @@ def rarely_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def context_of(feed: FeedConfig, config: PipelineConfig, standing: Standing) -> FeedContext:
+def context_of(feed: FeedConfig, config: PipelineConfig, recorded_state: RecordedState) -> FeedContext:
     """Of a run that goes up to the newest recorded batch."""
-    stop = standing.position
-    return FeedContext(feed.name, config.source.name, stop.server, stop.flavour, stop, dict(standing.charsets or {}))
+    stop = recorded_state.position
+    return FeedContext(
+        feed.name, config.source.name, stop.server, stop.flavour, stop, dict(recorded_state.charsets or {})
+    )
 
 
 def _microseconds(until: datetime | None) -> int | None:
     return None if until is None else int(until.timestamp() * 1_000_000)
 
 
-def begin(config: PipelineConfig, metadata: Metadata, selection: Selection, standing: Standing) -> FeedPosition:
+def begin(
+    config: PipelineConfig, metadata: Metadata, selection: Selection, recorded_state: RecordedState
+) -> FeedPosition:
     """Where a feed without a place begins. Raises FeedError."""
     feed = selection.feed
     if feed.begin == "lake":
-        return begin_with_lake(metadata, selection, standing)
+        return begin_with_lake(metadata, selection, recorded_state)
     if feed.begin == "now":
-        return FeedPosition(standing.batch, None, standing.prepared)
-    first = oldest_staged(config, standing.batch)
-    return FeedPosition(first - 1, None, tuple(one for one in standing.prepared if one.batch < first))
+        return FeedPosition(recorded_state.batch, None, recorded_state.prepared)
+    first = oldest_staged(config, recorded_state.batch)
+    return FeedPosition(first - 1, None, tuple(one for one in recorded_state.prepared if one.batch < first))
 
 
 def oldest_staged(config: PipelineConfig, newest: int) -> int:
@@ -171,13 +175,13 @@ class _Run:
 
     def go(self, anew: bool) -> FeedRun:
         began, sent = time.monotonic(), self._sent
-        standing = lease.read(self._metadata).standing
-        if standing is None:
+        recorded_state = lease.read(self._metadata).recorded_state
+        if recorded_state is None:
             raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
         store = positions.store_of(self._feed.position, self._feed.name, self._config.source.name, self._held)
         kept = None if anew else self._kept(store)
-        place = kept or begin(self._config, self._metadata, self._selection, standing)
-        context = context_of(self._feed, self._config, standing)
+        place = kept or begin(self._config, self._metadata, self._selection, recorded_state)
+        context = context_of(self._feed, self._config, recorded_state)
         errors = FeedErrors(self._feed, lambda left_out: feed_watermarks.record_omissions(self._metadata, left_out))
         outlet = self._outlet(context, store, place, errors)
         if kept is None:
@@ -185,7 +189,7 @@ class _Run:
         first, before, mutations, self._safe = place.batch, self._sent, 0, place
         while True:
             try:
-                place = self._all(outlet, standing, errors)
+                place = self._all(outlet, recorded_state, errors)
                 if place.batch == first and not mutations + outlet.mutations:
                     outlet.heartbeat(place)
                 break
@@ -207,22 +211,22 @@ class _Run:
         self._sent = self._total
         return Outlet(form, self._sink, self._committed(store), place, errors, careful)
 
-    def _all(self, outlet: Outlet, standing: Standing, errors: FeedErrors) -> FeedPosition:
+    def _all(self, outlet: Outlet, recorded_state: RecordedState, errors: FeedErrors) -> FeedPosition:
         """From the last commit to the newest recorded batch, or the time to stop at. Gives the place there.
 
         Raises TransactionRefused: what wasn't committed is to be sent again."""
-        place = self._load(outlet, self._safe, standing)
+        place = self._load(outlet, self._safe, recorded_state)
         reader = BatchReader(self._config, self._metadata, self._selection, errors)
-        while place.batch < standing.batch:
+        while place.batch < recorded_state.batch:
             carried = reader.carry(place, outlet, self._until_us)
             place = carried.position
             if carried.stopped:
                 break
         return place
 
-    def _load(self, target: Outlet, place: FeedPosition, standing: Standing) -> FeedPosition:
+    def _load(self, target: Outlet, place: FeedPosition, recorded_state: RecordedState) -> FeedPosition:
         """The rows of the lake that are still to come. Gives the place behind them."""
-        for loaded, behind in Preload(self._config, self._metadata, self._selection, standing).rows(place):
+        for loaded, behind in Preload(self._config, self._metadata, self._selection, recorded_state).rows(place):
             target.load(loaded, behind)
             place = behind
         return place

@@ -19,7 +19,7 @@ from binlake.feeds.schema_registry import SchemaRegistry
 from binlake.feeds.selection import Selection
 from binlake.metadata import lease
 from binlake.metadata.feed_watermarks import FeedPosition, Omission
-from binlake.metadata.lease import Standing
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import metadata_of
 
 _LOOK_AGAIN = 2.0
@@ -68,16 +68,16 @@ class _Tailed:
         self._config = config
         errors = FeedErrors(feed, _not_written)
         self._reader = BatchReader(config, metadata_of(config), Selection.of(config, feed), errors)
-        standing = _standing(config)
-        context = context_of(feed, config, standing)
-        self._place = FeedPosition(_first(config, asked, standing) - 1)
+        recorded_state = _recorded_state(config)
+        context = context_of(feed, config, recorded_state)
+        self._place = FeedPosition(_first(config, asked, recorded_state) - 1)
         sink = ConsoleSink(out, _schema_of(feed))
         self._outlet = Outlet(parts.make_format(feed, context), sink, _nowhere, self._place, errors)
 
     def print(self) -> None:
         """What was recorded since."""
-        standing = _standing(self._config)
-        while self._place.batch < standing.batch:
+        recorded_state = _recorded_state(self._config)
+        while self._place.batch < recorded_state.batch:
             self._place = self._reader.carry(self._place, self._outlet, None).position
 
 
@@ -107,17 +107,17 @@ def _not_written(omissions: list[Omission]) -> None:
     """Nor is what is left out."""
 
 
-def _standing(config: PipelineConfig) -> Standing:
-    standing = lease.read(metadata_of(config)).standing
-    if standing is None:
+def _recorded_state(config: PipelineConfig) -> RecordedState:
+    recorded_state = lease.read(metadata_of(config)).recorded_state
+    if recorded_state is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
-    return standing
+    return recorded_state
 
 
-def _first(config: PipelineConfig, asked: Tail, standing: Standing) -> int:
-    oldest = oldest_staged(config, standing.batch)
+def _first(config: PipelineConfig, asked: Tail, recorded_state: RecordedState) -> int:
+    oldest = oldest_staged(config, recorded_state.batch)
     if asked.start is None:
-        return standing.batch + 1
+        return recorded_state.batch + 1
     if asked.start and asked.start < oldest:
         raise UsageError(
             f"batch {asked.start} isn't staged any more; the oldest that is, is {oldest}",

@@ -30,17 +30,17 @@ def checks(config: PipelineConfig) -> list[Check]:
 def checks_of_file(feeds: Feeds) -> list[Check]:
     """The same of a file of feeds, and how far the lakes are that they read."""
     sources = {config.source.name: config for config, _ in feeds}
-    found = [_check(f"source {name}", partial(_standing, config)) for name, config in sources.items()]
+    found = [_check(f"source {name}", partial(_recorded_state, config)) for name, config in sources.items()]
     for config, feed in feeds:
         name = f"feed {feed.name} of {config.source.name}"
         found += [_check(f"{name}, {part}", ask) for part, ask in _parts(feed, config.source.name)]
     return found
 
 
-def _standing(config: PipelineConfig) -> str:
-    if (standing := lease.read(metadata_of(config)).standing) is None:
+def _recorded_state(config: PipelineConfig) -> str:
+    if (recorded_state := lease.read(metadata_of(config)).recorded_state) is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
-    return f"{config.root} is at batch {standing.batch}"
+    return f"{config.root} is at batch {recorded_state.batch}"
 
 
 def _check(name: str, ask: Callable[[], str]) -> Check:

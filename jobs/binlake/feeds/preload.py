@@ -22,12 +22,12 @@ from binlake.feeds.contract import FeedChanges, FeedTable
 from binlake.feeds.selection import Selection
 from binlake.metadata import watermarks
 from binlake.metadata.feed_watermarks import FeedPosition, TableAtVersion
-from binlake.metadata.lease import Standing
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.storage import storage_errors
 
 
-def begin_with_lake(metadata: Metadata, selection: Selection, standing: Standing) -> FeedPosition:
+def begin_with_lake(metadata: Metadata, selection: Selection, recorded_state: RecordedState) -> FeedPosition:
     """At the newest recorded batch, with all rows of the wanted tables to come.
 
     Raises FeedError for a table whose rows don't stand at that batch.
@@ -36,14 +36,14 @@ def begin_with_lake(metadata: Metadata, selection: Selection, standing: Standing
         life for life in watermarks.read_lives(metadata) if life.status != "dropped" and selection.wants(life.name)
     ]
     for life in lives:
-        ahead = life.low.server == standing.position.server and life.low > standing.position
+        ahead = life.low.server == recorded_state.position.server and life.low > recorded_state.position
         if life.status != "following" or ahead or life.delta_version is None:
             raise FeedError(
-                f"{life.name} doesn't stand at batch {standing.batch}: it is {life.status}",
+                f"{life.name} doesn't stand at batch {recorded_state.batch}: it is {life.status}",
                 remedy="run binlake sync, mend the table, or exclude it from the feed; then run again",
             )
     frozen = tuple(TableAtVersion(life.id, life.delta_version or 0) for life in sorted(lives, key=lambda one: one.name))
-    return FeedPosition(standing.batch, None, standing.prepared, frozen)
+    return FeedPosition(recorded_state.batch, None, recorded_state.prepared, frozen)
 
 
 def _table_of(life: Life) -> FeedTable:
@@ -58,7 +58,7 @@ class Preload:
     config: PipelineConfig
     metadata: Metadata
     selection: Selection
-    standing: Standing
+    recorded_state: RecordedState
 
     def rows(self, place: FeedPosition) -> Iterator[tuple[FeedTable | FeedChanges | None, FeedPosition]]:
         """Each table, then some of its rows at a time, with the place that holds once they are committed; None with the
@@ -81,7 +81,7 @@ class Preload:
         table = _table_of(life)
         for batch, passed in self._batches(life, at):
             rows = self.selection.prepare(table, self._as_staged(table, batch, passed - batch.num_rows))
-            yield FeedChanges(table, rows, self.standing.position.file, snapshot=True), passed
+            yield FeedChanges(table, rows, self.recorded_state.position.file, snapshot=True), passed
 
     def _batches(self, life: Life, at: TableAtVersion) -> Iterator[tuple[pa.RecordBatch, int]]:
         location = self.config.table_path(life.name)
@@ -102,7 +102,7 @@ class Preload:
         image = schema.field("after").type
         count = batch.num_rows
         after = pa.StructArray.from_arrays(batch.columns, fields=list(image))
-        number, offset = self.standing.position.order
+        number, offset = self.recorded_state.position.order
         told: dict[str, Callable[[], pa.Array]] = {
             "op": lambda: pa.array([INSERT] * count, pa.int8()),
             "file": lambda: pa.array([number] * count, pa.int64()),

@@ -137,8 +137,8 @@ def wants_spark(config: PipelineConfig, metadata: Metadata) -> bool:
 
 def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:
     """Remove what recorded batches and dead snapshots left in staging; return the folders."""
-    standing = held.control().standing
-    removed = leftovers.remove_recorded(config, standing) if standing else []
+    recorded_state = held.control().recorded_state
+    removed = leftovers.remove_recorded(config, recorded_state) if recorded_state else []
     return removed + attempts.remove_dead(config, lambda: expiry.unfinished_snapshots(held.metadata))
 
 

@@ -17,7 +17,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
 from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.metadata import history, watermarks
-from binlake.metadata.lease import Lease, OpenBatch, Standing
+from binlake.metadata.lease import Lease, OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.record import note_schemas
 from binlake.report import Report
@@ -42,7 +42,7 @@ def merge_batch(
         config = as_staged(config, manifest)
         held.read_under(config.reading)
         lives = watermarks.read_lives(metadata, open_batch=staged.batch)
-        steps = epochs.split(manifest, _inputs(config, staged, held.control().standing, metadata, lives))
+        steps = epochs.split(manifest, _inputs(config, staged, held.control().recorded_state, metadata, lives))
         if manifest.content != staged.content:
             refuse_begun(config, staged.batch, steps)
             staged = replace(staged, content=manifest.content)
@@ -84,16 +84,20 @@ def inputs_of(config: PipelineConfig, batch: OpenBatch, lives: Sequence[Life]) -
 
 
 def _inputs(
-    config: PipelineConfig, batch: OpenBatch, standing: Standing | None, metadata: Metadata, lives: Sequence[Life]
+    config: PipelineConfig,
+    batch: OpenBatch,
+    recorded_state: RecordedState | None,
+    metadata: Metadata,
+    lives: Sequence[Life],
 ) -> BatchInputs:
     """Return the inputs of the whole batch: for all lives, and with what metadata hold besides."""
-    assert standing is not None  # whoever planned the batch followed the log from there
+    assert recorded_state is not None  # whoever planned the batch followed the log from there
     not_following = [life.id for life in lives if life.status not in ("following", "dropped")]
     return replace(
-        inputs_of(config, batch, [rebased(life, standing.position, batch.range.start) for life in lives]),
-        prepared=standing.prepared,
+        inputs_of(config, batch, [rebased(life, recorded_state.position, batch.range.start) for life in lives]),
+        prepared=recorded_state.prepared,
         unsnapshotted=watermarks.lifeless(metadata),
-        charsets=standing.charsets or {},
+        charsets=recorded_state.charsets or {},
         server_shapes=history.shapes_apart(metadata, not_following),
     )
 

@@ -1,4 +1,4 @@
-"""What people decide about tables and events: each decision is recorded with who made it and why."""
+"""Decisions of people about tables and events; each is recorded with who made it and why."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class Reason:
 
 
 def note(metadata: Metadata, action: str, reason: Reason, **about: Any) -> None:
+    """Record a decision. about: more of its columns."""
     metadata.append("decisions", [{"at_us": now_us(), "who": reason.who, "why": reason.why, "action": action, **about}])
 
 
 def pause(config: PipelineConfig, name: TableName, reason: Reason) -> str:
-    """The table stays as it is while the others go on; resume brings it up to them. Gives what to tell."""
+    """Leave a table as it is while the others go on, and return a message; resume brings it up to them."""
     with lease.held(_metadata(config)) as held:
         metadata = held.metadata
         _without_open_batch(held)
@@ -44,7 +45,7 @@ def pause(config: PipelineConfig, name: TableName, reason: Reason) -> str:
 
 
 def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
-    """The next sync snapshots the table anew. Gives what to tell."""
+    """Let the next sync snapshot the table again, and return a message."""
     with lease.held(_metadata(config)) as held:
         metadata = held.metadata
         _without_open_batch(held)
@@ -55,7 +56,7 @@ def resnapshot(config: PipelineConfig, name: TableName, reason: Reason) -> str:
 
 
 def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
-    """The event that stopped the open batch is stepped over from now on. Gives what to tell."""
+    """Step over the event that stopped the open batch from now on, and return a message."""
     file, offset = place
     with lease.held(_metadata(config)) as held:
         metadata = held.metadata
@@ -73,7 +74,8 @@ def skip_event(config: PipelineConfig, place: Place, reason: Reason) -> str:
 
 
 def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> str:
-    """The lease of the source, or of a feed, is taken from a holder that nobody here can see end. Gives what to tell.
+    """Take the lease of the source, or of a feed, from a holder whose end can't be seen from here, and return a
+    message.
 
     Raises UsageError where the holder is alive here.
     """
@@ -87,7 +89,7 @@ def unlock(config: PipelineConfig, reason: Reason, feed: str | None = None) -> s
 
 
 def skips(metadata: Metadata) -> Callable[[Slice], frozenset[int]]:
-    """Offsets of the events of a slice that somebody decided to step over."""
+    """Return a function that gives the offsets of a slice's events that are to be stepped over."""
     rows = [row for row in metadata.read("decisions") if row["action"] == "skip-event"]
 
     def of(part: Slice) -> frozenset[int]:
@@ -97,7 +99,7 @@ def skips(metadata: Metadata) -> Callable[[Slice], frozenset[int]]:
 
 
 def poison(metadata: Metadata, batch: int) -> list[dict[str, Any]]:
-    """Events that stop the batch, less those that were decided upon."""
+    """Return the events that stop a batch, without those that were decided upon."""
     decided = {(row["file"], row["offset"]) for row in metadata.read("decisions") if row["batch"] == batch}
     return [
         row
@@ -107,7 +109,7 @@ def poison(metadata: Metadata, batch: int) -> list[dict[str, Any]]:
 
 
 def following(metadata: Metadata, name: TableName) -> Life:
-    """The table's life. Raises UsageError where it follows no log."""
+    """Return a table's life. Raises UsageError where it follows no log."""
     row = _row(metadata, name, "following")
     return next(life for life in watermarks.read_lives(metadata) if life.id == row["table_id"])
 
@@ -117,6 +119,7 @@ def _metadata(config: PipelineConfig) -> Metadata:
 
 
 def _without_open_batch(held: Lease) -> None:
+    """Raise UsageError where a batch is open."""
     opened = held.control().open
     if opened is not None:
         raise UsageError(
@@ -125,7 +128,7 @@ def _without_open_batch(held: Lease) -> None:
 
 
 def _row(metadata: Metadata, name: TableName, *allowed: Status) -> dict[str, Any]:
-    """The watermark of the table's life; raises UsageError where there is none in such a state."""
+    """Return the watermark of a table's life. Raises UsageError where there is none in such a state."""
     rows = [row for row in watermarks.read(metadata) if (row["database"], row["table"]) == (name.database, name.table)]
     living = [row for row in rows if row["status"] != "dropped"]
     if not living:
@@ -142,9 +145,11 @@ def _set(metadata: Metadata, row: dict[str, Any], status: Status, reason: str, r
 
 
 def row_to_resume(metadata: Metadata, name: TableName) -> dict[str, Any]:
+    """Return the watermark of a paused or stopped table. Raises UsageError."""
     return _row(metadata, name, "paused", "stopped")
 
 
 def follows(metadata: Metadata, name: TableName) -> bool:
+    """Tell whether a table follows the log."""
     rows = metadata.read("watermarks", ["database", "table", "status"])
     return any(TableName(row["database"], row["table"]) == name and row["status"] == "following" for row in rows)

@@ -1,8 +1,8 @@
-"""Our own tables: what they keep and for how long, in few files. Needs no JVM.
+"""Expiry of the metadata tables: how long they keep rows, in few files. Needs no JVM.
 
-Rows go once they are older than promised, unless somebody may still ask for them: the newest of its kind, batches that
-a table has yet to catch up with, what stopped a table that still stands still, snapshots that aren't done. Everybody
-who replaces rows holds the lease, and so must who calls this.
+Rows are removed once they are older than promised, unless somebody may still ask for them: the newest of its kind,
+batches that a table has yet to catch up with, what stopped a table that is still stopped, unfinished snapshots. Like
+everybody who replaces rows, the caller must hold the lease.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from binlake.storage import files, storage_errors
 from binlake.storage.protocol import StoredFile
 
 _FEWEST = 8
-"""Data files of a metadata table that are worth a rewrite."""
+"""Fewest data files of a metadata table that are worth a rewrite."""
 _OTHERS_WRITE = ("feeds",)
-"""Tables whose writers don't hold the lease: they have few rows, and what conflicts there is tried again next time."""
+"""Tables with few rows whose writers don't hold the lease: what conflicts there is tried again next time."""
 _KEPT, _LOGGED = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _BY_DEFAULT = {_KEPT: 168, _LOGGED: 720}
-"""Delta's own, in hours."""
+"""Delta's default retention, in hours."""
 
 
 @dataclass(frozen=True)
 class MetadataUpkeep:
-    """What was done to one of our own tables. files: of data."""
+    """What was done to one metadata table. Files are its data files."""
 
     table: str
     files_before: int
@@ -48,14 +48,14 @@ class MetadataUpkeep:
 
 
 def interval(hours: float) -> str:
-    """As Delta's properties have it."""
+    """Return hours as Delta's properties have them."""
     return f"interval {round(hours * HOUR_SECONDS)} seconds"
 
 
 def retention(current: Mapping[str, str], *, history_hours: float, log_hours: float) -> dict[str, str]:
-    """Delta forgets removed files, and its log, after times of its own: a table's properties that aren't as promised.
+    """Return the properties in which a table's retention of removed files and of its log isn't as promised.
 
-    current: those it has.
+    current: the table's properties.
     """
     return {
         key: interval(hours)
@@ -65,25 +65,25 @@ def retention(current: Mapping[str, str], *, history_hours: float, log_hours: fl
 
 
 def keep_metadata(metadata: Metadata, promised: MaintainConfig) -> list[MetadataUpkeep]:
-    """Of each table that is there. Raises LakeError, LeaseHeld."""
+    """Expire rows of the metadata tables, and keep their files few. Raises LakeError, LeaseHeld."""
     expired = _expire(metadata, promised)
     there = [name for name in SCHEMAS if opened_tables.is_table(metadata.location(name))]
-    found: list[MetadataUpkeep] = []
+    done: list[MetadataUpkeep] = []
     for name in there:
         with suppress(LakeError) if name in _OTHERS_WRITE else nullcontext():
-            found.append(_keep(metadata, name, expired.get(name, 0), promised.metadata_hours))
-    return found
+            done.append(_keep(metadata, name, expired.get(name, 0), promised.metadata_hours))
+    return done
 
 
 def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
-    """Rows that went, by table."""
+    """Remove expired rows, and return their number by table."""
     old, old_quarantine = now_us() - int(promised.runs_days * DAY_US), now_us() - int(promised.quarantine_days * DAY_US)
     stands_still = [
         row for row in metadata.read("watermarks") if row["status"] not in ("following", "excluded", "dropped")
     ]
     stopped = ", ".join(literal(row["table_id"]) for row in stands_still)
-    told = metadata.read("runs", ["kind", "ended_us"])
-    runs = [row["ended_us"] for row in told if row["kind"] not in ("maintain", FAILED)]
+    kinds = metadata.read("runs", ["kind", "ended_us"])
+    runs = [row["ended_us"] for row in kinds if row["kind"] not in ("maintain", FAILED)]
     batches = [row["batch"] for row in metadata.read("batches", ["batch"])]
     needed = min([*(row["batch"] for row in stands_still), max(batches, default=0)])
     predicates = {
@@ -94,14 +94,14 @@ def _expire(metadata: Metadata, promised: MaintainConfig) -> dict[str, int]:
     }
     if ended := _snapshots_ended(metadata, old):
         predicates["snapshots"] = f"snapshot IN ({', '.join(map(literal, ended))})"
-    found = {name: _remove(metadata, name, predicate) for name, predicate in predicates.items()}
+    removed = {name: _remove(metadata, name, predicate) for name, predicate in predicates.items()}
     if promised.ddl_history_days is not None:
-        found["ddl_history"] = _forget_shapes(metadata, now_us() - int(promised.ddl_history_days * DAY_US))
-    return found
+        removed["ddl_history"] = _forget_shapes(metadata, now_us() - int(promised.ddl_history_days * DAY_US))
+    return removed
 
 
 def _remove(metadata: Metadata, name: str, predicate: str) -> int:
-    """Rows that meet the predicate go; without any nothing is committed."""
+    """Remove rows that meet a predicate, and return their number; nothing is committed where there is none."""
     rows = metadata.count(name, predicate)
     if rows:
         metadata.replace(name, predicate, [])
@@ -109,7 +109,7 @@ def _remove(metadata: Metadata, name: str, predicate: str) -> int:
 
 
 def _snapshots_ended(metadata: Metadata, old: int) -> list[str]:
-    """Committed ones, but for the newest of each table."""
+    """Return committed snapshots, except the newest of each table, and those of key ranges."""
     chunks = defaultdict(list)
     for row in metadata.read("snapshots", ["snapshot", "database", "table", "state", "updated_us"]):
         chunks[row["snapshot"]].append(row)
@@ -130,13 +130,13 @@ def _snapshots_ended(metadata: Metadata, old: int) -> list[str]:
 
 
 def unfinished_snapshots(metadata: Metadata) -> dict[str, tuple[str, str]]:
-    """Database and table of each snapshot that isn't committed, by its id."""
+    """Return database and table of each snapshot that isn't committed, by its id."""
     rows = metadata.read("snapshots", ["snapshot", "database", "table", "state"])
     return {row["snapshot"]: (row["database"], row["table"]) for row in rows if row["state"] != "committed"}
 
 
 def _forget_shapes(metadata: Metadata, old: int) -> int:
-    """Statements before the time go, but for the last of each table: it tells the shape that stood then."""
+    """Remove statements before a time, except the last of each table, which says the table's shape at that time."""
     rows = [row for row in metadata.read("ddl_history") if row["committed_us"] < old]
     last = {(row["database"], row["table"]): row for row in sorted(rows, key=lambda row: (row["batch"], row["offset"]))}
     if gone := len(rows) - len(last):
@@ -145,8 +145,10 @@ def _forget_shapes(metadata: Metadata, old: int) -> int:
 
 
 def _keep(metadata: Metadata, name: str, expired: int, hours: float) -> MetadataUpkeep:
-    """Few files, and none that was replaced before ``hours``: a run that slept longer than that, between the write of
-    a file and its commit, would commit what isn't there."""
+    """Compact a table, and delete files that were replaced more than ``hours`` ago.
+
+    A run that slept longer than that between writing a file and its commit would commit a file that is gone.
+    """
     try:
         table = metadata.table(name)
         before = len(table.file_uris())
@@ -165,7 +167,7 @@ def _keep(metadata: Metadata, name: str, expired: int, hours: float) -> Metadata
 
 
 def _remove_replaced(location: str, table: DeltaTable, hours: float) -> list[StoredFile]:
-    """Data files that the newest version doesn't have."""
+    """Delete data files that the newest version doesn't have, and return them."""
     table.update_incremental()
     used = {uri.rpartition("/")[2] for uri in table.file_uris()}
     before = time.time() - hours * 3600

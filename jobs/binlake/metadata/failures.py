@@ -1,7 +1,7 @@
-"""Attempts that failed, as rows of ``runs``: who looks at a lake sees them without the logs of whoever tried.
+"""Failed runs, as rows of ``runs``: whoever looks at a lake sees them without the logs of those who tried.
 
-Their kind and outcome are ``failed``; ``phases`` has the phase that failed, with its seconds. No value of a row and no
-secret is told: of an error that isn't ours, its kind alone.
+Their kind and outcome are ``failed``; ``phases`` has the phase that failed, with its seconds. No row's value and no
+secret is written: of an error that isn't binlake's, its kind alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from binlake.metadata.metadata import Metadata, metadata_of, now_us
 
 FAILED = "failed"
 _NO_FAILURES = (LakeGone, LeaseHeld, SparkNeeded, UsageError)
-"""Who waits, asks for Spark, or asked for what can't be, hasn't failed; and what is gone can't be written to."""
+"""Errors that are no failures: of a run that waits, needs Spark or was asked for the impossible, and of a lost lake."""
 _MOST_LETTERS = 2000
 _NOTED = "_noted_as_failure"
 
@@ -31,11 +31,11 @@ _Given = TypeVar("_Given")
 
 
 def noted(phase: str) -> Callable[[Callable[_Asked, _Given]], Callable[_Asked, _Given]]:
-    """Write down what a function raises, and let it go on.
+    """Decorate a function so that what it raises is noted as a failed run, and raised again.
 
     The function has the source's settings among its arguments. Where it has the lease, too, and lost it, nothing is
-    written down: what fails then comes of the loss. An error that came through several such functions is written down
-    once, where it came from.
+    noted, as the failure comes of the loss. An error that passes several such functions is noted once, by the
+    innermost.
     """
 
     def decorated(function: Callable[_Asked, _Given]) -> Callable[_Asked, _Given]:
@@ -45,7 +45,7 @@ def noted(phase: str) -> Callable[[Callable[_Asked, _Given]], Callable[_Asked, _
             try:
                 return function(*arguments, **named)
             except Exception as error:
-                config = next(one for one in arguments if isinstance(one, PipelineConfig))
+                config = next(argument for argument in arguments if isinstance(argument, PipelineConfig))
                 if not isinstance(error, _NO_FAILURES) and not hasattr(error, _NOTED) and not _lost_lease(arguments):
                     note(metadata_of(config), phase, _said(error), began_us)
                     setattr(error, _NOTED, True)
@@ -74,7 +74,7 @@ def _said(error: Exception) -> str:
 
 
 def note(metadata: Metadata, phase: str, message: str, began_us: int) -> None:
-    """Holds nothing up, and writes nothing where no lake was begun."""
+    """Note a failed run. It raises nothing, and writes nothing where no lake was begun."""
     with suppress(BinlakeError):
         if not opened_tables.is_table(metadata.location("lease")):
             return
@@ -94,13 +94,13 @@ def note(metadata: Metadata, phase: str, message: str, began_us: int) -> None:
 
 
 def note_death(metadata: Metadata, phase: str, began_us: int) -> None:
-    """Of a process that could say nothing, unless something was noted since it began."""
+    """Note that a process died which could note nothing itself, unless a failure was noted since it began."""
     with suppress(BinlakeError):
         if not metadata.count("runs", f"kind = '{FAILED}' AND ended_us >= {began_us}"):
             note(metadata, phase, "its process died: killed, out of memory, or Spark itself didn't start", began_us)
 
 
 def _run_of_airflow() -> str | None:
-    """``DAG/RUN`` where a task of Airflow's is at work, or a job that one started."""
-    found = [os.environ.get(f"AIRFLOW_CTX_{name}") for name in ("DAG_ID", "DAG_RUN_ID")]
-    return "/".join(map(str, found)) if all(found) else None
+    """Return ``DAG/RUN`` in a task of Airflow, or in a job that one started; else None."""
+    ids = [os.environ.get(f"AIRFLOW_CTX_{name}") for name in ("DAG_ID", "DAG_RUN_ID")]
+    return "/".join(map(str, ids)) if all(ids) else None

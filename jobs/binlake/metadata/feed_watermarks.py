@@ -1,8 +1,7 @@
 """Feeds' watermarks: how far each has come, who carries it, and which staging it still needs.
 
-A feed's row is written by whoever carries it, under a lease of its own: it never waits for the mirror's, and the
-mirror never for it. Writers of other rows make a swap fail without a word about ours, so it is tried again as long as
-the row is still ours.
+The run that carries a feed writes the feed's row, under a lease of its own: it never waits for the mirror's lease, nor
+the mirror for it. Writers of other rows can make a swap fail, so it is tried again as long as the row is still held.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ RELAY = "(relay)"
 """The relay's name among the feeds; none of the YAML's may have it."""
 
 FeedPlace = tuple[int, int, int, int, int]
-"""In a batch: slice, statements before it in the slice, offset, place inside it of a prepared row, row."""
+"""A place in a batch: slice, statements before it in the slice, offset, place inside it of a prepared row, row."""
 
 
 @dataclass(frozen=True)
 class TableAtVersion:
-    """One life of a table, at a version of its Delta table. passed: so many of its rows, as data_rows counts them, are
+    """One life of a table, at a version of its Delta table. passed: how many of its rows, as data_rows counts them, are
     carried."""
 
     table_id: str
@@ -44,8 +43,11 @@ class TableAtVersion:
 
 @dataclass(frozen=True)
 class FeedPosition:
-    """Batches up to ``batch`` are carried, and of the next all up to ``place``. prepared: XA transactions that wait for
-    their outcome behind ``batch``. loading: tables whose rows at ``batch`` are still to come, before all else."""
+    """How far a feed has come: batches up to ``batch`` are carried, and of the next all up to ``place``.
+
+    prepared: XA transactions that wait for their outcome behind ``batch``. loading: tables whose rows at ``batch`` are
+    still to come, before all else.
+    """
 
     batch: int
     place: FeedPlace | None = None
@@ -55,7 +57,7 @@ class FeedPosition:
     @property
     def needs(self) -> int:
         """The first batch whose staging is still read."""
-        return min([self.batch + 1, *(one.batch for one in self.prepared)])
+        return min([self.batch + 1, *(transaction.batch for transaction in self.prepared)])
 
     def __str__(self) -> str:
         if self.loading:
@@ -65,7 +67,7 @@ class FeedPosition:
 
 @dataclass(frozen=True)
 class Omission:
-    """Events that a feed left out, of one table and for one reason. place: of the first. mutations: as far as known."""
+    """Events of one table that a feed left out for one reason. place: of the first one. mutations: as far as known."""
 
     feed: str
     layer: str
@@ -81,10 +83,10 @@ class Omission:
 
 @dataclass(frozen=True)
 class FeedStatus:
-    """A feed as ``status`` tells it.
+    """A feed as ``status`` shows it.
 
-    behind: recorded batches that it hasn't carried. left_out: events, in all its life, that it couldn't tell;
-    last_left_out: the newest of them.
+    behind: recorded batches that it hasn't carried. left_out: events in all its life that it left out; last_left_out:
+    the newest of them.
     """
 
     name: str
@@ -101,24 +103,24 @@ class FeedStatus:
 
 @dataclass(frozen=True)
 class FeedLimits:
-    """So much staging is kept for a feed: bytes of log, and hours since it was recorded."""
+    """How much staging is kept for a feed: gigabytes (10**9 bytes) of log, and hours since it was recorded."""
 
     keep_gb: float
     keep_hours: float
 
 
 def read(metadata: Metadata, feed: str) -> dict[str, Any] | None:
-    """A feed's row; None before its first run."""
+    """Return a feed's row; None before its first run."""
     return next(iter(metadata.read("feeds", where=f"feed = {literal(feed)}")), None)
 
 
 def position_of(row: Mapping[str, Any] | None) -> FeedPosition | None:
-    """Raises NewerMetadata."""
+    """Return the position in a feed's row; None where it has none. Raises NewerMetadata."""
     return formats.read(FeedPosition, row["position"]) if row and row["position"] else None
 
 
 class FeedLease:
-    """A feed's row, held. Raises LeaseHeld once somebody else took it over."""
+    """A feed's row, held by this run. Raises LeaseHeld once another run took it over."""
 
     def __init__(self, metadata: Metadata, feed: str, token: str) -> None:
         self._metadata, self._feed, self._token = metadata, feed, token
@@ -126,13 +128,14 @@ class FeedLease:
 
     @property
     def row(self) -> dict[str, Any]:
-        found = read(self._metadata, self._feed)
-        if found is None or found["token"] != self._token:
+        """The row. Raises LeaseHeld."""
+        row = read(self._metadata, self._feed)
+        if row is None or row["token"] != self._token:
             raise LeaseHeld(f"feed {self._feed} was taken over by another run", remedy="nothing: that one goes on")
-        return found
+        return row
 
     def advance(self, position: FeedPosition, messages: int) -> None:
-        """The feed has come to here; messages: sent in all its life."""
+        """Write how far the feed has come. messages: sent in all its life."""
         self.update(
             position=formats.written(position),
             batch=position.batch,
@@ -144,7 +147,7 @@ class FeedLease:
         )
 
     def stop(self, reason: str, remedy: str) -> None:
-        """It doesn't go on by itself."""
+        """Write that the feed doesn't go on by itself, and why."""
         self.update(status="stopped", reason=reason, remedy=remedy)
 
     def update(self, **changes: str | int | None) -> None:
@@ -161,6 +164,7 @@ class FeedLease:
         )
 
     def release(self) -> None:
+        """Give the lease back, if it is still held."""
         with suppress(LakeError, LeaseHeld):
             self.update(holder=None, token=None)
 
@@ -171,7 +175,7 @@ def _held_by(feed: str, token: str | None) -> str:
 
 @contextmanager
 def held(metadata: Metadata, feed: str, limits: FeedLimits) -> Iterator[FeedLease]:
-    """Carry a feed alone; its lease is renewed by a thread, and given back. Raises LeaseHeld, naming the holder."""
+    """Carry a feed alone: its lease is renewed by a thread, and given back. Raises LeaseHeld, naming the holder."""
     register(metadata, feed, limits)
     row = _row_of_nobody(metadata, feed)
     token = uuid.uuid4().hex
@@ -183,7 +187,7 @@ def held(metadata: Metadata, feed: str, limits: FeedLimits) -> Iterator[FeedLeas
 
 
 def _row_of_nobody(metadata: Metadata, feed: str) -> dict[str, Any]:
-    """A feed's row, which nobody holds. Raises LeaseHeld."""
+    """Return a feed's row once nobody holds it. Raises LeaseHeld."""
     watch = Watch()
     while True:
         row = read(metadata, feed)
@@ -196,7 +200,7 @@ def _row_of_nobody(metadata: Metadata, feed: str) -> dict[str, Any]:
 
 
 def take_away(metadata: Metadata, feed: str) -> str | None:
-    """Nobody holds the feed from here on. Gives who did, None where nobody did.
+    """Free a feed's lease, and return its holder, None where nobody holds it.
 
     Raises UsageError where there is no such feed, or its holder is alive here.
     """
@@ -211,7 +215,7 @@ def take_away(metadata: Metadata, feed: str) -> str | None:
 
 
 def _swap(metadata: Metadata, feed: str, token: str | None, changes: Mapping[str, str | int | None]) -> None:
-    """Change a row that is nobody's, or that of the token's holder. Raises LeaseHeld where it isn't any more."""
+    """Change a row that nobody holds, or the token's holder. Raises LeaseHeld where another holds it by now."""
     for attempt in range(_TRIES):
         if metadata.swap("feeds", _held_by(feed, token), changes):
             return
@@ -222,7 +226,7 @@ def _swap(metadata: Metadata, feed: str, token: str | None, changes: Mapping[str
 
 
 def forget(metadata: Metadata, feed: str) -> bool:
-    """A feed's row goes: no staging is kept for it any more. Gives whether there was one; raises LeaseHeld."""
+    """Remove a feed's row, so that no staging is kept for it; return whether there was one. Raises LeaseHeld."""
     row = read(metadata, feed)
     if row is None:
         return False
@@ -234,12 +238,13 @@ def forget(metadata: Metadata, feed: str) -> bool:
 
 
 def record_omissions(metadata: Metadata, omissions: Sequence[Omission]) -> None:
-    """What feeds leave out from here on."""
-    metadata.append("omissions", [{**asdict(one), "at_us": now_us()} for one in omissions])
+    """Note what feeds leave out."""
+    metadata.append("omissions", [{**asdict(omission), "at_us": now_us()} for omission in omissions])
 
 
 @contextmanager
 def _renewed(taken: FeedLease) -> Iterator[FeedLease]:
+    """Renew a feed's lease by a thread while the block runs, and give it back at its end."""
     done = threading.Event()
 
     def renew() -> None:
@@ -262,22 +267,22 @@ def _renewed(taken: FeedLease) -> Iterator[FeedLease]:
 
 
 def register(metadata: Metadata, feed: str, limits: FeedLimits) -> None:
-    """From now on so much staging is kept for it."""
+    """Keep so much staging for a feed from now on."""
     row = read(metadata, feed)
-    told = {"keep_bytes": bytes_of_gb(limits.keep_gb), "keep_us": int(limits.keep_hours * HOUR_US)}
+    kept = {"keep_bytes": bytes_of_gb(limits.keep_gb), "keep_us": int(limits.keep_hours * HOUR_US)}
     if row is None:
-        fresh = {"feed": feed, "batch": None, "status": "new", "messages": 0, "updated_us": now_us(), **told}
+        fresh = {"feed": feed, "batch": None, "status": "new", "messages": 0, "updated_us": now_us(), **kept}
         metadata.create_with("feeds", [fresh])
         if read(metadata, feed) is None:
             metadata.append("feeds", [fresh])
-    elif {key: row[key] for key in told} != told:
-        metadata.swap("feeds", f"feed = {literal(feed)}", told)
+    elif {key: row[key] for key in kept} != kept:
+        metadata.swap("feeds", f"feed = {literal(feed)}", kept)
 
 
 # staging -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Claim:
-    """From which batch on a feed reads, 0 before it began, and how much is kept for it."""
+    """The first batch that a feed reads, 0 before it began, and how much is kept for it."""
 
     needs: int
     most_bytes: int
@@ -285,19 +290,19 @@ class _Claim:
 
 
 def awaited(config: PipelineConfig, metadata: Metadata, newest: int, staged: Collection[int]) -> set[int]:
-    """Of the staged batches up to ``newest``, which is recorded, those that a feed waits for, within its limits."""
+    """Return the staged batches up to ``newest``, the newest recorded one, that a feed waits for within its limits."""
     claims = [claim for claim in _claims(config, metadata) if claim.needs <= newest]
     if not claims or not staged:
         return set()
     first = max(min(claim.needs for claim in claims), min(staged))
     columns = ["batch", "bytes", "updated_us"]
     rows = metadata.read("batches", columns, where=f"batch >= {first} AND batch <= {newest}")
-    found = sorted((row for row in rows if row["batch"] in staged), key=lambda row: -row["batch"])
-    return {batch for claim in claims for batch in _kept(claim, found)}
+    newest_first = sorted((row for row in rows if row["batch"] in staged), key=lambda row: -row["batch"])
+    return {batch for claim in claims for batch in _kept(claim, newest_first)}
 
 
 def _claims(config: PipelineConfig, metadata: Metadata) -> list[_Claim]:
-    """Of the feeds that ran, and of those of the YAML that will begin with the oldest batch that is staged."""
+    """Return the claims of feeds that ran, and of those of the YAML that will begin with the oldest staged batch."""
     rows = metadata.read("feeds")
     known = {row["feed"] for row in rows}
     new = (feed for feed in config.feeds if feed.name not in known and feed.begin == "oldest")
@@ -308,7 +313,7 @@ def _claims(config: PipelineConfig, metadata: Metadata) -> list[_Claim]:
 
 
 def _kept(claim: _Claim, newest_first: Sequence[Mapping[str, Any]]) -> list[int]:
-    """What fits, from the newest batch back; nothing for a feed that is left behind by that."""
+    """Return the batches that fit into a claim, from the newest back; none for a feed that would be left behind."""
     kept: list[int] = []
     room, oldest = claim.most_bytes, now_us() - claim.most_us
     for row in newest_first:
@@ -322,36 +327,38 @@ def _kept(claim: _Claim, newest_first: Sequence[Mapping[str, Any]]) -> list[int]
 
 
 def staged_batches(config: PipelineConfig) -> set[int]:
-    """Batches that have a folder in staging."""
+    """Return the numbers of batches that have a folder in staging."""
     return {int(name) for name in files.subfolders(config.staging_path()) if name.isdigit()}
 
 
 def statuses(config: PipelineConfig, metadata: Metadata) -> list[FeedStatus]:
-    """Every feed that is known here, those of the YAML first. A feed whose next batch isn't staged any more stands
-    still, though nobody ran it since."""
+    """Return the status of every feed, those of the YAML first.
+
+    A feed whose next batch is no longer staged is stopped, though nobody ran it since.
+    """
     rows = {row["feed"]: row for row in metadata.read("feeds")}
     if not rows and not config.feeds:
         return []
-    standing = lease.read(metadata).standing
-    newest = standing.batch if standing else 0
+    recorded_state = lease.read(metadata).recorded_state
+    newest = recorded_state.batch if recorded_state else 0
     staged = staged_batches(config)
     names = [*(feed.name for feed in config.feeds), *(name for name in rows)]
     left_out = omitted(metadata)
-    found = [_status(name, rows.get(name), newest, staged) for name in dict.fromkeys(names)]
-    return [_with_omissions(one, *left_out.get(one.name, (0, ""))) for one in found]
+    feeds = [_status(name, rows.get(name), newest, staged) for name in dict.fromkeys(names)]
+    return [_with_omissions(feed, *left_out.get(feed.name, (0, ""))) for feed in feeds]
 
 
-def _with_omissions(told: FeedStatus, left_out: int, last: str) -> FeedStatus:
-    return replace(told, left_out=left_out, last_left_out=last)
+def _with_omissions(feed: FeedStatus, left_out: int, last: str) -> FeedStatus:
+    return replace(feed, left_out=left_out, last_left_out=last)
 
 
 def omitted(metadata: Metadata) -> dict[str, tuple[int, str]]:
-    """By feed, how many events it left out in all its life, and the newest of them."""
-    found: dict[str, tuple[int, str]] = {}
+    """Return, by feed, how many events it left out in all its life, and the newest of them."""
+    by_feed: dict[str, tuple[int, str]] = {}
     for row in sorted(metadata.read("omissions"), key=lambda row: row["at_us"]):
-        before, _ = found.get(row["feed"], (0, ""))
-        found[row["feed"]] = before + row["events"], f"{row['place']}: {row['reason']}"
-    return found
+        before, _ = by_feed.get(row["feed"], (0, ""))
+        by_feed[row["feed"]] = before + row["events"], f"{row['place']}: {row['reason']}"
+    return by_feed
 
 
 def _status(name: str, row: Mapping[str, Any] | None, newest: int, staged: set[int]) -> FeedStatus:
@@ -362,19 +369,19 @@ def _status(name: str, row: Mapping[str, Any] | None, newest: int, staged: set[i
             name, row["status"], None, newest, 0, row["reason"] or "", row["remedy"] or "", row["updated_us"]
         )
     behind = newest - row["batch"]
-    told = FeedStatus(
+    status = FeedStatus(
         name, row["status"], row["batch"], behind, row["messages"] or 0, row["reason"] or "", row["remedy"] or "",
         row["updated_us"],
     )  # fmt: skip
-    if told.status != "stopped" and behind > 0 and row["needs"] not in staged:
+    if status.status != "stopped" and behind > 0 and row["needs"] not in staged:
         return FeedStatus(
-            name, "stopped", told.batch, behind, told.messages, *left_behind(name, row["needs"]), told.updated_us
+            name, "stopped", status.batch, behind, status.messages, *left_behind(name, row["needs"]), status.updated_us
         )
-    return told
+    return status
 
 
 def left_behind(feed: str, batch: int) -> tuple[str, str]:
-    """Reason and remedy of a feed that waited longer than staging is kept for it."""
+    """Return reason and remedy for a feed that waited longer than staging is kept for it."""
     if feed == RELAY:
         return (
             f"the staging of batch {batch} is gone: more waited for the relay than --keep-gb and --keep-hours allow",

@@ -1,9 +1,8 @@
-"""Format versions: each text in the lease's row says by which it was written, so that an older one stays readable and a
-newer one is refused before anything is done with it.
+"""Format versions: each text in the lease's row says in which format it was written.
 
-Without a number it is 0, by which binlake wrote before there were numbers; until 1 the row had a position where it has
-what stands there since (see lease.Standing). Whoever changes the form of what stands in
-metadata raises FORMAT and says here how the form before becomes this one.
+So older texts stay readable, and a newer one is refused before anything is done with it. A text without a number has
+format 0, from before there were numbers. Until format 1 the row held a position where it holds the recorded state (see
+lease.RecordedState). Whoever changes a form raises FORMAT, and adds here how the form before becomes the new one.
 """
 
 from __future__ import annotations
@@ -20,30 +19,30 @@ T = TypeVar("T")
 
 
 def written(value: Any) -> str:
-    """A dataclass as text that tells its format."""
+    """Return a dataclass as JSON that says its format."""
     return json.dumps({"format": FORMAT, **dump(value)}, ensure_ascii=False)
 
 
 def number(text: str) -> int:
-    """The format that a text tells; 0 for what isn't understood, of which ``read`` says so."""
+    """Return the format that a text says; 0 for one that isn't understood, which ``read`` refuses."""
     try:
-        found = json.loads(text).get("format", 0)
+        version = json.loads(text).get("format", 0)
     except (ValueError, AttributeError):
         return 0
-    return found if isinstance(found, int) else 0
+    return version if isinstance(version, int) else 0
 
 
 def read(kind: type[T], text: str) -> T:
-    """The inverse of ``written``. Raises NewerMetadata, and LakeError for what nobody wrote."""
+    """Read what ``written`` wrote. Raises NewerMetadata, and LakeError for any other text."""
     try:
         value = json.loads(text)
-        found = value.pop("format", 0)
-        if found > FORMAT:
+        version = value.pop("format", 0)
+        if version > FORMAT:
             raise NewerMetadata(
-                f"a newer binlake has worked on this lake: its metadata have format {found}, this one knows {FORMAT}",
+                f"a newer binlake has worked on this lake: its metadata have format {version}, this one knows {FORMAT}",
                 remedy="update binlake here as it was updated there, then run again",
             )
-        return load(kind, value if found else _of_format_0(value))
+        return load(kind, value if version else _of_format_0(value))
     except (ValueError, TypeError, AttributeError) as error:
         raise LakeError(
             f"the lease's row isn't what binlake writes: {error}",
@@ -52,8 +51,8 @@ def read(kind: type[T], text: str) -> T:
 
 
 def _of_format_0(value: dict[str, Any]) -> dict[str, Any]:
-    """The open batch had what merge did as one list, of which the places were words of the reasons; the rest is the
-    same."""
+    """Return a value of format 0 in today's form. An open batch had merge's outcome as one list, with places as words
+    in the reasons."""
     if not isinstance(value.get("outcome"), list):
         return value
     rows, charsets = value["outcome"], value["charsets"]

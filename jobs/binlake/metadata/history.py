@@ -1,4 +1,4 @@
-"""The DDL history asked: which statements concerned a table, and which shape it had at a position or a time."""
+"""Questions to the DDL history: which statements concerned a table, and which shape it had at a position or a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import loads
 
 _FEW = 20
-"""Lives that are asked for by their ids; of more all shapes are read."""
+"""Most lives that are selected by their ids; for more, all shapes are read."""
 _PLACE = re.compile(r"(?P<file>[^:/]+\.\d+):(?P<offset>\d+)\Z")
 
 
@@ -28,7 +28,7 @@ class Moment:
 
     @classmethod
     def parse(cls, text: str, option: str = "--at") -> Moment:
-        """``FILE:POS`` or ISO 8601, UTC unless it names another zone. Raises UsageError, naming the option."""
+        """Read ``FILE:POS``, or ISO 8601, UTC unless it names another zone. Raises UsageError, naming the option."""
         if place := _PLACE.match(text):
             return cls((file_number(place["file"]), int(place["offset"])), None)
         at = parse_moment(text, option, instead="a position such as binlog.000042:157")
@@ -37,7 +37,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a table from somewhere on; None where the name has none."""
+    """The shape of a table from a position on; None where no table has the name."""
 
     schema: TableSchema | None
     position: str
@@ -45,20 +45,21 @@ class Shape:
     at_us: int
 
     def stands_at(self, moment: Moment) -> bool:
+        """Tell whether the shape began at or before a moment."""
         if moment.order is not None:
             return self.order <= moment.order
         return moment.at_us is not None and self.at_us <= moment.at_us
 
 
 def statements(metadata: Metadata, name: TableName | None = None) -> list[dict[str, Any]]:
-    """Rows of the DDL history in the order of the log, of one table or of all."""
+    """Return rows of the DDL history in the order of the log, of one table or of all."""
     rows = metadata.read("ddl_history", where=rows_of(name) if name else None)
     return sorted(rows, key=lambda row: (row["batch"], file_number(row["file"]), row["offset"]))
 
 
 def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
-    """All shapes of a name, oldest first: from its snapshots, and from the statements that were followed."""
-    found = [
+    """Return all shapes of a name, oldest first: from its snapshots, and from the statements that were followed."""
+    known = [
         Shape(
             loads(TableSchema, row["schema"]),
             row["position"],
@@ -70,12 +71,12 @@ def shapes(metadata: Metadata, name: TableName) -> list[Shape]:
     for row in statements(metadata, name):
         if row["before"] or row["after"]:
             schema = loads(TableSchema, row["after"]) if row["after"] else None
-            found.append(Shape(schema, row["position"], (file_number(row["file"]), row["offset"]), row["committed_us"]))
-    return sorted(found, key=lambda shape: shape.order)
+            known.append(Shape(schema, row["position"], (file_number(row["file"]), row["offset"]), row["committed_us"]))
+    return sorted(known, key=lambda shape: shape.order)
 
 
 def schemas_now(metadata: Metadata, lives: Collection[str], *, up_to: int | None = None) -> dict[str, TableSchema]:
-    """The newest shape of each of these lives, by its table id; that of a dropped one is its last.
+    """Return the newest shape of each of these lives, by table id; for a dropped one its last.
 
     up_to: the batch after which the newest is meant.
     """
@@ -94,7 +95,7 @@ def schemas_now(metadata: Metadata, lives: Collection[str], *, up_to: int | None
 
 
 def schema_now(metadata: Metadata, life: str) -> TableSchema | None:
-    """The newest shape of one life of a table, by its table id; that of a dropped one is its last."""
+    """Return the newest shape of one life of a table, by its table id; for a dropped one its last."""
     return schemas_now(metadata, {life}).get(life)
 
 
@@ -116,7 +117,7 @@ def shapes_apart(metadata: Metadata, lives: Collection[str]) -> dict[str, TableS
 
 
 def shape_at(metadata: Metadata, name: TableName, moment: Moment) -> Shape:
-    """The shape a table had. Raises UsageError when nothing is known of it there."""
+    """Return the shape that a table had. Raises UsageError when none is known there."""
     known = [shape for shape in shapes(metadata, name) if shape.stands_at(moment)]
     if not known:
         raise UsageError(

@@ -1,9 +1,8 @@
 """Who holds a lease, and whether that process still lives.
 
-A process is known by its host, boot, PID namespace, number and start time: containers of one host name each have their
-own numbers, and numbers are used again. Only in its own namespace can a process be looked for; of all others nobody
-here knows whether they live, and their leases are waited for until they expire. An expiry is compared with a clock that
-may be wrong, so that what isn't possible isn't believed: see Watch.
+A process is identified by host, boot, PID namespace, number and start time: containers with one host name each have
+their own numbers, and numbers are used again. Only a process in the same namespace can be looked for; leases of others
+are waited for until they expire. The clock may be wrong, so an expiry that isn't possible isn't believed: see Watch.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from binlake.metadata.metadata import now_us
 LIFETIME = 120
 """Seconds after which a lease that isn't renewed may be taken over."""
 _held_here: set[str] = set()
-"""Tokens of this process's leases."""
+"""Tokens of the leases that this process holds."""
 _WRITTEN = re.compile(
     r"(?P<host>\S*) boot (?P<boot>\S*) namespace (?P<namespace>\d+) pid (?P<pid>\d+) started (?P<started>\d+)"
 )
@@ -31,7 +30,7 @@ _WRITTEN = re.compile(
 
 @dataclass(frozen=True)
 class Machine:
-    """Where numbers of processes mean something. namespace: the inode of the PID namespace."""
+    """Where process numbers have a meaning. namespace: the inode of the PID namespace."""
 
     host: str
     boot: str
@@ -40,7 +39,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Holder:
-    """A process as it calls itself in metadata. started: in the kernel's ticks since the boot."""
+    """A process as it names itself in metadata. started: in the kernel's ticks since the boot."""
 
     machine: Machine
     pid: int
@@ -52,17 +51,20 @@ class Holder:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """None for what older versions wrote, ``HOST pid N started N``: it doesn't tell the namespace, and so not
-        which process is meant. Those in turn can't tell of this form whether its process died."""
-        found = _WRITTEN.fullmatch(text)
-        if found is None:
+        """Read a holder from metadata.
+
+        Returns None for what older versions wrote, ``HOST pid N started N``: it lacks the namespace, and so doesn't
+        identify the process. Older versions, in turn, can't tell from this form whether its process died.
+        """
+        match = _WRITTEN.fullmatch(text)
+        if match is None:
             return None
-        machine = Machine(found["host"], found["boot"], int(found["namespace"]))
-        return cls(machine, int(found["pid"]), int(found["started"]))
+        machine = Machine(match["host"], match["boot"], int(match["namespace"]))
+        return cls(machine, int(match["pid"]), int(match["started"]))
 
     @property
     def lives(self) -> bool | None:
-        """None where it can't be told: of another machine or namespace."""
+        """Whether the process lives; None where it is on another machine or in another namespace."""
         here = _machine()
         if here is None or here != self.machine:
             return None
@@ -71,7 +73,7 @@ class Holder:
 
 
 def this_process() -> str:
-    """How this process calls itself as a holder."""
+    """Return how this process names itself as a holder."""
     machine, pid = _machine(), os.getpid()
     started = _start_of(pid) if machine else None
     if machine is None or not started:
@@ -80,7 +82,7 @@ def this_process() -> str:
 
 
 def died(written: str | None, token: str | None) -> bool:
-    """Whether the holder is known to be gone, or is this process, which couldn't give the lease back."""
+    """Tell whether the holder is known to be gone, or is this process, which couldn't give the lease back."""
     holder = Holder.parse(written) if written and token else None
     if holder is None or holder.lives is None:
         return False
@@ -88,7 +90,7 @@ def died(written: str | None, token: str | None) -> bool:
 
 
 def refuse_alive(written: str, token: str) -> None:
-    """Raises UsageError where the holder is known to be alive: its lease isn't to be taken away."""
+    """Raise UsageError where the holder is known to be alive, so that its lease isn't taken away."""
     holder = Holder.parse(written)
     if holder is not None and holder.lives and not died(written, token):
         raise UsageError(
@@ -99,7 +101,7 @@ def refuse_alive(written: str, token: str) -> None:
 
 @contextmanager
 def known_here(token: str) -> Iterator[None]:
-    """While this process holds the lease of this token."""
+    """Remember, while the block runs, that this process holds the lease of a token."""
     _held_here.add(token)
     try:
         yield
@@ -108,7 +110,8 @@ def known_here(token: str) -> Iterator[None]:
 
 
 def _machine() -> Machine | None:
-    """None where there is no /proc, or one of another namespace, in which this process has another number."""
+    """Return this machine; None where there is no /proc, or one of another namespace, in which this process has another
+    number."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
             return None
@@ -120,7 +123,7 @@ def _machine() -> Machine | None:
 
 
 def _start_of(pid: int) -> int | None:
-    """The kernel's start time of a process; 0: there is none of this number; None: it may not be seen."""
+    """Return the kernel's start time of a process; 0 where none has this number, None where it may not be seen."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
             fields = stat.read().rpartition(")")[2].split()
@@ -130,7 +133,7 @@ def _start_of(pid: int) -> int | None:
 
 
 def _is_gone(pid: int) -> bool:
-    """Asked otherwise than of /proc, which may hide the processes of other accounts."""
+    """Tell whether no process has this number, without /proc, which may hide processes of other accounts."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -141,10 +144,10 @@ def _is_gone(pid: int) -> bool:
 
 
 class Watch:
-    """Looks at a lease again and again, for who waits for it.
+    """Looks at a lease again and again, for a process that waits for it.
 
-    A lease expires at most its length from now. What is later was written by a clock that is wrong, or is read by one:
-    such a lease is over once this process has seen it unchanged for its whole length, by a clock that only counts.
+    A lease expires at most its length from now. A later expiry comes from a wrong clock, here or there: such a lease is
+    over once this process has seen it unchanged for its whole length, by a monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -154,7 +157,7 @@ class Watch:
         """Whether the lease that was looked at last may turn out to be over, for a reason other than its expiry."""
 
     def is_held(self, holder: str | None, token: str | None, expires_us: int) -> bool:
-        """Whether somebody holds it."""
+        """Tell whether a process holds the lease."""
         now = now_us()
         if self._first is None:
             self._first, self._since = (token, expires_us), time.monotonic()

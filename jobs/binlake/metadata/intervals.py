@@ -11,7 +11,7 @@ from binlake.position import Position
 
 @dataclass(frozen=True)
 class MergedBy:
-    """batch: None where no batch but a snapshot already had it. stop: of the batch."""
+    """Which batch merged a commit. batch: None where a snapshot had it already. stop: the batch's."""
 
     batch: int | None
     stop: Position | None
@@ -24,7 +24,8 @@ class MergedBy:
 
 
 def merged_by(metadata: Metadata, until: datetime) -> MergedBy | None:
-    """The first batch behind which the lake had every commit before ``until``, of those that metadata still has.
+    """Return the first batch, among those that metadata still has, after which the lake had every commit before
+    ``until``.
 
     A batch up to the log's head had what was committed before it was planned, by this machine's clock.
     """

@@ -1,9 +1,9 @@
 """Lakes that this account has worked on, remembered outside of them.
 
-A folder in which no lake is may be a new one's, or the place of a disk that isn't mounted. What tells them apart can't
-lie in the lake: for each lake there is a small file below ``$XDG_STATE_HOME/binlake/lakes`` (``~/.local/state`` without
-that variable), written with each batch that is recorded. Where that folder can't be written nothing is remembered, and
-a first bootstrap anywhere is as it was.
+A folder without a lake may be meant for a new one, or be the mount point of a disk that isn't mounted. The lake itself
+can't say which. So each lake has a small file below ``$XDG_STATE_HOME/binlake/lakes`` (``~/.local/state`` without that
+variable), written with each recorded batch. Where that folder can't be written, nothing is remembered, and a bootstrap
+begins wherever no lake is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def remember(metadata: str) -> None:
-    """The lake of this folder of metadata stands at a position by now."""
+    """Remember a lake that has a recorded position, by the folder of its metadata."""
     with suppress(OSError):
         if (file := _file(metadata)) is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def remember(metadata: str) -> None:
 
 
 def last_seen(metadata: str) -> datetime | None:
-    """When this account worked on the lake last; None where it never did, as far as is known."""
+    """Return when this account last worked on a lake; None where it isn't known to have."""
     with suppress(OSError):
         if (file := _file(metadata)) is not None:
             return datetime.fromtimestamp(file.stat().st_mtime, UTC)
@@ -33,14 +33,14 @@ def last_seen(metadata: str) -> datetime | None:
 
 
 def forget(metadata: str) -> None:
-    """A new lake may begin there."""
+    """Forget a lake, so that a new one may begin there."""
     with suppress(OSError):
         if (file := _file(metadata)) is not None:
             file.unlink(missing_ok=True)
 
 
 def _file(metadata: str) -> Path | None:
-    """None for an account without a home."""
+    """Return the file that remembers a lake; None for an account without a home."""
     try:
         state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     except RuntimeError:

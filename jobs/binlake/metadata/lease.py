@@ -1,8 +1,8 @@
-"""The lease: who works on a source, the one batch that may be open, and where all that follow stand.
+"""The lease: who works on a source, the one batch that may be open, and the state that is recorded.
 
-One row in metadata. Every change is a compare and swap on the holder's token; the frozen plan of the open batch and
-what holds since the batch before stand in the same row, so that ownership, plan and position can't disagree. The lease
-keeps two workers from doing the same work; that a woken zombie does no harm is the business of Delta's transaction ids.
+It is one row in metadata. Every change is a compare and swap on the holder's token. The frozen plan of the open batch
+and the recorded state are in the same row, so that ownership, plan and position can't disagree. The lease keeps two
+runs from doing the same work; Delta's transaction ids keep a run that wakes up late from doing harm.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from binlake.schema.cascades import Cascade
 from binlake.serialization import load
 
 BRIEF = "brief-"
-"""Begins the token of a lease that is held for a moment: others wait for it instead of ending."""
+"""Prefix of the token of a lease that is held for a moment: others wait for it instead of ending."""
 GIVEN_BACK: Mapping[str, str | int | None] = {"holder": None, "token": None, "expires_us": 0}
-"""What the row holds of a lease that nobody has."""
+"""Values of the row while nobody holds the lease."""
 _MOMENT, _LOOK_AGAIN = 30.0, 0.2
 """Seconds that others wait for such a lease, and between two looks."""
 
@@ -62,9 +62,10 @@ class OpenBatch:
     lower_case_names: bool = False
 
     def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
-        """With the GTIDs up to the stop exactly: those at the start and those of the range's transactions.
+        """Return the plan with exactly the GTIDs up to the stop: those at the start and those of the range's
+        transactions.
 
-        What a server says beside its log's end may lack transactions that are in the log and still commit.
+        What a server reports beside its log's end may lack transactions that are in the log and still commit.
         """
         start, stop = self.range.start, self.range.stop
         executed = gtid.parse(start.gtid_set, flavour)
@@ -73,12 +74,13 @@ class OpenBatch:
         return replace(self, range=replace(self.range, stop=replace(stop, gtid_set=str(executed))))
 
     def with_phase(self, name: str, seconds: float) -> OpenBatch:
+        """Return the plan with one more phase done. seconds: how long it took."""
         return replace(self, phases=(*self.phases, (name, round(seconds, 2))))
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What the batch that was recorded last left for all tables: it moves in one commit, whatever their number.
+class RecordedState:
+    """The state that the batch recorded last left for all tables, whatever their number: one commit moves it.
 
     Every life that follows is merged up to ``position``, unless its own watermark is further. charsets: the databases'
     default character sets there, None where no server was asked yet. prepared: XA transactions without an outcome,
@@ -92,16 +94,16 @@ class Standing:
     prepared: tuple[PreparedXa, ...] = ()
     reading: str = ""
 
-    def after(self, plan: OpenBatch) -> Standing:
-        """Once this batch is recorded."""
-        told = plan.outcome.charsets
-        charsets = self.charsets if told is None else {one.database: one.charset for one in told}
-        return Standing(plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading)
+    def after(self, plan: OpenBatch) -> RecordedState:
+        """Return the state once a batch is recorded."""
+        changed = plan.outcome.charsets
+        charsets = self.charsets if changed is None else {default.database: default.charset for default in changed}
+        return RecordedState(plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading)
 
 
 @dataclass(frozen=True)
 class Control:
-    """The lease's row: last batch number, the open batch, and where everything that is recorded stands."""
+    """The lease's row: holder, newest batch number, the open batch, and the state that is recorded."""
 
     holder: str | None
     token: str | None
@@ -109,26 +111,26 @@ class Control:
     expires_us: int
     batch: int
     open: OpenBatch | None
-    standing: Standing | None
+    recorded_state: RecordedState | None
 
     @property
     def position(self) -> Position | None:
-        """Everything up to here is recorded."""
-        return self.standing.position if self.standing else None
+        """The position up to which everything is recorded; None before the first bootstrap."""
+        return self.recorded_state.position if self.recorded_state else None
 
     @property
     def planned_to(self) -> Position | None:
-        """The log up to here is read, or its reading is planned: a life must not begin before."""
+        """The position up to which the log is read, or planned to be read: a life must not begin before it."""
         return self.open.range.stop if self.open else self.position
 
     @property
     def holder_died(self) -> bool:
-        """Whether the holder is known to be dead; of one on another machine nobody here can tell."""
+        """Whether the holder is known to be dead, which can't be known of one on another machine."""
         return died(self.holder, self.token)
 
 
 def read(metadata: Metadata) -> Control:
-    """The row as it stands; an empty one before the first bootstrap. Raises NewerMetadata."""
+    """Read the lease's row; an empty one before the first bootstrap. Raises NewerMetadata."""
     rows = metadata.read("lease")
     if not rows:
         return Control(None, None, 0, 0, 0, None, None)
@@ -142,22 +144,24 @@ def read(metadata: Metadata) -> Control:
         expires_us=row["expires_us"] or 0,
         batch=batch,
         open=opened,
-        standing=_standing(metadata, row["position"], batch - 1 if opened else batch) if row["position"] else None,
+        recorded_state=_recorded_state(metadata, row["position"], batch - 1 if opened else batch)
+        if row["position"]
+        else None,
     )
 
 
-def _standing(metadata: Metadata, text: str, batch: int) -> Standing:
-    """Before format 2 the row had the position alone: each watermark was moved by each batch, and what else stands at
-    it had tables of its own."""
+def _recorded_state(metadata: Metadata, text: str, batch: int) -> RecordedState:
+    """Read the state from the row. Before format 2 the row held the position alone; each batch moved each watermark,
+    and the rest was in tables of its own."""
     if formats.number(text) >= 2:
-        return formats.read(Standing, text)
+        return formats.read(RecordedState, text)
     charsets = {row["database"]: row["charset"] for row in metadata.read("databases")}
     prepared = tuple(load(PreparedXa, {**row, "files": json.loads(row["files"])}) for row in metadata.read("prepared"))
-    return Standing(batch, formats.read(Position, text), charsets or None, prepared)
+    return RecordedState(batch, formats.read(Position, text), charsets or None, prepared)
 
 
 class Lease:
-    """A held lease. ``update`` fails with LeaseHeld when somebody else took it over."""
+    """A held lease. Its methods raise LeaseHeld once another run took it over."""
 
     def __init__(self, metadata: Metadata, token: str) -> None:
         self._metadata = metadata
@@ -167,14 +171,14 @@ class Lease:
         self._lock = threading.Lock()  # the renewing thread and the worker change one row
 
     def control(self) -> Control:
-        """The row; raises LeaseHeld when somebody else took the lease over, whose batch it tells then."""
+        """Read the lease's row. Raises LeaseHeld, naming the holder, when another run took the lease over."""
         control = read(self._metadata)
         if control.token != self._token:
             raise _lost(control)
         return control
 
     def check(self) -> None:
-        """Raises LeaseHeld when somebody else took the lease over."""
+        """Raise LeaseHeld when another run took the lease over."""
         self.control()
 
     def update(self, **changes: str | int | None) -> None:
@@ -189,31 +193,35 @@ class Lease:
         self.update(batch=plan.batch, plan=formats.written(plan))
 
     def advance(self, plan: OpenBatch) -> None:
-        """The open batch has come a step further."""
+        """Write how far the open batch has come."""
         self.update(plan=formats.written(plan))
 
-    def stand(self, standing: Standing) -> None:
-        """No batch is open; everything up to the standing's position is in the lake, and the log is read from there."""
-        self.update(plan=None, position=formats.written(standing))
+    def stand(self, recorded_state: RecordedState) -> None:
+        """Close the open batch: everything up to the state's position is in the lake, and the log is read on from
+        it."""
+        self.update(plan=None, position=formats.written(recorded_state))
         self._metadata.remember()
 
-    def know(self, standing: Standing, charsets: Mapping[str, str]) -> None:
-        """The databases' default character sets where everything stands, which nobody asked for before."""
-        self.update(position=formats.written(replace(standing, charsets=charsets)))
+    def know(self, recorded_state: RecordedState, charsets: Mapping[str, str]) -> None:
+        """Write the databases' default character sets at the recorded position, which nobody asked for before."""
+        self.update(position=formats.written(replace(recorded_state, charsets=charsets)))
 
-    def compared(self, standing: Standing, reading: str) -> Standing:
-        """All lives were compared with these settings of the YAML; empty: they are to be compared anew."""
-        compared = replace(standing, reading=reading)
+    def compared(self, recorded_state: RecordedState, reading: str) -> RecordedState:
+        """Write under which settings of the YAML all lives were compared, and return the new state. reading: empty
+        where they must be compared again."""
+        compared = replace(recorded_state, reading=reading)
         self.update(position=formats.written(compared))
         return compared
 
     def read_under(self, reading: str) -> None:
-        """Some lives are read under these settings; where they weren't all compared with the same, they are anew."""
-        standing = self.control().standing
-        if standing is not None and standing.reading not in ("", reading):
-            self.compared(standing, "")
+        """Note that some lives are read under these settings: where all lives weren't compared with the same, they are
+        compared again."""
+        recorded_state = self.control().recorded_state
+        if recorded_state is not None and recorded_state.reading not in ("", reading):
+            self.compared(recorded_state, "")
 
     def release(self) -> None:
+        """Give the lease back, if it is still held."""
         with self._lock:
             self._metadata.swap("lease", f"token = {literal(self._token)}", GIVEN_BACK)
 
@@ -231,8 +239,11 @@ def _lost(control: Control) -> LeaseHeld:
 
 
 def take_away(metadata: Metadata) -> str | None:
-    """Nobody holds the source from here on; a holder that lives on elsewhere can write nothing any more. Gives who held
-    it, None where nobody did. Raises UsageError where that process is alive here, LakeError."""
+    """Free the source's lease, and return its holder, None where nobody holds it. A holder elsewhere can write nothing
+    any more.
+
+    Raises UsageError where that process is alive here, LakeError.
+    """
     row = read(metadata)
     if not row.token or not row.holder:
         return None
@@ -243,7 +254,8 @@ def take_away(metadata: Metadata) -> str | None:
 
 
 def _acquire(metadata: Metadata, patience: float, brief: bool) -> Lease:
-    """As soon as it is free. Raises LeaseHeld where it isn't within the patience, or, held for a moment, a moment."""
+    """Take the lease as soon as it is free. Raises LeaseHeld where it isn't free within ``patience`` seconds; a brief
+    one is waited for longer."""
     began, watch = time.monotonic(), Watch()
     while True:
         try:
@@ -290,7 +302,7 @@ def held(metadata: Metadata, *, patience: float = 0, brief: bool = False) -> Ite
 
 @contextmanager
 def _renewed(lease: Lease) -> Iterator[None]:
-    """Renew the lease by a thread meanwhile, and give it back at the end."""
+    """Renew the lease by a thread while the block runs, and give it back at its end."""
     done = threading.Event()
 
     def renew() -> None:

@@ -1,7 +1,7 @@
-"""Our own Delta tables: what was planned, staged, merged, seen and found.
+"""The metadata tables: binlake's own Delta tables, of what was planned, staged, merged and verified.
 
-Written and read with deltalake, so that the planner, the command line and Airflow need no JVM to know the state.
-Who owns what is decided by ``swap`` alone: two stale appends both succeed, a stale update conflicts.
+They are written and read with deltalake, so that the planner, the command line and Airflow need no JVM. ``swap`` alone
+decides who owns what: two stale appends both succeed, a stale update conflicts.
 """
 
 from __future__ import annotations
@@ -111,18 +111,19 @@ default's hundred that is 40 ms for each time, of ten it is 9."""
 
 
 def now_us() -> int:
+    """Return microseconds since 1970 UTC."""
     return time.time_ns() // 1000
 
 
 def literal(value: str | int | None) -> str:
-    """A literal in the SQL of predicates and updates."""
+    """Return a literal for the SQL of predicates and updates."""
     if value is None:
         return "NULL"
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def rows_of(name: TableName) -> str:
-    """The predicate of a table's rows, by its name."""
+    """Return the predicate of a table's rows, by the table's name."""
     return f'"database" = {literal(name.database)} AND "table" = {literal(name.table)}'
 
 
@@ -130,7 +131,7 @@ def rows_of(name: TableName) -> str:
 class Newest:
     """The ``count`` rows with the highest ``by``, highest first; rows without it come last.
 
-    per: so many of each of these columns' values, in no order.
+    per: so many for each combination of these columns' values, in no order.
     """
 
     by: str
@@ -143,17 +144,17 @@ def _quoted(column: str) -> str:
 
 
 def query(location: str, columns: list[str] | None = None, *, version: int | None = None) -> pa.Table:
-    """A Delta table's rows, now or at a version, read without a JVM; deletion vectors are honoured."""
+    """Return a Delta table's rows, now or at a version, read without a JVM; deletion vectors are honoured."""
     return query_opened(opened_tables.opened(location, version), columns)
 
 
 def query_opened(
     table: DeltaTable, columns: Sequence[str] | None = None, where: str | None = None, newest: Newest | None = None
 ) -> pa.Table:
-    """The rows of an opened table that meet ``where``; files whose statistics tell that none does aren't read.
+    """Return the rows of an opened table that meet ``where``; files are skipped whose statistics say that none does.
 
-    By DataFusion: ``to_pyarrow_table`` refuses deletion vectors, and with pyarrow 26 its threads abort the
-    interpreter's exit now and then.
+    DataFusion reads them: ``to_pyarrow_table`` refuses deletion vectors, and with pyarrow 26 its threads sometimes
+    abort the interpreter's exit.
     """
     sql = f"SELECT {', '.join(map(_quoted, columns)) if columns else '*'} FROM rows"
     if where:
@@ -178,12 +179,13 @@ def _unreadable(location: str, error: Exception) -> LakeError:
 
 
 def _nearest(location: str) -> Path:
-    """The folder itself, or the nearest above it that this account can see."""
+    """Return the folder itself, or the nearest above it that this account can see."""
     return next(path for path in (Path(location), *Path(location).parents) if os.path.exists(path))
 
 
 def _refuse_unwritable(location: str) -> None:
-    """Of a folder, asked before deltalake is, whose threads fail in Rust with a page of their own. Raises LakeError."""
+    """Raise LakeError for a folder that can't be written, before deltalake's threads fail in Rust with a page of
+    text."""
     if "://" in location:
         return
     folder = _nearest(location)
@@ -196,8 +198,8 @@ def _refuse_unwritable(location: str) -> None:
 
 
 def _refuse_hidden(location: str) -> None:
-    """A lake below something that isn't a folder, or that this account may not enter, is no empty lake. Raises
-    LakeError."""
+    """Raise LakeError where the lake lies below a file, or below a folder that this account may not enter: it isn't an
+    empty lake."""
     if "://" in location:
         return
     above = _nearest(location)
@@ -213,8 +215,8 @@ def _refuse_hidden(location: str) -> None:
 class Metadata:
     """The metadata tables below one folder, ``{lake}/{source}/_binlake``.
 
-    guard: raises LeaseHeld in a process that lost its lease. It is asked once a table's version is pinned and before
-    the write, which conflicts with whatever came in between: so a woken zombie replaces nothing.
+    guard: raises LeaseHeld in a process that lost its lease. It is called once a table's version is pinned and before
+    the write, which conflicts with anything that came in between: so a process that wakes up late replaces nothing.
     """
 
     def __init__(self, path: str, guard: Callable[[], None] = lambda: None) -> None:
@@ -222,13 +224,15 @@ class Metadata:
         self.check = guard
 
     def guarded(self, guard: Callable[[], None]) -> Metadata:
+        """Return the same tables with a guard."""
         return Metadata(self._path, guard)
 
     def location(self, name: str) -> str:
+        """Return the path of a metadata table."""
         return f"{self._path}/{name}"
 
     def refuse_gone(self) -> None:
-        """Raises LakeGone where no lake is any more; LakeError."""
+        """Raise LakeGone where this account knows a lake that is gone; LakeError."""
         seen = known_lakes.last_seen(self._path)
         if seen and not opened_tables.is_table(self.location("lease")):
             raise LakeGone(
@@ -238,16 +242,16 @@ class Metadata:
             )
 
     def begin_anew(self) -> None:
-        """Where the lake is gone, a new one may begin in its place. Raises LakeError."""
+        """Allow a new lake in the place of one that is gone. Raises LakeError."""
         if not opened_tables.is_table(self.location("lease")):
             known_lakes.forget(self._path)
 
     def remember(self) -> None:
-        """This account worked on the lake."""
+        """Remember that this account worked on the lake."""
         known_lakes.remember(self._path)
 
     def table(self, name: str) -> DeltaTable:
-        """The Delta table, made empty when it isn't there yet."""
+        """Open a metadata table, and make an empty one where there is none. Raises LakeError."""
         location = self.location(name)
         _refuse_unwritable(location)
         try:
@@ -277,7 +281,11 @@ class Metadata:
         where: str | None = None,
         newest: Newest | None = None,
     ) -> list[dict[str, Any]]:
-        """Rows as dictionaries, all of them unless ``where`` or ``newest`` choose; none when the table isn't there."""
+        """Return rows as dictionaries: all of them unless ``where`` or ``newest`` choose; none when the table isn't
+        there.
+
+        Raises LakeError.
+        """
         location = self.location(name)
         if not opened_tables.is_table(location):
             _refuse_hidden(location)
@@ -294,28 +302,28 @@ class Metadata:
         return opened_tables.opened(self.location(name))
 
     def count(self, name: str, predicate: str) -> int:
-        """Rows that meet it."""
+        """Return the number of rows that meet a predicate."""
         location = self.location(name)
         if not opened_tables.is_table(location):
             return 0
         try:
             builder = QueryBuilder().register("rows", opened_tables.opened(location))
-            found = pa.table(builder.execute(f"SELECT count(*) AS n FROM rows WHERE {predicate}").read_all())
+            counted = pa.table(builder.execute(f"SELECT count(*) AS n FROM rows WHERE {predicate}").read_all())
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
-        return int(found["n"][0].as_py())
+        return int(counted["n"][0].as_py())
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows; missing columns are NULL. Never decides who owns anything."""
+        """Add rows; missing columns are NULL. An append must never decide who owns anything."""
         if rows:
             self._write(name, rows, mode="append", predicate=None)
 
     def replace(self, name: str, predicate: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Put ``rows`` in the place of those that meet ``predicate``, in one commit: repeatable."""
+        """Put ``rows`` in the place of those that meet ``predicate``, in one commit, which can be repeated."""
         self._write(name, rows, mode="overwrite", predicate=predicate)
 
     def create_with(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Make the table together with its first rows; of two callers at once one wins, the other changes nothing.
+        """Make the table together with its first rows. Of two callers at once one wins, the other changes nothing.
 
         Raises LakeError, also where the store can't tell who wins.
         """
@@ -365,7 +373,7 @@ class Metadata:
     def swap(self, name: str, predicate: str, updates: Mapping[str, str | int | None]) -> bool:
         """Compare and swap: change the row that meets ``predicate``.
 
-        False when no row meets it, or when another writer was quicker.
+        Returns False when no row meets it, or when another writer was quicker.
         """
         table = self.table(name)
         try:
@@ -381,5 +389,5 @@ class Metadata:
 
 
 def metadata_of(config: PipelineConfig) -> Metadata:
-    """A source's."""
+    """Return a source's metadata."""
     return Metadata(f"{config.root}/_binlake")

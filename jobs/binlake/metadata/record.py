@@ -1,4 +1,4 @@
-"""Record: what a run did, written where the command line, Airflow and the next run read it."""
+"""Record what a run did, where the command line, Airflow and the next run read it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MISSING_BATCHES = ("stopped", "excluded")
 
 @dataclass(frozen=True)
 class TableRun:
-    """What a run did to one table: counts of the log's mutations, and where the table stands now.
+    """What a run did to one table: counts of the log's mutations, and the table's position now.
 
     why_spark: why Spark did some of it; empty where it wasn't needed.
     """
@@ -52,7 +52,7 @@ class TableRun:
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run. ``tables`` names those that changed or don't follow; seconds per phase in ``phases``.
+    """One run. ``tables`` has those that changed or don't follow; ``phases`` has seconds per phase.
 
     earlier: the runs of unfinished batches that were recorded first.
     """
@@ -67,7 +67,8 @@ class RunReport:
     earlier: tuple[RunReport, ...] = ()
 
     def preceded_by(self, tables: tuple[TableRun, ...]) -> RunReport:
-        """With what became of tables before the batch was planned, unless the batch tells more of them."""
+        """Return the report with what became of tables before the batch was planned, unless the batch says more of
+        them."""
         newly = {table.table for table in tables if table.newly_stopped}
         here = [replace(table, newly_stopped=table.newly_stopped or table.table in newly) for table in self.tables]
         names = {table.table for table in here}
@@ -78,7 +79,7 @@ class RunReport:
 
 
 def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None) -> None:
-    """The batch's row, for people: the lease's row is what decides."""
+    """Write a batch's row, for people to read: the lease's row decides."""
     metadata.replace(
         "batches",
         f"batch = {plan.batch}",
@@ -101,14 +102,14 @@ def note_batch(metadata: Metadata, plan: OpenBatch, *, state: str | None = None)
 
 
 def note_log(metadata: Metadata, seen: LogSeen) -> None:
-    """What the server said of its log, for who looks at metadata alone. Nothing is decided by it, so it holds nothing
-    up."""
+    """Write what the server said of its log, for readers of metadata. Nothing depends on it, so failures are
+    ignored."""
     with suppress(LakeError):
         metadata.replace("source_log", "true", [asdict(seen)])
 
 
 def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None:
-    """DDL history and the shapes that came of it; repeatable."""
+    """Write a batch's DDL history and the shapes that followed from it. It can be repeated."""
     metadata.replace("ddl_history", f"batch = {plan.batch}", list(steps.history))
     seen = [table for table in steps.tables if table.steps or table.life.status != "dropped"]
     changed = [
@@ -120,14 +121,16 @@ def note_schemas(metadata: Metadata, plan: OpenBatch, steps: BatchSteps) -> None
 
 
 def _differ(before: TableSchema, after: TableSchema) -> bool:
-    """In anything that is written down: shapes are equal whatever their indexes and kept columns."""
+    """Tell whether shapes differ in anything that is stored; shapes with other indexes or kept columns compare as
+    equal."""
     return before is not after and dump(before) != dump(after)
 
 
 def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | None = None) -> RunReport:
-    """Watermarks and run of a merged batch; what decides is the lease's row, last, so that a kill repeats all of it.
+    """Write watermarks and run of a merged batch, and the lease's row last: it decides, so that after a kill all is
+    repeated.
 
-    run: what the caller calls it, to find it again.
+    run: what the caller calls the run, to find it again.
     """
     stop = plan.range.stop
     before = {row["table_id"]: row for row in watermarks.read(metadata)}
@@ -148,16 +151,16 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | No
     metadata.replace("quarantine", f"batch = {plan.batch} AND table IS NOT NULL", _quarantine_rows(plan, before))
     metadata.replace("runs", f"batch = {plan.batch} AND kind = 'sync'", [_run_row(report, plan, run)])
     note_batch(metadata, plan, state="recorded")
-    standing = held.control().standing
-    assert standing is not None  # who planned the batch followed the log from there
-    held.stand(standing.after(plan))
+    recorded_state = held.control().recorded_state
+    assert recorded_state is not None  # who planned the batch followed the log from there
+    held.stand(recorded_state.after(plan))
     return report
 
 
 def _still_living(plan: OpenBatch, before: Mapping[str, dict[str, Any]]) -> BatchOutcome:
-    """What the merge did to tables that weren't snapshotted anew since: a snapshot ends the lives of its name.
+    """Return the outcome without tables that were snapshotted again since: a snapshot ends the lives of its name.
 
-    A life that begins while a batch is open has the batch's number, and isn't among those that it changed.
+    A life that begins while a batch is open has the batch's number, and isn't among those that the batch changed.
     """
     outcome = plan.outcome
     changed = {one.id for one in outcome.lives}
@@ -175,10 +178,11 @@ def _name(row: dict[str, Any]) -> TableName:
 
 
 def _write_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
-    """Of what the batch changed: those that follow reach its stop; one that is ahead of it, or stopped, keeps its own
-    position. All others that follow reach the stop with the lease's row.
+    """Write the watermarks of lives that the batch changed.
 
-    Of lives that never came to the lake, and of those whose place another took, no row is left.
+    Those that follow reach its stop; one that is ahead of it, or stopped, keeps its own position. All others that
+    follow reach the stop by the lease's row. No row is left of lives that never came to the lake, or whose place
+    another took.
     """
     stop = plan.range.stop
     gone = {watermarks.lifeless_id(one.name) for one in plan.outcome.lifeless if one.status == "dropped"}
@@ -198,7 +202,7 @@ def _write_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dic
 
 
 def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -> dict[str, Any] | None:
-    """A life's row after the batch; none for one that never came to the lake."""
+    """Return a life's row after the batch; None for one that never came to the lake."""
     if old is None and life.status == "dropped" and not life.changed:
         return None
     if old and not life.changed and life.status == old["status"] != "following":
@@ -213,7 +217,7 @@ def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -
 
 
 def _replaced(rows: list[dict[str, Any]]) -> set[str]:
-    """Dropped lives whose name is a living one's, or one's that was dropped in a later batch."""
+    """Return the ids of dropped lives whose name is a living life's, or one's that was dropped in a later batch."""
     newest: dict[TableName, float] = {}
     for row in rows:
         if row.get("low"):  # a life
@@ -223,7 +227,7 @@ def _replaced(rows: list[dict[str, Any]]) -> set[str]:
 
 
 def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
-    """Names of tables that this batch saw dropped, and that no table has now."""
+    """Return the names of tables that this batch saw dropped, and that no table has now."""
     before = {row["table_id"]: row for row in watermarks.read(metadata)}
     already = {key for key, row in before.items() if row["status"] == "dropped"}
     lives = [one for one in _still_living(plan, before).lives if one.id not in already]
@@ -235,7 +239,7 @@ def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
 
 
 def changed_by_yaml(life: Life) -> TableRun:
-    """What is told of a life that stands otherwise since the YAML was changed."""
+    """Return the report of a life whose status changed with the YAML."""
     newly = life.status == "stopped"
     return TableRun(str(life.name), life.status, 0, 0, 0, None, "", 0.0, life.reason, life.remedy, newly)
 
@@ -245,7 +249,7 @@ def _newly_stopped(life: LifeOutcome, before: dict[str, Any] | None) -> bool:
 
 
 def _quarantine_rows(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tables that this batch stopped; file and offset of those that the log stopped."""
+    """Return rows of the tables that this batch stopped, with file and offset where the log stopped them."""
     return [
         {
             "batch": plan.batch,
@@ -265,7 +269,7 @@ def _quarantine_rows(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> list
 
 
 def note_poison(metadata: Metadata, plan: OpenBatch, error: BinlogError) -> None:
-    """An event that stops the run, because nobody can tell which tables it concerns."""
+    """Write an event that stops the run, as nobody can tell which tables it concerns."""
     row = {
         "batch": plan.batch,
         "file": error.file,
@@ -331,12 +335,12 @@ def _run_row(report: RunReport, plan: OpenBatch, run: str | None) -> dict[str, A
 
 
 def recorded_run(metadata: Metadata, run: str, batch: int | None) -> RunReport | None:
-    """What this run told when it recorded the batch; None where another recorded it."""
+    """Return the report of a run for a batch; None where another run recorded it."""
     return next((report for report in recorded_by(metadata, run) if report.batch == batch), None)
 
 
 def recorded_by(metadata: Metadata, run: str) -> list[RunReport]:
-    """What this run told of each batch that it recorded, in their order."""
+    """Return the reports of all batches that a run recorded, in their order."""
     rows = [row for row in metadata.read("runs") if (row["kind"], row["run"]) == ("sync", run)]
     return [_reported(row) for row in sorted(rows, key=lambda row: row["batch"])]
 
@@ -348,12 +352,12 @@ def _reported(row: Mapping[str, Any]) -> RunReport:
 
 
 def nothing_new(batch: int | None, position: str, message: str) -> RunReport:
-    """The report of a run that found nothing and proved it."""
+    """Return the report of a run that found nothing and proved it."""
     return RunReport(batch, position, message, 0, 0, (), ())
 
 
 def last_run(config: PipelineConfig, position: Position | None, batch: int) -> RunReport:
-    """What was proved last, for a record that finds no open batch."""
+    """Return the report of a record that finds no open batch: what was recorded last."""
     where = position.short if position else "nowhere"
     message = f"nothing to record: batch {batch} of {config.source.name} is recorded, up to {where}"
     return nothing_new(batch, str(position or ""), message)

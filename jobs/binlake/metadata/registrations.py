@@ -1,7 +1,6 @@
-"""Which names in a catalog stand for which of the lake's tables: as registered, and as it should be. Needs no JVM.
+"""Names of the lake's tables in a catalog: those that are registered, and those that should be. Needs no JVM.
 
-A catalog knows names of small letters, digits and ``_`` alone (a Hive metastore's), and no two that differ only by
-case: a table's name becomes one of these.
+A Hive metastore allows only lower-case letters, digits and ``_``: a table's name is changed accordingly.
 """
 
 from __future__ import annotations
@@ -21,7 +20,10 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
 
 @dataclass(frozen=True, order=True)
 class Registration:
-    """catalog: which, and where. database, name: the table's there. path: the folder of the Delta table."""
+    """A table's name in a catalog.
+
+    catalog: which one, and where. database, name: the table's there. path: the folder of the Delta table.
+    """
 
     catalog: str
     database: str
@@ -34,12 +36,12 @@ class Registration:
 
 
 Twins = tuple[str, tuple[TableName, ...]]
-"""A name, and the tables that would have it."""
+"""A name in the catalog, and the tables that would have it."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """drop comes before put: a name may go from one table to another."""
+    """What must change in a catalog. drop comes before put: a name may go from one table to another."""
 
     drop: tuple[Registration, ...]
     put: tuple[Registration, ...]
@@ -47,16 +49,16 @@ class Changes:
 
 
 def changes(config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata) -> Changes:
-    """What the catalog lacks or has too much, by the watermarks."""
-    known = [one for one in read(metadata) if one.catalog == catalog.identity]
+    """Return what the catalog lacks, and what it has too much, by the watermarks."""
+    known = [entry for entry in read(metadata) if entry.catalog == catalog.identity]
     wanted, twins = _wanted(config, catalog, metadata, known)
-    drop = tuple(one for one in known if one not in wanted)
-    put = tuple(sorted(one for one in wanted if one not in known))
+    drop = tuple(entry for entry in known if entry not in wanted)
+    put = tuple(sorted(entry for entry in wanted if entry not in known))
     return Changes(drop, put, twins)
 
 
 def read(metadata: Metadata) -> list[Registration]:
-    """All that were made, of other catalogs too."""
+    """Return all registrations, those in other catalogs, too."""
     return [
         Registration(
             row["catalog"],
@@ -70,7 +72,7 @@ def read(metadata: Metadata) -> list[Registration]:
 
 
 def note(metadata: Metadata, catalog: str, made: Iterable[Registration]) -> None:
-    """All names that the catalog has for our tables now."""
+    """Write all names that a catalog has for the lake's tables."""
     rows = [
         {
             "catalog": one.catalog,
@@ -89,7 +91,8 @@ def note(metadata: Metadata, catalog: str, made: Iterable[Registration]) -> None
 def _wanted(
     config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata, known: Collection[Registration]
 ) -> tuple[set[Registration], tuple[Twins, ...]]:
-    """Of tables that would have one name, the one that has it keeps it; where none has, none gets it."""
+    """Return the registrations that should be. Of tables with the same name, the one that is registered keeps it; else
+    none gets it."""
     by_name: dict[str, list[Registration]] = defaultdict(list)
     for table in _readable(config, metadata):
         one = _registration(config, catalog, table)
@@ -99,7 +102,7 @@ def _wanted(
 
 
 def _readable(config: PipelineConfig, metadata: Metadata) -> Sequence[TableName]:
-    """Tables that have rows in the lake, dropped ones too whose rows are kept."""
+    """Return tables that have rows in the lake, also dropped ones whose rows are kept."""
     names: dict[TableName, bool] = {}  # whether the server has it, too
     for row in metadata.read("watermarks", ["database", "table", "status", "delta_version"]):
         name = TableName(row["database"], row["table"])

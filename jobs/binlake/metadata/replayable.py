@@ -1,4 +1,4 @@
-"""What a replay finds: which versions of a table it can begin with, and what of each batch is still staged."""
+"""What a replay can use: the versions of a table with which it can begin, and the batches that are still staged."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _RECORDED = "recorded.json"
 
 
 def keep(config: PipelineConfig, batch: OpenBatch) -> None:
-    """Beside a merged batch's manifest, what else is to be known to merge it once more."""
+    """Write beside a merged batch's manifest what else is needed to merge it again."""
     folder = config.staging_path(str(batch.batch), batch.attempt)
     files.write_text(f"{folder}/{_RECORDED}", formats.written(batch))
 
 
 def kept(config: PipelineConfig, batch: int) -> OpenBatch | None:
-    """The recorded batch; None where its staging is gone, or was never to be kept."""
+    """Return a recorded batch; None where its staging is gone, or wasn't to be kept."""
     folder = config.staging_path(str(batch))
     for attempt in files.subfolders(folder):
         if files.exists(path := f"{folder}/{attempt}/{_RECORDED}"):
@@ -48,15 +48,15 @@ class RecordedBatch:
 
 
 def recorded(metadata: Metadata) -> dict[int, RecordedBatch]:
-    """Recorded batches that metadata still has, by number."""
+    """Return the recorded batches that metadata still has, by number."""
     rows = metadata.read("batches", ["batch", "range", "updated_us"], where="state = 'recorded'")
     return {row["batch"]: RecordedBatch(row["batch"], loads(Range, row["range"]), row["updated_us"]) for row in rows}
 
 
 def newest_at(batches: Iterable[RecordedBatch], moment: datetime) -> int:
-    """The batch that was recorded last at that time. Raises UsageError where none is known."""
+    """Return the batch that was recorded last at a time. Raises UsageError where none is known."""
     at_us = int(moment.timestamp() * 1_000_000)
-    known = [one.batch for one in batches if one.updated_us <= at_us]
+    known = [batch.batch for batch in batches if batch.updated_us <= at_us]
     if not known:
         raise UsageError(
             f"no batch is known that was recorded by {moment:%Y-%m-%d %H:%M:%S %Z}",
@@ -67,8 +67,10 @@ def newest_at(batches: Iterable[RecordedBatch], moment: datetime) -> int:
 
 @dataclass(frozen=True)
 class Base:
-    """A version of a table's life that a replay begins with. batch: that is in it. snapshot: where the life began in
-    the log, if the version is its snapshot."""
+    """A version of a table's life with which a replay can begin.
+
+    batch: the newest one in it. snapshot: where the life began in the log, if the version is its snapshot.
+    """
 
     version: int
     batch: int
@@ -76,14 +78,13 @@ class Base:
 
 
 def bases(log: LakeLog, life: str, snapshot_batch: int) -> list[Base]:
-    """The versions of the life that stand behind a whole batch, oldest first, but for those of which others changed
-    rows.
+    """Return the versions of a life that stand behind a whole batch, oldest first, except where others changed rows.
 
     snapshot_batch: the newest batch that was given out when the life's snapshot was taken.
     """
     if not log.exists():
         return []
-    found: dict[int, Base] = {}
+    by_batch: dict[int, Base] = {}
     ours = True
     for commit in reversed(log.log().history()):
         note, version = note_of(commit), int(commit["version"])
@@ -92,12 +93,12 @@ def bases(log: LakeLog, life: str, snapshot_batch: int) -> list[Base]:
             continue
         ours = ours or "replayed" in note  # every row was written anew
         if "range_anew" in note:  # what came beside the log is behind no version before
-            found.clear()
+            by_batch.clear()
         if note.get("snapshot"):
-            found, ours = {snapshot_batch: Base(version, snapshot_batch, _position(note))}, True
+            by_batch, ours = {snapshot_batch: Base(version, snapshot_batch, _position(note))}, True
         elif "batch" in note and ours:
-            found[note["batch"]] = Base(version, note["batch"])
-    return [found[batch] for batch in sorted(found)]
+            by_batch[note["batch"]] = Base(version, note["batch"])
+    return [by_batch[batch] for batch in sorted(by_batch)]
 
 
 def _position(note: dict[str, Any]) -> Position:
@@ -105,7 +106,7 @@ def _position(note: dict[str, Any]) -> Position:
 
 
 def is_readable(log: LakeLog, version: int) -> bool:
-    """Whether the version's log and all its data files are still there."""
+    """Tell whether a version's log and all its data files are still there."""
     try:
         uris = opened_tables.opened(log.path, version).file_uris()
         there = {file.name.rpartition("/")[2] for file in files.list_files(log.path)}

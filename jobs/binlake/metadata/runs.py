@@ -1,4 +1,4 @@
-"""What runs did, asked of metadata: the newest, one batch, what became of tables. Each question reads what it tells."""
+"""Questions to metadata about runs: the newest, one batch, one table. Each reads only the columns that it returns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ _HEAD = (
     "run", "kind", "batch", "started_us", "ended_us", "outcome", "position", "bytes", "mutations", "message", "phases",
 )  # fmt: skip
 _FAILURES = 20
-"""Of a batch, that are told."""
+"""Most failures that are shown of a batch."""
 
 
 @dataclass(frozen=True)
 class RunHead:
-    """A run without what it did to each table. kind: sync, bootstrap, maintain, or failed; bytes: of log, or copied;
-    phases: seconds by name, of one that failed the phase that did."""
+    """A run without what it did to each table.
+
+    kind: sync, bootstrap, maintain, or failed. bytes: of log, or copied. phases: seconds by name; of a failed run the
+    phase that failed.
+    """
 
     run: str
     kind: str
@@ -41,7 +44,7 @@ class RunHead:
 
 @dataclass(frozen=True)
 class Stoppage:
-    """What a batch met that stopped a table, or, where ``table`` is None, the batch itself."""
+    """What stopped a table in a batch, or, where ``table`` is None, the batch itself."""
 
     table: str | None
     file: str | None
@@ -53,8 +56,11 @@ class Stoppage:
 
 @dataclass(frozen=True)
 class BatchTold:
-    """A batch: its range, and once it is recorded, its run. state: planned, staged, merged or recorded. range is None
-    where the batch's own row expired. failures: attempts that failed while it was open, the newest first."""
+    """A batch: its range, and once it is recorded, its run.
+
+    state: planned, staged, merged or recorded. range: None where the batch's own row expired. failures: attempts that
+    failed while it was open, the newest first.
+    """
 
     batch: int
     state: str
@@ -83,7 +89,7 @@ class MutationCounts:
 
 @dataclass(frozen=True)
 class TableChanges:
-    """What one batch did to one table. phases: of the whole batch, seconds by name."""
+    """What one batch did to one table. phases: seconds by name, of the whole batch."""
 
     batch: int
     ended_us: int
@@ -93,8 +99,10 @@ class TableChanges:
 
 @dataclass(frozen=True)
 class Verified:
-    """What the newest comparison of a table with the server found. batch, position: through which it is verified;
-    differing: chunks that differ."""
+    """The result of the newest comparison of a table with the server.
+
+    batch, position: through which it is verified. differing: chunks that differ.
+    """
 
     at_us: int
     batch: int
@@ -107,18 +115,18 @@ class Verified:
 
 def _head(row: dict[str, Any]) -> RunHead:
     numbers = {key: row[key] or 0 for key in ("started_us", "ended_us", "bytes", "mutations")}
-    told = {"message": row["message"] or "", "phases": json.loads(row["phases"] or "{}")}
-    return RunHead(**{**{key: row[key] for key in _HEAD}, **numbers, **told})
+    texts = {"message": row["message"] or "", "phases": json.loads(row["phases"] or "{}")}
+    return RunHead(**{**{key: row[key] for key in _HEAD}, **numbers, **texts})
 
 
 def newest(metadata: Metadata, count: int, *, before_us: int | None = None) -> list[RunHead]:
-    """Runs, the one that ended last first. before_us: those that ended before."""
+    """Return runs, the one that ended last first. before_us: only those that ended before."""
     where = None if before_us is None else f"ended_us < {before_us}"
     return [_head(row) for row in metadata.read("runs", _HEAD, where=where, newest=Newest("ended_us", count))]
 
 
 def of_batch(metadata: Metadata, batch: int) -> BatchTold | None:
-    """None where no such batch is known, or known any more."""
+    """Return a batch; None where it isn't known, or was forgotten."""
     planned = metadata.read("batches", where=f"batch = {batch}")
     runs = metadata.read("runs", where=f"batch = {batch} AND kind = 'sync'")
     if not planned and not runs:
@@ -144,7 +152,7 @@ def _tables(row: dict[str, Any]) -> tuple[TableRun, ...]:
 
 
 def _stops(metadata: Metadata, batch: int) -> list[Stoppage]:
-    """Without the event's bytes, which hold values."""
+    """Return what stopped in a batch, without the event's bytes, which hold values."""
     columns = ["database", "table", "file", "offset", "reason", "remedy", "at_us"]
     return [
         Stoppage(
@@ -156,20 +164,20 @@ def _stops(metadata: Metadata, batch: int) -> list[Stoppage]:
 
 
 def changes_since(metadata: Metadata, since_us: int) -> dict[str, MutationCounts]:
-    """What batches that were recorded since then did to each table that they changed, by ``database.table``."""
-    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    """Return the mutations of each table in batches that were recorded since a time, by ``database.table``."""
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     where = f"kind = 'sync' AND ended_us >= {since_us}"
     for row in metadata.read("runs", ["tables", "ended_us"], where=where):
         for table in json.loads(row["tables"]):
             numbers = [table["inserted"], table["updated"], table["deleted"]]
             if any(numbers):
-                summed = found[table["table"]]
+                summed = counts[table["table"]]
                 summed[:] = [*map(sum, zip(summed, numbers, strict=False)), max(summed[3], row["ended_us"])]
-    return {table: MutationCounts(*numbers) for table, numbers in found.items()}
+    return {table: MutationCounts(*numbers) for table, numbers in counts.items()}
 
 
 def mutations_by(metadata: Metadata, since_us: int, width_us: int, count: int) -> list[int]:
-    """Of ``count`` stretches of time since then, each ``width_us`` long: mutations of the batches recorded in each."""
+    """Return the mutations of batches recorded in each of ``count`` periods since a time, each ``width_us`` long."""
     summed = [0] * count
     where = f"kind = 'sync' AND ended_us >= {since_us}"
     for row in metadata.read("runs", ["ended_us", "mutations"], where=where):
@@ -178,27 +186,27 @@ def mutations_by(metadata: Metadata, since_us: int, width_us: int, count: int) -
 
 
 def of_table(metadata: Metadata, table: str, *, since_us: int) -> list[TableChanges]:
-    """What batches recorded since then tell of a table, the newest first."""
+    """Return what batches recorded since a time did to a table, the newest first."""
     named = literal("%" + json.dumps(table, ensure_ascii=False).replace("\\", "\\\\").replace("%", "\\%") + "%")
     where = f"kind = 'sync' AND ended_us >= {since_us} AND tables LIKE {named}"
     rows = metadata.read("runs", ["batch", "ended_us", "tables", "phases"], where=where)
-    told = [
+    changes = [
         TableChanges(row["batch"], row["ended_us"], did, json.loads(row["phases"] or "{}"))
         for row in rows
         for did in _tables(row)
         if did.table == table
     ]
-    return sorted(told, key=lambda one: one.batch, reverse=True)
+    return sorted(changes, key=lambda change: change.batch, reverse=True)
 
 
 def last_verified(metadata: Metadata, name: TableName) -> Verified | None:
-    """None where the table was never compared, or too long ago to be known."""
+    """Return the newest comparison of a table; None where it was never compared, or too long ago."""
     found = metadata.read("verifications", _VERIFIED, where=rows_of(name), newest=Newest("at_us", 1))
     return Verified(**found[0]) if found else None
 
 
 def all_last_verified(metadata: Metadata) -> dict[str, Verified]:
-    """Of each table that was compared, by ``database.table``."""
+    """Return the newest comparison of each table, by ``database.table``."""
     newest = Newest("at_us", 1, per=("database", "table"))
     rows = metadata.read("verifications", ("database", "table", *_VERIFIED), newest=newest)
     return {f"{row['database']}.{row['table']}": Verified(**{key: row[key] for key in _VERIFIED}) for row in rows}

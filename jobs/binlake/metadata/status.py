@@ -1,4 +1,4 @@
-"""Where a source stands, read from metadata alone: no server, no JVM."""
+"""The status of a source, read from metadata alone: no server, no JVM."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from binlake.metadata.metadata import Metadata, Newest
 from binlake.schema.table import TableName
 
 _SUCCEEDED = f"kind NOT IN ('maintain', '{FAILED}')"
-"""Runs that carried the lake."""
+"""Predicate of runs that moved the lake forward."""
 
 
 @dataclass(frozen=True)
 class SnapshotStatus:
-    """One that isn't committed: how many of its chunks are copied, and their rows."""
+    """A snapshot that isn't committed: how many of its chunks are copied, and their rows."""
 
     table: str
     chunks: int
@@ -32,7 +32,7 @@ class SnapshotStatus:
 
 @dataclass(frozen=True)
 class FailedRun:
-    """An attempt that failed. run: Airflow's ``DAG/RUN``, else a number of its own. batch: that was open then."""
+    """An attempt that failed. run: Airflow's ``DAG/RUN``, else a generated id. batch: the one that was open then."""
 
     run: str
     phase: str
@@ -43,11 +43,10 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """The source's position, its open batch, who works on it, and each table's watermark.
+    """The source's position, its open batch, who holds its lease, and each table's watermark.
 
-    holder_died: the holder was a process of this machine that is gone; of one elsewhere that isn't known.
-    carried_us: when the newest recorded batch was planned, or the time it was to stop at: what was committed before is
-    in the lake.
+    holder_died: the holder was a process of this machine that is gone; unknown for one elsewhere. carried_us: when the
+    newest recorded batch was planned, or the time it was to stop at: what was committed before is in the lake.
     """
 
     source: str
@@ -78,14 +77,15 @@ class SourceStatus:
             "last_run": self.last_run,
             "poison": list(self.poison),
             "carried_us": self.carried_us,
-            "snapshots": [asdict(one) for one in self.snapshots],
-            "feeds": [asdict(one) for one in self.feeds],
+            "snapshots": [asdict(snapshot) for snapshot in self.snapshots],
+            "feeds": [asdict(feed) for feed in self.feeds],
             "failed": asdict(self.failed) if self.failed else None,
         }
 
 
 def _table(config: PipelineConfig, row: dict[str, Any]) -> dict[str, Any]:
-    """As the YAML has it now: no further run follows what it leaves out, and the next one what it includes again."""
+    """Return a watermark as the YAML decides now: what it leaves out isn't followed, and what it includes again will
+    be."""
     name = TableName(row["database"], row["table"])
     follows = config.included(name) or config.ghost(name)
     if not follows and row["status"] in ("following", "stopped", "resnapshot", "missing"):
@@ -97,7 +97,7 @@ def _table(config: PipelineConfig, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> SourceStatus:
-    """metadata: the source's, where the caller has it open."""
+    """Return a source's status. metadata: the source's, where the caller has it open."""
     metadata = metadata or Metadata(config.metadata_path("").rstrip("/"))
     control = lease.read(metadata)
     opened = control.open
@@ -123,7 +123,8 @@ def read_status(config: PipelineConfig, metadata: Metadata | None = None) -> Sou
 
 
 def _failed(metadata: Metadata, last: dict[str, Any] | None, *, is_open: bool) -> FailedRun | None:
-    """A run that found nothing leaves no row, but what the server said of its log."""
+    """Return the newest attempt if it failed, and no run succeeded since. A run that found nothing leaves no row, but
+    notes the server's log."""
     columns = ["run", "phases", "batch", "ended_us", "message"]
     for row in metadata.read("runs", columns, where=f"kind = '{FAILED}'", newest=Newest("ended_us", 1)):
         since = [last["ended_us"]] if last else []
@@ -142,7 +143,7 @@ def _carried(metadata: Metadata, batch: int) -> int | None:
 
 
 def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:
-    """The newest of each table; of one that is committed none."""
+    """Return the newest snapshot of each table, unless it is committed."""
     chunks: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     columns = ["snapshot", "database", "table", "state", "rows", "updated_us"]
     if not metadata.read("snapshots", ["snapshot"], where="state <> 'committed'", newest=Newest("updated_us", 1)):

@@ -10,7 +10,7 @@ from binlake.batch.outcome import LifeOutcome
 from binlake.batch.steps import Life, Standstill, Status
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, snapshot_command
 from binlake.metadata import lease
-from binlake.metadata.lease import Standing
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
@@ -18,33 +18,40 @@ from binlake.serialization import dumps, loads
 
 
 def read(metadata: Metadata) -> list[dict[str, Any]]:
-    """A row for each life, and for each name that waits for one, as it stands: those that follow are moved by the
-    lease's row, and by none of their own where a batch didn't change them."""
-    standing = lease.read(metadata).standing
-    return [stands(row, standing) for row in metadata.read("watermarks")]
+    """Return a row for each life, and for each name that waits for one, at its position now.
+
+    The lease's row moves those that follow, where a batch didn't change them.
+    """
+    recorded_state = lease.read(metadata).recorded_state
+    return [stands(row, recorded_state) for row in metadata.read("watermarks")]
 
 
-def stands(row: dict[str, Any], standing: Standing | None) -> dict[str, Any]:
-    """The row of a life that follows, at the position of the batch recorded last, unless its own is further. What a
-    later batch wrote, which isn't recorded yet, and a snapshot taken since stand for themselves."""
-    if standing is None or row["status"] != "following" or row["batch"] >= standing.batch:
+def stands(row: dict[str, Any], recorded_state: RecordedState | None) -> dict[str, Any]:
+    """Return the row of a life at its position now: for one that follows that of the batch recorded last, unless its
+    own is further.
+
+    Rows that a later, unrecorded batch wrote, and those of a snapshot taken since, stay as they are.
+    """
+    if recorded_state is None or row["status"] != "following" or row["batch"] >= recorded_state.batch:
         return row
     position = Position.parse(row["position"], row["gtid_set"] or "")
-    if position.server == standing.position.server:
-        position = max(position, standing.position)
-    return {**row, "batch": standing.batch, "position": str(position), "gtid_set": position.gtid_set}
+    if position.server == recorded_state.position.server:
+        position = max(position, recorded_state.position)
+    return {**row, "batch": recorded_state.batch, "position": str(position), "gtid_set": position.gtid_set}
 
 
 def write(metadata: Metadata, rows: Sequence[dict[str, Any]], gone: Iterable[str] = ()) -> None:
-    """Put rows in the place of those of the same lives, and take those of the lives ``gone`` away, in one commit."""
+    """Put rows in the place of those of the same lives, and remove those of the lives ``gone``, in one commit."""
     ids = sorted({row["table_id"] for row in rows} | set(gone))
     if ids:
         metadata.replace("watermarks", f"table_id IN ({', '.join(map(literal, ids))})", rows)
 
 
 def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Life]:
-    """All lives, each with its newest schema; of an open batch as they stood before it, though it may have got as far
-    as to write down its own shapes."""
+    """Return all lives, each with its newest schema.
+
+    open_batch: lives are returned as they stood before this batch, which may have written its own shapes already.
+    """
     schemas: dict[str, dict[str, Any]] = {}
     for row in sorted(metadata.read("schemas"), key=lambda row: (row["file_number"], row["offset"])):
         if row["why"] != "followed" or row["batch"] != open_batch:
@@ -66,7 +73,7 @@ def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Lif
 
 
 def schema_row(life: Life, *, batch: int, where: Position, why: str) -> dict[str, Any]:
-    """A row of ``schemas``: the life's shape from ``where`` on."""
+    """Return a row of ``schemas``: the life's shape from ``where`` on."""
     number, offset = where.order
     return {
         "table_id": life.id,
@@ -86,6 +93,7 @@ def schema_row(life: Life, *, batch: int, where: Position, why: str) -> dict[str
 def watermark_row(
     life: Life | LifeOutcome, *, batch: int, position: Position, delta_version: int | None
 ) -> dict[str, Any]:
+    """Return a life's row of ``watermarks``."""
     return {
         "table_id": life.id,
         "database": life.name.database,
@@ -105,7 +113,7 @@ def watermark_row(
 
 
 def remedy_of(name: TableName, status: Status) -> str:
-    """What to do about an included table without a life."""
+    """Return what to do about an included table without a life."""
     if status == "resnapshot":
         return SNAPSHOTTED_BY_ITSELF
     return snapshot_command(name)
@@ -127,7 +135,7 @@ def lifeless_row(name: TableName, status: Status, reason: str, *, batch: int, po
 
 
 def asked(metadata: Metadata) -> list[TableName]:
-    """Tables that are to be snapshotted anew, by name."""
+    """Return the names of tables that are to be snapshotted again."""
     rows = metadata.read("watermarks", ["database", "table", "status"])
     return sorted({TableName(row["database"], row["table"]) for row in rows if row["status"] == "resnapshot"})
 
@@ -140,13 +148,13 @@ def lifeless(metadata: Metadata) -> frozenset[TableName]:
 
 
 def follow_again(metadata: Metadata, life: str) -> None:
-    """A life that has caught up with the others."""
+    """Mark a life as following that has caught up with the others."""
     (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
     write(metadata, [{**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}])
 
 
 def at_version(metadata: Metadata, life: str, version: int) -> None:
-    """A life whose rows came into the lake beside the log."""
+    """Write the Delta version of a life whose rows came into the lake beside the log."""
     (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
     write(metadata, [{**row, "delta_version": version, "updated_us": now_us()}])
 
@@ -161,7 +169,8 @@ def lifeless_id(name: TableName) -> str:
 
 
 def started(metadata: Metadata, lives: list[Life], *, batch: int, versions: dict[str, int]) -> None:
-    """Lives begin with their snapshots; earlier lives of the same names end. In this order a kill loses nothing."""
+    """Write lives that begin with their snapshots, and end earlier lives of the same names. In this order a kill loses
+    nothing."""
     metadata.replace(
         "schemas",
         f"table_id IN ({', '.join(literal(life.id) for life in lives)})",

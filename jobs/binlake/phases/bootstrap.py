@@ -15,7 +15,7 @@ from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
 from binlake.metadata import decisions, watermarks
-from binlake.metadata.lease import Lease, Standing
+from binlake.metadata.lease import Lease, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
@@ -137,14 +137,14 @@ def refuse_patterns_of_files(patterns: Sequence[str]) -> None:
 def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
     """A lake follows a folder from its first file on, or from where it stands; gives what to tell."""
     refuse_patterns_of_files(patterns or ())
-    standing = held.control().position
-    if standing is not None:
-        return f"the lake stands at {standing.short}; sync goes on from there"
+    position = held.control().position
+    if position is not None:
+        return f"the lake stands at {position.short}; sync goes on from there"
     (file, size), *_ = log.binary_logs()
     transport = log.transport()
     executed = str(executed_before(transport, file, size))
     start = Position(log.server_identity, file, FIRST_OFFSET, format_description(transport, file), executed)
-    held.stand(Standing(held.control().batch, start))
+    held.stand(RecordedState(held.control().batch, start))
     return f"the log is followed from {start.short}; tables begin with their CREATE TABLE statements"
 
 
@@ -168,28 +168,28 @@ def begin_lives(
     following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
     lows = [life.low for life in following]
     here = source.server_identity
-    standing = control.standing
+    recorded_state = control.recorded_state
     known = {life.name for life in following}
     skips = known.issuperset(awaited)
     fresh = all(
         low.server == here
-        and (standing is None or _lost(standing.position, low) or (skips and standing.position < low))
+        and (recorded_state is None or _lost(recorded_state.position, low) or (skips and recorded_state.position < low))
         for low in lows
     )
     if lows and fresh:
-        prepared = standing.prepared if standing else ()
-        held.stand(Standing(control.batch, min(lows), database_charsets(source), prepared))
-    elif standing and standing.charsets is None:
-        held.know(standing, database_charsets(source))
+        prepared = recorded_state.prepared if recorded_state else ()
+        held.stand(RecordedState(control.batch, min(lows), database_charsets(source), prepared))
+    elif recorded_state and recorded_state.charsets is None:
+        held.know(recorded_state, database_charsets(source))
 
 
-def refuse_read(standing: Position | None, results: list[SnapshotResult]) -> None:
+def refuse_read(read_from: Position | None, results: list[SnapshotResult]) -> None:
     """Without a lock a snapshot may begin before a transaction that the log has had for long and the engine not yet:
     semi-synchronous replication lets it wait in between."""
-    behind = [r for r in results if standing and not _lost(standing, r.low) and not r.low.reaches(standing)]
-    if behind and standing:
+    behind = [r for r in results if read_from and not _lost(read_from, r.low) and not r.low.reaches(read_from)]
+    if behind and read_from:
         raise LakeError(
-            f"{behind[0].name} was copied at {behind[0].low.short}, behind {standing.short} where the log is followed",
+            f"{behind[0].name} was copied at {behind[0].low.short}, behind {read_from.short} where the log is followed",
             remedy="run the snapshot again",
         )
 

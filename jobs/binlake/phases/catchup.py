@@ -52,10 +52,10 @@ def catch_up(
     life = _life(metadata, row)
     _refuse_half(config, life, row)
     alone = _alone(config, name)
-    standing = Position.parse(row["position"], row["gtid_set"] or "")
+    position = Position.parse(row["position"], row["gtid_set"] or "")
     for plan in _missed(metadata, row):
-        _refuse_gap(name, standing, plan.range.start)
-        standing = plan.range.stop
+        _refuse_gap(name, position, plan.range.start)
+        position = plan.range.stop
         life = rebased(life, life.high, plan.range.start)
         report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
         table, outcome = _one_batch(alone, origin, session, life, plan, report)
@@ -100,11 +100,11 @@ def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> Non
         )
 
 
-def _refuse_gap(name: TableName, standing: Position, start: Position) -> None:
+def _refuse_gap(name: TableName, position: Position, start: Position) -> None:
     """A snapshot of the other tables may have begun anew behind a part of the log. Raises UsageError."""
-    if start.server == standing.server and start.order != standing.order:
+    if start.server == position.server and start.order != position.order:
         raise UsageError(
-            f"{name} stands at {standing.short}, and the log is followed from {start.short} since: what is between was "
+            f"{name} stands at {position.short}, and the log is followed from {start.short} since: what is between was "
             "never read",
             remedy=resnapshot_again(name),
         )

@@ -84,8 +84,8 @@ def record_open(held: Lease, config: PipelineConfig, run: str | None = None) -> 
             files.remove_folder(config.table_path(name))
     report = record_batch(held, metadata, merged, run)
     fault("recorded")
-    if standing := held.control().standing:
-        leftovers.remove_recorded(config, standing)
+    if recorded_state := held.control().recorded_state:
+        leftovers.remove_recorded(config, recorded_state)
     return report
 
 

@@ -43,19 +43,19 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
     control = held.control()
     if control.open is not None:
         return _begun_before(control.open)
-    standing = control.standing
-    if standing is None:
+    recorded_state = control.recorded_state
+    if recorded_state is None:
         raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
-    leftovers.remove_recorded(config, standing)
-    standing, changed = life_settings.compare(held, config, standing)
+    leftovers.remove_recorded(config, recorded_state)
+    recorded_state, changed = life_settings.compare(held, config, recorded_state)
     tables = tuple(map(changed_by_yaml, changed))
     began = time.monotonic()
     with opened(origin) as log:
-        refuse_unlogged(held.metadata, log, standing.position)
-        found = next_range(log, log.transport(), standing.position, limit.until, limit.stop_at)
+        refuse_unlogged(held.metadata, log, recorded_state.position)
+        found = next_range(log, log.transport(), recorded_state.position, limit.until, limit.stop_at)
         cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
-        if isinstance(log, Source) and not found.empty and standing.charsets is None:
-            held.know(standing, database_charsets(log))
+        if isinstance(log, Source) and not found.empty and recorded_state.charsets is None:
+            held.know(recorded_state, database_charsets(log))
         lower_case_names = log.lower_case_names
         note_log(held.metadata, log_seen(log, found.stop))
     if found.empty:
@@ -80,8 +80,10 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
         f"batch {planned.batch}: {found.start.short} → {found.stop.short}, {len(found.slices)} slices, "
         f"{found.size / 1e6:,.1f} MB of log"
     )
-    if found.start.server != standing.position.server:
-        message = f"going on from {standing.position.server} on {found.start.server}, of the same lineage; {message}"
+    if found.start.server != recorded_state.position.server:
+        message = (
+            f"going on from {recorded_state.position.server} on {found.start.server}, of the same lineage; {message}"
+        )
     return PlanOutcome(planned.batch, False, str(found.stop), message, tables=tables)
 
 

@@ -28,7 +28,7 @@ from binlake.faults import fault
 from binlake.merge.merge import apply_steps, as_staged, inputs_of, manifest_of
 from binlake.metadata import decisions, lease, replayable, watermarks
 from binlake.metadata.decisions import Reason
-from binlake.metadata.lease import OpenBatch, Standing
+from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata, literal
 from binlake.metadata.replayable import Base
 from binlake.report import Report
@@ -107,25 +107,25 @@ def replay(
         if control.open is not None:
             raise UsageError(f"batch {control.open.batch} is open", remedy="run binlake sync to finish it, then replay")
         tables = _ready(config, session, held.metadata, report, request)
-        standing = _refuse_another_batch(control.standing, tables)
-        return [table.put_in_place(table.run(), standing, request.in_place) for table in tables]
+        recorded_state = _refuse_another_batch(control.recorded_state, tables)
+        return [table.put_in_place(table.run(), recorded_state, request.in_place) for table in tables]
 
 
 def check(config: PipelineConfig, metadata: Metadata, request: ReplayRequest) -> None:
     """What a replay refuses before it builds anything, without the lease and without Spark. Raises UsageError."""
     tables = _ready(config, no_session, metadata, Report(quiet=True), request)
     if request.in_place:
-        _refuse_another_batch(lease.read(metadata).standing, tables)
+        _refuse_another_batch(lease.read(metadata).recorded_state, tables)
 
 
-def _refuse_another_batch(standing: Standing | None, tables: Sequence[_Replay]) -> Standing:
+def _refuse_another_batch(recorded_state: RecordedState | None, tables: Sequence[_Replay]) -> RecordedState:
     """Raises UsageError."""
-    if standing is None or tables[0].batch != standing.batch:
+    if recorded_state is None or tables[0].batch != recorded_state.batch:
         raise UsageError(
             "a table in place follows the log, so it must be what the newest batch left",
             remedy="name no other batch and no time, or leave --in-place out",
         )
-    return standing
+    return recorded_state
 
 
 def _ready(
@@ -269,7 +269,7 @@ class _Replay:
         self._replayed = life
         return self._told(life)
 
-    def put_in_place(self, built: ReplayedTable, standing: Standing, reason: Reason) -> ReplayedTable:
+    def put_in_place(self, built: ReplayedTable, recorded_state: RecordedState, reason: Reason) -> ReplayedTable:
         """The rows that were built become the table's own, in one commit, and it follows on from here.
 
         Killed behind the commit, the table stops at the next batch: somebody changed it. Then it is replayed again.
@@ -289,12 +289,14 @@ class _Replay:
         version = max(overtaking(self.batch), target.recorded()) + 1  # behind whoever still works at the batch
         target.overwrite(session, rows, version, {"binlake": note})
         fault("rows committed")
-        shape = watermarks.schema_row(life, batch=self.batch, where=standing.position, why="followed")
+        shape = watermarks.schema_row(life, batch=self.batch, where=recorded_state.position, why="followed")
         metadata.replace(
             "schemas", f"table_id = {literal(life.id)} AND batch = {self.batch} AND why = 'followed'", [shape]
         )
         position = (
-            max(standing.position, life.low) if life.low.server == standing.position.server else standing.position
+            max(recorded_state.position, life.low)
+            if life.low.server == recorded_state.position.server
+            else recorded_state.position
         )
         row = watermarks.watermark_row(life, batch=self.batch, position=position, delta_version=target.version())
         watermarks.write(metadata, [row])

@@ -70,7 +70,7 @@ def snapshot_tables(
         report.say(f"snapshot of {len(names)} tables: {', '.join(map(str, names))}")
         control = held.control()
         task = SnapshotTask(
-            config, endpoint, source, metadata, report, control.batch, standing=control.planned_to, lock=lock
+            config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock
         )
         results, failed = snapshot(session("a snapshot copies rows on Spark's executors"), task, names)
         refuse_read(control.planned_to, results)
@@ -122,7 +122,7 @@ def copy_keys(
         metadata, control = held.metadata, held.control()
         name = name_followed(config, source, metadata, asked)
         task = SnapshotTask(
-            config, endpoint, source, metadata, report, control.batch, standing=control.planned_to, lock=lock
+            config, endpoint, source, metadata, report, control.batch, read_from=control.planned_to, lock=lock
         )
         copied = key_range.copy(session, task, name, asked.keys)
         report.say(f"{name}: {copied.table.rows:,} rows read at {copied.table.low.short}, to where the lake comes now")

@@ -59,8 +59,8 @@ class RecordedBatches:
     @property
     def newest(self) -> int:
         """The number of the newest recorded batch; 0 before the first."""
-        standing = lease.read(self._metadata).standing
-        return standing.batch if standing else 0
+        recorded_state = lease.read(self._metadata).recorded_state
+        return recorded_state.batch if recorded_state else 0
 
     def oldest(self, newest: int) -> int:
         """The first batch that can be read."""

@@ -55,7 +55,7 @@ class SnapshotTask:
     """How tables are copied.
 
     source: a control connection, used for nothing else at the same time. batch: the newest batch number given out.
-    standing: the position from which the log is read; chunks that an ended run copied before it can't be used.
+    read_from: the position from which the log is read; chunks that an ended run copied before it can't be used.
     """
 
     config: PipelineConfig
@@ -64,7 +64,7 @@ class SnapshotTask:
     metadata: Metadata
     report: Report
     batch: int
-    standing: Position | None = None
+    read_from: Position | None = None
     lock: LockMode = "flush"
     chunk_rows: int = CHUNK_ROWS
 
@@ -190,7 +190,7 @@ class _Snapshotter:
 
     def _usable(self, position: Position) -> bool:
         """Tell whether the server still has the log from ``position`` on, and this run will read it."""
-        if position.server != self.task.source.server_identity or not position.reaches(self.task.standing):
+        if position.server != self.task.source.server_identity or not position.reaches(self.task.read_from):
             return False
         size = dict(self.task.source.binary_logs()).get(position.file)
         return size is not None and position.offset <= size and self.created(position.file) == position.created

@@ -15,7 +15,7 @@ from binlake import config, pipeline
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.config import PipelineConfig
 from binlake.metadata import lease
-from binlake.metadata.lease import OpenBatch, Standing
+from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.record import RunReport, TableRun
 from binlake.phases.bootstrap import note_bootstrap
 from binlake.position import Position, Range, Slice
@@ -102,7 +102,7 @@ def merged(file: Path) -> Path:
     part = Slice("b.000001", 4, 99, 1, False)
     batch = OpenBatch(1, Range(START, STOP, (part,)), state="merged", outcome=BatchOutcome((orders,)))
     with lease.held(pipeline.metadata_of(config.load(file))) as held:
-        held.stand(Standing(0, START))
+        held.stand(RecordedState(0, START))
         held.open(batch)
     return file
 

@@ -12,7 +12,7 @@ from binlake import config, pipeline
 from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.batch.steps import Life
 from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import OpenBatch, Standing
+from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.position import Position, Range, Slice
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake_airflow import lineage
@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
     with lease.held(pipeline.metadata_of(config.load(file))) as held:
         lives = [Life(name.table, name, SCHEMA, START, START) for name in (orders, items)]
         watermarks.started(held.metadata, lives, batch=0, versions={})
-        held.stand(Standing(0, START))
+        held.stand(RecordedState(0, START))
         held.open(OpenBatch(1, Range(START, STOP, (part,)), state="merged", outcome=BatchOutcome(done)))
     return file
 

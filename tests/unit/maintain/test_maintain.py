@@ -19,7 +19,7 @@ from binlake.config import PipelineConfig
 from binlake.errors import LeaseHeld, UsageError
 from binlake.maintain.maintain import MaintainReport, maintain, wants_spark
 from binlake.metadata import lease, watermarks
-from binlake.metadata.lease import OpenBatch, Standing
+from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.pipeline import metadata_of
 from binlake.position import Position, Range
 from binlake.report import Report
@@ -48,7 +48,7 @@ def config(tmp_path: Path) -> PipelineConfig:
             write(made.table_path(life.name), version, hours)
     with lease.held(metadata) as held:
         watermarks.started(metadata, lives, batch=0, versions={life.id: 2 for life in lives})
-        held.stand(Standing(0, HERE))
+        held.stand(RecordedState(0, HERE))
     return made
 
 

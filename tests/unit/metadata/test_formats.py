@@ -158,15 +158,15 @@ def test_older_tables_are_read(tmp_path: Path) -> None:
     (fingerprint,) = [row["fingerprint"] for row in stored("metadata")["schemas"] if row["table"] == "orders"]
     assert orders.fingerprint == fingerprint
     assert lives["halted"].standstill == Standstill("binlog.000006:300: ALTER TABLE", "snapshot this table again")
-    standing = lease.read(metadata).standing
-    assert standing is not None
-    assert (standing.batch, standing.position) == (7, at(157, "1-9"))
-    (waiting,) = standing.prepared
+    recorded_state = lease.read(metadata).recorded_state
+    assert recorded_state is not None
+    assert (recorded_state.batch, recorded_state.position) == (7, at(157, "1-9"))
+    (waiting,) = recorded_state.prepared
     assert (waiting.xid, waiting.batch, waiting.file, waiting.after, waiting.prepared) == ("X'62',X'',1", 5, 6, 4, 99)
     (file,) = waiting.files
     assert (file.name, file.columns, file.ranges) == (of("orders"), ORDERS.columns, {"id": (1, 2**64 - 1)})
     assert (file.xids, file.void, file.last) == ({"X'62',X'',1": (1, 0, 0)}, ((20, 0, 20, 1),), (7, 60, 5))
-    assert standing.charsets == {"shop": "utf8mb4", "other": "latin1"}
+    assert recorded_state.charsets == {"shop": "utf8mb4", "other": "latin1"}
 
 
 def test_an_older_manifest_tells_the_same_content() -> None:

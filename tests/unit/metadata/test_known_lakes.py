@@ -77,7 +77,7 @@ def test_whoever_says_so_begins_a_new_one(unmounted: PipelineConfig) -> None:
     with pytest.raises(Exception, match="connect to MySQL"):
         pipeline.bootstrap(unmounted, NOWHERE, never, Report(quiet=True), begin=True)  # type: ignore[arg-type]  # no session
     with lease.held(metadata_of(unmounted)) as held:
-        assert held.control().standing is None
+        assert held.control().recorded_state is None
 
 
 def test_an_account_without_a_home_remembers_nothing(
@@ -90,7 +90,7 @@ def test_an_account_without_a_home_remembers_nothing(
     monkeypatch.setattr(Path, "home", homeless)
     (tmp_path / "disk").rename(tmp_path / "elsewhere")
     with lease.held(metadata_of(config.load(file))) as held:
-        assert held.control().standing is None
+        assert held.control().recorded_state is None
 
 
 def test_nothing_stands_in_the_way_of_a_folder_that_cannot_be_written(

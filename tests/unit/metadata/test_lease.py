@@ -10,7 +10,7 @@ import pytest
 
 from binlake.errors import LeaseHeld
 from binlake.metadata import lease
-from binlake.metadata.lease import OpenBatch, Standing
+from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import Position, Range, Slice
 
@@ -35,7 +35,7 @@ def test_plan_and_position_survive_the_holder(metadata: Metadata) -> None:
         held.open(PLAN)
     assert lease.read(metadata).open == PLAN
     with lease.held(metadata) as held:
-        held.stand(Standing(1, STOP))
+        held.stand(RecordedState(1, STOP))
     control = lease.read(metadata)
     assert (control.batch, control.open, control.position) == (1, None, STOP)
 
@@ -114,9 +114,9 @@ def test_a_woken_holder_can_change_nothing(metadata: Metadata) -> None:
 
 def test_charsets_that_are_asked_for_late_leave_the_batch_open(metadata: Metadata) -> None:
     with lease.held(metadata) as held:
-        standing = Standing(0, STOP)
-        held.stand(standing)
+        recorded_state = RecordedState(0, STOP)
+        held.stand(recorded_state)
         held.open(PLAN)
-        held.know(standing, {"shop": "latin1"})
+        held.know(recorded_state, {"shop": "latin1"})
         control = held.control()
-    assert (control.open, control.standing) == (PLAN, Standing(0, STOP, {"shop": "latin1"}))
+    assert (control.open, control.recorded_state) == (PLAN, RecordedState(0, STOP, {"shop": "latin1"}))

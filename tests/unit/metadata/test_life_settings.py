@@ -36,14 +36,14 @@ def config(folder: Path, *exclude: str) -> PipelineConfig:
 
 def compared(metadata: Metadata, now: PipelineConfig) -> list[tuple[str, str]]:
     with lease.held(metadata) as held:
-        _, changed = life_settings.compare(held, now, standing_of(held))
+        _, changed = life_settings.compare(held, now, recorded_state_of(held))
     return [(life.name.table, life.status) for life in changed]
 
 
-def standing_of(held: lease.Lease) -> lease.Standing:
-    standing = held.control().standing
-    assert standing is not None
-    return standing
+def recorded_state_of(held: lease.Lease) -> lease.RecordedState:
+    recorded_state = held.control().recorded_state
+    assert recorded_state is not None
+    return recorded_state
 
 
 def row(metadata: Metadata, table: str = "table_0001") -> tuple[str, int, str]:
@@ -71,7 +71,7 @@ def test_else_it_asks_for_a_snapshot(past: Past, tmp_path: Path, batch: int) -> 
     """A snapshot of all others may let the log be followed from further on, without a batch."""
     compared(past.metadata, config(tmp_path, "table_0001"))
     with lease.held(past.metadata) as held:
-        held.stand(lease.Standing(batch, past.position(BATCH + 1), reading=standing_of(held).reading))
+        held.stand(lease.RecordedState(batch, past.position(BATCH + 1), reading=recorded_state_of(held).reading))
     assert compared(past.metadata, past.config) == [("table_0001", "resnapshot")]
     assert [str(name) for name in watermarks.asked(past.metadata)] == ["shop.table_0001"]
 
@@ -83,10 +83,10 @@ def test_the_same_settings_are_compared_once(past: Past, tmp_path: Path) -> None
     with lease.held(past.metadata) as held:
         held.read_under(past.config.reading)  # a snapshot under the same
         with mock.patch.object(watermarks, "read_lives", side_effect=AssertionError):
-            assert life_settings.compare(held, past.config, standing_of(held))[1] == []
+            assert life_settings.compare(held, past.config, recorded_state_of(held))[1] == []
         held.read_under(config(tmp_path, "table_0001").reading)  # a snapshot under others
         with mock.patch.object(watermarks, "read_lives", side_effect=AssertionError), pytest.raises(AssertionError):
-            life_settings.compare(held, past.config, standing_of(held))
+            life_settings.compare(held, past.config, recorded_state_of(held))
 
 
 def test_a_table_that_never_began_is_forgotten_when_it_leaves(past: Past, tmp_path: Path) -> None:

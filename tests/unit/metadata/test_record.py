@@ -19,7 +19,7 @@ from binlake.batch.steps import BatchSteps, Life, PreparedXa, Standstill, TableO
 from binlake.batch.walk import BatchInputs
 from binlake.binlog.border import Statement
 from binlake.metadata import formats, lease, record, watermarks
-from binlake.metadata.lease import OpenBatch, Standing
+from binlake.metadata.lease import OpenBatch, RecordedState
 from binlake.metadata.metadata import Metadata
 from binlake.metadata.record import RunReport
 from binlake.position import Position, Range, Slice
@@ -67,7 +67,7 @@ def merged(lives: list[Life], steps: BatchSteps) -> BatchOutcome:
 def open_batch(metadata: Metadata, lives: list[Life], plan: OpenBatch) -> Iterator[lease.Lease]:
     with lease.held(metadata) as held:
         watermarks.started(metadata, lives, batch=0, versions={one.id: 3 for one in lives})
-        held.stand(Standing(0, at(100)))
+        held.stand(RecordedState(0, at(100)))
         held.open(plan)
         yield held
 
@@ -125,7 +125,7 @@ def test_a_table_that_stops_following_keeps_the_place_it_had_come_to(metadata: M
     quiet = next(row for row in watermarks.read(metadata) if row["table"] == "quiet")
     watermarks.write(metadata, [{**quiet, "status": "paused"}])
     with lease.held(metadata) as held:
-        held.stand(Standing(2, at(1500)))
+        held.stand(RecordedState(2, at(1500)))
     assert {table: place[:3] for table, place in marks(metadata).items()} == {
         "quiet": ("paused", 1, str(at(900))),
         "busy": ("following", 2, str(at(1500))),
@@ -141,10 +141,10 @@ def test_position_charsets_and_prepared_transactions_move_in_one_commit(metadata
         opened = held.control().open
         assert opened is not None
         record.record_batch(held, held.metadata, opened)
-        assert held.control().standing == Standing(1, at(900), {"shop": "latin1"}, (waits,))
+        assert held.control().recorded_state == RecordedState(1, at(900), {"shop": "latin1"}, (waits,))
     before, after = [row["position"] for row in _versions_of_the_lease(metadata) if row["position"]][-3:-1]
     assert json.loads(before)["batch"] == 0
-    assert formats.read(Standing, after) == Standing(1, at(900), {"shop": "latin1"}, (waits,))
+    assert formats.read(RecordedState, after) == RecordedState(1, at(900), {"shop": "latin1"}, (waits,))
 
 
 def _versions_of_the_lease(metadata: Metadata) -> Iterator[dict[str, Any]]:
