@@ -96,9 +96,9 @@ def _inputs(
     return replace(
         inputs_of(config, batch, [rebased(life, recorded_state.position, batch.range.start) for life in lives]),
         prepared=recorded_state.prepared,
-        unsnapshotted=watermarks.lifeless(metadata),
+        unsnapshotted=watermarks.unsnapshotted(metadata),
         charsets=recorded_state.charsets or {},
-        server_shapes=history.shapes_apart(metadata, not_following),
+        server_shapes=history.shapes_at_server(metadata, not_following),
     )
 
 

@@ -99,9 +99,9 @@ def schema_now(metadata: Metadata, life: str) -> TableSchema | None:
     return schemas_now(metadata, {life}).get(life)
 
 
-def shapes_apart(metadata: Metadata, lives: Collection[str]) -> dict[str, TableSchema | None]:
-    """Of lives that stand still, by their ids, the shape at the server where statements changed it since; None where
-    nobody knows it."""
+def shapes_at_server(metadata: Metadata, lives: Collection[str]) -> dict[str, TableSchema | None]:
+    """Return, by their ids, the shapes at the server of stopped lives that statements changed since; None where a shape
+    isn't known."""
     if not lives:
         return {}
     columns = ["table_id", "batch", "file", "offset", "action", "before", "after"]

@@ -39,7 +39,7 @@ def compare(held: Lease, config: PipelineConfig, recorded_state: RecordedState) 
         if now.status != life.status:
             changed.append((now, _row(row, now, recorded_state)))
     watermarks.write(held.metadata, [row for _, row in changed])
-    watermarks.forget_lifeless(held.metadata, _no_longer_awaited(held.metadata, config))
+    watermarks.forget_unsnapshotted(held.metadata, _no_longer_awaited(held.metadata, config))
     return held.compared(recorded_state, config.reading), [life for life, _ in changed]
 
 
@@ -79,4 +79,4 @@ def _row(row: dict[str, Any], now: Life, recorded_state: RecordedState) -> dict[
 
 def _no_longer_awaited(metadata: Metadata, config: PipelineConfig) -> list[TableName]:
     """Tables without a life that the YAML leaves out by now."""
-    return [name for name in watermarks.lifeless(metadata) if not config.included(name)]
+    return [name for name in watermarks.unsnapshotted(metadata) if not config.included(name)]

@@ -185,9 +185,9 @@ def _write_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dic
     another took.
     """
     stop = plan.range.stop
-    gone = {watermarks.lifeless_id(one.name) for one in plan.outcome.lifeless if one.status == "dropped"}
+    gone = {watermarks.unsnapshotted_id(one.name) for one in plan.outcome.lifeless if one.status == "dropped"}
     rows = {
-        watermarks.lifeless_id(one.name): watermarks.lifeless_row(
+        watermarks.unsnapshotted_id(one.name): watermarks.unsnapshotted_row(
             one.name, one.status, one.reason, batch=plan.batch, position=stop
         )
         for one in plan.outcome.lifeless

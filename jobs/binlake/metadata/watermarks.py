@@ -119,10 +119,13 @@ def remedy_of(name: TableName, status: Status) -> str:
     return snapshot_command(name)
 
 
-def lifeless_row(name: TableName, status: Status, reason: str, *, batch: int, position: Position) -> dict[str, Any]:
-    """An included table that has no life here: missing (the log has mutations of it) or to be snapshotted."""
+def unsnapshotted_row(
+    name: TableName, status: Status, reason: str, *, batch: int, position: Position
+) -> dict[str, Any]:
+    """Return the row of an included table without a life: missing (the log has mutations of it) or to be
+    snapshotted."""
     return {
-        "table_id": lifeless_id(name),
+        "table_id": unsnapshotted_id(name),
         "database": name.database,
         "table": name.table,
         "status": status,
@@ -140,11 +143,11 @@ def asked(metadata: Metadata) -> list[TableName]:
     return sorted({TableName(row["database"], row["table"]) for row in rows if row["status"] == "resnapshot"})
 
 
-def lifeless(metadata: Metadata) -> frozenset[TableName]:
-    """Included tables that have no life here: missing, or to be snapshotted for the first time."""
+def unsnapshotted(metadata: Metadata) -> frozenset[TableName]:
+    """Return the included tables without a life: missing, or to be snapshotted for the first time."""
     rows = metadata.read("watermarks", ["table_id", "database", "table"])
     names = ((row["table_id"], TableName(row["database"], row["table"])) for row in rows)
-    return frozenset(name for key, name in names if key == lifeless_id(name))
+    return frozenset(name for key, name in names if key == unsnapshotted_id(name))
 
 
 def follow_again(metadata: Metadata, life: str) -> None:
@@ -159,12 +162,13 @@ def at_version(metadata: Metadata, life: str, version: int) -> None:
     write(metadata, [{**row, "delta_version": version, "updated_us": now_us()}])
 
 
-def forget_lifeless(metadata: Metadata, names: list[TableName]) -> None:
-    """Rows of tables that never began a life here."""
-    write(metadata, [], map(lifeless_id, names))
+def forget_unsnapshotted(metadata: Metadata, names: list[TableName]) -> None:
+    """Remove the rows of tables that never began a life here."""
+    write(metadata, [], map(unsnapshotted_id, names))
 
 
-def lifeless_id(name: TableName) -> str:
+def unsnapshotted_id(name: TableName) -> str:
+    """Return what stands in the place of a table id for a table without a life."""
     return "missing:" + json.dumps([name.database, name.table], ensure_ascii=False)
 
 

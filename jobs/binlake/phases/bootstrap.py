@@ -73,7 +73,7 @@ def names_asked(config: PipelineConfig, source: Source, metadata: Metadata) -> l
     """The tables for which a sync asked. One that isn't there any more is no longer asked for."""
     there = set(included_tables(source, config))
     asked = watermarks.asked(metadata)
-    watermarks.forget_lifeless(metadata, [name for name in asked if name not in there])
+    watermarks.forget_unsnapshotted(metadata, [name for name in asked if name not in there])
     return [name for name in asked if name in there]
 
 

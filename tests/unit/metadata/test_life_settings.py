@@ -91,10 +91,10 @@ def test_the_same_settings_are_compared_once(past: Past, tmp_path: Path) -> None
 
 def test_a_table_that_never_began_is_forgotten_when_it_leaves(past: Past, tmp_path: Path) -> None:
     name = TableName("shop", "late")
-    missing = watermarks.lifeless_row(name, "missing", "never", batch=BATCH, position=past.position(BATCH))
+    missing = watermarks.unsnapshotted_row(name, "missing", "never", batch=BATCH, position=past.position(BATCH))
     watermarks.write(past.metadata, [missing])
     compared(past.metadata, config(tmp_path, "late"))
-    assert watermarks.lifeless(past.metadata) == frozenset()
+    assert watermarks.unsnapshotted(past.metadata) == frozenset()
 
 
 def test_a_table_that_is_left_out_is_not_resumed(past: Past, tmp_path: Path) -> None:
