@@ -728,7 +728,7 @@ class World:
         put(LakeLog, "log", lambda log: self.lake[log.path])
         put(LakeLog, "exists", lambda log: log.path in self.lake)
         put(LakeLog, "is_at", lambda log, version: log.exists() and version == log.version())
-        put(files, "make_folder", self._make_folder)
+        put(files, "make_private_folder", self._make_folder)
         put(files, "exists", lambda path: path in self.files)
         put(files, "size", lambda path: 1 if path in self.files else None)
         put(files, "write_text", self._write_text)
