@@ -15,7 +15,7 @@ from binlake.cli.printing import status_lines
 from binlake.config import PipelineConfig
 from binlake.metadata import lease
 from binlake.metadata.holder import Holder, this_process
-from binlake.metadata.lease import Standing
+from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.metadata.status import SnapshotStatus, read_status
 from binlake.position import Position
@@ -35,7 +35,7 @@ def config(tmp_path: Path) -> PipelineConfig:
         }
     )
     with lease.held(metadata_of(found)) as held:
-        held.stand(Standing(1, Position("s", "b.000001", 4, 1)))
+        held.stand(RecordedState(1, Position("s", "b.000001", 4, 1)))
     return found
 
 
