@@ -27,7 +27,7 @@ _ADD_FIELDS = 13
 
 
 class Rewriting:
-    """Rows of chosen data files in new ones, which nobody reads until ``commit``.
+    """Rows of chosen data files, written into new ones, which nobody reads until ``commit``.
 
     This is what Delta's OPTIMIZE does with the files that it chooses itself: one transaction that has read these files
     alone, and whose actions change no data. A commit in between that took one of them away makes it conflict.
@@ -45,7 +45,8 @@ class Rewriting:
         self.written_files = self.written_bytes = 0
 
     def write(self, one: Rewrite, key: Sequence[str]) -> None:
-        """The rows of its files, sorted by the key. Raises LakeError where a file is gone, or a row would be."""
+        """Write the rows of its files anew, sorted by the key. Raises LakeError where a file is gone, or a row would
+        be."""
         old = self._added(one)
         self._transaction.trackFilesRead(self._seq(old))
         rows = self._sorted(self._rows(old), one.into, key)
@@ -60,7 +61,7 @@ class Rewriting:
         self.written_bytes += sum(int(file.size()) for file in new)
 
     def commit(self, note: Mapping[str, Any]) -> bool:
-        """Readers see the new files in the place of the old; False where somebody was quicker, and nothing changed."""
+        """Put the new files in the place of the old; return False where others were quicker, and nothing changed."""
         optimize = getattr(self._delta, "DeltaOperations$Optimize")
         operation = optimize(self._seq([]), self._seq([]), False, self._nothing, False)
         with noted(self._session, note):
@@ -71,7 +72,7 @@ class Rewriting:
         return True
 
     def _added(self, one: Rewrite) -> list[Any]:
-        """Delta's actions of these files, as the transaction sees the table."""
+        """Return Delta's actions of these files, as the transaction sees the table."""
         listed = ", ".join("'" + file.path.replace("\\", "\\\\").replace("'", "\\'") + "'" for file in one.files)
         found = list(self._transaction.snapshot().allFiles().where(f"path IN ({listed})").collectAsList())
         if len(found) != len(one.files):
@@ -91,7 +92,7 @@ class Rewriting:
         return spread.sortWithinPartitions(*columns)
 
     def _prove(self, old: Sequence[Any], new: Sequence[Any]) -> None:
-        """Each row that was there is there again, as far as counts tell."""
+        """Check by counts that each row is written again. Raises LakeError."""
         if any(file.stats() is None for file in old):
             raise LakeError(
                 f"{self._log.path} has data files without statistics",
@@ -125,8 +126,8 @@ def set_properties(session: SparkSession, log: LakeLog, properties: Mapping[str,
 
 
 def vacuum(session: SparkSession, log: LakeLog, hours: float) -> None:
-    """Removes what no version of the last hours needs. Commits nothing: whoever removed the table meanwhile finds no
-    log made anew."""
+    """Remove what no version of the last hours needs. It commits nothing, so that a table that was removed meanwhile
+    gets no new log."""
     session.conf.set(_VACUUM_IN_LOG, "false")
     session.conf.set(_LISTING_TASKS, str(session.sparkContext.defaultParallelism))
     try:

@@ -77,7 +77,7 @@ _ACTIONS: dict[type[Step], str] = {
 
 
 def damaged(spark: SessionFactory, staged: Sequence[StagedFile]) -> dict[str, StagingError]:
-    """Staged files that don't equal their manifest, by path."""
+    """Return the error of each staged file that doesn't equal its manifest, by path."""
 
     def check(file: StagedFile) -> tuple[str, StagingError | None]:
         try:
@@ -138,8 +138,8 @@ def apply_batch(
 
 
 def _give_up(futures: Sequence[Future[Any]]) -> None:
-    """Who interrupts doesn't wait for what Spark is at: its jobs are cancelled until no table is at work. What is
-    committed stays, and the batch goes on from there."""
+    """Cancel Spark's jobs until no table is at work, because the run was interrupted. What is committed stays, and the
+    batch goes on from there."""
     for future in futures:
         future.cancel()
     while wait(futures, timeout=_LOOK_AGAIN).not_done:
@@ -148,8 +148,8 @@ def _give_up(futures: Sequence[Future[Any]]) -> None:
 
 
 class _AtWork:
-    """Which tables are being merged, and how many are done. Each is told of when it has ended, one that takes long when
-    it has begun, too."""
+    """The tables that are being merged, and how many are done. Each is reported when it ends; one that takes long is
+    reported when it began, too."""
 
     def __init__(self, tables: Sequence[TableSteps], report: Report) -> None:
         self._total = len(tables)
@@ -186,13 +186,13 @@ class _AtWork:
 
 
 def _mutations(table: TableSteps) -> int:
-    """That are staged for it, without those of XA transactions."""
+    """Return how many mutations are staged for a table, without those of XA transactions."""
     staged = (file for step in table.steps for file in files_of(step))
     return sum(file.inserted + file.updated + file.deleted for file in staged)
 
 
 def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
-    """Tables that meet at a path, by a rename or a name used again, belong together; the others work side by side."""
+    """Put tables together that meet at a path, by a rename or a name used again. The groups can work side by side."""
     found: list[tuple[set[TableName], list[TableSteps]]] = []
     for table in tables:
         names, members = set(table.names), [table]
@@ -211,7 +211,7 @@ def files_of(step: Step) -> tuple[StagedFile, ...]:
 
 
 class _Group:
-    """Tables that meet at a path: their steps one after the other, in the order of the log."""
+    """Tables that meet at a path. Their steps are done one after the other, in the order of the log."""
 
     def __init__(
         self,
@@ -280,7 +280,8 @@ class _Group:
             fault("table merged")
 
     def _run_alone(self, one: TableProgress, step: Step, version: int, number: int) -> None:
-        """A step between those of others: who runs OPTIMIZE meanwhile makes it begin again, under the same version."""
+        """Do a step between those of other writers: one that conflicts, as with OPTIMIZE, begins again under the same
+        version."""
         for attempt in range(_TRIES):
             one.refuse_others(self._lives)
             try:
@@ -333,7 +334,7 @@ class _Group:
                 )
 
     def _note(self, life: Life, number: int) -> dict[str, Any]:
-        """What the commit says of itself in the table's history."""
+        """Return what the commit tells of itself in the table's history."""
         told = {"source": self._config.source.name, "batch": self._batch, "step": number, "position": self._position}
         return {"binlake": {**told, "life": life.id}}
 
@@ -346,5 +347,5 @@ def _writable(log: LakeLog) -> LakeTable:
 
 
 def _translate(error: Exception, one: TableProgress) -> LakeError:
-    """Spark's and Delta's failures: the batch stays open, and the next run repeats it."""
+    """Return the error for a failure of Spark or Delta. The batch stays open, and the next run repeats it."""
     return storage_errors.failed(f"merging {one.life.name} into {one.target.path} failed", error)

@@ -39,7 +39,7 @@ from binlake.spark.starting import SessionFactory
 
 
 def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
-    """The table map must agree with the schema we carry; raises SchemaMismatch."""
+    """Compare a staged file's columns with the schema that metadata have. Raises SchemaMismatch."""
     shown = [column for column in file.columns if column.name not in schema.hidden]
     if [column.name for column in shown] != [column.name for column in schema.logged]:
         raise _mismatch(name, file, _other_columns([one.name for one in shown], [one.name for one in schema.logged]))
@@ -62,7 +62,7 @@ def _other_columns(logged: list[str], known: list[str]) -> str:
 
 
 def _check_side_columns(name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], table: LakeTable) -> None:
-    """The lake has the side columns that the YAML asks for, and no others. Raises SchemaMismatch."""
+    """Check that the lake has the side columns that the YAML asks for, and no others. Raises SchemaMismatch."""
     others = {column.name for column in (*schema.mirrored, *schema.kept)}
     have = {field.name for field in table.log().schema().fields} - others
     wanted = {column.name for column in columns}
@@ -146,7 +146,7 @@ def _merge_by_spark(
 def _refuse_invalid_keys(
     name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], staged: DataFrame
 ) -> None:
-    """An invalid value is NULL and stands in the column beside it; as a key MERGE would never find it again.
+    """Refuse rows whose key has an invalid value: it is NULL in the lake, so MERGE would never match it again.
 
     Raises InvalidDate, InvalidText.
     """
@@ -186,7 +186,7 @@ def _apply_by_key(
     version: int,
     note: dict[str, Any],
 ) -> None:
-    """Rows that have no equal in the lake by its own key ranges are appended, the others are looked for.
+    """Append rows whose keys lie outside of the lake's key ranges; merge the others.
 
     The log isn't asked whether an insert is new: what a snapshot, a cascade below the log or a session without a log
     left in the lake is found by its key, and no row comes to stand there twice.
@@ -202,7 +202,7 @@ def _apply_by_key(
 
 
 def _newest(session: SparkSession, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
-    """Of each key the lake's columns as they are at last, and ``__gone``.
+    """Return the newest image of each key as the lake's columns, and ``gone ``.
 
     Keys compare as bytes: before images carry the stored key, so collations need no emulation. An update that changes
     the key is a delete of the old one and an upsert of the new one.
@@ -259,7 +259,7 @@ def _merge_newest(
 
 
 def _newest_row(schema: TableSchema, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
-    """Of a sequence: each row that is logged takes the place of the one that was there."""
+    """Return the newest row of a sequence, of which each logged row replaces the one before."""
     newest = staged.selectExpr("max_by(after, struct(file, offset, row)) AS image").where("image IS NOT NULL")
     return newest.selectExpr("false AS `gone `", *lake_image(schema, columns, "image"))
 
@@ -269,7 +269,7 @@ def _key_of(schema: TableSchema, image: str) -> str:
 
 
 def _condition(schema: TableSchema, ranges: Sequence[Mapping[str, key_ranges.KeyRange]]) -> str:
-    """On the target's side."""
+    """Return the SQL condition that limits the target's rows to the key ranges."""
 
     def between(name: str, low: Any, high: Any) -> str:
         ends = (spark_literal(schema.column(name), end) for end in (low, high))
@@ -280,7 +280,7 @@ def _condition(schema: TableSchema, ranges: Sequence[Mapping[str, key_ranges.Key
 
 
 def _staged_ranges(step: MergeStep) -> list[str]:
-    """The staged rows' key range on the target's side, for files that have no statistics."""
+    """Return conditions that limit the target's rows to the staged key range, for files without statistics."""
     conditions: list[str] = []
     for name in step.schema.key:
         ranges = [file.ranges.get(name) for file in step.staged]

@@ -42,7 +42,7 @@ def newest(
     path_of: Callable[[TableName], str],
     invalid: InvalidValues,
 ) -> DataFrame:
-    """Of each key that the log or a cascade changed the lake's columns as they are at last, and ``gone ``."""
+    """Return the newest image of each key that the log or a cascade changed, as the lake's columns, and ``gone ``."""
     table = _Table(session, life, step, path_of, invalid)
     columns = ["key", "at", "gone", "image"]
     changes = table.derived().select(*columns)
@@ -95,7 +95,7 @@ class _Table:
 
     # cascades --------------------------------------------------------------------------------------------------------
     def derived(self) -> DataFrame:
-        """Rows that cascades changed: key, at, gone, before (the image until then) and image."""
+        """Return the rows that cascades changed: key, at, gone, before (the image until then) and image."""
         given = [self._events(number, one) for number, one in enumerate(self.step.parents) if one.parent is not None]
         given += [self._own_events(number, cascade) for number, cascade in self._to_itself() if self.staged is not None]
         found = self._acted(reduce(DataFrame.union, given))
@@ -116,7 +116,8 @@ class _Table:
         return [(number, one.cascade) for number, one in enumerate(self.step.parents) if one.parent is None]
 
     def _events(self, number: int, one: ParentMutations) -> DataFrame:
-        """What went from the parent, or changed its key: at, number of the foreign key, gone, old and new key."""
+        """Return what was deleted from the parent, or changed its key: at, number of the foreign key, gone, old and new
+        key."""
         assert one.parent is not None
         assert one.step is not None
         parent = _Table(self.session, one.parent, one.step, self.path_of, self.invalid)
@@ -135,7 +136,7 @@ class _Table:
         return _events(number, cascade, rows.where(f"op IN ({UPDATE}, {DELETE})"))
 
     def _acted(self, events: DataFrame) -> DataFrame:
-        """What the events did to the rows."""
+        """Return what the events did to the rows."""
         cascades = [one.cascade for one in self.step.parents]
         events = events.localCheckpoint()
         if events.limit(_FEW + 1).count() <= _FEW:  # of checkpointed rows Spark doesn't know how many they are
@@ -157,7 +158,8 @@ class _Table:
                 return reduce(DataFrame.union, found)
 
     def _rows(self, cascades: Sequence[Cascade], events: DataFrame) -> DataFrame:
-        """Rows and the times in which they looked so: those of the lake that an event may find, and the log's."""
+        """Return rows with the time in which they looked so: those of the lake that an event may match, and the
+        log's."""
         names = ", ".join(spark_quote(column.name) for column in self.columns)
         lake = (
             self.session.read.format("delta")
@@ -182,7 +184,7 @@ class _Table:
         return stood.union(came.selectExpr("key", "image", "at AS since", f"coalesce(next, {_AFTER_ALL}) AS upto"))
 
     def _hit(self, rows: DataFrame, events: DataFrame, number: int, cascade: Cascade) -> DataFrame:
-        """Rows with the events that found them, and what these made of them."""
+        """Return rows with the events that matched them, and what these made of them."""
         found = rows.alias("r").join(
             events.alias("e"), F.expr(f"{_refers(number, cascade)} AND e.at > r.since AND e.at < r.upto")
         )
@@ -198,7 +200,7 @@ class _Table:
         )
 
     def _set(self, cascade: Cascade) -> str:
-        """The row's image after the event."""
+        """Return the row's image after the event."""
         values: list[str] = []
         for column in self.columns:
             value = f"r.image.{spark_quote(column.name)}"
@@ -220,13 +222,13 @@ def _numbered(image: str, names: Sequence[str]) -> str:
 
 
 def _refers(number: int, cascade: Cascade) -> str:
-    """Whether the row ``r`` refers to the event ``e``; NULL refers to nothing."""
+    """Return the condition that the row ``r`` refers to the event ``e``; NULL refers to nothing."""
     same = (f"r.image.{spark_quote(name)} = e.old.c{place}" for place, name in enumerate(cascade.columns))
     return " AND ".join([f"e.number = {number}", *same])
 
 
 def _of_changes(number: int, cascade: Cascade, changes: DataFrame) -> DataFrame:
-    """The events of a parent whose own rows were changed by cascades."""
+    """Return the events of a parent whose own rows were changed by cascades."""
     return _events(number, cascade, changes.selectExpr("at", "gone", "before", "image AS after"))
 
 

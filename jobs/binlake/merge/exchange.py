@@ -31,7 +31,7 @@ def exchange(
     *,
     rows_per_file: int,
 ) -> int:
-    """The rows that meet ``where`` go, ``rows`` come; gives the Delta version.
+    """Replace the rows that meet ``where`` by ``rows``; return the Delta version.
 
     Data files without such rows stay as they are, the others are written anew, sorted by the key. check: raises where
     the run lost its lease; it is asked within the transaction, which conflicts with whatever others commit after that.
@@ -63,7 +63,7 @@ class _Exchange:
         self._files = to_java_list(session, self._transaction.filterFiles())
 
     def commit(self, rows: DataFrame, key: Sequence[str], rows_per_file: int) -> int:
-        """Raises one of CONFLICTS where somebody was quicker."""
+        """Commit the exchange. Raises one of CONFLICTS where another commit came first."""
         touched = self._touched()
         staying = self._rows_of(touched).where(f"({self._where}) IS NOT TRUE")
         there = staying.unionByName(rows).coalesce(1).sortWithinPartitions(*map(spark_quote, key))
@@ -75,7 +75,7 @@ class _Exchange:
         return int(self._transaction.commit(actions, overwriting(self._session)))
 
     def _touched(self) -> list[Any]:
-        """Data files that have a row to go."""
+        """Return the data files that have a row to be replaced."""
         found = self._rows_of(self._files).where(self._where).select("_metadata.file_name").distinct().collect()
         names = {row[0] for row in found}
         touched = [file for file in self._files if unquote(file.path()).rpartition("/")[2] in names]

@@ -53,7 +53,7 @@ _one_large = Lock()
 
 @dataclass(frozen=True)
 class _Look:
-    """What is looked through: a table's data files that may hold a staged key, as their log has them, and the keys.
+    """The data files of a table that may hold a staged key, and the staged keys.
 
     stored: the columns' fields in data files, by the lake's names. room: bytes of memory that what is read may take.
     """
@@ -69,7 +69,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Changes:
-    """files: actions on those that are there. rows: what a new one holds."""
+    """What a commit changes. files: actions on data files that are there. rows: those of the new data file."""
 
     files: Sequence[DeltaAction]
     rows: pa.Table
@@ -262,7 +262,8 @@ def _marked_before(look: _Look, add: DeltaAction) -> BitMap64:
 
 
 def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, note: dict[str, Any]) -> None:
-    """A data file without its commit stays for VACUUM: a store may say that the version was there when it is ours."""
+    """Write the data file and commit. Without its commit the file stays for VACUUM: a store may refuse a version as
+    taken although the commit there is this one."""
     operation = "MERGE" if changes.files else "WRITE"
     told = OwnCommit(operation, version, note, {} if changes.files else {"mode": "Append"}, _metrics(changes))
     actions = list(changes.files)

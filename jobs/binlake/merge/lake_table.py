@@ -156,7 +156,7 @@ class LakeTable(LakeLog):
         self._prove(version)
 
     def _fence(self, session: SparkSession, fence: int, note: dict[str, Any], check: Callable[[], None]) -> None:
-        """All lives that are known here have done the steps up to ``fence``."""
+        """Record for all lives known here that they have done the steps up to ``fence``."""
         announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
         with self._optimistic(session, {"binlake": announced}) as transaction:
             check()
@@ -165,7 +165,7 @@ class LakeTable(LakeLog):
             transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
 
     def take(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
-        """The whole table in one commit, where nothing is or another life was. Raises SnapshotUnfinished when a
+        """Write the whole table in one commit, where nothing is or another life was. Raises SnapshotUnfinished where a
         snapshot has come here since."""
         if not self.exists():
             self.overwrite(session, rows, version, note, mode="error")
@@ -183,8 +183,8 @@ class LakeTable(LakeLog):
         self.overwrite(session, rows, version, note)
 
     def _support(self, session: SparkSession, columns: Sequence[tuple[str, str]]) -> None:
-        """Delta gives new tables what their columns' names and types need, but asks for it on those that are there;
-        repeating it changes nothing."""
+        """Turn on what the columns' names and types need: Delta does so for new tables only. Repeating it changes
+        nothing."""
         if not self.exists():
             return
         if needs_column_mapping([name for name, _ in columns]):
@@ -195,12 +195,12 @@ class LakeTable(LakeLog):
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
     def create(self, session: SparkSession, columns: Sequence[LakeColumn], version: int, note: dict[str, Any]) -> None:
-        """An empty table in the place of whatever is there."""
+        """Put an empty table in the place of whatever is there."""
         selected = ", ".join(f"CAST(NULL AS {one.delta}) AS {spark_quote(one.name)}" for one in columns)
         self.take(session, session.sql(f"SELECT {selected} WHERE false"), version, note)
 
     def truncate(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
-        """All rows go, in a commit without data files."""
+        """Remove all rows, in a commit without data files."""
         with self.transaction(session, version, note):
             session.sql(f"DELETE FROM {self.sql_name}")
             if self.recorded() < version:  # DELETE commits nothing where there is no row
@@ -233,7 +233,7 @@ class LakeTable(LakeLog):
         self._prove(version)
 
     def _widen(self, session: SparkSession, columns: list[ReshapedColumn]) -> None:
-        """The columns get their wider types under their old names; repeating it changes nothing."""
+        """Give the columns their wider types under their old names; repeating it changes nothing."""
         if columns:
             session.sql(f"ALTER TABLE {self.sql_name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
         for column in columns:

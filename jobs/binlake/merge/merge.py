@@ -60,14 +60,14 @@ def merge_batch(
 
 
 def as_staged(config: PipelineConfig, manifest: Manifest) -> PipelineConfig:
-    """With the settings by which a batch was read, whatever the YAML has by now."""
+    """Return the configuration with the settings by which a batch was read, whatever the YAML has by now."""
     if manifest.tables is None or manifest.invalid is None:
         return config
     return config.reading_as(manifest.tables, manifest.invalid)
 
 
 def manifest_of(config: PipelineConfig, batch: OpenBatch) -> Manifest:
-    """Of the batch's chosen attempt; raises StagingError."""
+    """Return the manifest of the batch's chosen attempt. Raises StagingError."""
     return read_manifest(config.staging_path(str(batch.batch), batch.attempt), batch.batch, batch.attempt)
 
 
@@ -114,7 +114,7 @@ def apply_steps(
 
 
 def _stop_run(config: PipelineConfig, steps: BatchSteps) -> None:
-    """Where the policy says so, a table that can't be decoded or followed ends the run. Raises TableError."""
+    """End the run where a table that can't be decoded or followed has the policy stop_run. Raises TableError."""
     for table in steps.tables:
         if table.newly_stopped and config.policies.of(table.life.name).on_decode_failure == "stop_run":
             raise TableError(

@@ -24,7 +24,7 @@ _NO_END = "(2147483647999999, 4294967295999999)"
 
 
 def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: InvalidValues) -> DataFrame | None:
-    """The epoch's mutations after the snapshot, None where nothing was staged.
+    """Return the epoch's mutations after the snapshot; None where nothing was staged.
 
     Those of an XA transaction stand where it was committed, in their own order there: ``place``, which is 0 for the
     others.
@@ -47,7 +47,7 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: Inv
 
 
 def _of_current_rows(staged: DataFrame, row_end: str) -> DataFrame:
-    """What the mutations of a system-versioned table do to its current rows: those whose time has no end.
+    """Return what the mutations of a system-versioned table do to its current rows, whose time has no end.
 
     The server logs former rows as it writes them: an update inserts the row as it was, a delete gives the row its end
     (TABLE::delete_row, sql/sql_delete.cc; vers_insert_history_row, sql/table.cc).
@@ -66,7 +66,7 @@ def _of_current_rows(staged: DataFrame, row_end: str) -> DataFrame:
 def _read(
     session: SparkSession, files: tuple[StagedFile, ...], known: TableSchema, invalid: InvalidValues
 ) -> DataFrame:
-    """The rows of staged files that weren't rolled back."""
+    """Read the rows of staged files that weren't rolled back."""
     schema = staged_schema(files[0].columns, invalid)
     staged = session.read.schema(from_arrow_schema(schema)).parquet(*[file.path for file in files])
     for name in vectors_in_bytes(known.logged, files[0].columns):
@@ -87,7 +87,7 @@ def _read(
 
 
 def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -> DataFrame:
-    """Rows of the XA transactions that ended."""
+    """Return the rows of the XA transactions that ended."""
     staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), step.schema, invalid)
     rows = sorted({(one.xid, one.file, one.after, one.prepared, *one.committed) for _, one in step.xa})
     columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
@@ -101,7 +101,7 @@ def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -
 
 
 def lake_image(schema: TableSchema, columns: Sequence[LakeColumn], image: str) -> list[str]:
-    """The lake's columns from a staged image, as expressions."""
+    """Return the lake's columns of a staged image, as SQL expressions."""
     computed = computed_columns(schema)
 
     def expression(column: LakeColumn) -> str:

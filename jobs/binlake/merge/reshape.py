@@ -42,13 +42,13 @@ class ReshapedColumn:
 
     @property
     def is_written(self) -> bool:
-        """Whether rows that are there need other values, so that they are written anew."""
+        """Tell whether rows that are there need other values, so that they are written anew."""
         changed = self.origin is not None and (self.kind_before != self.kind or bool(self.suffix))
         return changed or self.value is not None
 
     @property
     def expression(self) -> str:
-        """Spark SQL over the old columns."""
+        """Return the column as Spark SQL over the old columns."""
         value = spark_quote(self.origin) if self.origin else self.value or "NULL"
         if self.origin and self.value:
             value = f"COALESCE({value}, {self.value})"
@@ -58,7 +58,7 @@ class ReshapedColumn:
 
 
 def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[ReshapedColumn]:
-    """The Delta table's columns after the step."""
+    """Return the Delta table's columns after the step."""
     origins = {column.name: origin for column, origin in zip(step.after.columns, step.origins, strict=True)}
     before = {(one.source.name, one.holds): one for one in lake_columns(step.before, invalid)}
     fills = {column.name: text for column, text in step.fills}
@@ -80,7 +80,7 @@ def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[Reshap
 
 
 def _value(column: Column, side: LakeColumn | None, text: str | None) -> str | None:
-    """A fill in Spark SQL. A date whose text is kept beside it is NULL here, and not on the server."""
+    """Return a fill as Spark SQL. A date whose text is kept beside it is NULL here, and not on the server."""
     if text is None or is_impossible_date(column, text):
         return None
     value = default_expression(column, text)
@@ -88,7 +88,7 @@ def _value(column: Column, side: LakeColumn | None, text: str | None) -> str | N
 
 
 def _side_column(side: LakeColumn, old: LakeColumn | None, text: str | None) -> ReshapedColumn:
-    """The column that keeps the texts of invalid dates."""
+    """Return the column that keeps the texts of invalid dates."""
     if old is None:
         kept = spark_string(text) if text is not None and is_impossible_date(side.source, text) else None
         return _reshaped(side, None, value=kept)
@@ -110,7 +110,8 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)\Z")
 
 
 def widens(column: ReshapedColumn) -> bool:
-    """Whether Delta's type widening takes the old values as they stand ("Supported type changes", Delta's manual)."""
+    """Tell whether Delta's type widening takes the old values as they stand ("Supported type changes", Delta's
+    manual)."""
     before, after = column.kind_before or "", column.kind
     if column.suffix or column.origin is None or column.value is not None:
         return False
@@ -141,7 +142,7 @@ def reshaped_fields(fields: list[dict[str, Any]], columns: Sequence[ReshapedColu
 
 
 def renames_or_drops(fields: list[dict[str, Any]], columns: Sequence[ReshapedColumn]) -> bool:
-    """Whether column mapping is needed: a name of a data file's column stands for another, or for none."""
+    """Tell whether column mapping is needed: a name of a data file's column stands for another, or for none."""
     origins = {column.origin.lower() for column in columns if column.origin}
     renamed = any(column.origin is not None and column.origin != column.name for column in columns)
     return renamed or any(field["name"].lower() not in origins for field in fields)
@@ -166,7 +167,7 @@ def constant(column: LakeColumn, text: str) -> pa.Scalar | None:
 
 
 def default_expression(column: Column, text: str) -> str:
-    """A server's constant, of a TIMESTAMP in UTC, as a Spark SQL expression of the column's Delta type."""
+    """Return a server's constant, of a TIMESTAMP in UTC, as a Spark SQL expression of the column's Delta type."""
     kind = datatypes.delta_type(column)
     if column.type == "timestamp":
         return f"CAST({spark_string(text + '+00:00')} AS {kind})"
@@ -184,7 +185,7 @@ def default_expression(column: Column, text: str) -> str:
 
 
 def _microseconds(text: str) -> int:
-    """``[-]H:MM:SS[.ffffff]`` as signed microseconds."""
+    """Return ``[-]H:MM:SS[.ffffff]`` as signed microseconds."""
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
     hours, minutes, seconds = digits.split(":")
     whole, _, fraction = seconds.partition(".")

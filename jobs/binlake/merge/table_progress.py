@@ -17,7 +17,7 @@ _LOOKS = 16
 
 
 class TableProgress:
-    """One table of a batch: where it works, what of its steps is done, what they took."""
+    """One table of a batch: where it is written, which of its steps are done, and how long they took."""
 
     def __init__(self, config: PipelineConfig, table: TableSteps) -> None:
         self.table = table
@@ -41,21 +41,22 @@ class TableProgress:
 
     @property
     def works(self) -> bool:
-        """A step that failed ends the table's work in this batch; what the log made of it later stays said."""
+        """Whether no step failed. One that did ends the table's work in this batch."""
         return self.life is self.table.life
 
     def refuse_others(self, lives: Collection[str]) -> None:
-        """Raises LakeTableChanged or SnapshotUnfinished when somebody else changed rows since."""
+        """Raise LakeTableChanged or SnapshotUnfinished where somebody else changed rows since."""
         if self.since is not None:
             self.target.refuse_others(lives, self.since)
 
     def begin_at(self, target: LakeLog) -> None:
-        """The table has its own rows at ``target`` from its newest commit on."""
+        """Go on at ``target``, where the table has its own rows from its newest commit on."""
         self.target = target
         self.since = target.last_own_version(self.life.id)
 
     def look_back(self, lives: Collection[str]) -> None:
-        """A blind append conflicts with nothing: what came between the look before a step and its commit shows now."""
+        """Look once more for others' commits: a blind append that came between the look and the commit conflicted with
+        nothing."""
         if self.works:
             try:
                 self.refuse_others(lives)
@@ -63,7 +64,7 @@ class TableProgress:
                 self.refuse(error)
 
     def refuse(self, error: TableError) -> None:
-        """The table stops, or by its policy the run."""
+        """Stop the table, or by its policy the run."""
         stops_run = self._config.policies.of(self.life.name).on_merge_failure == "stop_run"
         if stops_run and not isinstance(error, SnapshotUnfinished):
             raise error
@@ -89,14 +90,15 @@ class TableProgress:
         return TableOutcome(self.life, inserted, updated, deleted, self._version(), seconds, why_spark)
 
     def _version(self) -> int | None:
-        """What the next batch needn't look at; of a table that stopped, what others did stays in sight."""
+        """Return the version up to which the next batch needn't look; of a table that stopped, what others did stays in
+        sight."""
         if not self.works or not self.target.exists():
             return self.since
         return self.target.last_own_version(self.life.id)
 
 
 def refuse_begun(config: PipelineConfig, batch: int, steps: BatchSteps) -> None:
-    """The batch was staged anew and tells something else: steps that a table has already may be others now.
+    """Refuse a batch that was staged anew with other content, of which a table has a part already.
 
     Raises StagedRowsDiffer.
     """
@@ -111,12 +113,12 @@ def refuse_begun(config: PipelineConfig, batch: int, steps: BatchSteps) -> None:
 
 
 def _recorded(config: PipelineConfig, table: TableSteps) -> int:
-    """The newest transaction version of the table's life, wherever its steps lead; -1 without."""
+    """Return the newest transaction version of the table's life, wherever its steps lead; -1 without."""
     return max(LakeLog.of(config, name, table.life.id).recorded() for name in table.names)
 
 
 def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOutcome]:
-    """Tables that the batch leaves alone, but somebody else didn't: each stops."""
+    """Stop the tables that the batch doesn't change, but somebody else did; return their outcomes."""
 
     def look(table: TableSteps) -> TableOutcome | None:
         if _stands(config, table.life):
@@ -131,5 +133,5 @@ def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOu
 
 
 def _stands(config: PipelineConfig, life: Life) -> bool:
-    """Whether nobody committed to the table since the version that was recorded."""
+    """Tell whether nobody committed to the table since the version that was recorded."""
     return life.delta_version is not None and LakeLog.of(config, life.name, life.id).is_at(life.delta_version)

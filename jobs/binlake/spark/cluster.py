@@ -57,8 +57,8 @@ _LOG = logging.getLogger("binlake")
 
 
 def ship(context: SparkContext, lake: str = "") -> None:
-    """Every executor gets the engine, the jars and the authorities that the lake's server is known by before its first
-    task, those that come later, too."""
+    """Give each executor, also those that come later, the engine, the jars and the lake's certificate authorities
+    before its first task."""
     # Unpacked by the package's name in the folder that stands first on the workers' path: before one installed there.
     context.addArchive(f"{_engine()}#{binlake.__name__}")
     java_context: Any = context._jsc
@@ -78,7 +78,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @once
 def _engine() -> str:
-    """Of a checkout and of a wheel alike."""
+    """Zip the engine, of a checkout or of a wheel; return the file's path."""
     root = Path(binlake.__file__).parent
     path = Path(_folder().name) / "engine.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -91,7 +91,7 @@ def _engine() -> str:
 
 
 def ready(context: SparkContext, lake: str = "") -> int:
-    """Cores of the executors that are there, once each of them has shown that it can work.
+    """Return the cores of the executors, once each of them has shown that it can work.
 
     lake: its root, if they are to read it. Raises SetupFailed, which names the host and what it lacks; LakeError.
     """
@@ -126,7 +126,7 @@ def _ready(context: SparkContext, probe: LakeProbe | None) -> int:
 
 
 def _executors(context: SparkContext) -> Iterator[tuple[int, int]]:
-    """Of each its cores, and how many tasks it has had."""
+    """Return for each executor its cores, and how many tasks it has had."""
     java_context: Any = context._jsc
     listed = java_context.sc().statusStore().executorList(True)
     for number in range(listed.size()):
@@ -136,7 +136,7 @@ def _executors(context: SparkContext) -> Iterator[tuple[int, int]]:
 
 
 def _is_dynamic(context: SparkContext) -> bool:
-    """Whether executors come with the first job."""
+    """Tell whether executors come with the first job."""
     return context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
 
 
@@ -173,7 +173,7 @@ def _wait(context: SparkContext) -> None:
 
 
 def _try(context: SparkContext, tasks: int, probe: LakeProbe | None) -> None:
-    """A job on all cores. Raises SetupFailed."""
+    """Run a job on all cores. Raises SetupFailed."""
     versions = {name: metadata.version(name) for name in PACKAGES}
     jvm: Any = context._jvm
     driver = {"Spark": context.version, "Java": jvm.System.getProperty("java.version").partition(".")[0]}
@@ -200,7 +200,7 @@ def _try(context: SparkContext, tasks: int, probe: LakeProbe | None) -> None:
 
 
 def _unable(error: Exception) -> SetupFailed:
-    """An executor that couldn't begin."""
+    """Return the error of an executor that couldn't begin."""
     chain = java_errors.causes(error)
     if not chain:
         raise error

@@ -42,7 +42,7 @@ def write(
 
 
 def read(session: SparkSession, table: str, schema: DeltaSchema, written: Sequence[DataFile]) -> DataFrame:
-    """The rows of such files, with the schema's columns."""
+    """Read the rows of such files, with the schema's columns."""
     fields = [StructField.fromJson(field) for field in json.loads(schema.text(schema.properties))["fields"]]
     physical = [field.metadata.get(PHYSICAL_NAME, field.name) for field in fields]
     there = StructType([StructField(name, field.dataType) for name, field in zip(physical, fields, strict=True)])
@@ -53,7 +53,7 @@ def read(session: SparkSession, table: str, schema: DeltaSchema, written: Sequen
 
 
 def _literally(path: str) -> str:
-    """Readers of Spark take paths for patterns."""
+    """Escape a path, because Spark's readers take paths for patterns."""
     return re.sub(r"[\\*?{}\[\]]", r"\\\g<0>", path)
 
 

@@ -68,14 +68,14 @@ def lack(
 
 
 def _spark() -> str:
-    """Spark puts its own pyspark before an installed one."""
+    """Return the version of pyspark on this executor. Spark puts its own before an installed one."""
     import pyspark
 
     return str(pyspark.__version__)
 
 
 def java_of(process: int) -> str:
-    """The major version of the JVM that this process is, or was started by; empty where that isn't told."""
+    """Return the major version of the JVM that the process is, or was started by; empty where that isn't known."""
     while process > 1:
         try:
             program = Path(os.readlink(f"/proc/{process}/exe"))
@@ -89,7 +89,7 @@ def java_of(process: int) -> str:
 
 
 def _unread(probe: LakeProbe) -> str:
-    """Why not, by the engine that was shipped; empty where it is read as it was written."""
+    """Return why the lake isn't read by the engine that was shipped; empty where it is."""
     from binlake.errors import BinlakeError
     from binlake.storage import files
 

@@ -12,7 +12,7 @@ _SCHEMA, _PARTITIONS, _PROPERTIES = 4, 5, 6
 
 
 def open_transaction(session: SparkSession, path: str) -> Any:
-    """Delta's OptimisticTransaction on the newest version at the path, or on a table that is to be."""
+    """Open Delta's OptimisticTransaction on the newest version at the path, or on a table that is to be made."""
     jvm: Any = session.sparkContext._jvm
     nothing = jvm.scala.Option.apply(None)
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
@@ -20,7 +20,7 @@ def open_transaction(session: SparkSession, path: str) -> Any:
 
 
 def changed(metadata: Any, session: SparkSession, *, schema: str, properties: Mapping[str, str]) -> Any:
-    """Delta's Metadata with another schema (JSON), without partitions."""
+    """Return Delta's Metadata with another schema (JSON), without partitions."""
     values = [getattr(metadata, f"copy$default${index}")() for index in range(1, 9)]
     values[_SCHEMA] = schema
     values[_PARTITIONS] = to_seq(session, [])
@@ -29,7 +29,7 @@ def changed(metadata: Any, session: SparkSession, *, schema: str, properties: Ma
 
 
 def overwriting(session: SparkSession) -> Any:
-    """Delta's operation of a commit that puts rows in the place of others, as history tells it."""
+    """Return Delta's operation of a commit that replaces rows, as history tells it."""
     jvm: Any = session.sparkContext._jvm
     nothing, some = jvm.scala.Option.apply(None), jvm.scala.Some
     return getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$Write")(
@@ -39,7 +39,7 @@ def overwriting(session: SparkSession) -> Any:
 
 
 def to_seq(session: SparkSession, values: Iterable[Any]) -> Any:
-    """scala.collection.immutable.Seq"""
+    """Return a scala.collection.immutable.Seq."""
     jvm: Any = session.sparkContext._jvm
     found = jvm.java.util.ArrayList()
     for value in values:
@@ -48,7 +48,7 @@ def to_seq(session: SparkSession, values: Iterable[Any]) -> Any:
 
 
 def to_scala_map(session: SparkSession, values: Mapping[str, Any]) -> Any:
-    """scala.collection.immutable.Map"""
+    """Return a scala.collection.immutable.Map."""
     jvm: Any = session.sparkContext._jvm
     found = jvm.java.util.HashMap()
     for key, value in values.items():
@@ -57,13 +57,13 @@ def to_scala_map(session: SparkSession, values: Mapping[str, Any]) -> Any:
 
 
 def to_java_list(session: SparkSession, values: Any) -> Sequence[Any]:
-    """Of a Scala Seq."""
+    """Return the items of a Scala Seq."""
     jvm: Any = session.sparkContext._jvm
     found: Sequence[Any] = list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(values))
     return found
 
 
 def to_map(session: SparkSession, values: Any) -> dict[str, str]:
-    """Of a Scala map of texts."""
+    """Return a Scala map of texts as a dict."""
     jvm: Any = session.sparkContext._jvm
     return dict(jvm.scala.jdk.javaapi.CollectionConverters.asJava(values))

@@ -17,7 +17,7 @@ from binlake.storage import storage_errors, stores
 
 
 def session_settings(catalog: CatalogConfig) -> Mapping[str, str]:
-    """Settings of a session that reaches the catalog; a metastore is one of Hive."""
+    """Return the settings of a session that reaches the catalog; a metastore is one of Hive."""
     if catalog.metastore is None:
         return {}
     if "://" in catalog.metastore:
@@ -35,13 +35,13 @@ _LOCATION = re.compile("^Location: (.*)$", re.MULTILINE)
 
 
 class NamedTables:
-    """Those of one catalog."""
+    """The Delta tables of one catalog."""
 
     def __init__(self, session: SparkSession, catalog: CatalogConfig) -> None:
         self._session, self._catalog = session, catalog
 
     def put(self, one: Registration) -> str | None:
-        """Register a table; gives why not, where the name is another's. Raises LakeError."""
+        """Register a table; return why not, where the name is another's. Raises LakeError."""
         try:
             self._session.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._quoted(one.database)}")
             if (taken := self._location(one)) is None:
@@ -54,7 +54,7 @@ class NamedTables:
         return None if _same(taken, one.path) else f"{one} is another's table, at {taken}"
 
     def drop(self, one: Registration) -> None:
-        """The name alone, and only where it still stands for the table that it was given to. Raises LakeError."""
+        """Drop the name alone, and only where it still stands for the table that it was given to. Raises LakeError."""
         try:
             if (location := self._location(one)) is not None and _same(location, one.path):
                 self._session.sql(f"DROP TABLE {self._quoted(one.database, one.name)}")

@@ -27,8 +27,8 @@ def build(
     more: Mapping[str, str] | None = None,
     lake: str = "",
 ) -> SparkSession:
-    """A session with the project's settings, and what the executors of a cluster need; under spark-submit its master
-    and settings stand.
+    """Build a session with the project's settings, and what the executors of a cluster need. Under spark-submit its
+    master and settings stand.
 
     spark: of the YAML; the variables SPARK_MASTER and PYSPARK_PYTHON go before it. short_lived: the JVM ends before
     optimised code would pay. tasks: how many must run at once, where no master is given; those that wait for a server
@@ -74,14 +74,14 @@ def build(
 
 
 def stop_active() -> None:
-    """End the process's session, if it has one: some settings are those of its first alone."""
+    """End the process's session, if it has one: some settings are fixed by its first session."""
     # The active one is a thread's own, and a merge makes it in the thread that needs it first.
     if (made := SparkSession._instantiatedSession) is not None:
         made.stop()
 
 
 def _submitted() -> dict[str, str]:
-    """What spark-submit was told."""
+    """Return the settings that spark-submit was given."""
     SparkContext._ensure_initialized()
     return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
 
@@ -91,7 +91,7 @@ def _on_this_machine(tasks: int | None) -> str:
 
 
 def of_this_thread(session: SparkSession) -> SparkSession:
-    """A session of a thread's own, with the application's settings.
+    """Return a session of this thread's own, with the application's settings.
 
     Delta and the parser of expressions ask for the thread's active session; PySpark makes none but the first active.
     """
@@ -124,7 +124,7 @@ class OwnSessions:
 
     @contextmanager
     def one(self) -> Iterator[SparkSession]:
-        """The thread's active session, and nobody else's meanwhile."""
+        """Lend a session, which is the thread's active one and nobody else's meanwhile."""
         try:
             own = self._idle.get_nowait()
             _activate(own)

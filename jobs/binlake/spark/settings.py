@@ -77,12 +77,12 @@ _ADDED_TO = {
 
 
 def is_local(master: str) -> bool:
-    """Whether the driver's process does all the work."""
+    """Tell whether the driver's process does all the work."""
     return master == "local" or master.startswith("local[")
 
 
 def check(given: Mapping[str, str]) -> None:
-    """Raises ConfigurationError for a setting of Spark's that isn't for others to choose."""
+    """Raise ConfigurationError for a Spark setting that isn't for others to choose."""
     for key, value in given.items():
         fixed = FIXED.get(key)
         if (fixed is not None and value.lower() != fixed.lower()) or (
@@ -100,7 +100,7 @@ def check(given: Mapping[str, str]) -> None:
 
 
 def jvm_options(*, short_lived: bool = False) -> str:
-    """Options of the driver's JVM: UTC, and the class-data-sharing archive when set-up made one.
+    """Return the options of the driver's JVM: UTC, and the class-data-sharing archive where set-up made one.
 
     short_lived: its code is compiled quickly, and never optimised.
     """
@@ -166,7 +166,7 @@ def session_settings(cores: int, master: str, lake: str = "") -> dict[str, str]:
 
 
 def sizes(cores: int) -> dict[str, str]:
-    """Spark's defaults are made for large clusters: 200 and 50 make a small merge several times slower."""
+    """Return settings for few partitions: Spark's defaults, 200 and 50, make a small merge several times slower."""
     return {
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.databricks.delta.snapshotPartitions": str(max(1, cores // 2)),
@@ -187,7 +187,7 @@ def say_missing_jars(lake: str, say: Callable[[str], object]) -> None:
 
 
 def refuse_missing_jars(lake: str) -> None:
-    """Raises UsageError where Spark lacks its jars, or what the lake's address asks for; before a JVM is started."""
+    """Raise UsageError where Spark lacks its jars, or what the lake's address asks for, before a JVM is started."""
     if not any(JARS.glob("delta-spark*.jar")):
         raise UsageError(f"no Spark jars in {JARS}", remedy="run binlake setup")
     if (store := stores.store_of(lake)) is None:

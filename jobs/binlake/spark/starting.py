@@ -40,12 +40,12 @@ _STARTING = re.compile(
 
 
 def is_worth_reading(line: str) -> bool:
-    """Not what every start of Spark says."""
+    """Tell whether a line isn't one that every start of Spark prints."""
     return not _STARTING.search(line)
 
 
 def start(settings: Mapping[str, str]) -> None:
-    """The JVM of this process, if it has none, with Spark's settings; its standard error comes to ours by the line."""
+    """Start the JVM of this process with Spark's settings, unless it has one; relay its standard error by the line."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -68,8 +68,8 @@ def start(settings: Mapping[str, str]) -> None:
 
 @contextmanager
 def interrupted_afterwards() -> Iterator[None]:
-    """Ctrl-C is heard once the JVM is there: while it starts PySpark would take away the folder that it is to write its
-    address into, and a JVM that can't never ends."""
+    """Hold Ctrl-C back until the JVM is there: PySpark would remove the folder that a starting JVM writes its address
+    into, and a JVM that can't write it never ends."""
     before = signal.getsignal(signal.SIGINT)
     if not callable(before) or threading.current_thread() is not threading.main_thread():
         yield
@@ -85,7 +85,7 @@ def interrupted_afterwards() -> Iterator[None]:
 
 
 def _relay(reading: int) -> None:
-    """Until the JVM, and the Python workers it started, are gone."""
+    """Print the lines that are worth reading until the JVM, and the Python workers it started, are gone."""
     with open(reading, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if is_worth_reading(line):

@@ -19,7 +19,7 @@ _PASSWORD = "binlake"
 
 
 def pkcs12(pem: str, password: str, remedy: str) -> bytes:
-    """A trust store with all certificates of a file. Raises ConfigurationError."""
+    """Make a trust store with all certificates of a file. Raises ConfigurationError."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
     from cryptography.hazmat.primitives.serialization import pkcs12 as form
@@ -39,7 +39,7 @@ def store_for(lake: str) -> Path | None:
 
 
 def authorities(lake: str) -> str:
-    """The PEM file; empty where the system's are trusted."""
+    """Return the PEM file of authorities; empty where the system's are trusted."""
     return stores.at(lake).authorities if stores.store_of(lake) else ""
 
 

@@ -45,13 +45,13 @@ ReadSlice = Callable[["SliceTask", Transport], StagedSlice]
 
 
 def is_short(plan: OpenBatch) -> bool:
-    """Whether the batch is staged without Spark, and merged by a JVM that lives shortly."""
+    """Tell whether the batch is staged without Spark, and merged by a JVM that lives shortly."""
     return plan.range.size <= SHORT_RANGE
 
 
 @dataclass(frozen=True)
 class SliceTask:
-    """All that reads one slice needs, but for the reader's connection."""
+    """What reading one slice needs, besides the reader's connection."""
 
     part: Slice
     number: int
@@ -72,7 +72,7 @@ class SliceTask:
 
 
 def _read_here(told: Callable[[int, int], None], task: SliceTask, transport: Transport) -> StagedSlice:
-    """In this process. What wasn't raised on purpose is told without its message, which may hold a row's values.
+    """Read a slice in this process. An unexpected error is raised without its message, which may hold a row's values.
 
     told: the number of a slice, and how many of its bytes are read.
     """
@@ -87,7 +87,7 @@ def _read_here(told: Callable[[int, int], None], task: SliceTask, transport: Tra
 
 
 def _on_executors(session: SessionFactory, why: str) -> ReadSlice:
-    """Each slice is a Spark job of its own."""
+    """Return a reader that runs a Spark job for each slice. why: Spark is needed."""
     context = session(why).sparkContext
     run: Callable[[tuple[SliceTask, Transport]], StagedSlice | BinlakeError] = _run
 
@@ -109,7 +109,7 @@ def _on_executors(session: SessionFactory, why: str) -> ReadSlice:
 
 
 def _run(given: tuple[SliceTask, Transport]) -> StagedSlice | BinlakeError:
-    """Errors come back as values: Spark would turn them into text."""
+    """Read a slice on an executor. Errors are returned as values, because Spark would turn them into text."""
     task, transport = given
     try:
         return task.run(transport)
@@ -148,7 +148,7 @@ def stage_batch(
 
 
 def remove_attempts(config: PipelineConfig, batch: int, before_us: int) -> None:
-    """What earlier runs staged of a batch and nobody will read; a run that took over since has younger attempts."""
+    """Remove what earlier runs staged of a batch; a run that took over since has younger attempts."""
     folder = config.staging_path(str(batch))
     for attempt in files.subfolders(folder):
         if int(attempt.partition("-")[0]) * 1_000_000 < before_us:
@@ -162,7 +162,7 @@ def _staged(
     plan: OpenBatch,
     report: Report,
 ) -> list[StagedSlice]:
-    """Slices in the order of the log; a reader takes the next when it gets free."""
+    """Return the staged slices in the order of the log. A reader takes the next slice when it gets free."""
     short = is_short(plan)
     readers = transports[: os.cpu_count() or 1] if short else transports
     with report.progress("staged") as told:
@@ -187,7 +187,7 @@ def _too_long(plan: OpenBatch) -> str:
 
 
 def pace(done: float, total: float, seconds: float) -> str:
-    """How far a reading is, and how fast; in MB."""
+    """Return how far a reading is, and how fast, in MB."""
     rate = done / seconds if seconds else 0.0
     left = f", about {(total - done) / rate:,.0f} s left" if rate and done < total else ""
     return f"{done:,.1f} of {total:,.1f} MB of log, {rate:,.1f} MB/s{left}"

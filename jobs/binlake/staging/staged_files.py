@@ -46,7 +46,7 @@ def write_manifest(folder: str, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: str, batch: int, attempt: str) -> Manifest:
-    """Raises StagingError when it is missing, damaged or another's."""
+    """Read the manifest. Raises StagingError where it is missing, damaged or another's."""
     path = f"{folder}/manifest.json"
     try:
         manifest = Manifest.from_json(files.read_text(path))
@@ -158,7 +158,7 @@ def _sequence(batch: pa.RecordBatch, index: int) -> tuple[int, int, int]:
 
 
 class SliceWriter:
-    """Writes what one slice's reader yields below ``folder``."""
+    """Writer of what one slice's reader yields, below ``folder``."""
 
     def __init__(self, folder: str, number: int, invalid: InvalidValues) -> None:
         self._folder = folder
@@ -194,7 +194,7 @@ class SliceWriter:
         return _OpenFile(path, mutations, writer, sink, stack, self._number)
 
     def end_epoch(self) -> None:
-        """A statement came: what follows goes into files of its own."""
+        """Put what follows a statement into files of its own."""
         self._closed += [file.close() for file in self._open.values()]
         self._open.clear()
 
@@ -213,7 +213,7 @@ Items = Iterable[Item | SliceSummary]
 
 
 def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: InvalidValues) -> StagedSlice:
-    """Write one slice's mutations below ``{folder}/{number}``; gives what the manifest says of them."""
+    """Write one slice's mutations below ``{folder}/{number}``; return what the manifest says of them."""
     target = f"{folder}/{number:05d}"
     files.make_private_folder(target)
     writer = SliceWriter(target, number, invalid)
