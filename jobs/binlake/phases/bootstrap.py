@@ -1,4 +1,4 @@
-"""Bootstrap: which tables are snapshotted, and how their lives begin."""
+"""Bootstrap: choose the tables to snapshot, and record the beginning of their lives."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 def names_to_snapshot(
     config: PipelineConfig, source: Source, metadata: Metadata, patterns: list[str] | None
 ) -> list[TableName]:
+    """Return the included tables that ``patterns`` match; without patterns, those not followed yet, or else all.
+
+    Raises UsageError if a pattern matches no table, or the server has no included table.
+    """
     included = included_tables(source, config)
     if patterns:
         if unknown := names.unmatched(patterns, [(name.database, name.table) for name in included]):
@@ -53,24 +57,24 @@ def names_to_snapshot(
 
 @dataclass(frozen=True)
 class KeysAsked:
-    """Rows that are to be read anew. tables: patterns that name one. keys: see snapshot/key_range.py."""
+    """A key range to be copied again. tables: patterns that match one table. keys: see snapshot/key_range.py."""
 
     tables: list[str] | None
     keys: str
 
 
 def name_followed(config: PipelineConfig, source: Source, metadata: Metadata, asked: KeysAsked) -> TableName:
-    """Raises UsageError where it isn't one table, which follows the log."""
-    found = names_to_snapshot(config, source, metadata, asked.tables) if asked.tables else []
-    if len(found) != 1:
-        told = f"{', '.join(asked.tables or ())} names {len(found)} tables" if found else "no table is named"
-        raise UsageError(f"a range of keys is one table's, and {told}", remedy="add --tables DATABASE.TABLE")
-    decisions.following(metadata, found[0])
-    return found[0]
+    """Return the table of a key range. Raises UsageError unless the patterns match one table, which follows the log."""
+    matching = names_to_snapshot(config, source, metadata, asked.tables) if asked.tables else []
+    if len(matching) != 1:
+        problem = f"{', '.join(asked.tables or ())} names {len(matching)} tables" if matching else "no table is named"
+        raise UsageError(f"a range of keys is one table's, and {problem}", remedy="add --tables DATABASE.TABLE")
+    decisions.following(metadata, matching[0])
+    return matching[0]
 
 
 def names_asked(config: PipelineConfig, source: Source, metadata: Metadata) -> list[TableName]:
-    """The tables for which a sync asked. One that isn't there any more is no longer asked for."""
+    """Return the tables that a sync asked a snapshot for; remove those that the server doesn't have."""
     there = set(included_tables(source, config))
     asked = watermarks.asked(metadata)
     watermarks.forget_unsnapshotted(metadata, [name for name in asked if name not in there])
@@ -78,24 +82,24 @@ def names_asked(config: PipelineConfig, source: Source, metadata: Metadata) -> l
 
 
 def names_awaited(config: PipelineConfig, source: Source, refused: Collection[TableName]) -> set[TableName]:
-    """Included tables that the server has and that can be followed."""
+    """Return the included tables that the server has, except the refused ones."""
     return set(included_tables(source, config)) - set(refused)
 
 
 def refused_for_cascades(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
-    """Tables that can't be mirrored, because their rows change below the log and the policy has no way around it."""
+    """Return errors for tables whose rows foreign keys change without the log, if the policy can't make up for it."""
     return {
-        one.child: TableError(f"{one.child}: {cascading(one)}", remedy=CASCADE_REMEDY)
-        for one in unlogged_cascades(source, [name.database for name in names]) or ()
-        if one.child in names
-        and (config.policies.of(one.child).on_unlogged_cascade == "stop" or not config.included(one.parent))
+        cascade.child: TableError(f"{cascade.child}: {cascading(cascade)}", remedy=CASCADE_REMEDY)
+        for cascade in unlogged_cascades(source, [name.database for name in names]) or ()
+        if cascade.child in names
+        and (config.policies.of(cascade.child).on_unlogged_cascade == "stop" or not config.included(cascade.parent))
     }
 
 
 def refused_for_untold_columns(
     config: PipelineConfig, source: Source, names: list[TableName]
 ) -> dict[TableName, TableError]:
-    """Tables with columns whose values the log doesn't tell, where the policy wants all columns or none."""
+    """Return errors for tables with columns that the log doesn't contain, if the policy is to stop such tables."""
     strict = [name for name in names if config.policies.of(name).on_untold_column == "stop"]
     schemas = read_tables(source, strict, config.excluding) if strict else {}
     return {
@@ -108,13 +112,13 @@ def refused_for_untold_columns(
 
 
 def refused_for_engines(source: Source, names: list[TableName]) -> dict[TableName, TableError]:
-    """Tables whose rows aren't those that the log tells."""
+    """Return errors for tables whose engine changes rows without logging them."""
     refused = refused_engines(source)
     return {name: TableError(f"{name}: {refused[name]}", remedy=ENGINE_REMEDY) for name in names if name in refused}
 
 
 def refused_for_gaps(source: Source, names: list[TableName]) -> dict[TableName, TableError]:
-    """Tables of databases that the server's log leaves out. Raises ServerSettingError where it may be any."""
+    """Return errors for tables of databases that the server doesn't log. Raises ServerSettingError if it may be any."""
     refused: dict[TableName, TableError] = {}
     for gap in log_gaps(source, {name.database for name in names}):
         if not gap.is_certain:
@@ -128,6 +132,7 @@ def refused_for_gaps(source: Source, names: list[TableName]) -> dict[TableName, 
 
 
 def refuse_patterns_of_files(patterns: Sequence[str]) -> None:
+    """Raise UsageError if tables are named for a source of binlog files."""
     if patterns:
         raise UsageError(
             "files hold no table to copy", remedy="take --tables away; tables come with their CREATE TABLE statements"
@@ -135,7 +140,7 @@ def refuse_patterns_of_files(patterns: Sequence[str]) -> None:
 
 
 def begin_with_files(held: Lease, log: Log, patterns: list[str] | None) -> str:
-    """A lake follows a folder from its first file on, or from where it stands; gives what to tell."""
+    """Follow a folder of binlog files from its first one, or from the lake's position; return what to report."""
     refuse_patterns_of_files(patterns or ())
     position = held.control().position
     if position is not None:
@@ -156,9 +161,9 @@ def begin_lives(
     batch: int,
     awaited: Collection[TableName] = (),
 ) -> None:
-    """New lives stand in metadata, and the log is followed from the earliest position that any table needs.
+    """Record new lives in metadata, and follow the log from the earliest position that any table needs.
 
-    awaited: included tables that may begin without a snapshot: the log between here and there may hold their CREATE.
+    awaited: included tables that may begin without a snapshot. Log that may hold their CREATE TABLE isn't skipped.
     """
     if not results:
         return
@@ -173,7 +178,11 @@ def begin_lives(
     skips = known.issuperset(awaited)
     fresh = all(
         low.server == here
-        and (recorded_state is None or _lost(recorded_state.position, low) or (skips and recorded_state.position < low))
+        and (
+            recorded_state is None
+            or _is_of_lost_log(recorded_state.position, low)
+            or (skips and recorded_state.position < low)
+        )
         for low in lows
     )
     if lows and fresh:
@@ -184,9 +193,14 @@ def begin_lives(
 
 
 def refuse_read(read_from: Position | None, results: list[SnapshotResult]) -> None:
-    """Without a lock a snapshot may begin before a transaction that the log has had for long and the engine not yet:
-    semi-synchronous replication lets it wait in between."""
-    behind = [r for r in results if read_from and not _lost(read_from, r.low) and not r.low.reaches(read_from)]
+    """Raise LakeError if a table was copied at a position before the one from which the log is followed.
+
+    This can happen without a lock: with semi-synchronous replication, a transaction may be in the log long before
+    others see its rows.
+    """
+    behind = [
+        r for r in results if read_from and not _is_of_lost_log(read_from, r.low) and not r.low.reaches(read_from)
+    ]
     if behind and read_from:
         raise LakeError(
             f"{behind[0].name} was copied at {behind[0].low.short}, behind {read_from.short} where the log is followed",
@@ -194,9 +208,12 @@ def refuse_read(read_from: Position | None, results: list[SnapshotResult]) -> No
         )
 
 
-def _lost(position: Position, low: Position) -> bool:
-    """Whether ``position`` is of a log that the server of a new snapshot at ``low`` doesn't have any more: of another
-    server or base name, or of files whose numbers and times don't agree, because the numbering was restarted."""
+def _is_of_lost_log(position: Position, low: Position) -> bool:
+    """Tell whether ``position`` belongs to a log that the server of a snapshot at ``low`` doesn't have any more.
+
+    It does if server or base name differ, or if the order of file numbers and file times disagree, as the numbering was
+    restarted.
+    """
     if position.server != low.server or position.series != low.series:
         return True
     files = file_number(position.file) - file_number(low.file)
@@ -205,7 +222,7 @@ def _lost(position: Position, low: Position) -> bool:
 
 
 def tables_copied(metadata: Metadata, run: str) -> list[dict[str, Any]]:
-    """What a run's bootstraps copied: table, table_id, rows, delta_version; of one copied twice, the newer copy."""
+    """Return what a run's bootstraps copied (table, table_id, rows, delta_version); the newer copy if there are two."""
     rows = sorted(metadata.read("runs"), key=lambda row: row["ended_us"])
     noted = [json.loads(row["tables"]) for row in rows if row["kind"] == "bootstrap" and row["run"] == run]
     return list({table["table"]: table for tables in noted for table in tables}.values())
@@ -214,9 +231,9 @@ def tables_copied(metadata: Metadata, run: str) -> list[dict[str, Any]]:
 def note_bootstrap(
     metadata: Metadata, run: str | None, batch: int, began_us: int, results: list[SnapshotResult]
 ) -> None:
-    """A run's row for a bootstrap, before the lives begin: a run that dies in between does both again.
+    """Append a bootstrap's row to ``runs``, before the lives begin: a run that dies in between repeats both.
 
-    run: what the caller calls it, to find it again.
+    run: the caller's id of the run, None for a new one.
     """
     tables = [
         {"table": str(r.name), "table_id": r.table_id, "rows": r.rows, "delta_version": r.delta_version}

@@ -1,7 +1,7 @@
-"""Catching up: a table that was paused, or stopped, goes through the batches it missed under their own numbers.
+"""Catch-up: a paused or stopped table goes through the batches that it missed, under their own numbers.
 
-Each batch's range stands in metadata, so it is staged again for that one table; what the table has is in the table
-itself, so a kill repeats nothing.
+Each batch's range is in metadata, so it is staged again for that one table. What was applied is recorded in the Delta
+table itself, so that nothing is applied twice after a kill.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ def catch_up(
     row: dict[str, Any],
     report: Report,
 ) -> Life:
-    """Carry one table, of the watermark ``row``, to the newest recorded batch; gives it as it is then.
+    """Bring the table of the watermark ``row`` to the newest recorded batch, and return its life as it is then.
 
-    Raises UsageError where a part of the batch that it stopped in is in the table already, or a part of the log is in
-    no batch, PositionLost where the log is gone, TableError where the table stops again.
+    Raises UsageError if the table has a part of the batch in which it stopped, or if a part of the log is in no batch;
+    PositionLost if the log is gone; TableError if the table stops again.
     """
     name = TableName(row["database"], row["table"])
-    life = _life(metadata, row)
-    _refuse_half(config, life, row)
-    alone = _alone(config, name)
+    life = _life_at_watermark(metadata, row)
+    _refuse_partial_batch(config, life, row)
+    one_table_config = _including_only(config, name)
     position = Position.parse(row["position"], row["gtid_set"] or "")
-    for plan in _missed(metadata, row):
+    for plan in _missed_batches(metadata, row):
         _refuse_gap(name, position, plan.range.start)
         position = plan.range.stop
         life = rebased(life, life.high, plan.range.start)
         report.say(f"{name}: batch {plan.batch}, {plan.range.start.short} → {plan.range.stop.short}")
-        table, outcome = _one_batch(alone, origin, session, life, plan, report)
+        table, outcome = _stage_and_apply(one_table_config, origin, session, life, plan, report)
         life = outcome.life if outcome else table.life
         watermark = watermarks.watermark_row(
             life,
@@ -76,8 +76,8 @@ def catch_up(
     return life
 
 
-def _life(metadata: Metadata, row: dict[str, Any]) -> Life:
-    """The table as it stood at its watermark."""
+def _life_at_watermark(metadata: Metadata, row: dict[str, Any]) -> Life:
+    """Return the table's life as it was at its watermark."""
     position = Position.parse(row["position"], row["gtid_set"] or "")
     shapes = [
         shape
@@ -91,7 +91,8 @@ def _life(metadata: Metadata, row: dict[str, Any]) -> Life:
     return Life(row["table_id"], name, schema, low, high, delta_version=row["delta_version"])
 
 
-def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> None:
+def _refuse_partial_batch(config: PipelineConfig, life: Life, row: dict[str, Any]) -> None:
+    """Raise UsageError if the table has some commits of the batch in which it stopped."""
     recorded = LakeLog.of(config, life.name, life.id).recorded()
     if row["status"] == "stopped" and recorded >= row["batch"] * STEPS_PER_BATCH:
         raise UsageError(
@@ -101,7 +102,7 @@ def _refuse_half(config: PipelineConfig, life: Life, row: dict[str, Any]) -> Non
 
 
 def _refuse_gap(name: TableName, position: Position, start: Position) -> None:
-    """A snapshot of the other tables may have begun anew behind a part of the log. Raises UsageError."""
+    """Raise UsageError if a part of the log was skipped, because a snapshot of the other tables began after it."""
     if start.server == position.server and start.order != position.order:
         raise UsageError(
             f"{name} stands at {position.short}, and the log is followed from {start.short} since: what is between was "
@@ -111,33 +112,35 @@ def _refuse_gap(name: TableName, position: Position, start: Position) -> None:
 
 
 def _refuse_cascades(cascades: Iterable[Cascade], name: TableName) -> None:
-    """Its parents' mutations aren't staged again. Raises UsageError."""
-    for one in cascades:
-        if one.child == name:
+    """Raise UsageError if cascades change the table: the mutations of its parents aren't staged again."""
+    for cascade in cascades:
+        if cascade.child == name:
             raise UsageError(
-                f"{name} can't catch up: {cascading(one)}",
+                f"{name} can't catch up: {cascading(cascade)}",
                 remedy=resnapshot_again(name),
             )
 
 
-def _alone(config: PipelineConfig, name: TableName) -> PipelineConfig:
+def _including_only(config: PipelineConfig, name: TableName) -> PipelineConfig:
+    """Return the configuration with one table included."""
     tables = TablesConfig(
         include=[names.pattern_of(name.database, name.table)], exclude_columns=config.tables.exclude_columns
     )
     return config.model_copy(update={"tables": tables})
 
 
-def _missed(metadata: Metadata, row: dict[str, Any]) -> Iterator[OpenBatch]:
-    """The batches after the table's watermark; of a table that stopped, with the one in which it did."""
+def _missed_batches(metadata: Metadata, row: dict[str, Any]) -> Iterator[OpenBatch]:
+    """Yield the recorded batches after the table's watermark; of a stopped table, also the one in which it stopped."""
     first = row["batch"] if row["status"] == "stopped" else row["batch"] + 1
     for batch in sorted(metadata.read("batches"), key=lambda batch: batch["batch"]):
         if batch["batch"] >= first and batch["state"] == "recorded":
             yield OpenBatch(batch["batch"], loads(Range, batch["range"]))
 
 
-def _one_batch(
+def _stage_and_apply(
     config: PipelineConfig, origin: Origin, session: SessionFactory, life: Life, plan: OpenBatch, report: Report
 ) -> tuple[TableSteps, TableOutcome | None]:
+    """Stage one batch again and apply it; return the table's steps, and their outcome if there were any."""
     with opened(origin) as log:
         check_position(log, log.transport(), plan.range.start)
         cascades = unlogged_cascades(log, [life.name.database]) if isinstance(log, Source) else None
@@ -155,7 +158,7 @@ def _one_batch(
         invalid=config.invalid,
     )
     steps = epochs.split(manifest, replace(inputs, rules=rules))
-    table = next(one for one in steps.tables if one.life.id == life.id)
+    table = next(table for table in steps.tables if table.life.id == life.id)
     outcomes = apply_steps(config, session, plan, steps, report)
     files.remove_folder(config.staging_path(str(plan.batch), manifest.attempt))
-    return table, next((one for one in outcomes if one.life.id == life.id), None)
+    return table, next((outcome for outcome in outcomes if outcome.life.id == life.id), None)

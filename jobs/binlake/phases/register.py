@@ -1,7 +1,7 @@
-"""Register: the lake's tables by name in a catalog, so that ``shop.orders`` is found there.
+"""Register: give the lake's tables names in a catalog, so that ``shop.orders`` is found there.
 
-A catalog is a convenience: it never holds the mirror back. What it should have is told by the watermarks, what it was
-given by metadata; where both agree nobody asks it, and no Spark is started.
+A catalog is a convenience: it never holds the mirror back. The names that it should have follow from the watermarks,
+those it was given are in metadata; if they agree, the catalog isn't asked and Spark isn't started.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegisterReport:
-    """Names as ``database.table`` of the catalog."""
+    """The catalog's names, as ``database.table``, that were registered and dropped."""
 
     registered: tuple[str, ...]
     dropped: tuple[str, ...]
@@ -62,15 +62,15 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
     if catalog is None:
         raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help yaml")
     with lease.held(metadata_of(config)) as held:
-        found = registrations.changes(config, catalog, held.metadata)
-        if found.drop or found.put:
+        changes = registrations.changes(config, catalog, held.metadata)
+        if changes.drop or changes.put:
             done, refused = _apply(
-                session(f"the catalog {catalog.identity} is reached by Spark"), catalog, found, held.metadata
+                session(f"the catalog {catalog.identity} is reached by Spark"), catalog, changes, held.metadata
             )
         else:
             done, refused = RegisterReport((), ()), []
     report.say(done.headline)
-    refused += [f"{name} would be {' and '.join(map(str, tables))}" for name, tables in found.twins]
+    refused += [f"{name} would be {' and '.join(map(str, tables))}" for name, tables in changes.twins]
     if refused:
         raise LakeError(
             f"names of the catalog {catalog.identity} are taken: {'; '.join(refused)}",
@@ -80,21 +80,22 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
 
 
 def _apply(
-    session: SparkSession, catalog: CatalogConfig, found: Changes, metadata: Metadata
+    session: SparkSession, catalog: CatalogConfig, changes: Changes, metadata: Metadata
 ) -> tuple[RegisterReport, list[str]]:
-    """Repeatable: what was done and not noted is found done."""
+    """Make the changes; return them, and the names that were refused. Repeating it after a kill does no harm."""
     from binlake.spark.named_tables import NamedTables
 
     tables = NamedTables(session, catalog)
     refused: list[str] = []
     put: list[Registration] = []
-    for one in found.drop:
-        tables.drop(one)
-    for one in found.put:
-        why = tables.put(one)
-        put += [] if why else [one]
+    for registration in changes.drop:
+        tables.drop(registration)
+    for registration in changes.put:
+        why = tables.put(registration)
+        put += [] if why else [registration]
         refused += [why] if why else []
         fault("name registered")
-    stay = [one for one in registrations.read(metadata) if one.catalog == catalog.identity and one not in found.drop]
+    known = [entry for entry in registrations.read(metadata) if entry.catalog == catalog.identity]
+    stay = [entry for entry in known if entry not in changes.drop]
     registrations.note(metadata, catalog.identity, [*stay, *put])
-    return RegisterReport(tuple(map(str, put)), tuple(map(str, found.drop))), refused
+    return RegisterReport(tuple(map(str, put)), tuple(map(str, changes.drop))), refused

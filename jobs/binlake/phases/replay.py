@@ -1,12 +1,12 @@
-"""Replay: tables as they stood after some batch, built once more from a snapshot and what is staged, without a server.
+"""Replay: build tables as they were after some batch, from a snapshot and staged mutations, without a server.
 
-    base     the oldest version of the table that the lake still has whole: its snapshot, as a rule
-    batches  each one behind it, up to the one that is asked for: from its staging, kept for maintain.staging_hours,
-             else staged again from a folder of binlog files
-    steps    worked out and carried out as the merge did, at a path of their own
+    base     the oldest version of the table that the lake still has complete: usually its snapshot
+    batches  each one after the base, up to the one asked for: read from its staging, which is kept for
+             maintain.staging_hours, or staged again from a folder of binlog files
+    steps    planned and applied as the merge did, to a Delta table at a path of its own
 
-What a batch means for a table is worked out by the code of the merge, from the same manifest; the versions of the
-table that is there already are its base alone. A replay begins anew when it is repeated: nothing of it is followed.
+The merge's own code plans the steps, from the same manifest; only the base is taken from the existing table. A repeated
+replay starts from the beginning.
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ if TYPE_CHECKING:
     from binlake.merge.lake_table import LakeTable
 
 _NAMED = 5
-"""Missing batches that are named."""
+"""The most missing batches that an error names."""
 
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """tables: patterns. batch, as_of: both None for the newest batch; a time stands for the batch recorded last then.
+    """What to replay.
 
-    archive: binlog files of the source, for batches that aren't staged any more. prove: compare with time travel of
-    the table that is there, row by row. in_place: put the newest batch's rows into the table that is there, as somebody
-    decided: it is recorded.
+    tables: patterns. batch, as_of: the batch to replay to, or a time for the last batch recorded by then; both None for
+    the newest batch. archive: binlog files of the source, for batches that aren't staged any more. prove: compare the
+    result row by row with the existing table's version of that batch. in_place: replace the existing table's rows by
+    those of the newest batch, and record this reason.
     """
 
     tables: Sequence[str]
@@ -70,9 +71,12 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class ReplayedTable:
-    """path: where it stands. from_version: of the table that is there, which was the base, with what batch
-    ``from_batch`` left. batches: that were carried out behind it. equals_version: of the table that is there, proved to
-    be equal; None where nobody asked, or its files are gone."""
+    """The result for one table.
+
+    path: of the built table. from_version: the existing table's version that was the base; it has the rows of batch
+    ``from_batch``. batches: how many were applied to it. equals_version: the existing table's version that was proved
+    equal; None if that wasn't asked for, or its files are gone.
+    """
 
     table: str
     path: str
@@ -98,8 +102,11 @@ class ReplayedTable:
 def replay(
     config: PipelineConfig, session: SessionFactory, metadata: Metadata, report: Report, request: ReplayRequest
 ) -> list[ReplayedTable]:
-    """Build the tables below ``{lake}/{source}/_replayed/{batch}``. Raises UsageError that names what is lacking,
-    TableError where a table can't be carried through its batches again; in place LeaseHeld, too."""
+    """Build the tables below ``{lake}/{source}/_replayed/{batch}``, or in place if the request says so.
+
+    Raises UsageError, which names what is lacking; TableError if a batch can't be applied to a table; in place also
+    LeaseHeld.
+    """
     if not request.in_place:
         return [table.run() for table in _ready(config, session, metadata, report, request)]
     with lease.held(metadata) as held:
@@ -112,14 +119,14 @@ def replay(
 
 
 def check(config: PipelineConfig, metadata: Metadata, request: ReplayRequest) -> None:
-    """What a replay refuses before it builds anything, without the lease and without Spark. Raises UsageError."""
+    """Raise UsageError if a replay would be refused before it builds anything. Needs neither lease nor Spark."""
     tables = _ready(config, no_session, metadata, Report(quiet=True), request)
     if request.in_place:
         _refuse_another_batch(lease.read(metadata).recorded_state, tables)
 
 
 def _refuse_another_batch(recorded_state: RecordedState | None, tables: Sequence[_Replay]) -> RecordedState:
-    """Raises UsageError."""
+    """Return ``recorded_state``. Raises UsageError unless the tables are replayed to its batch."""
     if recorded_state is None or tables[0].batch != recorded_state.batch:
         raise UsageError(
             "a table in place follows the log, so it must be what the newest batch left",
@@ -131,16 +138,16 @@ def _refuse_another_batch(recorded_state: RecordedState | None, tables: Sequence
 def _ready(
     config: PipelineConfig, session: SessionFactory, metadata: Metadata, report: Report, request: ReplayRequest
 ) -> list[_Replay]:
-    """Each with all that it needs. Raises UsageError."""
-    sought = _Sought(config, metadata, request)
-    tables = [_Replay(sought, row, session, report) for row in sought.rows()]
+    """Return the tables to replay. Raises UsageError if one lacks something."""
+    selection = _Selection(config, metadata, request)
+    tables = [_Replay(selection, row, session, report) for row in selection.rows()]
     for table in tables:
         table.refuse_lacking()
     return tables
 
 
-class _Sought:
-    """What is asked for, and what metadata tell of it."""
+class _Selection:
+    """The tables and the batch asked for, resolved by metadata."""
 
     def __init__(self, config: PipelineConfig, metadata: Metadata, request: ReplayRequest) -> None:
         self.config = config
@@ -164,7 +171,7 @@ class _Sought:
         return batch
 
     def rows(self) -> list[dict[str, Any]]:
-        """Watermarks of the tables. Raises UsageError where a pattern matches none."""
+        """Return the watermarks of the tables. Raises UsageError if a pattern matches none."""
         living = [row for row in self.metadata.read("watermarks") if row["low"] and row["status"] != "dropped"]
         known = [(row["database"], row["table"]) for row in living]
         if unknown := names.unmatched(self.request.tables, known):
@@ -180,73 +187,73 @@ class _Sought:
 
 
 class _Replay:
-    """One table."""
+    """The replay of one table. row: its watermark."""
 
-    def __init__(self, sought: _Sought, row: dict[str, Any], session: SessionFactory, report: Report) -> None:
-        self._sought = sought
+    def __init__(self, selection: _Selection, row: dict[str, Any], session: SessionFactory, report: Report) -> None:
+        self._selection = selection
         self._row = row
         self._session = session
         self._report = report
         self._name = TableName(row["database"], row["table"])
-        self._there = LakeLog.of(sought.config, self._name, row["table_id"])
-        if sought.config.policies.of(self._name).on_unlogged_cascade == "derive":
+        self._existing = LakeLog.of(selection.config, self._name, row["table_id"])
+        if selection.config.policies.of(self._name).on_unlogged_cascade == "derive":
             raise UsageError(
                 f"{self._name}: what its parents' foreign keys changed is derived (on_unlogged_cascade); a replay "
                 "can't do that",
-                remedy=f"leave it out, or read the table's own history: VERSION AS OF in {self._there.path}",
+                remedy=f"leave it out, or read the table's own history: VERSION AS OF in {self._existing.path}",
             )
-        if sought.request.in_place and row["status"] == "paused":
+        if selection.request.in_place and row["status"] == "paused":
             raise UsageError(f"{self._name} is paused", remedy="resume it first, or leave --in-place out")
 
     @property
     def batch(self) -> int:
-        return self._sought.batch
+        return self._selection.batch
 
     @cached_property
     def _shapes(self) -> list[dict[str, Any]]:
-        """Of the life, oldest first."""
-        rows = self._sought.metadata.read("schemas", where=f"table_id = {literal(self._row['table_id'])}")
+        """The rows of ``schemas`` of the table's life, oldest first."""
+        rows = self._selection.metadata.read("schemas", where=f"table_id = {literal(self._row['table_id'])}")
         return sorted(rows, key=lambda row: (row["batch"], row["file_number"], row["offset"]))
 
     @cached_property
     def _base(self) -> Base:
-        """Raises UsageError."""
-        known = replayable.bases(self._there, self._row["table_id"], self._shapes[0]["batch"])
-        early = [base for base in known if base.batch <= self._sought.batch]
+        """The oldest complete version, at or before the batch asked for. Raises UsageError if there is none."""
+        known = replayable.bases(self._existing, self._row["table_id"], self._shapes[0]["batch"])
+        early = [base for base in known if base.batch <= self._selection.batch]
         if not early:
             raise UsageError(
-                f"{self._name} began its life here behind batch {self._sought.batch}",
+                f"{self._name} began its life here behind batch {self._selection.batch}",
                 remedy=f"name batch {known[0].batch} or a later one" if known else "snapshot the table again",
             )
         for base in early:
-            known_whole = base.snapshot or replayable.kept(self._sought.config, base.batch)
-            if known_whole and replayable.is_readable(self._there, base.version):
+            known_whole = base.snapshot or replayable.kept(self._selection.config, base.batch)
+            if known_whole and replayable.is_readable(self._existing, base.version):
                 return base
         raise UsageError(
-            f"{self._name}: up to batch {self._sought.batch} no version is whole, of its snapshot or of a batch that "
-            "is still staged",
+            f"{self._name}: up to batch {self._selection.batch} no version is whole, of its snapshot or of a batch "
+            "that is still staged",
             remedy="how long they stay is maintain.history_hours and maintain.staging_hours of the YAML",
         )
 
     @property
     def _prepared(self) -> tuple[PreparedXa, ...]:
-        """XA transactions that wait for their outcome behind the base; a snapshot is taken where there is none."""
-        batch = None if self._base.snapshot else replayable.kept(self._sought.config, self._base.batch)
+        """XA transactions that were prepared at the base and had no outcome yet; none for a snapshot."""
+        batch = None if self._base.snapshot else replayable.kept(self._selection.config, self._base.batch)
         return batch.outcome.prepared if batch else ()
 
     @cached_property
-    def _behind(self) -> list[int]:
-        """Numbers of the batches behind the base; one that was begun and never recorded did nothing."""
-        rows = self._sought.metadata.read("batches", ["batch", "state"])
+    def _numbers(self) -> list[int]:
+        """Numbers of the batches to apply to the base, without those never recorded, which changed nothing."""
+        rows = self._selection.metadata.read("batches", ["batch", "state"])
         never = {row["batch"] for row in rows if row["state"] != "recorded"}
-        return [number for number in range(self._base.batch + 1, self._sought.batch + 1) if number not in never]
+        return [number for number in range(self._base.batch + 1, self._selection.batch + 1) if number not in never]
 
     def refuse_lacking(self) -> None:
-        """Raises UsageError that names the batches of which nothing is left."""
-        if self._sought.request.archive:
-            lacking = [number for number in self._behind if number not in self._sought.recorded]
+        """Raise UsageError, naming the batches, if the staging of some is gone."""
+        if self._selection.request.archive:
+            lacking = [number for number in self._numbers if number not in self._selection.recorded]
         else:
-            lacking = [number for number in self._behind if replayable.kept(self._sought.config, number) is None]
+            lacking = [number for number in self._numbers if replayable.kept(self._selection.config, number) is None]
         if not lacking:
             return
         named = ", ".join(map(str, lacking[:_NAMED])) + (
@@ -259,34 +266,36 @@ class _Replay:
         )
 
     def run(self) -> ReplayedTable:
-        life = self._life()
+        life = self._life_at_base()
         files.remove_folder(self._target(life).path)
         self._report.say(f"{self._name}: begun with Delta version {self._base.version}, of batch {self._base.batch}")
-        life = replace(life, delta_version=self._begin(life))
+        life = replace(life, delta_version=self._copy_base(life))
         prepared = self._prepared
-        for number in self._behind:
-            life, prepared = self._one_batch(life, number, prepared)
+        for number in self._numbers:
+            life, prepared = self._apply_batch(life, number, prepared)
         self._replayed = life
-        return self._told(life)
+        return self._result(life)
 
     def put_in_place(self, built: ReplayedTable, recorded_state: RecordedState, reason: Reason) -> ReplayedTable:
-        """The rows that were built become the table's own, in one commit, and it follows on from here.
+        """Replace the table's rows by those that were built, in one commit; it follows the log from here.
 
-        Killed behind the commit, the table stops at the next batch: somebody changed it. Then it is replayed again.
+        Killed after the commit, the table stops at the next batch as changed by somebody; it can be replayed again.
         """
         from binlake.merge.lake_table import LakeTable
 
         session = self._own_session("replayed rows are put in place by Delta's own writer")
-        life, metadata = self._replayed, self._sought.metadata
+        life, metadata = self._replayed, self._selection.metadata
         if life.name != self._name:
             raise UsageError(f"{self._name} was {life.name} then", remedy="leave --in-place out")
-        target = LakeTable.of(self._sought.config, life.name, life.id)
-        note = {"source": self._sought.config.source.name, "life": life.id, "batch": self.batch, "replayed": True}
+        target = LakeTable.of(self._selection.config, life.name, life.id)
+        note = {"source": self._selection.config.source.name, "life": life.id, "batch": self.batch, "replayed": True}
         rows = session.read.format("delta").load(built.path)
         metadata.check()
         name = life.name
         decisions.note(metadata, "replay", reason, database=name.database, table=name.table, batch=self.batch)
-        version = max(overtaking(self.batch), target.recorded()) + 1  # behind whoever still works at the batch
+        version = (
+            max(overtaking(self.batch), target.recorded()) + 1
+        )  # after any version that a process still working at the batch may write
         target.overwrite(session, rows, version, {"binlake": note})
         fault("rows committed")
         shape = watermarks.schema_row(life, batch=self.batch, where=recorded_state.position, why="followed")
@@ -312,106 +321,109 @@ class _Replay:
     def _target(self, life: Life) -> LakeTable:
         from binlake.merge.lake_table import LakeTable
 
-        return LakeTable.of(self._sought.beside, life.name, life.id)
+        return LakeTable.of(self._selection.beside, life.name, life.id)
 
-    def _life(self) -> Life:
-        """As it was at the base."""
+    def _life_at_base(self) -> Life:
+        """Return the table's life as it was at the base."""
         base = self._base
         shape = [row for row in self._shapes if row["batch"] <= base.batch][-1]
-        low = base.snapshot or self._sought.recorded[base.batch].range.stop
+        low = base.snapshot or self._selection.recorded[base.batch].range.stop
         high = loads(type(low), self._row["high"])
         high = high if base.snapshot and high.server == low.server else low
         return Life(self._row["table_id"], self._name, loads(TableSchema, shape["schema"]), low, high)
 
-    def _begin(self, life: Life) -> int:
-        """The base's rows at the table's new path; gives the Delta version."""
+    def _copy_base(self, life: Life) -> int:
+        """Copy the base's rows to the table's new path; return the Delta version."""
         target, base = self._target(life), self._base
-        session = self._own_session(f"a replay copies Delta version {base.version} of {self._there.path}")
-        rows = session.read.format("delta").option("versionAsOf", base.version).load(self._there.path)
-        note = {"source": self._sought.config.source.name, "life": life.id, "replayed_from": base.version}
+        session = self._own_session(f"a replay copies Delta version {base.version} of {self._existing.path}")
+        rows = session.read.format("delta").option("versionAsOf", base.version).load(self._existing.path)
+        note = {"source": self._selection.config.source.name, "life": life.id, "replayed_from": base.version}
         try:
             target.overwrite(session, rows, overtaking(base.batch), {"binlake": note})
         except BinlakeError:
             raise
         except Exception as error:
-            doing = f"copying Delta version {base.version} of {self._there.path} failed"
+            doing = f"copying Delta version {base.version} of {self._existing.path} failed"
             raise storage_errors.failed(doing, error) from error
         return target.version()
 
-    def _one_batch(
+    def _apply_batch(
         self, life: Life, number: int, prepared: tuple[PreparedXa, ...]
     ) -> tuple[Life, tuple[PreparedXa, ...]]:
-        plan = replayable.kept(self._sought.config, number)
-        manifest = None if plan is None else manifest_of(self._sought.config, plan)
+        plan = replayable.kept(self._selection.config, number)
+        manifest = None if plan is None else manifest_of(self._selection.config, plan)
         if plan is None or manifest is None:
-            plan, manifest = self._staged_again(number)
+            plan, manifest = self._stage_again(number)
         life = rebased(life, life.high, plan.range.start)
-        inputs = replace(inputs_of(as_staged(self._sought.config, manifest), plan, [life]), prepared=prepared)
+        inputs = replace(inputs_of(as_staged(self._selection.config, manifest), plan, [life]), prepared=prepared)
         steps = epochs.split(manifest, inputs)
-        (table,) = [one for one in steps.tables if one.life.id == life.id]
+        (table,) = [table for table in steps.tables if table.life.id == life.id]
         self._refuse_stop(table.life)
         for file in {
             file.path: file for step in table.steps if isinstance(step, MergeStep) for file in step.staged
         }.values():
             check_file(file)
-        alone = BatchSteps((table,), (), (), ())
+        one_table = BatchSteps((table,), (), (), ())
         self._report.say(f"{self._name}: batch {number}, {len(table.steps)} steps")
-        beside = as_staged(self._sought.beside, manifest)
-        outcomes = apply_steps(beside, self._session, plan, alone, self._report)
+        beside = as_staged(self._selection.beside, manifest)
+        outcomes = apply_steps(beside, self._session, plan, one_table, self._report)
         life = outcomes[0].life if outcomes else table.life
         self._refuse_stop(life)
         version = outcomes[0].delta_version if outcomes else life.delta_version
         return replace(life, delta_version=version), steps.prepared
 
     def _refuse_stop(self, life: Life) -> None:
-        """Raises TableError."""
+        """Raise TableError unless the table follows the log."""
         if life.status != "following":
             raise TableError(f"{self._name} can't be replayed: {life.status}: {life.reason}", remedy=life.remedy)
 
-    def _staged_again(self, number: int) -> tuple[OpenBatch, Manifest]:
-        """From the archive, below the replay's own folder."""
-        archive, sought = self._sought.request.archive, self._sought
+    def _stage_again(self, number: int) -> tuple[OpenBatch, Manifest]:
+        """Stage a batch again from the archive, below the replay's own folder."""
+        archive, selection = self._selection.request.archive, self._selection
         assert archive is not None  # or refuse_lacking would have said so
-        plan = OpenBatch(number, sought.recorded[number].range)
+        plan = OpenBatch(number, selection.recorded[number].range)
         with opened(archive) as log:
             check_position(log, log.transport(), plan.range.start)
             plan = replace(plan, lower_case_names=log.lower_case_names)
-            skip = decisions.skips(sought.metadata)
-            transports = readers(log, sought.config.source)
-            manifest = stage_batch(self._session, sought.beside, transports, plan, self._report, skip)
+            skip = decisions.skips(selection.metadata)
+            transports = readers(log, selection.config.source)
+            manifest = stage_batch(self._session, selection.beside, transports, plan, self._report, skip)
         return plan, manifest
 
-    def _told(self, life: Life) -> ReplayedTable:
+    def _result(self, life: Life) -> ReplayedTable:
         target = self._target(life)
         return ReplayedTable(
             str(life.name),
             target.path,
-            self._sought.batch,
-            str(self._sought.recorded[self._sought.batch].range.stop),
+            self._selection.batch,
+            str(self._selection.recorded[self._selection.batch].range.stop),
             target.rows(),
             self._base.version,
             self._base.batch,
-            len(self._behind),
-            self._prove(life) if self._sought.request.prove else None,
+            len(self._numbers),
+            self._prove(life) if self._selection.request.prove else None,
         )
 
     def _prove(self, life: Life) -> int | None:
-        """The version of the table that is there, once every row of the two was compared. Raises TableError."""
+        """Compare every row with the existing table; return its version, None if it has no such version any more.
 
-        known = replayable.bases(self._there, life.id, self._shapes[0]["batch"])
-        there = max((base for base in known if base.batch <= self._sought.batch), key=lambda base: base.batch)
-        if life.name != self._name or not replayable.is_readable(self._there, there.version):
+        Raises TableError if they differ.
+        """
+
+        known = replayable.bases(self._existing, life.id, self._shapes[0]["batch"])
+        existing = max((base for base in known if base.batch <= self._selection.batch), key=lambda base: base.batch)
+        if life.name != self._name or not replayable.is_readable(self._existing, existing.version):
             return None
         read = self._own_session("a replay is compared with the table").read.format("delta")
         rows = read.load(self._target(life).path)
-        original = read.option("versionAsOf", there.version).load(self._there.path)
+        original = read.option("versionAsOf", existing.version).load(self._existing.path)
         differing = f"columns {rows.columns} and {original.columns}" if rows.columns != original.columns else ""
         if not differing:
-            apart = original.exceptAll(rows).count() + rows.exceptAll(original).count()
-            differing = f"{apart:,} rows" if apart else ""
+            count = original.exceptAll(rows).count() + rows.exceptAll(original).count()
+            differing = f"{count:,} rows" if count else ""
         if differing:
             raise TableError(
-                f"{self._name}: {differing} of the replay and of Delta version {there.version} differ",
+                f"{self._name}: {differing} of the replay and of Delta version {existing.version} differ",
                 remedy=f"the replay is {self._target(life).path}; somebody changed one of the two, or report this",
             )
-        return there.version
+        return existing.version

@@ -1,4 +1,4 @@
-"""How a source does, at a glance: how far the lake is behind, and for how long what it needs is still there."""
+"""State of a source: how far the lake is behind, and how long the server will keep the log that it needs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from binlake.source.retention import headroom_seconds
 from binlake.source.server import Source
 
 _FRESH_US = 5 * 60 * 1_000_000
-"""What was noted since isn't noted anew: a sensor may look each minute."""
+"""Microseconds within which the log's end isn't noted again: a sensor may look each minute."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """lag_seconds: since the time up to which the lake has every commit; 0 where the log has nothing beyond. lag_bytes:
-    of log beyond the lake's position. headroom_seconds: see source.retention. Each None where it can't be told.
+    """State of a source.
 
-    stopped: tables that don't follow.
+    lag_seconds: since the time up to which the lake has every commit; 0 if the log has nothing more. lag_bytes: of log
+    after the lake's position. headroom_seconds: see source/retention.py. Each is None if unknown. stopped: the stopped
+    tables.
     """
 
     lag_seconds: float | None
@@ -38,26 +39,26 @@ class Watched:
 
 
 def watch(config: PipelineConfig, origin: Origin) -> Watched:
-    """Raises SourceError and ConfigurationError."""
-    found = read_status(config)
-    stopped = tuple(row["table"] for row in found.tables if row["status"] == "stopped")
-    if found.position is None:
+    """Read the state of a source, and note the log's end in metadata. Raises SourceError and ConfigurationError."""
+    status = read_status(config)
+    stopped = tuple(row["table"] for row in status.tables if row["status"] == "stopped")
+    if status.position is None:
         return Watched(None, None, None, stopped)
-    position = Position.parse(found.position)
+    position = Position.parse(status.position)
     with opened(origin) as log:
         beyond = ahead_of(config, log, position).bytes
         headroom = headroom_seconds(log, position) if isinstance(log, Source) else None
         note_seen(metadata_of(config), log)
-    lag = None if found.carried_us is None else max(0.0, (now_us() - found.carried_us) / 1e6)
+    lag = None if status.carried_us is None else max(0.0, (now_us() - status.carried_us) / 1e6)
     return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped)
 
 
 def refuse_unlogged(metadata: Metadata, log: Log, position: Position) -> None:
-    """Refuse to go on from a position behind which the server ran without its log.
+    """Raise PositionLost if the server ran without its log after a position.
 
-    A server that writes none is noted, by its own clock, before ServerSettingError is raised. Once it writes one again,
-    no GTID, no offset and no name of a file tells of the gap: PositionLost is raised until the log is followed from a
-    file that it began since, which a snapshot of all tables makes it.
+    A server without a log is noted in metadata, by its own clock, before ServerSettingError is raised. Once it writes
+    its log again, no GTID, offset or file name shows the gap. So PositionLost is raised until the log is followed from
+    a file begun after that, as is the case after a snapshot of all tables.
     """
     if not isinstance(log, Source) or not log.is_of(position.server):
         return
@@ -76,9 +77,9 @@ def refuse_unlogged(metadata: Metadata, log: Log, position: Position) -> None:
 
 
 def note_seen(metadata: Metadata, log: Log) -> None:
-    """Write down how far the log goes on, for who looks at metadata alone, unless that was done minutes ago.
+    """Note the log's end in metadata, for readers of metadata alone, unless it was noted within five minutes.
 
-    Before the first snapshot nothing is written, and nothing that fails here holds anything up.
+    Writes nothing before the first snapshot, and ignores errors.
     """
     with suppress(BinlakeError):
         planned_to = lease.read(metadata).planned_to

@@ -1,4 +1,4 @@
-"""What parts two sides: chunks by their sums, then the rows of differing chunks by their hashes."""
+"""Differences between server and lake: chunks compared by sums, then the rows of differing chunks by hashes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from binlake.verify.result import DifferingRow
 from binlake.verify.server_side import KeyedHash
 
 MOST_ROWS = 100
-"""Differing rows that are named per table."""
+"""The most differing rows that are reported per table."""
 MOST_FETCHED = 100_000
-"""Rows whose keys are fetched to find them, from each side."""
+"""The most rows whose keys are fetched from each side to find the differing ones."""
 
 _NONE = ChunkSum(0, 0)
 
 
 def total(parts: Iterable[Chunks]) -> Chunks:
-    """Chunks of a table from those of its parts."""
+    """Return a table's chunks, summed up over its parts."""
     counts: defaultdict[int, int] = defaultdict(int)
     sums: defaultdict[int, int] = defaultdict(int)
     for part in parts:
@@ -30,16 +30,17 @@ def total(parts: Iterable[Chunks]) -> Chunks:
 
 
 def rows(chunks: Chunks) -> int:
+    """Return the number of rows of all chunks."""
     return sum(chunk.rows for chunk in chunks.values())
 
 
 def differing(source: Chunks, lake: Chunks) -> list[int]:
-    """Numbers of the chunks that aren't the same."""
+    """Return the numbers of the chunks that differ, in ascending order."""
     return sorted(number for number in source.keys() | lake.keys() if source.get(number) != lake.get(number))
 
 
 def to_look_into(numbers: Sequence[int], source: Chunks, lake: Chunks) -> list[int]:
-    """The first differing chunks, as many as can be fetched; one at least."""
+    """Return the first differing chunks, at least one, whose rows don't exceed ``MOST_FETCHED``."""
     chosen: list[int] = []
     fetched = 0
     for number in numbers:
@@ -53,29 +54,29 @@ def to_look_into(numbers: Sequence[int], source: Chunks, lake: Chunks) -> list[i
 def differing_rows(
     source: Sequence[KeyedHash], lake: Sequence[KeyedHash], key: Sequence[str]
 ) -> dict[str, DifferingRow]:
-    """The first differing rows, by the key's text (by the row's hash in a table without a key)."""
+    """Return the first differing rows by the key's text; by the row's hash if the table has no key."""
     if not key:
-        return _without_key(source, lake)
+        return _differing_without_key(source, lake)
     ours, theirs = Counter(source), Counter(lake)
     missing = {row.key: row for row in ours - theirs}
     extra = _surplus(theirs, ours)
-    found: dict[str, DifferingRow] = {}
+    differences: dict[str, DifferingRow] = {}
     for text in [*missing, *(text for text in extra if text not in missing)]:
-        if len(found) == MOST_ROWS:
+        if len(differences) == MOST_ROWS:
             break
         row = missing.get(text) or extra[text][0]
         shown = tuple(zip(key, row.shown, strict=True))
         if text in missing and text in extra:
-            found[text] = DifferingRow("changed", shown)
+            differences[text] = DifferingRow("changed", shown)
         elif text in missing:
-            found[text] = DifferingRow("missing", shown)
+            differences[text] = DifferingRow("missing", shown)
         else:
-            found[text] = DifferingRow("extra", shown, count=extra[text][1])
-    return found
+            differences[text] = DifferingRow("extra", shown, count=extra[text][1])
+    return differences
 
 
 def _surplus(theirs: Counter[KeyedHash], ours: Counter[KeyedHash]) -> dict[str, tuple[KeyedHash, int]]:
-    """Rows that only one side has, by key, with how many there are too many."""
+    """Return the rows that only ``theirs`` has, or has more often, by key, with the excess count."""
     surplus: dict[str, tuple[KeyedHash, int]] = {}
     for row, count in (theirs - ours).items():
         _, known = surplus.get(row.key, (row, 0))
@@ -83,25 +84,25 @@ def _surplus(theirs: Counter[KeyedHash], ours: Counter[KeyedHash]) -> dict[str, 
     return surplus
 
 
-def _without_key(source: Sequence[KeyedHash], lake: Sequence[KeyedHash]) -> dict[str, DifferingRow]:
+def _differing_without_key(source: Sequence[KeyedHash], lake: Sequence[KeyedHash]) -> dict[str, DifferingRow]:
     ours, theirs = Counter(row.row_hash for row in source), Counter(row.row_hash for row in lake)
-    found: dict[str, DifferingRow] = {}
+    differences: dict[str, DifferingRow] = {}
     for row_hash, count in (ours - theirs).items():
-        found[row_hash] = DifferingRow("missing", (("row hash", row_hash),), count)
+        differences[row_hash] = DifferingRow("missing", (("row hash", row_hash),), count)
     for row_hash, count in (theirs - ours).items():
-        found[row_hash] = DifferingRow("extra", (("row hash", row_hash),), count)
-    return dict(list(found.items())[:MOST_ROWS])
+        differences[row_hash] = DifferingRow("extra", (("row hash", row_hash),), count)
+    return dict(list(differences.items())[:MOST_ROWS])
 
 
 def name_columns(
-    found: dict[str, DifferingRow],
+    differences: dict[str, DifferingRow],
     columns: Sequence[str],
     source: Mapping[str, Sequence[str]],
     lake: Mapping[str, Sequence[str]],
 ) -> tuple[DifferingRow, ...]:
-    """Changed rows with the columns that differ; ``source`` and ``lake`` give their texts by key."""
+    """Return the rows with the differing columns set on the changed ones. source, lake: the columns' texts by key."""
     named: list[DifferingRow] = []
-    for key, row in found.items():
+    for key, row in differences.items():
         if row.kind == "changed" and key in source and key in lake:
             pairs = zip(columns, source[key], lake[key], strict=True)
             row = replace(row, columns=tuple(name for name, ours, theirs in pairs if ours != theirs))

@@ -1,8 +1,8 @@
-"""The SQL that makes hashes of rows, the same on the server and in the lake.
+"""SQL expressions that hash rows, with the same results on the server and in the lake.
 
-A row is written as the canonical texts of its columns (``schema.datatypes``) joined by commas, which no text of the
-server's holds; NULL is ``N``. Its hash is SHA-256, cut to 64 bits for the sum of a chunk. Rows fall into chunks by
-CRC-32 of their key's text, or of the whole row's where there is no key.
+A row is written as the canonical texts of its columns (``schema.datatypes``) joined by commas, which no canonical text
+contains; NULL is ``N``. Its hash is SHA-256, cut to 64 bits for the sum of a chunk. A row's chunk is the CRC-32 of its
+key's text, or of the whole row's if there is no key, modulo the number of chunks.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from binlake.schema.table import Column, TableSchema
 ROWS_PER_CHUNK = 1_000
 MOST_CHUNKS = 1 << 14
 SHOWN_CHARACTERS = 100
-"""Of a key's value in a message."""
+"""The most characters of a key's value in a message."""
 
 
 class ChunkSum(NamedTuple):
-    """Rows of a chunk, and the sum of the first 64 bits of their hashes."""
+    """The number of rows of a chunk, and the sum of the first 64 bits of their hashes."""
 
     rows: int
     total: int
 
 
 Chunks = dict[int, ChunkSum]
-"""By number; a chunk without rows isn't there."""
+"""Chunks by number; one without rows has no entry."""
 
 
 def chunk_count(rows: int) -> int:
-    """How many chunks an estimated number of rows is spread over."""
+    """Return the number of chunks for an estimated number of rows."""
     return max(1, min(MOST_CHUNKS, rows // ROWS_PER_CHUNK))
 
 
 @dataclass(frozen=True)
 class TableHashes:
-    """The expressions for one table. side: the lake's columns that keep invalid values."""
+    """The expressions for one table. chunks: their number. side: the lake's columns that keep invalid values."""
 
     schema: TableSchema
     chunks: int
@@ -100,7 +100,7 @@ class TableHashes:
 
 
 def server_value(column: Column) -> str:
-    """Canonical text, never NULL; ``!`` when the server can't make one (max_allowed_packet)."""
+    """Return SQL of a value's canonical text, never NULL; ``!`` if the server can't make it (max_allowed_packet)."""
     text = datatypes.entry(column).server_text(column)
     return f"IF({mysql_quote(column.name)} IS NULL, 'N', COALESCE({text}, '!'))"
 
@@ -110,7 +110,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def server_shown(column: Column) -> str:
-    """A key's value for people, on the server."""
+    """Return the server's SQL that shows a key's value in messages."""
     name = mysql_quote(column.name)
     if datatypes.is_text(column):
         return f"LEFT(CONVERT({name} USING utf8mb4), {SHOWN_CHARACTERS})"
@@ -122,7 +122,7 @@ def server_shown(column: Column) -> str:
 
 
 def lake_shown(column: Column) -> str:
-    """A key's value for people, in the lake."""
+    """Return Spark SQL that shows a key's value in messages."""
     name = spark_quote(column.name)
     if datatypes.is_text(column) or column.type in ("uuid", "inet4", "inet6"):
         return f"LEFT({name}, {SHOWN_CHARACTERS})"

@@ -1,4 +1,4 @@
-"""The same hashes computed by Spark on a Delta table."""
+"""Row hashes computed by Spark on a Delta table; the same as the server's (hashes.py)."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from binlake.verify.hashes import Chunks, ChunkSum, TableHashes, lake_shown
 from binlake.verify.server_side import KeyedHash
 
 _FILES = 16
-"""Up to so many are read by themselves: Delta takes a second to look at a log for the first time, they a tenth."""
+"""The most data files that are read directly: Delta takes a second to load a log, reading them takes a tenth."""
 _FEATURES = FEATURES - {"columnMapping"}
-"""Features with which a data file's rows are the table's, where no row is marked as deleted."""
+"""Protocol features with which data files may be read directly; deleted rows are checked for separately."""
 _PATH = re.compile(r"[a-z0-9][\w.-]*(?:/[a-z0-9][\w.-]*)*", re.ASCII | re.IGNORECASE)
-"""Below the table: the same with URL encoding as without, no pattern, no partition, not hidden."""
+"""Paths of data files that need no URL decoding and that Spark takes for no pattern, partition or hidden file."""
 _PATTERN = frozenset("*?[]{}\\=%")
 
 
 class LakeSide:
-    """One Delta table at the version it has now. Raises what deltalake and Spark raise when it can't be read."""
+    """A Delta table at its current version. Raises the errors of deltalake and Spark if it can't be read."""
 
     def __init__(self, session: SparkSession, path: str) -> None:
         log = opened_tables.opened(path)
         self.version = int(log.version())
-        self._rows: DataFrame = _plain(session, path, log) or (
+        self._rows: DataFrame = _read_data_files(session, path, log) or (
             session.read.format("delta").option("versionAsOf", self.version).load(path)
         )
         self._types = {field.name: field.dataType.simpleString().upper() for field in self._rows.schema.fields}
 
     def side_columns(self, schema: TableSchema) -> tuple[LakeColumn, ...]:
-        """Those that are there, whatever the YAML says."""
+        """Return the side columns that the Delta table has, whatever the YAML's policies say."""
         others = {column.name for column in schema.mirrored}
-        found = self._types.keys() - others
-        return tuple(side for side in side_columns(schema.mirrored, KEEP_ALL) if side.name in found)
+        in_lake = self._types.keys() - others
+        return tuple(side for side in side_columns(schema.mirrored, KEEP_ALL) if side.name in in_lake)
 
     def structure(self, schema: TableSchema) -> str:
-        """How columns and types differ from what they should be; empty when they don't. Kept ones aren't compared."""
-        expected = {one.name: one.delta for one in (*lake_columns(schema, FAIL), *self.side_columns(schema))}
+        """Return how columns and types differ from the expected ones; empty if they don't. Kept columns are ignored."""
+        expected = {column.name: column.delta for column in (*lake_columns(schema, FAIL), *self.side_columns(schema))}
         wrong = [
             f"{name} is {self._types.get(name, 'missing')}, should be {expected.get(name, 'absent')}"
             for name in [*expected, *(self._types.keys() - expected.keys() - {column.name for column in schema.kept})]
@@ -57,7 +57,7 @@ class LakeSide:
         return "; ".join(wrong)
 
     def aggregate(self, hashes: TableHashes) -> Chunks:
-        """Rows and sum of hashes by chunk."""
+        """Return the rows and the sum of hashes of each chunk."""
         part = f"CAST(CONV(LEFT({hashes.lake_hash}, 16), 16, 10) AS DECIMAL(20,0))"
         rows = (
             self._rows.selectExpr(f"{hashes.lake_chunk} AS chunk", f"{part} AS part")
@@ -69,7 +69,7 @@ class LakeSide:
         return {int(chunk): ChunkSum(int(count), int(total)) for chunk, count, total in rows}
 
     def keyed_hashes(self, hashes: TableHashes, chunks: Collection[int]) -> list[KeyedHash]:
-        """Every row of the chunks given."""
+        """Return every row of the given chunks."""
         key = hashes.lake_key if hashes.key_columns else "''"
         shown = [f"{lake_shown(column)} AS k{index}" for index, column in enumerate(hashes.key_columns)]
         rows = self._in(hashes, chunks).selectExpr(f"{key} AS key", f"{hashes.lake_hash} AS hash", *shown).collect()
@@ -78,7 +78,7 @@ class LakeSide:
     def values(
         self, hashes: TableHashes, chunks: Collection[int], keys: Collection[str]
     ) -> Iterator[tuple[str, list[str]]]:
-        """(key's text, canonical text of every column) of the rows with these keys."""
+        """Yield (the key's text, the canonical text of every column) of the rows with these keys."""
         listed = ", ".join(spark_string(key) for key in keys)
         columns = [f"{hashes.lake_value(column)} AS c{index}" for index, column in enumerate(hashes.schema.mirrored)]
         rows = self._in(hashes, chunks).where(f"{hashes.lake_key} IN ({listed})")
@@ -89,8 +89,8 @@ class LakeSide:
         return self._rows.where(f"{hashes.lake_chunk} IN ({', '.join(map(str, sorted(chunks)))})")
 
 
-def _plain(session: SparkSession, path: str, log: DeltaTable) -> DataFrame | None:
-    """The rows of the few data files that this version of the table consists of; None where Delta must tell them."""
+def _read_data_files(session: SparkSession, path: str, log: DeltaTable) -> DataFrame | None:
+    """Return the rows read from the table's data files directly; None if they are many or only Delta can read them."""
     protocol, metadata = log.protocol(), log.metadata()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     is_mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"

@@ -1,4 +1,4 @@
-"""What a verification found."""
+"""Results of a verification."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from binlake.schema.table import TableName
 from binlake.serialization import dump
 
 SHOWN = 10
-"""Differing rows of a table that the text shows; JSON has them all."""
+"""The most differing rows of a table in the text; JSON has them all."""
 
 State = Literal["compared", "failed", "stopped", "resnapshot", "paused", "dropped", "missing"]
-"""failed: should have been compared and couldn't be. Those behind it are the watermarks'."""
+"""A table's state. failed: it couldn't be compared. stopped, resnapshot, paused, dropped: as in the watermarks."""
 _AS_DECIDED = ("paused", "dropped")
-"""States of tables that nobody expects to be compared."""
+"""States of tables that aren't to be compared, by the user's decision or because they were dropped."""
 Kind = Literal["missing", "extra", "changed"]
 
 
 @dataclass(frozen=True)
 class DifferingRow:
-    """A row that isn't the same on both sides; of its values only the key's show.
+    """A row that differs between server and lake. Of its values only the key is shown.
 
-    missing: on the server alone. extra: in the lake alone, or there once too often. changed: ``columns`` differ.
-    key: (column, text) of each key column; a table without a key shows the row's hash instead.
+    missing: only on the server. extra: only in the lake, or there more often. changed: ``columns`` differ. count: how
+    many such rows there are. key: (column, text) of each key column; the row's hash if the table has no key.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class DifferingRow:
 
 @dataclass(frozen=True)
 class TableResult:
-    """One table. Counts are of rows and chunks; ``reason`` says what else there is to say."""
+    """The result for one table. chunks: how many were compared. differing: how many of them differ."""
 
     name: TableName
     state: State
@@ -79,7 +79,7 @@ class TableResult:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """All tables at one position. lock_ms: how long the server was locked."""
+    """The results for all tables, at one position. lock_ms: how long the server was locked."""
 
     verification: str
     position: Position
@@ -93,7 +93,7 @@ class VerifyReport:
 
     @property
     def equal(self) -> bool:
-        """Every table is proved equal, and there was one at least; what is paused or dropped doesn't count."""
+        """Whether every table was proved equal, and at least one was; paused and dropped ones don't count."""
         return bool(self.compared) and not (self.differing or self.unverified)
 
     @property
@@ -102,11 +102,11 @@ class VerifyReport:
 
     @property
     def unverified(self) -> tuple[TableResult, ...]:
-        """Tables that were to be compared, of which nobody knows whether they are equal."""
+        """Tables that were to be compared but weren't."""
         return tuple(table for table in self.tables if table.state not in ("compared", *_AS_DECIDED))
 
     def refuse_unequal(self) -> None:
-        """Raises CheckFailed, unless every table is proved to be equal."""
+        """Raise CheckFailed unless every table was proved equal."""
         if self.differing:
             raise CheckFailed("the lake differs from the server", remedy=DIFFERING_REMEDY)
         if not self.equal:

@@ -1,4 +1,4 @@
-"""Hashes computed by the server itself: no row leaves it, but for the keys of rows that differ."""
+"""Row hashes computed by the server itself: no row leaves it, except the keys of differing rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 
 @dataclass(frozen=True)
 class KeyedHash:
-    """One row: its key's canonical text (empty without a key), the row's hash, and the key for people."""
+    """A row: its key's canonical text (empty without a key), its hash, and its key's values as shown in messages."""
 
     key: str
     row_hash: str
@@ -26,15 +26,15 @@ class KeyedHash:
 
 
 def parts(source: Source, name: TableName, schema: TableSchema, rows: int) -> list[str]:
-    """Conditions that divide a large table by the first column of its key, so that views work side by side."""
+    """Return SQL conditions that divide a large table by its key's first column, so that views work in parallel."""
     wanted = min(MOST_PARTS, rows // ROWS_PER_PART)
     if wanted < 2 or not schema.key or schema.column(schema.key[0]).type not in _INTEGERS:
         return ["TRUE"]
     first = mysql_quote(schema.column(schema.key[0]).name)
-    found = source.query(f"SELECT MIN({first}) AS low, MAX({first}) AS high FROM {_table(name)}")[0]
-    if found["low"] is None:
+    ends = source.query(f"SELECT MIN({first}) AS low, MAX({first}) AS high FROM {_table(name)}")[0]
+    if ends["low"] is None:
         return ["TRUE"]
-    low, high = int(found["low"]), int(found["high"])
+    low, high = int(ends["low"]), int(ends["high"])
     cuts = sorted({low + (high - low) * step // wanted for step in range(1, wanted)})
     edges: list[int | None] = [None, *cuts, None]
     return [_between(first, begin, end) for begin, end in pairwise(edges)]
@@ -47,7 +47,7 @@ def _between(column: str, begin: int | None, end: int | None) -> str:
 
 
 def aggregate(source: Source, name: TableName, hashes: TableHashes, where: str = "TRUE") -> Chunks:
-    """Rows and sum of hashes by chunk, of the rows that meet ``where``."""
+    """Return the rows and the sum of hashes of each chunk, over the rows that meet ``where``."""
     rows = source.query(
         f"SELECT {hashes.server_chunk} AS chunk, COUNT(*) AS n,"
         f" SUM(CAST(CONV(LEFT({hashes.server_hash}, 16), 16, 10) AS UNSIGNED)) AS total"
@@ -57,7 +57,7 @@ def aggregate(source: Source, name: TableName, hashes: TableHashes, where: str =
 
 
 def keyed_hashes(source: Source, name: TableName, hashes: TableHashes, chunks: Collection[int]) -> list[KeyedHash]:
-    """Every row of the chunks given."""
+    """Return every row of the given chunks."""
     shown = [f"{server_shown(column)} AS k{index}" for index, column in enumerate(hashes.key_columns)]
     key = hashes.server_key if hashes.key_columns else "''"
     selected = ", ".join([f"{key} AS binlake_key", f"{hashes.server_hash} AS binlake_hash", *shown])
@@ -71,7 +71,7 @@ def keyed_hashes(source: Source, name: TableName, hashes: TableHashes, chunks: C
 def values(
     source: Source, name: TableName, hashes: TableHashes, chunks: Collection[int], keys: Collection[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """(key's text, canonical text of every column) of the rows with these keys."""
+    """Yield (the key's text, the canonical text of every column) of the rows with these keys."""
     columns = [f"{server_value(column)} AS c{index}" for index, column in enumerate(hashes.schema.mirrored)]
     listed = ", ".join(mysql_string(key) for key in keys)
     rows = source.query(

@@ -1,8 +1,8 @@
-"""verify: is the lake what the server is?
+"""Verify: compare every value of the lake with the server.
 
-Read views at one position are opened under a short lock; the server computes hashes of every table's chunks on them
-while the lake is brought to the same position; then Spark computes the same hashes, and differing chunks are looked
-into row by row.
+Read views at one position are opened under a short lock. On them the server computes hashes of every table's chunks,
+while the lake is brought to the same position. Then Spark computes the same hashes, and differing chunks are compared
+row by row.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from binlake.verify.views import ReadViews
 __all__ = ["DifferingRow", "TableResult", "VerifyReport", "verify"]
 
 CatchUp = Callable[[Position], None]
-"""Brings the lake to exactly a position."""
+"""A function that brings the lake to exactly a position."""
 
 _ALTERED = {ER.TABLE_DEF_CHANGED, ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}
 _AGAIN = "run verify again"
 _SAID_EVERY = 1.0
-"""Seconds."""
+"""Seconds between two reports of progress."""
 
 
 def verify(
@@ -59,14 +59,14 @@ def verify(
     tables: list[str] | None = None,
     report: Report | None = None,
 ) -> VerifyReport:
-    """Compare every value of the included tables (of those that ``tables`` names) and note it in metadata.
+    """Compare every value of the included tables (those that ``tables`` matches, if given); note results in metadata.
 
-    Raises UsageError when no table matches, SourceError when the server can't be read, and what ``catch_up`` raises;
-    differences aren't errors.
+    Raises UsageError if no table matches, SourceError if the server can't be read, and what ``catch_up`` raises.
+    Differences are no errors.
     """
     began = time.monotonic()
     functions.register(session)
-    chosen = _Chosen(config, metadata, tables)
+    chosen = _ChosenTables(config, metadata, tables)
     report = report or Report()
     with Source.open(endpoint) as source:
         before = chosen.on_server(source)
@@ -79,24 +79,28 @@ def verify(
             under_lock=lambda view: under_lock.update(_without_views(view, before)),
         ) as views:
             report.say(f"reading the server at {views.position.short} (locked for {views.lock_ms} ms)")
-            tables_now = {name: table for name, table in chosen.on_server(source).items() if _same(table, before)}
+            tables_now = {
+                name: table for name, table in chosen.on_server(source).items() if _is_unchanged(table, before)
+            }
             source.close()
-            work = _Work(config, session, views, workers, report)
-            hashed = work.hash_on_server(tables_now, under_lock)
+            comparison = _Comparison(config, session, views, workers, report)
+            hashed = comparison.hash_on_server(tables_now, under_lock)
             catch_up(views.position)
             marks = chosen.watermarks()
-            results = work.compare_all(marks, hashed, tables_now, changed=before.keys() - tables_now.keys())
-    found = VerifyReport(uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results))
-    metadata.append("verifications", _rows(found))
-    return found
+            results = comparison.compare_all(marks, hashed, tables_now, changed=before.keys() - tables_now.keys())
+    verify_report = VerifyReport(
+        uuid.uuid4().hex, views.position, views.lock_ms, time.monotonic() - began, tuple(results)
+    )
+    metadata.append("verifications", _rows(verify_report))
+    return verify_report
 
 
-def _same(table: SourceTable, before: dict[TableName, SourceTable]) -> bool:
+def _is_unchanged(table: SourceTable, before: dict[TableName, SourceTable]) -> bool:
     return table.name in before and before[table.name].schema == table.schema
 
 
 def _without_views(source: Source, tables: dict[TableName, SourceTable]) -> dict[TableName, Chunks]:
-    """Hashes of tables whose engine has no read views: only under the lock they stand still."""
+    """Return hashes of tables whose engine has no read views: they only stay unchanged under the lock."""
     return {
         name: server_side.aggregate(source, name, _hashes(table))
         for name, table in tables.items()
@@ -104,7 +108,7 @@ def _without_views(source: Source, tables: dict[TableName, SourceTable]) -> dict
     }
 
 
-def _done(chunks: Chunks) -> Future[Chunks]:
+def _finished(chunks: Chunks) -> Future[Chunks]:
     future: Future[Chunks] = Future()
     future.set_result(chunks)
     return future
@@ -114,22 +118,23 @@ def _hashes(table: SourceTable) -> TableHashes:
     return TableHashes(table.schema, chunk_count(table.rows))
 
 
-class _Chosen:
-    """Which tables are asked for, on the server and in the watermarks."""
+class _ChosenTables:
+    """The tables to verify, as the server and the watermarks have them. patterns: the ones asked for, None for all."""
 
     def __init__(self, config: PipelineConfig, metadata: Metadata, patterns: list[str] | None) -> None:
         self._config = config
         self._metadata = metadata
         self._patterns = patterns
 
-    def _asked(self, name: TableName) -> bool:
+    def _is_chosen(self, name: TableName) -> bool:
         patterns = self._patterns
         return self._config.included(name) and (
             not patterns or any(names.matches(pattern, name.database, name.table) for pattern in patterns)
         )
 
     def on_server(self, source: Source) -> dict[TableName, SourceTable]:
-        listed = [found.name for found in list_tables(source) if found.kind in MIRRORED and self._asked(found.name)]
+        """Return the chosen tables that the server has and that aren't stopped. Raises UsageError if none matches."""
+        listed = [table.name for table in list_tables(source) if table.kind in MIRRORED and self._is_chosen(table.name)]
         if not listed and not self.watermarks():
             raise UsageError(
                 f"no included table matches {', '.join(self._patterns or self._config.tables.include)}",
@@ -151,17 +156,17 @@ class _Chosen:
         return read_tables(source, wanted, as_mirrored)
 
     def watermarks(self) -> dict[TableName, dict[str, Any]]:
-        """The row of each name's life that follows, else of its newest."""
+        """Return each chosen table's watermark: the row of the life that follows the log, else of the newest life."""
         rows = sorted(
             watermarks.read(self._metadata), key=lambda row: (row["status"] == "following", row["updated_us"])
         )
         by_name = {TableName(row["database"], row["table"]): row for row in rows}
-        return {name: row for name, row in by_name.items() if self._asked(name)}
+        return {name: row for name, row in by_name.items() if self._is_chosen(name)}
 
 
 @dataclass
-class _Work:
-    """One verification under way."""
+class _Comparison:
+    """One comparison, in progress. workers: how many tables are compared at once."""
 
     config: PipelineConfig
     session: SparkSession
@@ -173,8 +178,8 @@ class _Work:
     def hash_on_server(
         self, tables: dict[TableName, SourceTable], known: dict[TableName, Chunks]
     ) -> dict[TableName, list[Future[Chunks]]]:
-        """Starts the server's hashing: for each table a future for each of its parts."""
-        started = {name: [_done(chunks)] for name, chunks in known.items() if name in tables}
+        """Start the server's hashing; return the futures of each table's parts. known: hashes computed before."""
+        started = {name: [_finished(chunks)] for name, chunks in known.items() if name in tables}
         for name, table in tables.items():
             if name not in started:
                 started[name] = [self._part(table, where) for where in self._cuts(table)]
@@ -202,28 +207,28 @@ class _Work:
     ) -> list[TableResult]:
         everything = sorted(marks.keys() | tables.keys() | changed)
 
-        def one(name: TableName) -> TableResult:
+        def compare_table(name: TableName) -> TableResult:
             if name in changed:
                 return TableResult(name, "failed", reason="its shape changed during the read", remedy=_AGAIN)
             result = not_compared(name, marks.get(name), name in tables, self.views.position)
             return result or self._compare(tables[name], hashed[name], marks[name])
 
-        with ThreadPoolExecutor(self.workers) as side_by_side, self.report.progress("compared") as told:
-            futures = {name: side_by_side.submit(one, name) for name in everything}
+        with ThreadPoolExecutor(self.workers) as side_by_side, self.report.progress("compared") as show:
+            futures = {name: side_by_side.submit(compare_table, name) for name in everything}
             progress = ComparisonProgress(hashed, {name: table.rows for name, table in tables.items()}, self.began)
-            ended = self._told(futures, progress, told)
+            ended = self._wait_for_results(futures, progress, show)
         for future in ended:
             if error := future.exception():
                 raise error
         return [future.result() for future in futures.values()]
 
-    def _told(
-        self, futures: Mapping[TableName, Future[TableResult]], progress: ComparisonProgress, told: Told
+    def _wait_for_results(
+        self, futures: Mapping[TableName, Future[TableResult]], progress: ComparisonProgress, show: Told
     ) -> set[Future[TableResult]]:
-        """Waits for all, or for an error, behind which nothing else is begun. Gives those that ended."""
+        """Wait for all tables, or for the first error, which cancels those not begun; return the futures that ended."""
         while True:
             ended, left = wait(futures.values(), _SAID_EVERY, FIRST_EXCEPTION)
-            progress.tell(told, [name for name, future in futures.items() if future in ended], len(futures))
+            progress.show(show, [name for name, future in futures.items() if future in ended], len(futures))
             if not left or any(future.exception() for future in ended):
                 for future in left:
                     future.cancel()
@@ -235,7 +240,7 @@ class _Work:
             source = differences.total(part.result() for part in parts)
             lake_table = LakeSide(self.session, self.config.table_path(table.name))
             blank = replace(blank, delta_version=lake_table.version)
-            return self._against(table, source, lake_table, blank)
+            return self._compare_hashes(table, source, lake_table, blank)
         except SourceError as error:
             if error_code(error) not in _ALTERED:
                 raise
@@ -246,8 +251,10 @@ class _Work:
             remedy = f"{_AGAIN}; if that doesn't help, {snapshot_command(table.name)}"
             return replace(blank, reason=f"Spark can't read its Delta table: {text}", remedy=remedy)
 
-    def _against(self, table: SourceTable, source: Chunks, lake_table: LakeSide, blank: TableResult) -> TableResult:
-        """The comparison itself."""
+    def _compare_hashes(
+        self, table: SourceTable, source: Chunks, lake_table: LakeSide, blank: TableResult
+    ) -> TableResult:
+        """Compare the server's chunk hashes of a table with the lake's, then the rows of differing chunks."""
         if structure := lake_table.structure(table.schema):
             return replace(
                 blank, state="compared", equal=False, source_rows=differences.rows(source), lake_rows=0,
@@ -263,36 +270,36 @@ class _Work:
         if not numbers:
             return result
         try:
-            rows = self._look_into(table, hashes, differences.to_look_into(numbers, source, lake), lake_table)
+            rows = self._differing_rows(table, hashes, differences.to_look_into(numbers, source, lake), lake_table)
         except SourceError as error:
             return replace(result, reason=f"which rows differ can't be told: {error.message}")
         later = "" if table.has_read_views else f"{table.engine} has no read views: these rows are as of now"
         return replace(result, rows=rows, reason=later)
 
-    def _look_into(
+    def _differing_rows(
         self, table: SourceTable, hashes: TableHashes, numbers: Sequence[int], lake_table: LakeSide
     ) -> tuple[DifferingRow, ...]:
-        """The differing rows of some chunks."""
+        """Return the differing rows of the given chunks."""
         name = table.name
         ours = self.views.looking.submit(lambda source: server_side.keyed_hashes(source, name, hashes, numbers))
         theirs = lake_table.keyed_hashes(hashes, numbers)
-        found = differences.differing_rows(ours.result(), theirs, table.schema.key)
-        changed = [key for key, row in found.items() if row.kind == "changed"]
+        rows = differences.differing_rows(ours.result(), theirs, table.schema.key)
+        changed = [key for key, row in rows.items() if row.kind == "changed"]
         if not changed:
-            return tuple(found.values())
+            return tuple(rows.values())
         texts = self.views.looking.submit(
             lambda source: dict(server_side.values(source, name, hashes, numbers, changed))
         )
         columns = [column.name for column in table.schema.mirrored]
         return differences.name_columns(
-            found, columns, texts.result(), dict(lake_table.values(hashes, numbers, changed))
+            rows, columns, texts.result(), dict(lake_table.values(hashes, numbers, changed))
         )
 
 
 def not_compared(
     name: TableName, mark: dict[str, Any] | None, on_server: bool, position: Position
 ) -> TableResult | None:
-    """Why a table isn't compared; None when it is to be."""
+    """Return the result of a table that can't be compared, with the reason; None if it can be."""
     if mark is None or (mark["status"] == "dropped" and on_server):
         return TableResult(name, "missing", reason="included, but never snapshotted", remedy=snapshot_command(name))
     if mark["status"] != "following":
@@ -302,9 +309,9 @@ def not_compared(
     failed = TableResult(name, "failed", batch=mark["batch"])
     if not on_server:
         return replace(failed, reason="the lake follows it, but the server has no such table", remedy=_AGAIN)
-    stands = Position.parse(mark["position"])
-    if stands.server != position.server or stands.order != position.order:
-        reason = f"the lake stands at {stands.short}, the server was read at {position.short}"
+    reached = Position.parse(mark["position"])
+    if reached.server != position.server or reached.order != position.order:
+        reason = f"the lake stands at {reached.short}, the server was read at {position.short}"
         return replace(failed, reason=reason, remedy=_AGAIN)
     return None
 

@@ -1,4 +1,4 @@
-"""How far a comparison is: the server hashes parts of tables, the lake whole ones."""
+"""Progress of a comparison: the server hashes parts of tables, the lake whole ones."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from binlake.schema.table import TableName
 
 @dataclass(frozen=True)
 class ComparisonProgress:
-    """parts: of each table those that the server hashes. rows: about how many each table has."""
+    """Progress in rows. parts: for each table, the futures of the server's parts. rows: each table's estimated rows."""
 
     parts: Mapping[TableName, Sequence[Future[Any]]]
     rows: Mapping[TableName, int]
     began: float = field(default_factory=time.monotonic)
 
-    def tell(self, told: Told, compared: Collection[TableName], tables: int) -> None:
-        """Half of the work is the server's. compared: the tables that are done; of ``tables``, which may have more than
-        are hashed."""
-        read = sum(self._read(name) for name in self.parts)
+    def show(self, progress: Told, compared: Collection[TableName], tables: int) -> None:
+        """Report progress; the server's hashing counts as half of the work.
+
+        compared: the tables that are done. tables: how many there are, including those that aren't hashed.
+        """
+        read = sum(self._rows_read(name) for name in self.parts)
         rows = sum(self.rows[name] for name in self.parts)
         both = read + sum(self.rows[name] for name in self.parts if name in compared)
         pace = read / max(0.001, time.monotonic() - self.began)
         detail = f"{len(compared):,} of {tables:,} tables; {read:,.0f} of about {rows:,} rows read by the server"
-        told(both or len(compared), 2 * rows or tables, f"{detail}, {pace:,.0f} rows/s" if read < rows else detail)
+        progress(both or len(compared), 2 * rows or tables, f"{detail}, {pace:,.0f} rows/s" if read < rows else detail)
 
-    def _read(self, name: TableName) -> float:
+    def _rows_read(self, name: TableName) -> float:
         parts = self.parts[name]
         return self.rows[name] * sum(part.done() for part in parts) / max(1, len(parts))

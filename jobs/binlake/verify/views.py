@@ -1,4 +1,4 @@
-"""Connections whose read views all stand at one position."""
+"""Connections whose read views are all at one position."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from binlake.source.locks import read_lock
 from binlake.source.server import Source
 
 STATEMENT_TIMEOUT = 24 * 3600
-"""Seconds that a statement over a large table may take."""
+"""The most seconds that a statement over a large table may take."""
 LOOKING = 2
-"""Views that are kept for differing rows."""
+"""Number of views that are kept for reading differing rows."""
 
 _SAVEPOINT = "binlake_view"
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ViewPool:
-    """Some views, each with a thread of its own."""
+    """A pool of read views, each with a thread of its own."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._free: SimpleQueue[Source] = SimpleQueue()
@@ -46,7 +46,7 @@ class ViewPool:
             try:
                 return task(source)
             finally:
-                # Gives the tables' metadata locks back, so that an ALTER needn't wait. MariaDB keeps them until the
+                # Releases the tables' metadata locks, so that an ALTER needn't wait. MariaDB keeps them until the
                 # transaction ends.
                 with suppress(SourceError):
                     source.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
@@ -55,7 +55,7 @@ class ViewPool:
         return self._executor.submit(work)
 
     def close_after(self, futures: Sequence[Future[T]]) -> None:
-        """End the transactions, and with them the metadata locks, as soon as ``futures`` are done."""
+        """End the transactions, and so release the metadata locks, as soon as ``futures`` are done."""
 
         def work() -> None:
             wait(futures)
@@ -70,9 +70,9 @@ class ViewPool:
 
 
 class ReadViews:
-    """Read-only transactions at ``position``: many for hashing everything, a few for looking at rows later.
+    """Read-only transactions at ``position``: many for hashing all rows, a few for reading differing rows later.
 
-    lock_ms: for how long the server was locked.
+    lock_ms: how long the server was locked.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class ReadViews:
         count: int,
         under_lock: Callable[[Source], None],
     ) -> None:
-        """Opens them, ``count`` for hashing.
+        """Open the transactions, ``count`` of them for hashing.
 
-        ``under_lock`` is called with a connection while nothing can change: for engines without read views.
-        Raises AccessDenied when the account may neither flush nor lock; Busy when the lock can't be had.
+        under_lock: called with a connection while the lock is held, for engines without read views.
+        Raises AccessDenied if the account may neither flush nor lock, Busy if the lock can't be had.
         """
         self._endpoint = endpoint
         with ExitStack() as stack:
@@ -122,7 +122,7 @@ class ReadViews:
         self.looking.close()
 
     def _kill(self) -> None:
-        """The server would go on hashing for nobody."""
+        """Kill the connections: the server would go on hashing otherwise."""
         with suppress(SourceError), Source.open(self._endpoint) as control:
             for connection in self._ids:
                 with suppress(SourceError):
