@@ -1,6 +1,6 @@
-"""What a step would refuse, told where it is asked for: before Spark is started, and without the lease.
+"""Checks that a step's arguments would be accepted, made before Spark is started and without the lease.
 
-The step itself looks again when it begins, by the same code.
+The step repeats them, by the same code, when it begins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from binlake.source.server import Source
 def check_snapshot(
     config: PipelineConfig, origin: Origin, tables: Sequence[str], keys: str | None = None, lock: str = "flush"
 ) -> None:
-    """tables: patterns. keys: of the one table that is read anew in part. Raises UsageError, SourceError."""
+    """Check a snapshot's arguments. tables: patterns. keys: a range of one table's keys that is copied again.
+
+    Raises UsageError, SourceError.
+    """
     if lock not in get_args(LockMode):
         raise UsageError(f"{lock!r} is no lock", remedy=f"use {', '.join(get_args(LockMode))}")
     if keys:
@@ -43,18 +46,18 @@ def check_snapshot(
 
 
 def check_tables(config: PipelineConfig, origin: Origin, patterns: Sequence[str]) -> None:
-    """Each names a table that is included and that the server has. Raises UsageError, SourceError."""
+    """Raise UsageError unless each pattern matches an included table that the server has. Raises SourceError, too."""
     if patterns and not isinstance(origin, Folder):
         with Source.open(origin) as source:
             bootstrap.names_to_snapshot(config, source, metadata_of(config), list(patterns))
 
 
 def check_resume(config: PipelineConfig, tables: Sequence[str], reason: Reason) -> None:
-    """tables: names. Raises UsageError."""
+    """Raise UsageError unless the tables can be resumed. tables: names."""
     if not tables:
         raise UsageError("no table was named", remedy="name tables that are paused or stopped")
     if not reason.why.strip():
-        raise UsageError("nobody says why", remedy="say it in a few words: it is recorded")
+        raise UsageError("no reason was given", remedy="give one in a few words: it is recorded")
     metadata = metadata_of(config)
     for name in map(TableName.parse, tables):
         if not decisions.follows(metadata, name):
@@ -62,5 +65,5 @@ def check_resume(config: PipelineConfig, tables: Sequence[str], reason: Reason) 
 
 
 def check_replay(config: PipelineConfig, request: ReplayRequest) -> None:
-    """Raises UsageError."""
+    """Raise UsageError if a replay would be refused."""
     check_request(config, metadata_of(config), request)

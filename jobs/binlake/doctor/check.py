@@ -1,4 +1,4 @@
-"""What the preflight says."""
+"""One result of the preflight."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor: ``found`` says what is, ``remedy`` what mends it; ``detail`` has fields for programs."""
+    """One line of the doctor. found: what was observed. remedy: what to do about it. detail: fields for programs."""
 
     name: str
     ok: Literal[True, False, "warn"]
@@ -18,5 +18,5 @@ class Check:
 
     @property
     def text(self) -> str:
-        """With the remedy below it."""
+        """The line, with the remedy below it."""
         return f"{self.name}: {self.found}" + (f"\n  → {self.remedy}" if self.remedy else "")

@@ -1,7 +1,6 @@
-"""Preflight: everything that must be so before a mirror can be exact, each failing line with what mends it.
+"""Preflight: check everything that an exact mirror needs; each failing line has a remedy.
 
-Nothing is changed on the server. Grants are proved by doing what they are for where that is harmless, else read from
-SHOW GRANTS.
+Nothing is changed on the server. A grant is checked by using it if that is harmless, else it is read from SHOW GRANTS.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class _Subject(Examined):
-    """A server, and what the YAML wants of it."""
+    """The server under examination, the configuration, and the included tables."""
 
     config: PipelineConfig
     listed: list[Listed]
@@ -75,10 +74,10 @@ def preflight(
     session: SessionFactory | None = None,
     patterns: Sequence[str] = (),
 ) -> list[Check]:
-    """All checks, in the order in which to mend them; a server that can't be reached ends the server's part.
+    """Return all checks, in the order in which to fix them; a server that can't be reached ends the server's part.
 
-    session: a lake in an object store, or on a cluster, is tried by Spark, too, which takes a session's start.
-    patterns: of the tables that are asked for; each must match one that is included.
+    session: makes the Spark session that also tries a lake in an object store, or on a cluster; None to skip that.
+    patterns: tables that the user named; each pattern must match an included table.
     """
     try:
         metadata_of(config).refuse_gone()
@@ -86,15 +85,17 @@ def preflight(
         return [Check("lake", False, error.message, error.remedy)]
     except LakeError:
         pass  # a check below says it
-    checks = _files(config, origin) if isinstance(origin, Folder) else _server(config, origin, patterns)
+    checks = (
+        _folder_checks(config, origin) if isinstance(origin, Folder) else _server_checks_of(config, origin, patterns)
+    )
     if spark_checks:
         checks += [_java(), _jars(config)]
     has_spark = not spark_checks or all(check.ok for check in checks[-2:])
     return [*checks, _spark(config), *reach.lake_checks(config, session if has_spark else None), *_catalog(config)]
 
 
-def _files(config: PipelineConfig, folder: Folder) -> list[Check]:
-    """A folder in the place of a server: its files are there, one after the other, and can be read."""
+def _folder_checks(config: PipelineConfig, folder: Folder) -> list[Check]:
+    """Check a folder of binlog files: its files are there, numbered without gaps, and can be read."""
     try:
         with opened(folder) as log:
             sizes = log.binary_logs()
@@ -124,7 +125,7 @@ def _release_of_files(log: Log) -> Iterator[Check]:
         yield server_checks.known_release(Release(log.flavour, version_numbers(log.version_text)).series)
 
 
-def _server(config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str]) -> list[Check]:
+def _server_checks_of(config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str]) -> list[Check]:
     try:
         with Source.open(endpoint) as source:
             checks = [server_checks.reached(source)]
@@ -135,14 +136,14 @@ def _server(config: PipelineConfig, endpoint: Endpoint, patterns: Sequence[str])
             for check in _CHECKS:
                 checks += check(subject)
             note_seen(metadata_of(config), source)
-            return [*checks, *_asked(patterns, names)]
+            return [*checks, *_named_tables(patterns, names)]
     except SourceError as error:
         return [Check("server", False, error.message, error.remedy)]
     except ConfigurationError as error:
         return [Check("excluded columns", False, error.message, error.remedy)]
 
 
-def _asked(patterns: Sequence[str], tables: Sequence[TableName]) -> list[Check]:
+def _named_tables(patterns: Sequence[str], tables: Sequence[TableName]) -> list[Check]:
     if not patterns:
         return []
     if unknown := unmatched(patterns, [(table.database, table.table) for table in tables]):
@@ -180,24 +181,24 @@ def _server_ids(subject: _Subject) -> Iterator[Check]:
     yield server_checks.own_server_id(subject)
     first = subject.config.source.replica_id()
     ours = range(first, first + subject.config.source.server_ids)
-    said = f"{ours.start} to {ours.stop - 1}"
+    found = f"{ours.start} to {ours.stop - 1}"
     try:
         ours_now = subject.config.source.replica_name  # a sync may be at work
-        taken = {own, *(one.server_id for one in replicas(subject.source) if one.name != ours_now)}
-        said += " are free"
+        taken = {own, *(other.server_id for other in replicas(subject.source) if other.name != ours_now)}
+        found += " are free"
     except SourceError as error:
         if not subject.source.is_mariadb:
             yield server_checks.grant(subject, "REPLICATION SLAVE", error)
             return
         # Listing replicas takes REPLICATION MASTER ADMIN there, more than a mirror should have.
         taken = {own}
-        said += ", other replicas aren't visible to this account"
+        found += ", other replicas aren't visible to this account"
     clash = sorted(taken & set(ours))
     if clash:
         remedy = "choose a free range: source.server_id in the YAML"
         yield Check("our server ids", False, f"{ours.start} to {ours.stop - 1}, but {clash[0]} is in use", remedy)
     else:
-        yield Check("our server ids", True, said)
+        yield Check("our server ids", True, found)
         yield from server_checks.replica(subject)
 
 
@@ -235,68 +236,69 @@ def _each_table(subject: _Subject) -> Iterator[Check]:
 
 def _one_table(subject: _Subject, table: SourceTable) -> Iterator[Check]:
     quoted = f"{mysql_quote(table.name.database)}.{mysql_quote(table.name.table)}"
-    line = f"table {table.name}"
+    name = f"table {table.name}"
     try:
         subject.source.query(f"SELECT * FROM {quoted} LIMIT 0")
     except SourceError as error:
         remedy = f'mend it so that it can be read, or exclude it in the YAML: exclude: ["{table.name}"]'
         select = server_checks.missing(subject, "SELECT", quoted)
-        yield select if denied(error) else Check(line, False, error.message, remedy)
+        yield select if denied(error) else Check(name, False, error.message, remedy)
     if table.schema.sequence:
         return
     if table.engine != _CRASH_SAFE:
-        yield Check(line, "warn", f"engine {table.engine}: copied whole under the lock", "ALTER TABLE … ENGINE=InnoDB")
+        yield Check(name, "warn", f"engine {table.engine}: copied whole under the lock", "ALTER TABLE … ENGINE=InnoDB")
     if not table.schema.key:
-        yield Check(line, "warn", "no key: each batch scans the whole table", f"ALTER TABLE {quoted} ADD PRIMARY KEY …")
-    yield from _columns(subject, table, line)
+        yield Check(name, "warn", "no key: each batch scans the whole table", f"ALTER TABLE {quoted} ADD PRIMARY KEY …")
+    yield from _columns(subject, table, name)
 
 
-def _columns(subject: _Subject, table: SourceTable, line: str) -> Iterator[Check]:
+def _columns(subject: _Subject, table: SourceTable, name: str) -> Iterator[Check]:
     strict = subject.config.policies.of(table.name).on_untold_column == "stop"
     for why in generated_columns(table.schema).left_out.values():
-        yield Check(line, False if strict else "warn", why, UNTOLD_REMEDY)
+        yield Check(name, False if strict else "warn", why, UNTOLD_REMEDY)
     for column in table.schema.mirrored:
         try:
             sides = side_columns([column], subject.config.invalid)
         except BinlakeError as error:
-            yield Check(line, False, error.message, error.remedy)
+            yield Check(name, False, error.message, error.remedy)
             continue
         for side in sides:
-            yield from _side_column(table, side, line)
+            yield from _side_column(table, side, name)
 
 
-def _side_column(table: SourceTable, side: LakeColumn, line: str) -> Iterator[Check]:
+def _side_column(table: SourceTable, side: LakeColumn, name: str) -> Iterator[Check]:
     column, policy = side.source.name, "keep_text" if side.holds == "text" else "keep_bytes"
     if column in table.schema.key and side.holds == "text":
         remedy = "use invalid_dates: fail, or exclude the table"
-        yield Check(line, False, f"the key has the date {column!r}, which keep_text may make NULL", remedy)
+        yield Check(name, False, f"the key has the date {column!r}, which keep_text may make NULL", remedy)
     if table.schema.has(side.name):
         remedy = f"use {'invalid_dates' if side.holds == 'text' else 'invalid_text'}: fail, or rename that column"
-        yield Check(line, False, f"has a column {side.name!r} already, which {policy} needs for {column!r}", remedy)
+        yield Check(name, False, f"has a column {side.name!r} already, which {policy} needs for {column!r}", remedy)
 
 
 def _cascades(subject: _Subject) -> Iterator[Check]:
-    """Changes by foreign keys that the server makes below its log."""
+    """Check for foreign keys whose cascades the server doesn't log."""
     databases = [table.name.database for table in subject.tables.values()]
-    acting = [one for one in unlogged_cascades(subject.source, databases) or () if str(one.child) in subject.tables]
+    cascades = unlogged_cascades(subject.source, databases) or ()
+    acting = [cascade for cascade in cascades if str(cascade.child) in subject.tables]
     if not acting:
         yield Check("foreign keys", True, "no included table changes below the log")
-    for one in acting:
-        policy = subject.config.policies.of(one.child).on_unlogged_cascade
-        child, parent = subject.tables[str(one.child)], subject.tables.get(str(one.parent))
+    for cascade in acting:
+        policy = subject.config.policies.of(cascade.child).on_unlogged_cascade
+        child, parent = subject.tables[str(cascade.child)], subject.tables.get(str(cascade.parent))
         if policy == "stop" or parent is None:
-            yield Check(f"table {one.child}", False, cascading(one), CASCADE_REMEDY)
+            yield Check(f"table {cascade.child}", False, cascading(cascade), CASCADE_REMEDY)
             continue
-        why = not_derivable(one, child.schema, parent.schema) if policy == "derive" else f"by {policy!r}"
+        why = not_derivable(cascade, child.schema, parent.schema) if policy == "derive" else f"by {policy!r}"
         if why:
-            again = f"{cascading(one)}; it is snapshotted anew where rows of {one.parent} go: {why}"
-            yield Check(f"table {one.child}", "warn", again, CASCADE_REMEDY)
+            again = f"{cascading(cascade)}; it is snapshotted anew where rows of {cascade.parent} go: {why}"
+            yield Check(f"table {cascade.child}", "warn", again, CASCADE_REMEDY)
         else:
-            yield Check(f"table {one.child}", True, f"{cascading(one)}; they are derived from the parent's")
+            yield Check(f"table {cascade.child}", True, f"{cascading(cascade)}; they are derived from the parent's")
 
 
 def _position(subject: _Subject) -> Iterator[Check]:
-    """The lake goes on from where it stands."""
+    """Check that the log can be followed from the lake's position."""
     try:
         metadata = metadata_of(subject.config)
         recorded_state = lease.read(metadata).position
@@ -325,11 +327,11 @@ _CHECKS: tuple[Callable[[_Subject], Iterator[Check]], ...] = (
 
 
 def _java() -> Check:
-    found = installation.java()
+    java = installation.java()
     remedy = f"install Java {JAVA} or newer, or set JAVA_HOME to one"
-    if found is None:
+    if java is None:
         return Check("Java", False, "not found", remedy)
-    return Check("Java", found.major >= JAVA, found.said, "" if found.major >= JAVA else remedy)
+    return Check("Java", java.major >= JAVA, java.said, "" if java.major >= JAVA else remedy)
 
 
 def _jars(config: PipelineConfig) -> Check:
@@ -354,7 +356,7 @@ def _spark(config: PipelineConfig) -> Check:
 
 
 def _catalog(config: PipelineConfig) -> Iterator[Check]:
-    """That something listens where the YAML has a metastore; what it takes is seen by the first register."""
+    """Check that something listens at the YAML's metastore; whether it accepts tables is seen at the first register."""
     if config.catalog is None or not (address := config.catalog.metastore or "").startswith("thrift://"):
         return
     try:

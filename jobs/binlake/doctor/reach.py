@@ -1,6 +1,6 @@
-"""Whether a lake can be worked on. In an object store it is tried by each library: writes, reads, refuses to overwrite.
+"""Checks that the lake can be used. In an object store each library is tried: it writes, reads, and must not overwrite.
 
-What passes here and fails later has another cause than an address, an account, a missing bucket or a missing jar.
+A later failure of a lake that passes here isn't caused by the address, the account, a missing bucket or a missing jar.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _CONTENT = "binlake was here"
 _PROBE_TIMES = (1 << 20) // len(_CONTENT)
-"""A megabyte: less no batch leaves on a disk."""
+"""Repetitions that make a megabyte: a disk with less space than that can't take a batch."""
 _BOUNDED = {
     "fs.s3a.impl.disable.cache": "true",
     "fs.s3a.attempts.maximum": "2",
@@ -36,11 +36,14 @@ _BOUNDED = {
     "fs.azure.io.retry.max.retries": "1",
     "fs.azure.io.retry.backoff.interval": "100",
 }
-"""S3A and ABFS try for minutes to reach what isn't there."""
+"""Settings that bound retries: by default, S3A and ABFS try for minutes to reach a store that isn't there."""
 
 
 def lake_checks(config: PipelineConfig, session: SessionFactory | None) -> Iterator[Check]:
-    """session: where Spark is to try, too; for a lake in a folder only where it works on other hosts."""
+    """Yield the checks of the lake. session: makes a Spark session that tries it, too; None to skip that.
+
+    A lake in a folder is tried by Spark only if executors run on other hosts.
+    """
     if stores.store_of(config.root) is None:
         yield _folder(config)
         if session and not is_local(os.environ.get("SPARK_MASTER") or config.spark.master or "local"):
@@ -50,7 +53,7 @@ def lake_checks(config: PipelineConfig, session: SessionFactory | None) -> Itera
 
 
 def _store(config: PipelineConfig, session: SessionFactory | None) -> Iterator[Check]:
-    """A lake in an object store, by each library that works on it."""
+    """Check a lake in an object store with each library that works on it."""
     folder = f"{config.root}/_binlake"
     ways: list[tuple[str, Callable[[], None]]] = [
         ("pyarrow", lambda: by_arrow(folder)),
@@ -69,6 +72,7 @@ def _store(config: PipelineConfig, session: SessionFactory | None) -> Iterator[C
 
 
 def _folder(config: PipelineConfig) -> Check:
+    """Check that a lake in a folder can be written."""
     folder = f"{config.root}/_binlake"
     probe = _probe(folder)
     try:
@@ -82,7 +86,7 @@ def _folder(config: PipelineConfig) -> Check:
 
 
 def _executors(config: PipelineConfig, session: SessionFactory) -> Check:
-    """A session of a cluster begins when each host has shown that it has what it needs, and the lake."""
+    """Check the executors' hosts: a cluster's session starts only if each has what it needs, and reads the lake."""
     name = "lake by Spark's executors"
     try:
         cores = session("the lake is read on all hosts of the cluster").sparkContext.defaultParallelism
@@ -96,7 +100,7 @@ def _probe(folder: str) -> str:
 
 
 def by_arrow(folder: str) -> None:
-    """Staged files go this way. Raises LakeError, ConfigurationError."""
+    """Try the lake with pyarrow, which staged files use. Raises LakeError, ConfigurationError."""
     files.make_private_folder(folder)
     path = _probe(folder)
     files.write_text(path, _CONTENT)
@@ -105,12 +109,12 @@ def by_arrow(folder: str) -> None:
 
 
 def by_deltalake(folder: str) -> None:
-    """The metadata go this way. Raises LakeError, ConfigurationError."""
+    """Try the lake with deltalake, which the metadata use. Raises LakeError, ConfigurationError."""
     opened_tables.refuse_overwriting_store(folder)
 
 
 def by_spark(session: SparkSession, folder: str) -> None:
-    """The tables go this way: by the store of Delta's log. Raises LakeError."""
+    """Try the lake with Spark, which the tables use, through the log store of Delta. Raises LakeError."""
     probe = _probe(folder)
     path = f"{probe}/commit"
     jvm: Any = session.sparkContext._jvm
@@ -131,6 +135,7 @@ def by_spark(session: SparkSession, folder: str) -> None:
 
 
 def _write_twice(jvm: Any, place: Any, settings: Any, log_store_class: str) -> None:
+    """Raise LakeError unless the second write of one path is refused."""
     log_store = attrgetter(log_store_class)(jvm)(settings)
 
     def write(text: str) -> None:
@@ -151,6 +156,6 @@ def _write_twice(jvm: Any, place: Any, settings: Any, log_store_class: str) -> N
     )
 
 
-def _compare(path: str, found: str) -> None:
-    if found != _CONTENT:
+def _compare(path: str, content: str) -> None:
+    if content != _CONTENT:
         raise LakeError(f"{path} isn't read as it was written", remedy="another process writes there: find it")

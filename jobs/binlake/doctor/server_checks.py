@@ -1,7 +1,6 @@
-"""What a server alone is asked before it is mirrored, whatever the YAML: its settings, its log, and our grants.
+"""Checks of a server that don't depend on the YAML: its settings, its log, and the account's grants.
 
-Nothing is changed on it. Grants are proved by doing what they are for where that is harmless, else read from SHOW
-GRANTS.
+Nothing is changed on it. A grant is checked by using it if that is harmless, else it is read from SHOW GRANTS.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from binlake.source.retention import RETENTION, retention_hours, service_hours
 from binlake.source.server import Source, denied, error_code
 
 _WEEK = 168.0
-"""Hours that are advised."""
+"""The advised retention of the log, in hours."""
 VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_row_value_options",
     *RETENTION, "server_id", "binlog_checksum",
@@ -38,19 +37,19 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Examined:
-    """A server, and its settings."""
+    """A server under examination, and its settings."""
 
     source: Source
     variables: dict[str, str]
 
     @property
     def service(self) -> Service | None:
-        """The service that runs it; None for a server of one's own."""
+        """The managed service that runs the server; None for a self-managed one."""
         return service_of(self.source.version_text, self.variables)
 
 
 def server_checks(endpoint: Endpoint) -> list[Check]:
-    """Of any server, in the order in which to mend them; one that can't be reached is the only line."""
+    """Return the checks of any server, in the order in which to fix them; only one if it can't be reached."""
     try:
         with Source.open(endpoint) as source:
             subject = Examined(source, source.variables(VARIABLES))
@@ -74,14 +73,14 @@ def reached(source: Source) -> Check:
 
 
 def release(subject: Examined) -> Iterator[Check]:
-    """Yield what is known of its version, and of the service that runs it; one that is refused was never connected."""
+    """Yield what is known of the server's version and service. A refused version can't get here: it doesn't connect."""
     yield known_release(subject.source.release.series)
     if service := subject.service:
         yield Check("service", True, f"{service.name}: settings are made {service.settings}")
 
 
 def known_release(series: Series) -> Check:
-    """Say whether servers of a series are proved, expected to work, or refused."""
+    """Return whether servers of a series are proved, expected to work, or refused."""
     if series.verdict == "proved":
         return Check("release", True, f"{series.name} is proved: {series.why}")
     if series.verdict == "expected":
@@ -92,14 +91,14 @@ def known_release(series: Series) -> Check:
 
 
 def _tables_are_visible(subject: Examined) -> Iterator[Check]:
-    """Which tables are wanted isn't known here."""
+    """Check that the account sees tables; which of them are included isn't known here."""
     number = sum(table.kind in MIRRORED for table in list_tables(subject.source))
     remedy = "" if number else grant_sql(subject, "SELECT", "`database`.*")
     yield Check("tables", True if number else "warn", f"{number:,} are visible to this account", remedy)
 
 
 def set_global(subject: Examined, variable: str, value: str) -> str:
-    """Without quotes, which variables that are numbers don't take."""
+    """Return the statement, or the service's way, that sets a variable. Values aren't quoted, as numbers can't be."""
     if service := subject.service:
         return f"set {variable} = {value} {service.settings}"
     verb = "SET GLOBAL" if subject.source.is_mariadb else "SET PERSIST"
@@ -107,7 +106,7 @@ def set_global(subject: Examined, variable: str, value: str) -> str:
 
 
 def _set_sessions(subject: Examined, variable: str, value: str) -> str:
-    """Of a variable that sessions copy when they begin."""
+    """Return what to do to set a variable that sessions copy when they begin."""
     return f"{set_global(subject, variable, value)}; and reconnect sessions that are open"
 
 
@@ -116,44 +115,45 @@ def is_logging(subject: Examined) -> bool:
 
 
 _AS_GOOD = {"binlog_row_image": ("FULL_NODUP",)}
-"""MariaDB's images after an update without the columns that stayed, which the images before it have."""
+"""Values that are as good as the wanted one. MariaDB's FULL_NODUP only leaves unchanged columns out of after images."""
 
 
 def settings(subject: Examined) -> Iterator[Check]:
-    found = subject.variables
+    """Check the variables that decide what the log contains."""
+    variables = subject.variables
     on = is_logging(subject)
     option_file = "set log_bin=binlog under [mysqld] in the server's option file and restart the server"
     remedy = subject.service.log_bin if subject.service else option_file
     yield Check("log_bin", on, "ON" if on else "OFF", "" if on else remedy)
-    if engine := found.get("binlog_storage_engine", ""):
+    if engine := variables.get("binlog_storage_engine", ""):
         remedy = "take binlog_storage_engine from the server's option file, restart it, and take new snapshots"
         yield Check("binlog_storage_engine", False, f"{engine}: its pages aren't read, only a log in files is", remedy)
     for variable, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
-        value = found.get(variable, subject.source.release.without_setting(variable))
+        value = variables.get(variable, subject.source.release.without_setting(variable))
         good = value.upper() in (wanted, *_AS_GOOD.get(variable, ()))
         yield Check(variable, good, value, "" if good else _set_sessions(subject, variable, wanted))
-    if options := found.get("binlog_row_value_options", ""):
+    if options := variables.get("binlog_row_value_options", ""):
         yield Check("binlog_row_value_options", True, f"{options}: differences are applied to the row before them")
-    yield Check("binlog_checksum", True, found.get("binlog_checksum", "NONE"))
+    yield Check("binlog_checksum", True, variables.get("binlog_checksum", "NONE"))
     if subject.source.is_mariadb:
         yield Check("GTID", True, "on (MariaDB)")
     else:
-        gtid = found.get("gtid_mode", "OFF")
+        gtid = variables.get("gtid_mode", "OFF")
         off = "positions are by file alone; gtid_mode=ON allows lock-free snapshots"
         yield Check("GTID", True if gtid == "ON" else "warn", f"gtid_mode {gtid}", "" if gtid == "ON" else off)
-    zone = found.get("time_zone", "SYSTEM")
-    zone = f"SYSTEM ({found.get('system_time_zone', '')})" if zone == "SYSTEM" else zone
+    zone = variables.get("time_zone", "SYSTEM")
+    zone = f"SYSTEM ({variables.get('system_time_zone', '')})" if zone == "SYSTEM" else zone
     yield Check("time zone", True, f"{zone}; our sessions use +00:00")
 
 
 def whole_log(subject: Examined, databases: Collection[str]) -> Iterator[Check]:
-    """Nothing changes in these databases that the log doesn't tell."""
+    """Check that all changes in these databases are logged."""
     try:
         gaps = log_gaps(subject.source, databases)
     except SourceError as error:
         if not denied(error):
             raise
-        return  # which grant is missing is told by the grants' own checks
+        return  # the checks of grants report the missing one
     for gap in gaps:
         yield Check("whole log", False if gap.is_certain else "warn", gap.reason, gap.remedy)
     if not gaps:
@@ -167,14 +167,14 @@ def whole_log(subject: Examined, databases: Collection[str]) -> Iterator[Check]:
 
 
 def longest_pause_hours(schedule: str) -> float:
-    """The longest time between two runs of a schedule, hours."""
+    """Return the longest time between two runs of a schedule, in hours."""
     runs = croniter(schedule, datetime(2024, 1, 1, tzinfo=UTC))
     moments = [runs.get_next(float) for _ in range(200)]
     return float(max(later - earlier for earlier, later in pairwise(moments))) / 3600
 
 
 def retention(subject: Examined, schedule: str | None) -> Iterator[Check]:
-    """schedule: of the syncs; None: none is known."""
+    """Check that the log is kept for three runs of the schedule. schedule: of the syncs, as cron; None if unknown."""
     needed = 3 * longest_pause_hours(schedule) if schedule else 24.0
     remedy = set_global(subject, *subject.source.release.kept_log(max(needed, _WEEK)))
     kept = retention_hours(subject.variables)
@@ -199,7 +199,7 @@ def own_server_id(subject: Examined) -> Check:
 
 
 def replica(subject: Examined) -> Iterator[Check]:
-    """Read one event as a replica: proves REPLICATION SLAVE."""
+    """Check that events can be read as a replica, which needs REPLICATION SLAVE."""
     if not is_logging(subject):
         return  # said by its own check
     try:
@@ -220,6 +220,7 @@ def replica(subject: Examined) -> Iterator[Check]:
 
 
 def grant(subject: Examined, grant: str, error: SourceError) -> Check:
+    """Return the failed check of a grant, given the error of using it."""
     if denied(error) or "denied" in error.message.lower():
         return missing(subject, grant)
     return Check(f"grant {grant}", False, error.message, error.remedy)
@@ -236,13 +237,13 @@ def grant_sql(subject: Examined, grant: str, on: str = "*.*") -> str:
 
 
 def _granted(subject: Examined) -> set[str]:
-    """Privileges on ``*.*``, those of active roles included."""
-    found: set[str] = set()
+    """Return the account's privileges on ``*.*``, including those of active roles."""
+    privileges: set[str] = set()
     for row in subject.source.query("SHOW GRANTS"):
         match = re.match(r"GRANT (.+?) ON \*\.\* TO ", next(iter(row.values())))
         if match:
-            found |= {privilege.strip().upper() for privilege in match[1].split(",")}
-    return found
+            privileges |= {privilege.strip().upper() for privilege in match[1].split(",")}
+    return privileges
 
 
 def snapshot_grants(subject: Examined) -> Iterator[Check]:
@@ -251,7 +252,7 @@ def snapshot_grants(subject: Examined) -> Iterator[Check]:
         subject.source.query("XA RECOVER")
         yield Check("XA RECOVER", True, "allowed")
     except SourceError as error:
-        # Without the grant MySQL answers as if the transaction were broken.
+        # Without the grant, MySQL reports a failed transaction (XAER_RMERR).
         lacks = error_code(error) == ER.XAER_RMERR
         yield (missing(subject, "XA_RECOVER_ADMIN") if lacks else grant(subject, "XA_RECOVER_ADMIN", error))
 

@@ -48,8 +48,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ({"tables": [TABLE], "as_of": "2020-01-01T00:00:00Z"}, "no batch is known"),
         ({"tables": [TABLE], "batch": "seven"}, "invalid int value"),
         ({"tables": [TABLE], "batch": 7}, "batch 7 isn't recorded"),
-        ({"tables": [TABLE], "in_place": True}, "nobody says why"),
-        ({"tables": [TABLE], "in_place": True, "why": " "}, "nobody says why"),
+        ({"tables": [TABLE], "in_place": True}, "no reason was given"),
+        ({"tables": [TABLE], "in_place": True, "why": " "}, "no reason was given"),
         ({"tables": [TABLE], "archive": "/archive"}, "is no folder"),
         ({"tables": ["shop.nowhere"]}, "no table that matches shop.nowhere"),
         ({"tables": None}, "expected at least one argument"),
@@ -65,7 +65,7 @@ def test_a_replay(file: str, asked: dict[str, Any], told: str) -> None:
     [
         (["shop.nowhere"], "seen", "shop.nowhere isn't known here"),
         (["orders"], "seen", "'orders' is no table's name"),
-        ([TABLE], " ", "nobody says why"),
+        ([TABLE], " ", "no reason was given"),
         ([], "seen", "no table was named"),
     ],
 )
