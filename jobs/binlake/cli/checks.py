@@ -1,4 +1,4 @@
-"""The checks of a source, its feeds and the decoder: told, and refused where one failed."""
+"""``binlake doctor``: print the checks of a source, its feeds and the decoder, and fail if one failed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def doctor(arguments: argparse.Namespace) -> None:
-    """Of a source, or of a file of feeds."""
+    """Check a source, or a file of feeds. Raises CheckFailed if a check failed."""
     from binlake.feeds.feeds_file import is_file_of_feeds
 
-    found = _of_feeds(arguments) if is_file_of_feeds(arguments.config) else _of_source(arguments)
+    results = _checks_of_feeds(arguments) if is_file_of_feeds(arguments.config) else _checks_of_source(arguments)
     if arguments.json:
-        printing.as_json([{key: value for key, value in vars(check).items() if value != {}} for check in found])
-        refuse_failed(found)
+        printing.as_json([{key: value for key, value in vars(check).items() if value != {}} for check in results])
+        refuse_failed(results)
     else:
-        tell(found)
+        print_checks(results)
 
 
-def _of_feeds(arguments: argparse.Namespace) -> list[Check]:
+def _checks_of_feeds(arguments: argparse.Namespace) -> list[Check]:
     from binlake.feeds.feed_checks import checks_of_file
     from binlake.feeds.feeds_file import feeds_of
 
@@ -39,7 +39,7 @@ def _of_feeds(arguments: argparse.Namespace) -> list[Check]:
     return checks_of_file(feeds_of(arguments.config))
 
 
-def _of_source(arguments: argparse.Namespace) -> list[Check]:
+def _checks_of_source(arguments: argparse.Namespace) -> list[Check]:
     from binlake.doctor.preflight import preflight
     from binlake.source.log import server_of
 
@@ -48,9 +48,9 @@ def _of_source(arguments: argparse.Namespace) -> list[Check]:
     asked = server_of(origin, "--second-opinion") if arguments.second_opinion else None
     checks = preflight(config, origin, session=session_of("doctor", config, report_of(arguments)))
     if config.feeds:
-        from binlake.feeds.feed_checks import checks as of_feeds
+        from binlake.feeds.feed_checks import checks as feed_checks
 
-        checks += of_feeds(config)
+        checks += feed_checks(config)
     if asked:
         from binlake.second_opinion.opinion_checks import second_opinion
 
@@ -58,7 +58,8 @@ def _of_source(arguments: argparse.Namespace) -> list[Check]:
     return checks
 
 
-def tell(checks: Sequence[Check]) -> None:
+def print_checks(checks: Sequence[Check]) -> None:
+    """Print the checks for people. Raises CheckFailed if one failed."""
     for check in checks:
         mark = {True: "ok  ", False: "FAIL", "warn": "warn"}[check.ok]
         print(f"{mark}  {check.name}: {check.found}")
@@ -68,7 +69,7 @@ def tell(checks: Sequence[Check]) -> None:
 
 
 def refuse_failed(checks: Sequence[Check]) -> None:
-    """Raises CheckFailed."""
+    """Raise CheckFailed if a check failed."""
     failed = [check for check in checks if check.ok is False]
     if failed:
         raise CheckFailed(f"{len(failed)} of {len(checks)} checks failed", remedy="mend the lines marked FAIL above")

@@ -37,18 +37,18 @@ from binlake.versions import STORE_JARS
 
 
 def main() -> None:
-    """What installations before ``binlake.cli.start`` begin with."""
+    """Run the command line; the entry point of installations older than ``binlake.cli.start``."""
     sys.exit(run())
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code. Nothing unexpected ends with 1, which says that there is a difference."""
+    """Run one command and return the exit code. An unexpected error isn't 1, which stands for a difference."""
     try:
         _run(arguments)
     except BinlakeError as error:
         print(f"binlake: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # who reads has seen enough: head, less
+    except BrokenPipeError:  # the reader has closed the pipe: head, less
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (SystemExit, GeneratorExit):
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, command: Callable[..., None], help_: str, *, as_json: bool) -> argparse.ArgumentParser:
-        sub = subparsers.add_parser(name, help=help_, description=help_, parents=[_loudness()])
+        sub = subparsers.add_parser(name, help=help_, description=help_, parents=[_common_options()])
         sub.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
         if as_json:
             sub.add_argument("--json", action="store_true", help="print JSON for programs")
@@ -104,22 +104,24 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     help_ = "check server, grants, tables, Spark, lake and feeds; change nothing"
-    doctor = subparsers.add_parser("doctor", help=help_, description=help_, parents=[_loudness()])
+    doctor = subparsers.add_parser("doctor", help=help_, description=help_, parents=[_common_options()])
     doctor.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
     doctor.add_argument("--json", action="store_true", help="print JSON for programs")
     doctor.set_defaults(command=checks.doctor)
     doctor.add_argument(
         "--second-opinion",
         action="store_true",
-        help="also read the newest of the server's log by mysql-replication, and compare every value",
+        help="also read the newest part of the server's log with mysql-replication, and compare every value",
     )
-    doctor.add_argument("--minutes", type=_minutes, default=5.0, metavar="N", help="how new; by default 5 minutes")
+    doctor.add_argument(
+        "--minutes", type=_minutes, default=5.0, metavar="N", help="how many of the newest minutes; by default 5"
+    )
     snapshot = add("snapshot", step_commands.snapshot, "copy tables at one binlog position", as_json=True)
     snapshot.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     snapshot.add_argument(
         "--keys",
         metavar="FIRST..LAST",
-        help="of one table that is followed, only these rows anew, by the first column of its key",
+        help="copy only these rows of one table again, by the first column of its key",
     )
     snapshot.add_argument(
         "--lock",
@@ -128,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         help="flush: FLUSH TABLES WITH READ LOCK for a moment; tables: LOCK TABLES; none: lock-free",
     )
     snapshot.add_argument(
-        "--begin", action="store_true", help="a new lake, where this account knows one that isn't there any more"
+        "--begin", action="store_true", help="begin a new lake, although the one that this account knew is gone"
     )
     sync = add("sync", step_commands.sync, "bring the lake up to the server's head", as_json=True)
     sync.add_argument(
@@ -139,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     replay = add(
         "replay",
         step_commands.replay,
-        "build tables once more, as they stood after a batch, from what is staged; asks no server",
+        "build tables again as they were after a batch, from staged files, without the server",
         as_json=True,
     )
     replay_arguments.add_to(replay, _me())
@@ -147,23 +149,30 @@ def _parser() -> argparse.ArgumentParser:
         "maintain", step_commands.maintain, "compact and vacuum tables and metadata, as the YAML promises", as_json=True
     )
     maintain.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
-    add("register", step_commands.register, "give the catalog that the YAML names the tables' names", as_json=True)
-    status = add("status", table_commands.status, "where each table stands, and how far behind", as_json=True)
+    add("register", step_commands.register, "register the tables' names in the YAML's catalog", as_json=True)
+    status = add(
+        "status", table_commands.status, "show each table's state, and how far the lake is behind", as_json=True
+    )
     status.add_argument("--tables", nargs="+", metavar="PATTERN", help="database.table, shell-style")
     status.add_argument(
         "--state",
         nargs="+",
         choices=(*get_args(Status), "new"),
-        help="only tables that are so; new: without a snapshot",
+        help="only tables in these states; new: without a snapshot",
     )
     history = add(
-        "history", table_commands.history, "the DDL statements seen, or a table's shape at some time", as_json=True
+        "history",
+        table_commands.history,
+        "show the DDL statements seen, or a table's columns at some time",
+        as_json=True,
     )
-    history.add_argument("--table", metavar="DB.T", help="of this table alone")
-    history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were there")
-    help_ = "take the lease from a run that nobody here can see end: on another machine, in another container"
+    history.add_argument("--table", metavar="DB.T", help="only of this table")
+    history.add_argument("--at", metavar="FILE:POS|TIMESTAMP", help="the table's columns as they were then")
+    help_ = (
+        "take the lease from a run that died on another machine or in another container, where its end can't be seen"
+    )
     unlock = add("unlock", table_commands.unlock, help_, as_json=False)
-    unlock.add_argument("--feed", metavar="NAME", help="of this feed instead of the source")
+    unlock.add_argument("--feed", metavar="NAME", help="take this feed's lease instead of the source's")
     _add_reason(unlock)
     _add_table(subparsers)
     _add_feeds(subparsers)
@@ -176,13 +185,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _loudness() -> argparse.ArgumentParser:
-    """What every command takes."""
-    made = argparse.ArgumentParser(add_help=False)
-    how = made.add_mutually_exclusive_group()
-    how.add_argument("-q", "--quiet", action="store_true", help="say nothing but results and errors")
-    how.add_argument("-v", "--verbose", action="store_true", help="tell where an unexpected error came from")
-    return made
+def _common_options() -> argparse.ArgumentParser:
+    """Return the parser of the options that every command has."""
+    parser = argparse.ArgumentParser(add_help=False)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("-q", "--quiet", action="store_true", help="print only results and errors")
+    how.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an unexpected error")
+    return parser
 
 
 def _minutes(text: str) -> float:
@@ -200,14 +209,14 @@ def _add_table(subparsers: Any) -> None:
     for action, command, does in (
         ("pause", table_commands.pause, "leave a table as it is while the others go on"),
         ("resume", table_commands.resume, "bring a paused or stopped table up to the others, from the log"),
-        ("resnapshot", table_commands.resnapshot, "have the next sync snapshot a table anew"),
+        ("resnapshot", table_commands.resnapshot, "have the next sync snapshot a table again"),
         (
             "skip-event",
             table_commands.skip_event,
-            "step over the event that stops the run; what it did won't be in the lake",
+            "skip the event that stops the run; its changes won't be in the lake",
         ),
     ):
-        sub = actions.add_parser(action, help=does, description=does, parents=[_loudness()])
+        sub = actions.add_parser(action, help=does, description=does, parents=[_common_options()])
         sub.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
         if action == "skip-event":
             sub.add_argument("--at", required=True, metavar="FILE:POS", help="the event, as binlake status names it")
@@ -218,8 +227,8 @@ def _add_table(subparsers: Any) -> None:
 
 
 def _add_reason(parser: argparse.ArgumentParser) -> None:
-    """Of a decision, which is recorded with it."""
-    parser.add_argument("--why", required=True, metavar="TEXT", help="for those who read it later")
+    """Add the options that record who decided, and why."""
+    parser.add_argument("--why", required=True, metavar="TEXT", help="the reason, which is recorded")
     parser.add_argument("--who", default=_me(), metavar="NAME", help="by default the account and the machine")
 
 
@@ -232,25 +241,25 @@ def _me() -> str:
 
 def _add_feeds(subparsers: Any) -> None:
     help_ = "carry the YAML's feeds to the newest recorded batch"
-    feed = subparsers.add_parser("feed", help=help_, description=help_, parents=[_loudness()])
+    feed = subparsers.add_parser("feed", help=help_, description=help_, parents=[_common_options()])
     feed.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
-    one = feed.add_mutually_exclusive_group()
-    one.add_argument("--feed", metavar="NAME", help="this one alone")
-    one.add_argument(
-        "--forget", metavar="NAME", help="its place goes, and no staging is kept for it; nothing is carried"
+    which = feed.add_mutually_exclusive_group()
+    which.add_argument("--feed", metavar="NAME", help="only this feed")
+    which.add_argument(
+        "--forget", metavar="NAME", help="forget this feed's position and keep no staging for it; nothing is sent"
     )
     feed.add_argument(
         "--until", default="now", metavar="now|TIMESTAMP", help="stop before commits at or after this time"
     )
-    feed.add_argument("--anew", choices=("oldest", "now", "lake"), help="forget the feed's place, and begin there")
+    feed.add_argument("--anew", choices=("oldest", "now", "lake"), help="forget the feed's position, and begin here")
     feed.add_argument("--json", action="store_true", help="print JSON for programs")
     feed.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "feed"))
-    help_ = "print staged mutations, a message a line"
-    tail = subparsers.add_parser("tail", help=help_, description=help_, parents=[_loudness()])
+    help_ = "print staged mutations, one message per line"
+    tail = subparsers.add_parser("tail", help=help_, description=help_, parents=[_common_options()])
     tail.add_argument("--config", required=True, metavar="FILE", help="the source's YAML, or a file of feeds")
     of = tail.add_mutually_exclusive_group()
-    of.add_argument("--feed", metavar="NAME", help="as this feed has it")
-    of.add_argument("--table", metavar="DB.T", help="of these tables, shell-style")
+    of.add_argument("--feed", metavar="NAME", help="as this feed sends them")
+    of.add_argument("--table", metavar="DB.T", help="only of these tables, shell-style")
     tail.add_argument(
         "--format", choices=("debezium", "generic", "specific", "text"), help="by default the feed's, or text"
     )
@@ -270,27 +279,35 @@ def _add_feeds(subparsers: Any) -> None:
 
 def _add_relay(subparsers: Any) -> None:
     help_ = "serve subscriptions to events: HTTP and the binary protocol of mysql-replication-relay"
-    relay = subparsers.add_parser("relay", help=help_, description=help_, parents=[_loudness()])
+    relay = subparsers.add_parser("relay", help=help_, description=help_, parents=[_common_options()])
     relay.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
-    relay.add_argument("--port", required=True, type=int, metavar="N", help="of both protocols; 0: one that is free")
-    relay.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="by default this machine alone")
-    relay.add_argument("--secret-file", required=True, metavar="FILE", help="its first line is what clients share")
-    relay.add_argument("--admin-secret-file", metavar="FILE", help="for lists and removal of clients")
+    relay.add_argument("--port", required=True, type=int, metavar="N", help="for both protocols; 0: a free one")
+    relay.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="by default only this machine")
+    relay.add_argument(
+        "--secret-file", required=True, metavar="FILE", help="its first line is the clients' shared secret"
+    )
+    relay.add_argument(
+        "--admin-secret-file", metavar="FILE", help="its first line is the secret for listing and removing clients"
+    )
     relay.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="look for new batches; default 1")
-    relay.add_argument("--keep-gb", type=float, default=50.0, metavar="GB", help="of staging, for the slowest client")
-    relay.add_argument("--keep-hours", type=float, default=168.0, metavar="HOURS", help="the same in hours")
+    relay.add_argument(
+        "--keep-gb", type=float, default=50.0, metavar="GB", help="the most staging kept for the slowest client"
+    )
+    relay.add_argument(
+        "--keep-hours", type=float, default=168.0, metavar="HOURS", help="how long staging is kept for it"
+    )
     relay.set_defaults(command=_imported_when_run("binlake.relay.serve", "relay"))
 
 
 def _add_console_consumer(subparsers: Any) -> None:
     help_ = "print a Kafka topic's committed messages readably: Avro, Debezium, text"
-    consumer = subparsers.add_parser("console-consumer", help=help_, description=help_, parents=[_loudness()])
+    consumer = subparsers.add_parser("console-consumer", help=help_, description=help_, parents=[_common_options()])
     consumer.add_argument("topic", metavar="TOPIC")
     consumer.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker")
     consumer.add_argument("--connection", metavar="ID", help="an Airflow connection with the credentials")
     consumer.add_argument("--registry", metavar="URL", help="a schema registry, for Avro in Confluent's form")
     consumer.add_argument("--registry-connection", metavar="ID", help="an Airflow connection with its credentials")
-    consumer.add_argument("--max", type=int, metavar="N", help="end after so many messages")
+    consumer.add_argument("--max", type=int, metavar="N", help="end after N messages")
     consumer.add_argument("--follow", action="store_true", help="wait at the topic's end, until Ctrl-C")
     consumer.set_defaults(command=_imported_when_run("binlake.cli.feed_commands", "console_consumer"))
 
@@ -303,7 +320,7 @@ def _batch(text: str) -> str:
 
 def _add_binlog(subparsers: Any) -> None:
     help_ = "read a binlog: a server's, a folder's or a file's"
-    binlog = subparsers.add_parser("binlog", help=help_, description=help_, parents=[_loudness()])
+    binlog = subparsers.add_parser("binlog", help=help_, description=help_, parents=[_common_options()])
     binlog.add_argument("uri", metavar="URI", help="mysql://user@host:3306/ (password in MYSQL_PWD), or file:///folder")
     binlog.add_argument("--start", metavar="FILE:POS|GTIDS", help="begin here, or after these GTIDs")
     binlog.add_argument("--stop", metavar="FILE:POS", help="end here; by default where the log ends now")
@@ -323,12 +340,12 @@ def _add_binlog(subparsers: Any) -> None:
 
 
 def _add_init(subparsers: Any) -> None:
-    help_ = "write a source's YAML from what its server tells, and check everything"
-    init = subparsers.add_parser("init", help=help_, description=help_, parents=[_loudness()])
+    help_ = "write a new source's YAML for a server, and check everything"
+    init = subparsers.add_parser("init", help=help_, description=help_, parents=[_common_options()])
     init.add_argument(
         "--connection", metavar="URI", help="mysql://user@host:3306/ (password in MYSQL_PWD); else asked for"
     )
-    init.add_argument("--name", help="of the source; by default FILE's without its ending")
+    init.add_argument("--name", help="the source's name; by default FILE's, without its ending")
     init.add_argument("--tables", nargs="+", default=[], metavar="PATTERN", help="by default all that the account sees")
     init.add_argument("--lake", default="./lake", metavar="PATH", help="a folder or an object store's URL")
     init.add_argument("--schedule", default="0 * * * *", metavar="CRON")
@@ -337,19 +354,25 @@ def _add_init(subparsers: Any) -> None:
 
 
 def _add_setup(subparsers: Any) -> None:
-    help_ = "bring what this environment needs beside the wheel: Spark's jars, faster starts, compiled kernels"
-    setup = subparsers.add_parser("setup", help=help_, description=help_, parents=[_loudness()])
+    help_ = "install what this environment needs beside the wheel: Spark's jars, faster starts, compiled kernels"
+    setup = subparsers.add_parser("setup", help=help_, description=help_, parents=[_common_options()])
     setup.add_argument("--jars", metavar="FOLDER", type=Path, help="take the jars from here instead of the network")
     setup.add_argument(
-        "--stores", nargs="+", choices=sorted(STORE_JARS), default=[], help="what Spark needs for lakes there, too"
+        "--stores",
+        nargs="+",
+        choices=sorted(STORE_JARS),
+        default=[],
+        help="also install what Spark needs for lakes there",
     )
-    setup.add_argument("--no-archive", action="store_true", help="keep no classes: for a JVM that runs elsewhere")
+    setup.add_argument(
+        "--no-archive", action="store_true", help="make no archive of classes: for a JVM that runs elsewhere"
+    )
     setup.set_defaults(command=environment.setup)
 
 
 def _add_help(subparsers: Any) -> None:
     help_ = "print a page of the documentation; without TOPIC, list the topics"
-    page = subparsers.add_parser("help", help=help_, description=help_, parents=[_loudness()])
+    page = subparsers.add_parser("help", help=help_, description=help_, parents=[_common_options()])
     page.add_argument("topic", nargs="?", choices=tuple(help_topics.TOPICS), metavar="TOPIC")
     page.set_defaults(command=help_topics.print_help)
 

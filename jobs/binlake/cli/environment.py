@@ -1,4 +1,4 @@
-"""What begins: a new source, and what this environment needs."""
+"""``binlake init`` and ``binlake setup``: a new source's YAML, and what this environment needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import getpass
 import sys
 from dataclasses import replace
 
-from binlake.cli.checks import tell
+from binlake.cli.checks import print_checks
 from binlake.cli.sessions import report_of, session_of
 from binlake.errors import UsageError
 
@@ -18,7 +18,7 @@ def init(arguments: argparse.Namespace) -> None:
     from binlake.source.connection import endpoint_of
     from binlake.storage.connection_text import variable_of
 
-    endpoint = endpoint_of(arguments.connection or _asked("Server (mysql://user@host:3306/): "))
+    endpoint = endpoint_of(arguments.connection or _ask("Server (mysql://user@host:3306/): "))
     if not endpoint.password and sys.stdin.isatty():
         endpoint = replace(endpoint, password=getpass.getpass(f"Password of {endpoint.user}: "))
     config = new_source.write_yaml(
@@ -35,10 +35,10 @@ def init(arguments: argparse.Namespace) -> None:
     for command in ("doctor", "snapshot", "sync"):
         print(f"  binlake {command} --config {arguments.file}")
     print()
-    tell(preflight(config, endpoint, session=session_of("doctor", config, report_of(arguments))))
+    print_checks(preflight(config, endpoint, session=session_of("doctor", config, report_of(arguments))))
 
 
-def _asked(question: str) -> str:
+def _ask(question: str) -> str:
     if not sys.stdin.isatty():
         raise UsageError(
             "nobody is there to be asked for the server", remedy="give --connection mysql://user@host:3306/"

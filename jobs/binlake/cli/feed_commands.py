@@ -1,4 +1,4 @@
-"""What ``binlake feed`` and ``binlake tail`` do."""
+"""``binlake feed``, ``binlake tail`` and ``binlake console-consumer``."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ from binlake.report import Report
 
 
 def _chosen(arguments: argparse.Namespace, known: Feeds) -> Feeds:
-    """Raises UsageError where none is."""
-    found = [(config, feed) for config, feed in known if arguments.feed in (None, feed.name)]
-    if not found:
+    """Return the feed that the arguments name, or all. Raises UsageError if there is none."""
+    chosen = [(config, feed) for config, feed in known if arguments.feed in (None, feed.name)]
+    if not chosen:
         names = ", ".join(dict.fromkeys(feed.name for _, feed in known)) or "none"
-        asked = f"there is no feed {arguments.feed!r}" if arguments.feed else "there is no feed"
-        raise UsageError(f"{asked} in {arguments.config}; there are: {names}", remedy="add it under feeds: in the YAML")
-    return found
+        missing = f"there is no feed {arguments.feed!r}" if arguments.feed else "there is no feed"
+        raise UsageError(
+            f"{missing} in {arguments.config}; there are: {names}", remedy="add it under feeds: in the YAML"
+        )
+    return chosen
 
 
 def feed(arguments: argparse.Namespace) -> None:
-    """Carry feeds; one that fails doesn't hold the others back, and is raised once they are done."""
+    """Carry the chosen feeds; the first error is raised after all have had their turn."""
     report, until = Report(quiet=arguments.quiet), parse_until(arguments.until)
     if arguments.forget:
         _forget(arguments.config, arguments.forget, report)
@@ -50,13 +52,13 @@ def feed(arguments: argparse.Namespace) -> None:
     chosen = _chosen(arguments, known)
     if is_file_of_feeds(arguments.config):
         hold_staging(known)
-    for config, one in chosen:
+    for config, settings in chosen:
         if arguments.anew:
-            one = one.model_copy(update={"begin": arguments.anew})
+            settings = settings.model_copy(update={"begin": arguments.anew})
         try:
-            runs.append(carry(config, one, PARTS, report, until=until, anew=bool(arguments.anew)))
+            runs.append(carry(config, settings, PARTS, report, until=until, anew=bool(arguments.anew)))
         except BinlakeError as error:
-            report.say(f"feed {one.name}: {error}")
+            report.say(f"feed {settings.name}: {error}")
             failed.append(error)
     if arguments.json:
         printing.as_json([run.to_json() for run in runs])
@@ -65,14 +67,14 @@ def feed(arguments: argparse.Namespace) -> None:
 
 
 def _forget(path: str, name: str, report: Report) -> None:
-    """Of each source that the file names. Raises UsageError where none knows the feed."""
+    """Forget a feed's position on each source that the file names. Raises UsageError if none has one."""
     sources = {config.source.name: config for config in _sources(path)}
     forgotten = [source for source, config in sources.items() if feed_watermarks.forget(metadata_of(config), name)]
     if not forgotten:
         known = ", ".join(sources)
         raise UsageError(f"no feed {name!r} ever ran on {known}", remedy="binlake status names those that did")
     report.say(f"feed {name} is forgotten on {', '.join(forgotten)}; what its sink holds stays")
-    if any(one.name == name for _, one in feeds_of(path)):
+    if any(known_feed.name == name for _, known_feed in feeds_of(path)):
         report.say(f"  it still stands in {path}, where it is a new one now")
 
 
@@ -88,7 +90,10 @@ def console_consumer(arguments: argparse.Namespace) -> None:
 
 
 def _schema_of(arguments: argparse.Namespace) -> SchemaOf | None:
-    """Raises UsageError for a registry's address that holds a password, ConfigurationError."""
+    """Return a function that looks schemas up in the registry, None if none was given.
+
+    Raises UsageError if the registry's address has a user or password; ConfigurationError.
+    """
     if arguments.registry is None:
         return None
     if "@" in urlsplit(arguments.registry).netloc:
@@ -99,7 +104,7 @@ def _schema_of(arguments: argparse.Namespace) -> SchemaOf | None:
 
 
 def _tailed(arguments: argparse.Namespace) -> Feeds:
-    """The feed that was named, or one made for the table, or for all, of each of its sources. Raises UsageError."""
+    """Return the named feed, or one made for the given table or all tables, for each source. Raises UsageError."""
     made: dict[str, Any] = {"name": "tail", "include": [arguments.table or "*.*"], "sink": "file:///dev/stdout"}
     form: dict[str, Any] = {"type": arguments.format or "text"}
     if arguments.registry:
@@ -116,10 +121,12 @@ def _tailed(arguments: argparse.Namespace) -> Feeds:
     if not arguments.feed:
         return [(config, own) for config in _sources(arguments.config)]
     other = {} if arguments.format is None else {"format": own.format}
-    return [(config, one.model_copy(update=other)) for config, one in _chosen(arguments, understood(arguments.config))]
+    return [
+        (config, feed.model_copy(update=other)) for config, feed in _chosen(arguments, understood(arguments.config))
+    ]
 
 
 def _sources(path: str) -> list[PipelineConfig]:
-    """A source's YAML, or those that a file of feeds names."""
-    found = {config.source.name: config for config, _ in feeds_of(path)}
-    return list(found.values()) or [configuration.load(path)]
+    """Return the configuration of a source's YAML, or those of the sources that a file of feeds names."""
+    by_name = {config.source.name: config for config, _ in feeds_of(path)}
+    return list(by_name.values()) or [configuration.load(path)]

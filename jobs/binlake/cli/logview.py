@@ -1,4 +1,4 @@
-"""``binlake binlog``: a log on the console, or as JSON, CSV and Parquet."""
+"""``binlake binlog``: print a log, or write it as JSON, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _opened(arguments: argparse.Namespace) -> Readable:
 
 
 class Readable(Protocol):
-    """A stretch of a log by any reader: ``binlog.OpenLog``, or ``opinion_listing.PackageLog``."""
+    """A range of a log opened by any reader: ``openlog.OpenLog`` or ``opinion_listing.PackageLog``."""
 
     @property
     def slices(self) -> tuple[Slice, ...]: ...
@@ -77,7 +77,7 @@ class Readable(Protocol):
 
 
 def show_events(log: Readable, form: str, out: TextIO) -> None:
-    """A line an event: for people, or as JSON. Raises UsageError for other forms."""
+    """Write a line per event, as text or JSON. Raises UsageError for other forms."""
     if form not in ("text", "json"):
         raise UsageError(f"events can't be written as {form}", remedy="use --format text or json, or leave --events")
     for event in log.events():
@@ -85,9 +85,10 @@ def show_events(log: Readable, form: str, out: TextIO) -> None:
 
 
 def show_mutations(log: Readable, tables: list[str], form: str, out: TextIO, folder: Path | None) -> list[Stopped]:
-    """Rows and statements in the order of the log, to ``out`` or as files a table in ``folder``.
+    """Write rows and statements in log order, to ``out`` or as a file per table in ``folder``.
 
-    tables: shell-style patterns over database.table; none means all. Gives the tables that couldn't be decoded.
+    tables: shell-style patterns over database.table; none means all. Returns the tables that couldn't be decoded.
+    Raises UsageError if form and folder don't go together.
     """
     if form in ("csv", "parquet") and folder is None:
         raise UsageError(f"{form} has one file a table", remedy="add --output DIR")
@@ -132,7 +133,7 @@ def _shown(value: Any) -> str:
 
 
 class _Writer:
-    """Writes items in one form. A table that changes its columns goes on in a file of its own: ``db.t.2.csv``."""
+    """Writer of items in one form. When a table's columns change, it goes on in another file: ``db.t.2.csv``."""
 
     def __init__(self, form: str, out: TextIO, folder: Path | None, names_of_files: dict[int, str]) -> None:
         self._form, self._out, self._folder, self._names_of_files = form, out, folder, names_of_files
@@ -149,7 +150,7 @@ class _Writer:
         self._stack.close()
 
     def _file(self, name: str, make: Callable[[Path], Any]) -> tuple[Any, bool]:
-        """The open file of that name, and whether it is new."""
+        """Return the open file of that name, and whether it was just created."""
         fresh = name not in self._files
         if fresh:
             assert self._folder is not None
@@ -182,7 +183,7 @@ class _Writer:
         out.writelines(lines)
 
     def _csv(self, item: Item) -> None:
-        """One line a mutation: the columns of the row after it (before it, of a delete)."""
+        """Write one line per mutation: the columns of the after image (of the before image for a delete)."""
         if not isinstance(item, Mutations):
             return
         out, fresh = self._file(self._name(item, "csv"), _text_file)
@@ -193,7 +194,7 @@ class _Writer:
             write.writerow([*(row[name] for name in _META), *(row["after"] or row["before"]).values()])
 
     def _parquet(self, item: Item) -> None:
-        """The border's own columns."""
+        """Write the columns as the decoder returns them."""
         if not isinstance(item, Mutations):
             return
         schema = item.batch.schema
@@ -206,14 +207,14 @@ def _text_file(path: Path) -> TextIO:
 
 
 def _rows(item: Mutations, files: dict[int, str], plain: Callable[[Any], Any]) -> Iterator[dict[str, Any]]:
-    """Return mutations as plain values, without columns that the log doesn't have for a row."""
+    """Yield mutations as plain values, without columns that the log lacks for a row."""
     clocks = {column.name for column in item.columns if column.type == "time"}
 
     def image(value: dict[str, Any] | None) -> dict[str, Any] | None:
         if value is None:
             return None
-        there = {name: one for name, one in value.items() if one is not None or name not in item.absent}
-        return {name: plain(_clock(one) if name in clocks else one) for name, one in there.items()}
+        logged = {name: part for name, part in value.items() if part is not None or name not in item.absent}
+        return {name: plain(_clock(part) if name in clocks else part) for name, part in logged.items()}
 
     for row in item.batch.to_pylist():
         yield {
@@ -221,7 +222,7 @@ def _rows(item: Mutations, files: dict[int, str], plain: Callable[[Any], Any]) -
             "file": files[row["file"]],
             "offset": row["offset"],
             "row": row["row"],
-            "committed": _moment(row["committed_us"]),
+            "committed": _utc_text(row["committed_us"]),
             "gtid": row["gtid"],
             "xid": row["xid"],
             "before": image(row["before"]),
@@ -230,7 +231,7 @@ def _rows(item: Mutations, files: dict[int, str], plain: Callable[[Any], Any]) -
 
 
 def _for_programs(value: Any) -> Any:
-    """As JSON can hold it: bytes in base64, decimals and moments as text."""
+    """Return a value as JSON can hold it: bytes in base64, decimals and times as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal):
@@ -241,7 +242,7 @@ def _for_programs(value: Any) -> Any:
 
 
 def _for_people(value: Any) -> str:
-    """As SQL would write it."""
+    """Return a value as an SQL literal."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
@@ -254,7 +255,7 @@ def _for_people(value: Any) -> str:
 
 
 def _clock(microseconds: int | None) -> str | None:
-    """TIME as the server prints it."""
+    """Return a TIME as the server prints it."""
     if microseconds is None:
         return None
     seconds, fraction = divmod(abs(microseconds), 1_000_000)
@@ -262,12 +263,12 @@ def _clock(microseconds: int | None) -> str | None:
     return f"-{text}" if microseconds < 0 else text
 
 
-def _moment(microseconds: int) -> str:
+def _utc_text(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(" ", "microseconds")
 
 
 def _row_text(item: Mutations, row: dict[str, Any]) -> str:
-    """A heading, and a line a column; of an update's columns those that changed, and the key."""
+    """Return a heading and a line per column; of an update, only the changed columns and the key."""
     place = f"{row['file']}:{row['offset']}+{row['row']}"
     head = f"{place}  {row['committed']}  {row['op']} {item.name}"
     head += "".join(f"  {word}" for word in (row["gtid"], row["xid"] and f"prepared {row['xid']}") if word)
@@ -299,7 +300,7 @@ def _other_json(item: Statement | Stopped | XaEvent | RolledBack) -> dict[str, A
 
 def _other_text(item: Statement | Stopped | XaEvent | RolledBack) -> str:
     if isinstance(item, Statement):
-        return f"{item.file}:{item.offset}  {_moment(item.committed_us)}  [{item.database}] {item.text}\n"
+        return f"{item.file}:{item.offset}  {_utc_text(item.committed_us)}  [{item.database}] {item.text}\n"
     if isinstance(item, Stopped):
         return f"{item.file}:{item.offset}  {item.name} stops: {item.reason}\n    → {item.remedy}\n"
     if isinstance(item, RolledBack):

@@ -1,4 +1,4 @@
-"""A new source's YAML, from what its server tells."""
+"""Writing a new source's YAML, with values read from its server."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ lake:
 schedule: "{schedule}"
 """
 _IDS = range(10_000, 4_000_000_000)
-"""Beyond those that people give to servers."""
+"""The ids to choose from; people give servers smaller ones."""
 
 
 def write_yaml(
     path: Path, endpoint: Endpoint, *, name: str, include: Collection[str], lake: str, schedule: str
 ) -> PipelineConfig:
-    """Write the source's file, with replica ids that are free now, and give it as it is read.
+    """Write the source's file, with free replica ids, and return the configuration that it means.
 
-    Raises UsageError where there is a file, or where there is nothing to mirror, ConfigurationError for what can't be
-    in a YAML, SourceError.
+    Raises UsageError if the file exists, would be refused, or there is nothing to mirror; SourceError.
     """
     if path.exists():
         raise UsageError(f"{path} is there already", remedy="choose another file, or edit that one")
-    _checked(path, _text(name, include or ["shop.*"], lake, schedule, first_id=1))  # before the server is asked
+    _configuration_in(
+        path, _text(name, include or ["shop.*"], lake, schedule, first_id=1)
+    )  # before the server is asked
     with Source.open(endpoint) as source:
         patterns = list(include) or [f"{database}.*" for database in user_databases(source)]
         if not patterns:
@@ -49,7 +50,7 @@ def write_yaml(
             )
         first = _free_ids(source)
     written = _text(name, patterns, lake, schedule, first)
-    config = _checked(path, written)
+    config = _configuration_in(path, written)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(written, encoding="utf-8")
     return config
@@ -67,8 +68,8 @@ def _text(name: str, patterns: Collection[str], lake: str, schedule: str, first_
     )
 
 
-def _checked(path: Path, text: str) -> PipelineConfig:
-    """What the file will mean. Raises UsageError: nothing is written that can't be read."""
+def _configuration_in(path: Path, text: str) -> PipelineConfig:
+    """Return the configuration that the file will mean. Raises UsageError if it would be refused."""
     try:
         return config_of(yaml_file.parsed(text.encode(), path))
     except ConfigurationError as error:
@@ -83,7 +84,7 @@ _SERVER_IDS = SourceConfig.model_fields["server_ids"].default
 
 
 def _free_ids(source: Source) -> int:
-    """By chance, as other sources' readers come and go."""
+    """Return the first of a range of replica ids that no replica has, chosen at random as other readers come and go."""
     taken = {source.server_id}
     with suppress(SourceError):  # the doctor asks for the grant
         taken |= {replica.server_id for replica in replicas(source)}
@@ -94,5 +95,5 @@ def _free_ids(source: Source) -> int:
 
 
 def _quoted(text: str) -> str:
-    """A YAML string: of what stands in single quotes only these are doubled."""
+    """Return a YAML string in single quotes, in which only single quotes are escaped, by doubling."""
     return "'" + text.replace("'", "''") + "'"

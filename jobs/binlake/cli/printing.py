@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON for programs, and a source's status. No line is wider than a terminal of 80."""
+"""Printing of commands' results: tables, JSON for programs, and a source's status in lines of 80 characters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _WIDE = 80, 200
 _MOST_ROWS = 40
-"""Tables that follow, beyond which they are counted and not listed."""
+"""With more tables than this, those that follow the log are counted, not listed."""
 
 
 def as_json(value: Any) -> None:
@@ -33,7 +33,7 @@ def as_json(value: Any) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int = _WIDE) -> None:
-    """Wrapped to the terminal; to ``width`` where standard output is none."""
+    """Print a table, wrapped to the terminal; to ``width`` if standard output is no terminal."""
     _draw(sys.stdout, title, columns, rows, None if sys.stdout.isatty() else width)
 
 
@@ -51,22 +51,22 @@ def _draw(where: TextIO, title: str, columns: Sequence[str], rows: Sequence[Sequ
 
 
 def run_report(run: RunReport) -> None:
-    """What a batch did to each table."""
+    """Print what a batch did to each table."""
     if run.tables:
         table(*_tables_of(run))
-    print("\n".join(_said_of(run)))
+    print("\n".join(_summary_lines(run)))
 
 
 def run_lines(run: RunReport) -> list[str]:
-    """The same for a log, which has no terminal's width."""
+    """Return the lines of ``run_report`` for a log file, which has no terminal's width."""
     drawn = io.StringIO()
     if run.tables:
         _draw(drawn, *_tables_of(run), _WIDE)
-    return [line.rstrip() for line in drawn.getvalue().splitlines()] + _said_of(run)
+    return [line.rstrip() for line in drawn.getvalue().splitlines()] + _summary_lines(run)
 
 
 def _tables_of(run: RunReport) -> tuple[str, Sequence[str], Sequence[Sequence[Any]]]:
-    """Title, columns and rows."""
+    """Return title, columns and rows of a run's table."""
     rows = [
         (t.table, t.status, f"{t.inserted:,}", f"{t.updated:,}", f"{t.deleted:,}", t.delta_version, t.seconds)
         for t in run.tables
@@ -75,7 +75,7 @@ def _tables_of(run: RunReport) -> tuple[str, Sequence[str], Sequence[Sequence[An
     return f"Batch {run.batch}", columns, rows
 
 
-def _said_of(run: RunReport) -> list[str]:
+def _summary_lines(run: RunReport) -> list[str]:
     seconds = ", ".join(f"{name} {seconds}" for name, seconds in run.phases)
     by_spark = [f"{t.table} by Spark: {t.why_spark}" for t in run.tables if t.why_spark]
     return [run.message, *by_spark, *([f"seconds: {seconds}"] if seconds else [])]
@@ -86,7 +86,7 @@ def _mb(*sizes: int) -> str:
 
 
 def shape(name: TableName, found: Shape) -> None:
-    """A table's columns at some time."""
+    """Print a table's columns at some time."""
     schema = found.schema
     if schema is None:
         print(f"there is no {name} from {found.position} on")
@@ -113,24 +113,25 @@ def snapshots(results: Sequence[SnapshotResult]) -> None:
     table("Snapshot", ("table", "rows", "seconds", "position", "locked ms", "Delta version"), rows)
 
 
-def maintained(found: MaintainReport) -> None:
+def maintained(report: MaintainReport) -> None:
+    """Print what an upkeep did to each table."""
     rows = [
         (t.table, f"{t.files_before} → {t.files_after}", _mb(t.bytes_before, t.bytes_after), t.rewritten_files,
          t.removed_files, _mb(t.removed_bytes), t.seconds, t.left)
-        for t in found.tables
+        for t in report.tables
     ]  # fmt: skip
     columns = ("table", "files", "MB", "rewritten", "removed", "MB removed", "seconds", "left")
     table("Tables", columns, rows)
     ours = [
         (m.table, f"{m.files_before} → {m.files_after}", m.rows_expired, m.removed_files, _mb(m.removed_bytes))
-        for m in found.metadata
+        for m in report.metadata
     ]
     table("Metadata", ("table", "files", "rows expired", "removed", "MB removed"), ours)
-    print(found.headline)
+    print(report.headline)
 
 
 def status(found: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> None:
-    """Where a source and its tables stand. all_tables: those that follow are listed however many they are."""
+    """Print the state of a source and its tables. all_tables: list all that follow the log, however many."""
     for line in status_lines(found, ahead):
         _say(line)
     if not found.tables:
@@ -152,27 +153,28 @@ def status(found: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> None
 
 
 def _say(text: str) -> None:
-    """Wrapped, further lines indented; what has no space stays whole, so that it can be copied."""
+    """Print wrapped lines, continued with an indent; words aren't broken, so that they can be copied."""
     for line in text.splitlines():
         lead = line[: len(line) - len(line.lstrip())] + "  "
         print(textwrap.fill(line, _WIDTH, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False))
 
 
 def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
-    """What is said of the source as a whole. ahead: how far the server is, or why that isn't known."""
+    """Return lines on the source as a whole. ahead: how far the server is ahead, or why that isn't known."""
     if found.position is None:
         lines = [f"{found.source}: no table has a snapshot yet; run binlake snapshot"]
     else:
         lines = [f"{found.source}: batch {found.batch}, at {Position.parse(found.position).short}, {_behind(ahead)}"]
     if found.carried_us:
-        lines.append(f"what was committed before {_moment(found.carried_us)} is in the lake")
+        lines.append(f"what was committed before {_time_and_age(found.carried_us)} is in the lake")
     if opened := found.open_batch:
         stop = Position.parse(opened["stop"]).short
         lines.append(f"batch {opened['batch']} is {opened['state']}, up to {stop}: the next run finishes it")
     for event in found.poison:
         lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
-    for one in found.snapshots:
-        lines.append(f"snapshot of {one.table} isn't finished: {one.copied} of {one.chunks} chunks, {one.rows:,} rows")
+    for copy in found.snapshots:
+        progress = f"{copy.copied} of {copy.chunks} chunks, {copy.rows:,} rows"
+        lines.append(f"snapshot of {copy.table} isn't finished: {progress}")
     for feed in found.feeds:
         at = f"at batch {feed.batch}" if feed.batch is not None else "not begun"
         behind = f", {feed.behind:,} batches behind" if feed.behind else ""
@@ -186,10 +188,12 @@ def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
     elif found.holder:
         lines.append(f"held by {found.holder}")
     if failed := found.failed:
-        lines += [f"the last run failed in {failed.phase}, {_moment(failed.ended_us)}:"]
+        lines += [f"the last run failed in {failed.phase}, {_time_and_age(failed.ended_us)}:"]
         lines += [f"  {line}" for line in failed.message.splitlines()]
     if found.last_run:
-        lines.append(f"last run ended {_moment(found.last_run['ended_us'])}, {found.last_run['mutations']:,} mutations")
+        lines.append(
+            f"last run ended {_time_and_age(found.last_run['ended_us'])}, {found.last_run['mutations']:,} mutations"
+        )
     return lines
 
 
@@ -201,8 +205,8 @@ def _behind(ahead: Ahead | str) -> str:
     return f"{ahead.bytes / 1e6:,.1f} MB behind {ahead.head}" if ahead.bytes else "nothing behind"
 
 
-def _moment(us: int) -> str:
-    """A time, and how long ago that was."""
+def _time_and_age(us: int) -> str:
+    """Return a time, and how long ago it was."""
     said = datetime.fromtimestamp(us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     seconds = max(0, round(time.time() - us / 1e6))
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):

@@ -1,4 +1,4 @@
-"""What is asked of a replay on a command line: the command's and the script's."""
+"""Arguments of a replay, for the command and for the script."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 
 def add_to(parser: argparse.ArgumentParser, who: str | None = None) -> None:
-    """who: decides, where nobody is named."""
+    """Add a replay's arguments to a parser. who: the default of ``--who``."""
     parser.add_argument("--tables", nargs="+", required=True, metavar="PATTERN", help="database.table, shell-style")
     when = parser.add_mutually_exclusive_group()
-    when.add_argument("--batch", type=int, metavar="N", help="as they stood after it; by default the newest")
-    when.add_argument("--as-of", metavar="TIMESTAMP", help="as they stood after the batch recorded last by then")
+    when.add_argument("--batch", type=int, metavar="N", help="as they were after this batch; by default the newest")
+    when.add_argument("--as-of", metavar="TIMESTAMP", help="as they were after the last batch recorded by then")
     parser.add_argument("--archive", metavar="file:///FOLDER", help="binlog files, for batches not staged any more")
     parser.add_argument("--prove", action="store_true", help="compare every row with the table's own earlier version")
     parser.add_argument("--in-place", action="store_true", help="put the newest batch's rows into the table itself")
-    parser.add_argument("--why", metavar="TEXT", help="for those who read it later; needed for --in-place")
+    parser.add_argument("--why", metavar="TEXT", help="the reason, which is recorded; needed for --in-place")
     parser.add_argument("--who", default=who, metavar="NAME", help="by default the account and the machine")
 
 
 class _Refusing(argparse.ArgumentParser):
-    """Raises what the command line would end with."""
+    """A parser that raises UsageError where others end the process."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, remedy="binlake replay --help tells what goes together")
 
 
 def request_of(arguments: Sequence[str]) -> ReplayRequest:
-    """Of what the script would be given. Raises UsageError, ConfigurationError."""
+    """Parse the script's arguments. Raises UsageError, ConfigurationError."""
     parser = _Refusing()
     add_to(parser)
     return request(parser.parse_args(arguments))
 
 
 def request(arguments: argparse.Namespace) -> ReplayRequest:
-    """Raises UsageError, ConfigurationError."""
+    """Return the request that parsed arguments mean. Raises UsageError, ConfigurationError."""
     from binlake.phases.replay import ReplayRequest
     from binlake.source.log import folder_of
 
@@ -61,5 +61,5 @@ def request(arguments: argparse.Namespace) -> ReplayRequest:
 
 def _reason(arguments: argparse.Namespace) -> Reason:
     if not (arguments.why or "").strip() or not arguments.who:
-        raise UsageError("--in-place changes a table, and nobody says why", remedy="add --why TEXT: it is recorded")
+        raise UsageError("--in-place changes a table, and no reason was given", remedy="add --why TEXT: it is recorded")
     return Reason(arguments.who, arguments.why)

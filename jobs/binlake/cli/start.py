@@ -6,7 +6,7 @@ from binlake import interrupts
 
 
 def main() -> None:
-    """Run a command, and end with its exit code."""
+    """Run a command, and exit with its code."""
     heard = interrupts.end_at_once()
     from binlake.cli import command_line
 

@@ -1,4 +1,4 @@
-"""The steps of the pipeline: the engine is asked, results go to standard output, progress to standard error."""
+"""Commands for the pipeline's steps. Results go to standard output, progress to standard error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def snapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def parse_until(text: str) -> datetime | None:
-    """``now`` is None; else see ``parse_moment``. Raises UsageError."""
+    """Return None for ``now``, else the time that ``parse_moment`` reads. Raises UsageError."""
     return None if text == "now" else parse_moment(text, "--until", instead="now")
 
 
@@ -46,10 +46,10 @@ def sync(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
     until, report = parse_until(arguments.until), report_of(arguments)
     session = session_of("sync", config, report, short_lived=lambda: pipeline.is_short_run(config))
-    found = pipeline.sync(config, origin_of(config), session, report, until=until)
-    runs = (*found.earlier, found)
+    result = pipeline.sync(config, origin_of(config), session, report, until=until)
+    runs = (*result.earlier, result)
     if arguments.json:
-        printing.as_json(found.to_json())
+        printing.as_json(result.to_json())
     else:
         for run in runs:
             printing.run_report(run)
@@ -67,23 +67,23 @@ def verify(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
     report = report_of(arguments)
     session = session_of("verify", config, report)
-    found: VerifyReport = pipeline.verify(config, origin_of(config), session, report, tables=arguments.tables)
+    result: VerifyReport = pipeline.verify(config, origin_of(config), session, report, tables=arguments.tables)
     if arguments.json:
-        printing.as_json(found.to_json())
+        printing.as_json(result.to_json())
     else:
-        print(found.to_text())
-    found.refuse_unequal()
+        print(result.to_text())
+    result.refuse_unequal()
 
 
 def replay(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     request, report = replay_arguments.request(arguments), report_of(arguments)
-    found = pipeline.replay(config, session_of("replay", config, report), report, request)
+    tables = pipeline.replay(config, session_of("replay", config, report), report, request)
     if arguments.json:
-        printing.as_json([table.to_json() for table in found])
+        printing.as_json([table.to_json() for table in tables])
         return
-    for table in found:
+    for table in tables:
         print(table.to_text())
 
 
@@ -91,26 +91,26 @@ def maintain(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     report = report_of(arguments)
-    found = pipeline.maintain(config, session_of("maintain", config, report), report, tables=arguments.tables)
+    result = pipeline.maintain(config, session_of("maintain", config, report), report, tables=arguments.tables)
     if arguments.json:
-        printing.as_json(found.to_json())
+        printing.as_json(result.to_json())
     else:
-        printing.maintained(found)
+        printing.maintained(result)
 
 
 def register(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
 
     report = report_of(arguments)
-    found = pipeline.register(config, catalog_session_of(config, report), report)
+    result = pipeline.register(config, catalog_session_of(config, report), report)
     if arguments.json:
-        printing.as_json(found.to_json())
+        printing.as_json(result.to_json())
     else:
-        print(found.headline)
+        print(result.headline)
 
 
 def _register_if_due(config: PipelineConfig, report: Report) -> None:
-    """Behind whatever may have made, moved or dropped a table."""
+    """Register the tables' names if the catalog's differ, after a step that may have changed tables."""
     from binlake import pipeline
 
     if pipeline.registration_due(config):

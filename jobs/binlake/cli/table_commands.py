@@ -1,4 +1,4 @@
-"""Where tables stand, what befell them, and what is decided about them."""
+"""Commands for tables: their state, their history, and decisions about them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
     found = read_status(config)
     ahead = _ahead(config, Position.parse(found.position) if found.position else None)
-    told = [*found.tables, *_new_tables(ahead, found)]
+    rows = [*found.tables, *_new_tables(ahead, found)]
     asked = arguments.tables or ["*.*"]
     kept = [
         row
-        for row in sorted(told, key=lambda row: row["table"])
+        for row in sorted(rows, key=lambda row: row["table"])
         if any(names.matches(pattern, *row["table"].split(".", 1)) for pattern in asked)
         and (not arguments.state or row["status"] in arguments.state)
     ]
@@ -46,7 +46,7 @@ def status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def _ahead(config: PipelineConfig, position: Position | None) -> Ahead | str:
-    """How far the source is; the first line of why not where it can't be asked: status stands by metadata."""
+    """Return how far the server's log is ahead, or an error message: status only needs metadata."""
     from binlake.source.ahead import look_ahead
 
     try:
@@ -56,7 +56,7 @@ def _ahead(config: PipelineConfig, position: Position | None) -> Ahead | str:
 
 
 def _new_tables(ahead: Ahead | str, found: SourceStatus) -> list[dict[str, Any]]:
-    """Included tables of the server that have no snapshot, as rows of the status."""
+    """Return the server's included tables that have no snapshot, as rows of the status."""
     known = {row["table"] for row in found.tables}
     new = [] if isinstance(ahead, str) else [str(name) for name in ahead.tables if str(name) not in known]
     fields = ("batch", "position", "delta_version", "reason", "remedy", "table_id")
