@@ -1,11 +1,11 @@
-"""Carry a feed: from its watermark over the recorded batches' staging, through its format, to its sink.
+"""Carry a feed: read recorded batches' staging from its watermark on, format the mutations, and send them to its sink.
 
-    place     from the sink, where it keeps it with the messages; else from where ``position`` says
-    batches   one after the other, each from the place in it on; never one that isn't recorded
-    commit    only between two source transactions, so that a transaction's mutations stand together
+    place     read from the sink, if it keeps it with the messages; else from where ``position`` says
+    batches   read one after the other, from the place on; only recorded ones
+    commit    only between two source transactions, so that a transaction's mutations stay together
 
-The feed holds a lease of its own, and reads what the mirror wrote; nothing here is asked by a sync. Killed anywhere,
-the next run goes on from the last commit: what was sent since is told again, unless the sink took it back.
+The feed has a lease of its own, and reads what the mirror wrote; a sync doesn't depend on it. After a kill, the next
+run goes on from the last commit: what was sent since is sent again, unless the sink took it back.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from binlake.serialization import loads
 from binlake.staging.staged_files import read_manifest
 
 _COLLECTED_EVERY = 500_000
-"""Objects made after which Python looks for cycles; 700 by default."""
+"""Number of new objects after which Python's collector runs; 700 by default."""
 
 
 @dataclass(frozen=True)
 class FeedRun:
-    """What a run of a feed did. batch: up to which it has come. mutations: of the source; messages: sent."""
+    """The result of a feed's run. batch: the last one carried. mutations: of the source. messages: number sent."""
 
     feed: str
     source: str
@@ -69,7 +69,7 @@ class FeedRun:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a feed's run is made of. make_format: for a context. make_sink: for a feed and the source's name."""
+    """Makers of a feed's format (from feed and context) and sink (from feed and source name)."""
 
     make_format: Callable[[FeedConfig, FeedContext], Format]
     make_sink: Callable[[FeedConfig, str], Sink]
@@ -86,9 +86,8 @@ def carry(
 ) -> FeedRun:
     """Carry a feed to the newest recorded batch, or to the first commit at or after ``until``.
 
-    anew: its place is forgotten, and it begins as ``feed.begin`` says.
-
-    Raises FeedError where it can't go on: the reason stands in its row, and in ``status``.
+    anew: forget the feed's place, and begin where ``feed.begin`` says. Raises FeedError if the feed can't go on; the
+    reason is kept in its row of metadata, which ``status`` shows.
     """
     metadata = metadata_of(config)
     limits = FeedLimits(feed.keep_gb, feed.keep_hours)
@@ -97,21 +96,21 @@ def carry(
             selection = Selection.of(config, feed)
             sink = parts.make_sink(feed, config.source.name)
             try:
-                run = _Run(config, metadata, selection, held, sink, parts, _microseconds(until))
+                feed_run = _Run(config, metadata, selection, held, sink, parts, _microseconds(until))
                 with rarely_collected():
-                    found = run.go(anew)
+                    result = feed_run.go(anew)
             finally:
                 sink.close()
         except BinlakeError as error:
             held.stop(error.message, error.remedy)
             raise
-    report.say(found.message)
-    return found
+    report.say(result.message)
+    return result
 
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Messages are small and many, and none is part of a cycle: to look through them took a quarter of a run."""
+    """Make garbage collection rare: messages are never part of a cycle, and scanning them took a quarter of a run."""
     before = gc.get_threshold()
     gc.set_threshold(_COLLECTED_EVERY, *before[1:])
     try:
@@ -121,7 +120,7 @@ def rarely_collected() -> Iterator[None]:
 
 
 def context_of(feed: FeedConfig, config: PipelineConfig, recorded_state: RecordedState) -> FeedContext:
-    """Of a run that goes up to the newest recorded batch."""
+    """Return the context of a run that goes up to the newest recorded batch."""
     stop = recorded_state.position
     return FeedContext(
         feed.name, config.source.name, stop.server, stop.flavour, stop, dict(recorded_state.charsets or {})
@@ -135,18 +134,18 @@ def _microseconds(until: datetime | None) -> int | None:
 def begin(
     config: PipelineConfig, metadata: Metadata, selection: Selection, recorded_state: RecordedState
 ) -> FeedPosition:
-    """Where a feed without a place begins. Raises FeedError."""
+    """Return the position at which a feed without one begins. Raises FeedError."""
     feed = selection.feed
     if feed.begin == "lake":
         return begin_with_lake(metadata, selection, recorded_state)
     if feed.begin == "now":
         return FeedPosition(recorded_state.batch, None, recorded_state.prepared)
     first = oldest_staged(config, recorded_state.batch)
-    return FeedPosition(first - 1, None, tuple(one for one in recorded_state.prepared if one.batch < first))
+    return FeedPosition(first - 1, None, tuple(xa for xa in recorded_state.prepared if xa.batch < first))
 
 
 def oldest_staged(config: PipelineConfig, newest: int) -> int:
-    """The first of the recorded batches from which on all are staged; the next one's number where none is."""
+    """Return the first recorded batch from which on all are staged; the next batch's number if the newest isn't."""
     staged = feed_watermarks.staged_batches(config)
     first = newest + 1
     while first - 1 in staged:
@@ -179,7 +178,7 @@ class _Run:
         if recorded_state is None:
             raise UsageError("no table has a snapshot yet", remedy="run binlake snapshot (or the bootstrap DAG) first")
         store = positions.store_of(self._feed.position, self._feed.name, self._config.source.name, self._held)
-        kept = None if anew else self._kept(store)
+        kept = None if anew else self._kept_position(store)
         place = kept or begin(self._config, self._metadata, self._selection, recorded_state)
         context = context_of(self._feed, self._config, recorded_state)
         errors = FeedErrors(self._feed, lambda left_out: feed_watermarks.record_omissions(self._metadata, left_out))
@@ -189,7 +188,7 @@ class _Run:
         first, before, mutations, self._safe = place.batch, self._sent, 0, place
         while True:
             try:
-                place = self._all(outlet, recorded_state, errors)
+                place = self._carry_all(outlet, recorded_state, errors)
                 if place.batch == first and not mutations + outlet.mutations:
                     outlet.heartbeat(place)
                 break
@@ -199,7 +198,7 @@ class _Run:
                 outlet = self._outlet(context, store, self._safe, errors, outlet.refused)
         mutations, sent = mutations + outlet.mutations, self._total - before
         message = f"feed {self._feed.name}: {mutations:,} mutations as {sent:,} messages, up to {place}"
-        message += "".join(f"\n  left out: {one}" for one in errors.told)
+        message += "".join(f"\n  left out: {event}" for event in errors.told)
         seconds = round(time.monotonic() - began, 2)
         source = self._config.source.name
         return FeedRun(self._feed.name, source, place.batch, place.batch - first, mutations, sent, seconds, message)
@@ -209,12 +208,11 @@ class _Run:
     ) -> Outlet:
         form = self._parts.make_format(self._feed, context)
         self._sent = self._total
-        return Outlet(form, self._sink, self._committed(store), place, errors, careful)
+        return Outlet(form, self._sink, self._note_commits(store), place, errors, careful)
 
-    def _all(self, outlet: Outlet, recorded_state: RecordedState, errors: FeedErrors) -> FeedPosition:
-        """From the last commit to the newest recorded batch, or the time to stop at. Gives the place there.
-
-        Raises TransactionRefused: what wasn't committed is to be sent again."""
+    def _carry_all(self, outlet: Outlet, recorded_state: RecordedState, errors: FeedErrors) -> FeedPosition:
+        """Carry everything from the last commit to the newest recorded batch, or to the time to stop at; return the
+        position there. Raises TransactionRefused if what wasn't committed must be sent again."""
         place = self._load(outlet, self._safe, recorded_state)
         reader = BatchReader(self._config, self._metadata, self._selection, errors)
         while place.batch < recorded_state.batch:
@@ -225,18 +223,18 @@ class _Run:
         return place
 
     def _load(self, target: Outlet, place: FeedPosition, recorded_state: RecordedState) -> FeedPosition:
-        """The rows of the lake that are still to come. Gives the place behind them."""
+        """Send the lake's rows that are still to be sent; return the position after them."""
         for loaded, behind in Preload(self._config, self._metadata, self._selection, recorded_state).rows(place):
             target.load(loaded, behind)
             place = behind
         return place
 
-    def _kept(self, store: PositionStore) -> FeedPosition | None:
-        """The sink's, which is never behind what it holds; of a sink that was changed for another, the store's."""
-        found = self._sink.position() if self._sink.keeps_position else None
-        return found or store.read()
+    def _kept_position(self, store: PositionStore) -> FeedPosition | None:
+        """Return the position that the sink keeps with its messages; the store's if it has none (a new sink)."""
+        in_sink = self._sink.position() if self._sink.keeps_position else None
+        return in_sink or store.read()
 
-    def _committed(self, store: PositionStore) -> Callable[[FeedPosition, int], None]:
+    def _note_commits(self, store: PositionStore) -> Callable[[FeedPosition, int], None]:
         def note(position: FeedPosition, messages: int) -> None:
             if not self._sink.keeps_position:
                 store.write(position)
@@ -249,7 +247,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class Carried:
-    """A batch, or a part of it. stopped: the time to stop at was met in it."""
+    """A batch, or the part of it that was carried. stopped: the time to stop at lies in it."""
 
     position: FeedPosition
     mutations: int
@@ -258,7 +256,7 @@ class Carried:
 
 @dataclass
 class BatchReader:
-    """Reads recorded batches for a selection. errors: asked of what can't be read."""
+    """Reader of recorded batches for a selection. errors: decides about what can't be read."""
 
     config: PipelineConfig
     metadata: Metadata
@@ -268,7 +266,7 @@ class BatchReader:
     _batch: int = field(default=0, init=False)
 
     def carry(self, place: FeedPosition, outlet: Outlet, until_us: int | None) -> Carried:
-        """The rest of the batch behind ``place``. Raises FeedError where its staging is gone."""
+        """Carry the rest of the batch after ``place``. Raises FeedError if its staging is gone."""
         batch = self._batch = place.batch + 1
         manifest, planned = self._staged(batch)
         staged = StagedBatch(
@@ -276,7 +274,7 @@ class BatchReader:
         )
         self._leave_out(manifest, known=place.place is not None)
         outlet.enter(place)
-        history = self._history(batch)
+        history = self._statements(batch)
         mutations = 0
         try:
             for item in staged.read(place.place):
@@ -297,30 +295,33 @@ class BatchReader:
         return Carried(done, mutations)
 
     def _leave_out(self, manifest: Manifest, *, known: bool) -> None:
-        """Events of the feed's tables that nobody can decode. Raises FeedError where the feed is to stop at them.
+        """Report events of the feed's tables that can't be decoded. Raises FeedError if the feed must stop at them.
 
-        known: a part of the batch is carried, so they were written down.
+        known: part of the batch was carried before, so they are recorded already.
         """
         feed = self.selection.feed.name
-        for one in (one for part in manifest.slices for one in part.stopped if self.selection.wants(one.name)):
-            place = f"{one.file}:{one.offset}, an event of {one.name}"
+        events = (event for part in manifest.slices for event in part.stopped if self.selection.wants(event.name))
+        for event in events:
+            place = f"{event.file}:{event.offset}, an event of {event.name}"
             error = FeedError(
-                f"feed {feed} can't tell {place}: {one.reason}",
+                f"feed {feed} can't decode {place}: {event.reason}",
                 remedy="once the lake has the table's rows again, begin behind it: "
                 f"binlake feed --feed {feed} --anew lake (or now); or leave such events out: on_error: skip",
             )
-            self.errors.decide(FeedFailure("decode", one.name, place, 0, one.reason, one.remedy), error, known=known)
+            self.errors.decide(
+                FeedFailure("decode", event.name, place, 0, event.reason, event.remedy), error, known=known
+            )
 
     def _prepared(self, table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """See Selection.prepare; none of the rows where the feed goes on without them."""
-        found = rows.slice(0, 0)
+        """Return the rows as Selection.prepare does; none if that fails and the feed goes on without them."""
+        prepared = rows.slice(0, 0)
         place = f"batch {self._batch}, {rows.num_rows:,} rows of {table.name}"
         with self.errors.guarded("table_map", table.name, place, rows.num_rows):
-            found = self.selection.prepare(table, rows)
-        return found
+            prepared = self.selection.prepare(table, rows)
+        return prepared
 
     def _unknown(self, event: XaEvent, error: FeedError) -> None:
-        """Rows of an XA transaction that came before the feed."""
+        """Decide about the commit of an XA transaction whose rows came before the feed."""
         place = f"{event.file}:{event.offset}, XA COMMIT of {event.xid}"
         self.errors.decide(FeedFailure("commit", None, place, 0, error.message, error.remedy), error)
 
@@ -347,16 +348,16 @@ class BatchReader:
             self._shapes = Shapes(self.metadata)
         return table_of(file, self._shapes.at(file.name, (batch, *file.first[:2])))
 
-    def _history(self, batch: int) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    def _statements(self, batch: int) -> dict[tuple[str, int], list[dict[str, Any]]]:
         self._shapes = None  # a batch may have brought new ones
-        found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        by_place: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for row in self.metadata.read("ddl_history", where=f"batch = {batch}"):
-            found.setdefault((row["file"], row["offset"]), []).append(row)
-        return found
+            by_place.setdefault((row["file"], row["offset"]), []).append(row)
+        return by_place
 
 
 def _before(window: LogWindow, until_us: int | None) -> int:
-    """How many rows come before the first that committed at or after the time."""
+    """Return how many rows come before the first one that was committed at or after the time."""
     if until_us is None:
         return len(window)
     late = np.flatnonzero(window.committed_us >= until_us)
@@ -366,7 +367,7 @@ def _before(window: LogWindow, until_us: int | None) -> int:
 def _schema_change(
     item: StatementHere, history: dict[tuple[str, int], list[dict[str, Any]]], selection: Selection
 ) -> SchemaChange | None:
-    """What the DDL history tells of a statement; None where it concerned no table of the feed."""
+    """Return the schema change of a statement by the DDL history; None if it concerns no table of the feed."""
     rows = [
         row
         for row in history.get((item.statement.file, item.statement.offset), ())

@@ -1,11 +1,11 @@
-"""A feed's ``where``: SQL of a closed set of words, parsed by sqlglot, carried out by Arrow. It is never run as code.
+"""A feed's ``where``: a condition in a small subset of SQL, parsed by sqlglot and evaluated by Arrow, never as code.
 
     db = 'shop' AND table = 'user' AND (after.age >= 18 OR op = 'delete')
 
-Names are ``db``, ``table``, ``op`` ('insert', 'update', 'delete') and columns. A column without a prefix is that of the
-new row, of a delete that of the old one; ``before.c`` and ``after.c`` say which, and are NULL where there is none. A
-column that a table doesn't have is NULL there. A mutation passes where the condition is true, as in SQL: neither false
-nor NULL. Text compares by its code points, with regard to case.
+Names are ``db``, ``table``, ``op`` ('insert', 'update', 'delete') and columns. A column without a prefix is the new
+row's, for a delete the old row's; ``before.c`` and ``after.c`` choose one, and are NULL if there is no such row. A
+column that a table doesn't have is NULL. A mutation passes if the condition is true, as in SQL: not if it is false or
+NULL. Text compares by code points, case-sensitively.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORDS = "=, <>, <, <=, >, >=, AND, OR, NOT, IN (…), BETWEEN, LIKE, IS NULL, t
 
 @dataclass(frozen=True)
 class _Rows:
-    """What a condition is asked about: mutations of one table."""
+    """Mutations of one table, on which a condition is evaluated."""
 
     table: FeedTable
     batch: pa.RecordBatch
@@ -42,7 +42,7 @@ class _Rows:
 
 
 Value = Any
-"""An Arrow array, or a scalar that stands for all rows."""
+"""An Arrow array, or a scalar with the same value for all rows."""
 Node = Callable[[_Rows], Value]
 
 
@@ -54,36 +54,36 @@ class Condition:
     node: Node
 
     def passing(self, table: FeedTable, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows pass. Raises FeedError where a column and what it is compared with have no common type."""
+        """Return which rows pass. Raises FeedError if a column is compared with a value of no common type."""
         try:
-            found = self.node(_Rows(table, batch))
+            result = self.node(_Rows(table, batch))
         except (pa.ArrowException, ValueError) as error:
             raise FeedError(
                 f"where: {self.text!r} can't be asked of {table.name}: {_first_line(error)}",
                 remedy="compare columns with values of their own kind, or exclude the table from the feed",
             ) from None
-        if isinstance(found, pa.Scalar):
-            return pa.array([found.as_py() is True] * batch.num_rows, pa.bool_())
-        return pc.fill_null(found, False)
+        if isinstance(result, pa.Scalar):
+            return pa.array([result.as_py() is True] * batch.num_rows, pa.bool_())
+        return pc.fill_null(result, False)
 
 
 def _first_line(error: Exception) -> str:
-    """Without what stands in a row, which Arrow's messages may tell behind it."""
+    """Return the start of an error's message, without the row values that Arrow may put after a colon."""
     return str(error).splitlines()[0].partition(": ")[0][:120]
 
 
 def parse(text: str) -> Condition:
-    """Raises ConfigurationError, which names what isn't understood."""
+    """Parse a condition. Raises ConfigurationError, which names the part that isn't understood."""
     if len(text) > _MOST_LETTERS:
         raise _refused(text[:60] + "…", f"it has more than {_MOST_LETTERS:,} letters")
     try:
-        found = sqlglot.parse(text, read="mysql")
+        statements = sqlglot.parse(text, read="mysql")
     except (sqlglot.errors.SqlglotError, RecursionError, ValueError) as error:
         raise _refused(text, str(error).splitlines()[0]) from None
-    if len(found) != 1 or found[0] is None:
+    if len(statements) != 1 or statements[0] is None:
         raise _refused(text, "it is not one condition")
     try:
-        return Condition(text, _boolean(found[0], _MOST_DEPTH))
+        return Condition(text, _boolean(statements[0], _MOST_DEPTH))
     except _NotUnderstoodError as error:
         raise _refused(text, str(error)) from None
 
@@ -94,97 +94,97 @@ def _refused(text: str, why: str) -> ConfigurationError:
 
 
 class _NotUnderstoodError(Exception):
-    """A part of the condition is outside of the closed set."""
+    """A part of the condition isn't in the subset of SQL."""
 
 
-def _boolean(one: sql.Expr, depth: int) -> Node:
+def _boolean(part: sql.Expr, depth: int) -> Node:
     if depth == 0:
         raise _NotUnderstoodError("it is nested too deeply")
-    build = _BOOLEANS.get(type(one))
+    build = _BOOLEANS.get(type(part))
     if build is None:
-        raise _NotUnderstoodError(f"{one.sql()!r} is neither true nor false by itself")
-    return build(one, depth - 1)
+        raise _NotUnderstoodError(f"{part.sql()!r} is neither true nor false by itself")
+    return build(part, depth - 1)
 
 
-def _operand(one: sql.Expr) -> Node:
-    build = _OPERANDS.get(type(one))
+def _operand(part: sql.Expr) -> Node:
+    build = _OPERANDS.get(type(part))
     if build is None:
-        raise _NotUnderstoodError(f"{one.sql()!r} can't be compared")
-    return build(one)
+        raise _NotUnderstoodError(f"{part.sql()!r} can't be compared")
+    return build(part)
 
 
 # what is true or false ------------------------------------------------------------------------------------------------
 def _joined(combine: Callable[[Value, Value], Value]) -> Callable[[Any, int], Node]:
-    def build(one: Any, depth: int) -> Node:
-        left, right = _boolean(one.left, depth), _boolean(one.right, depth)
+    def build(part: Any, depth: int) -> Node:
+        left, right = _boolean(part.left, depth), _boolean(part.right, depth)
         return lambda rows: combine(left(rows), right(rows))
 
     return build
 
 
-def _not(one: Any, depth: int) -> Node:
-    inner = _boolean(one.this, depth)
+def _not(part: Any, depth: int) -> Node:
+    inner = _boolean(part.this, depth)
     return lambda rows: pc.invert(inner(rows))
 
 
-def _paren(one: Any, depth: int) -> Node:
-    return _boolean(one.this, depth)
+def _paren(part: Any, depth: int) -> Node:
+    return _boolean(part.this, depth)
 
 
 def _compared(compare: Callable[[Value, Value], Value]) -> Callable[[Any, int], Node]:
-    def build(one: Any, depth: int) -> Node:
-        left, right = _operand(one.this), _operand(one.expression)
+    def build(part: Any, depth: int) -> Node:
+        left, right = _operand(part.this), _operand(part.expression)
         return lambda rows: compare(*_alike(left(rows), right(rows)))
 
     return build
 
 
-def _in(one: Any, depth: int) -> Node:
-    if one.args.get("query") or one.args.get("unnest") or not one.expressions:
+def _in(part: Any, depth: int) -> Node:
+    if part.args.get("query") or part.args.get("unnest") or not part.expressions:
         raise _NotUnderstoodError("IN wants a list of values")
-    sought, values = _operand(one.this), [_operand(value) for value in one.expressions]
+    left, values = _operand(part.this), [_operand(value) for value in part.expressions]
 
     def node(rows: _Rows) -> Value:
-        found = sought(rows)
-        return reduce(pc.or_kleene, (pc.equal(*_alike(found, value(rows))) for value in values))
+        operand = left(rows)
+        return reduce(pc.or_kleene, (pc.equal(*_alike(operand, value(rows))) for value in values))
 
     return node
 
 
-def _between(one: Any, depth: int) -> Node:
-    sought, low, high = (_operand(part) for part in (one.this, one.args["low"], one.args["high"]))
+def _between(part: Any, depth: int) -> Node:
+    left, low, high = (_operand(side) for side in (part.this, part.args["low"], part.args["high"]))
 
     def node(rows: _Rows) -> Value:
-        found = sought(rows)
-        above = pc.greater_equal(*_alike(found, low(rows)))
-        return pc.and_kleene(above, pc.less_equal(*_alike(found, high(rows))))
+        operand = left(rows)
+        above = pc.greater_equal(*_alike(operand, low(rows)))
+        return pc.and_kleene(above, pc.less_equal(*_alike(operand, high(rows))))
 
     return node
 
 
-def _like(one: Any, depth: int) -> Node:
-    sought, pattern = _operand(one.this), one.expression
+def _like(part: Any, depth: int) -> Node:
+    left, pattern = _operand(part.this), part.expression
     if not (isinstance(pattern, sql.Literal) and pattern.is_string):
         raise _NotUnderstoodError("LIKE wants a text")
-    return lambda rows: pc.match_like(_text(sought(rows)), pattern.this)
+    return lambda rows: pc.match_like(_text(left(rows)), pattern.this)
 
 
 def _text(value: Value) -> Value:
     return pc.cast(value, pa.string())
 
 
-def _is(one: Any, depth: int) -> Node:
-    sought = _operand(one.this)
-    if isinstance(one.expression, sql.Null):
-        return lambda rows: pc.is_null(sought(rows))
-    if isinstance(one.expression, sql.Boolean):
-        wanted = bool(one.expression.this)
-        return lambda rows: pc.fill_null(pc.equal(pc.cast(sought(rows), pa.bool_()), wanted), False)
+def _is(part: Any, depth: int) -> Node:
+    left = _operand(part.this)
+    if isinstance(part.expression, sql.Null):
+        return lambda rows: pc.is_null(left(rows))
+    if isinstance(part.expression, sql.Boolean):
+        wanted = bool(part.expression.this)
+        return lambda rows: pc.fill_null(pc.equal(pc.cast(left(rows), pa.bool_()), wanted), False)
     raise _NotUnderstoodError("IS wants NULL, TRUE or FALSE")
 
 
-def _constant(one: Any, depth: int) -> Node:
-    value = pa.scalar(None if isinstance(one, sql.Null) else bool(one.this), pa.bool_())
+def _constant(part: Any, depth: int) -> Node:
+    value = pa.scalar(None if isinstance(part, sql.Null) else bool(part.this), pa.bool_())
     return lambda rows: value
 
 
@@ -209,31 +209,31 @@ _BOOLEANS: Mapping[type, Callable[[Any, int], Node]] = {
 
 
 # what is compared -----------------------------------------------------------------------------------------------------
-def _column(one: Any) -> Node:
-    if one.args.get("db") or one.args.get("catalog"):
-        raise _NotUnderstoodError(f"{one.sql()!r} has too many dots")
-    name, image = str(one.name), str(one.table).lower()
+def _column(part: Any) -> Node:
+    if part.args.get("db") or part.args.get("catalog"):
+        raise _NotUnderstoodError(f"{part.sql()!r} has too many dots")
+    name, image = str(part.name), str(part.table).lower()
     if image in ("before", "after"):
         return lambda rows: _field(rows, image, name)
     if image:
-        raise _NotUnderstoodError(f"{one.sql()!r}: write before.{name} or after.{name}")
-    quoted = bool(one.this.args.get("quoted"))
+        raise _NotUnderstoodError(f"{part.sql()!r}: write before.{name} or after.{name}")
+    quoted = bool(part.this.args.get("quoted"))
     special = None if quoted else _NAMES.get(name.lower())
-    return special or (lambda rows: _newest(rows, name))
+    return special or (lambda rows: _of_newest_row(rows, name))
 
 
-def _newest(rows: _Rows, name: str) -> Value:
-    """Of the new row; of the old one only where there is no new row, not where its value is NULL."""
+def _of_newest_row(rows: _Rows, name: str) -> Value:
+    """Return a column of the new row; of the old row where there is no new one, but not where its value is NULL."""
     return pc.if_else(rows.image("after").is_valid(), _field(rows, "after", name), _field(rows, "before", name))
 
 
 def _field(rows: _Rows, image: str, name: str) -> Value:
-    """A column of an image, by its name without regard to case, as the server does."""
+    """Return a column of an image. Names compare case-insensitively, as on the server."""
     struct = rows.image(image)
     for field in struct.type:
         if field.name.lower() == name.lower():
-            found = pc.struct_field(struct, [field.name])
-            return pc.if_else(struct.is_valid(), found, pa.scalar(None, found.type))
+            values = pc.struct_field(struct, [field.name])
+            return pc.if_else(struct.is_valid(), values, pa.scalar(None, values.type))
     return pa.nulls(rows.batch.num_rows)
 
 
@@ -249,25 +249,25 @@ _NAMES: Mapping[str, Node] = {
 }
 
 
-def _literal(one: Any) -> Node:
-    if one.is_string:
-        value = pa.scalar(one.this)
+def _literal(part: Any) -> Node:
+    if part.is_string:
+        value = pa.scalar(part.this)
     else:
-        number = Decimal(one.this)
+        number = Decimal(part.this)
         value = pa.scalar(int(number) if number == number.to_integral_value() and abs(number) < 2**63 else number)
     return lambda rows: value
 
 
-def _negative(one: Any) -> Node:
-    if not (isinstance(one.this, sql.Literal) and not one.this.is_string):
-        raise _NotUnderstoodError(f"{one.sql()!r} is no number")
-    number = Decimal(one.this.this)
+def _negative(part: Any) -> Node:
+    if not (isinstance(part.this, sql.Literal) and not part.this.is_string):
+        raise _NotUnderstoodError(f"{part.sql()!r} is no number")
+    number = Decimal(part.this.this)
     value = pa.scalar(-int(number) if number == number.to_integral_value() and abs(number) < 2**63 else -number)
     return lambda rows: value
 
 
-def _given(one: Any) -> Node:
-    value = pa.scalar(None) if isinstance(one, sql.Null) else pa.scalar(bool(one.this))
+def _given(part: Any) -> Node:
+    value = pa.scalar(None) if isinstance(part, sql.Null) else pa.scalar(bool(part.this))
     return lambda rows: value
 
 
@@ -281,20 +281,20 @@ _OPERANDS: Mapping[type, Callable[[Any], Node]] = {
 
 
 def _alike(left: Value, right: Value) -> tuple[Value, Value]:
-    """Both in a type that compares exactly: what is written in the condition takes the column's, as far as it can."""
+    """Return both sides in types that compare exactly: a literal takes the column's type where it can."""
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         other = right.type if pa.types.is_null(left.type) else left.type
         other = pa.bool_() if pa.types.is_null(other) else other
         return pc.cast(left, other), pc.cast(right, other)
-    for one, other, turned in ((left, right, False), (right, left, True)):
-        if isinstance(other, pa.Scalar) and not isinstance(one, pa.Scalar) and one.type != other.type:
-            pair = _converted(one, other)
+    for column, other, turned in ((left, right, False), (right, left, True)):
+        if isinstance(other, pa.Scalar) and not isinstance(column, pa.Scalar) and column.type != other.type:
+            pair = _converted(column, other)
             return (pair[1], pair[0]) if turned else pair
     return left, right
 
 
 def _converted(column: Value, value: pa.Scalar) -> tuple[Value, Value]:
-    """A column and what is written beside it."""
+    """Return a column and the literal it is compared with, in types that compare exactly."""
     kind = column.type
     if pa.types.is_boolean(kind) and pa.types.is_integer(value.type):
         return pc.cast(column, pa.int8()), value

@@ -1,4 +1,4 @@
-"""``binlake tail``: staged mutations on the console, without a place that is kept; nothing is held for it."""
+"""``binlake tail``: print staged mutations. No position is kept, and no staging is held for it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LOOK_AGAIN = 2.0
 
 
 class ConsoleSink:
-    """A message a line."""
+    """A sink that prints one message per line."""
 
     keeps_position = False
 
     def __init__(self, out: TextIO, schema_of: SchemaOf | None = None) -> None:
-        """schema_of: a registry's, for Avro."""
+        """schema_of: looks up a registry's schemas, for Avro."""
         self._out, self._schema_of = out, schema_of
 
     def begin(self) -> None:
@@ -39,9 +39,9 @@ class ConsoleSink:
 
     def send(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            told = readable(message.value, self._schema_of)
+            value = readable(message.value, self._schema_of)
             key = "" if message.value is not None else f"{readable_key(message.key, self._schema_of)} "
-            self._out.write(f"{key}{told}\n")
+            self._out.write(f"{key}{value}\n")
 
     def commit(self, position: FeedPosition) -> None:
         self._out.flush()
@@ -55,38 +55,38 @@ class ConsoleSink:
 
 @dataclass(frozen=True)
 class Tail:
-    """What is asked. start: the first batch; None: what comes from now on. follow: for ever, until interrupted."""
+    """Options. start: the first batch, None for those recorded from now on. follow: go on until interrupted."""
 
     start: int | None
     follow: bool = False
 
 
 class _Tailed:
-    """One source's staging, as one feed has it."""
+    """One source's staging, formatted as one feed has it."""
 
     def __init__(self, config: PipelineConfig, feed: FeedConfig, asked: Tail, parts: Parts, out: TextIO) -> None:
         self._config = config
-        errors = FeedErrors(feed, _not_written)
+        errors = FeedErrors(feed, _record_no_omissions)
         self._reader = BatchReader(config, metadata_of(config), Selection.of(config, feed), errors)
         recorded_state = _recorded_state(config)
         context = context_of(feed, config, recorded_state)
         self._place = FeedPosition(_first(config, asked, recorded_state) - 1)
         sink = ConsoleSink(out, _schema_of(feed))
-        self._outlet = Outlet(parts.make_format(feed, context), sink, _nowhere, self._place, errors)
+        self._outlet = Outlet(parts.make_format(feed, context), sink, _keep_no_position, self._place, errors)
 
     def print(self) -> None:
-        """What was recorded since."""
+        """Print the batches recorded since the last call."""
         recorded_state = _recorded_state(self._config)
         while self._place.batch < recorded_state.batch:
             self._place = self._reader.carry(self._place, self._outlet, None).position
 
 
 def tail(feeds: Sequence[tuple[PipelineConfig, FeedConfig]], asked: Tail, parts: Parts, out: TextIO) -> None:
-    """Print what is staged, source by source. Raises UsageError where the batch asked for isn't, or isn't any more."""
+    """Print staged mutations, source by source. Raises UsageError if the batch to start with isn't staged any more."""
     tailed = [_Tailed(config, feed, asked, parts, out) for config, feed in feeds]
     while True:
-        for one in tailed:
-            one.print()
+        for source in tailed:
+            source.print()
         if not asked.follow:
             return
         time.sleep(_LOOK_AGAIN)
@@ -99,12 +99,12 @@ def _schema_of(feed: FeedConfig) -> SchemaOf | None:
     return SchemaRegistry(address, connection=connection).schema
 
 
-def _nowhere(position: FeedPosition, messages: int) -> Any:
-    """The place isn't kept."""
+def _keep_no_position(position: FeedPosition, messages: int) -> Any:
+    """Keep no position."""
 
 
-def _not_written(omissions: list[Omission]) -> None:
-    """Nor is what is left out."""
+def _record_no_omissions(omissions: list[Omission]) -> None:
+    """Record no omissions."""
 
 
 def _recorded_state(config: PipelineConfig) -> RecordedState:

@@ -1,4 +1,4 @@
-"""``binlake console-consumer``: the messages of a Kafka topic, one a line, whatever format of feeds they have."""
+"""``binlake console-consumer``: print a Kafka topic's messages, one per line, in whatever format feeds write them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from binlake.feeds.sinks.kafka import consumer_of
 
 _PATIENCE = 15.0
 _HEAD = 5
-"""Bytes before the record in Confluent's form."""
+"""Bytes before the record in Confluent's wire format."""
 SchemaOf = Callable[[int], Any]
-"""An id → the schema; None where there is none."""
+"""A function that returns the schema with an id, None if there is none."""
 _OPERATIONS = {1: "insert", 2: "update", 3: "delete"}
 
 
 @dataclass(frozen=True)
 class Consuming:
-    """What is asked. most: messages after which it ends, None: all. follow: the end of the topic is waited at.
+    """Options. most: number of messages to print, None for all. follow: wait for more at the topic's end.
 
-    schema_of: a registry's, for messages in Confluent's form.
+    schema_of: looks up a registry's schemas, for messages in Confluent's wire format.
     """
 
     topic: str
@@ -36,7 +36,7 @@ class Consuming:
 
 
 def consume(bootstrap: str, asked: Consuming, out: TextIO, settings: Mapping[str, Any] | None = None) -> None:
-    """Print committed messages from the first on. Raises SinkFailed where the broker or the topic can't be had."""
+    """Print committed messages from the first on. Raises SinkFailed if the broker or the topic can't be read."""
     consumer = consumer_of(bootstrap, settings or {})
     try:
         partitions = _partitions(consumer, bootstrap, asked.topic)
@@ -51,12 +51,12 @@ def consume(bootstrap: str, asked: Consuming, out: TextIO, settings: Mapping[str
                     ended.add(message.partition())
                 elif not error.retriable():
                     raise SinkFailed(
-                        f"Kafka at {bootstrap} didn't tell {asked.topic}: {error.str()}",
+                        f"Kafka at {bootstrap} didn't send {asked.topic}: {error.str()}",
                         remedy="see whether the broker runs and lets this account read there",
                     )
                 continue
-            key, told = readable_key(message.key(), asked.schema_of), readable(message.value(), asked.schema_of)
-            out.write(f"{message.partition()}:{message.offset()} {key} {told}\n")
+            key, value = readable_key(message.key(), asked.schema_of), readable(message.value(), asked.schema_of)
+            out.write(f"{message.partition()}:{message.offset()} {key} {value}\n")
             printed += 1
         out.flush()
     finally:
@@ -67,21 +67,21 @@ def _partitions(consumer: Any, bootstrap: str, topic: str) -> int:
     from confluent_kafka import KafkaException, TopicPartition
 
     try:
-        found = consumer.list_topics(topic, _PATIENCE).topics[topic]
+        metadata = consumer.list_topics(topic, _PATIENCE).topics[topic]
     except KafkaException as error:
         raise SinkFailed(
             f"Kafka at {bootstrap} didn't answer: {error.args[0].str()}", remedy="see whether the broker runs there"
         ) from None
-    if found.error is not None or not found.partitions:
+    if metadata.error is not None or not metadata.partitions:
         raise SinkFailed(f"there is no topic {topic!r} at {bootstrap}", remedy="see how the feed names its topics")
-    consumer.assign([TopicPartition(topic, number, 0) for number in found.partitions])
-    return len(found.partitions)
+    consumer.assign([TopicPartition(topic, number, 0) for number in metadata.partitions])
+    return len(metadata.partitions)
 
 
 def readable(value: bytes | None, schema_of: SchemaOf | None = None) -> str:
-    """Avro as its fields, Debezium's and other texts as they are, anything else as hexadecimal.
+    """Return a message as text: Avro as JSON, texts (Debezium's too) as they are, anything else as hexadecimal.
 
-    schema_of: a registry's, for Confluent's form and mypipe's. Raises what that raises where it can't be asked.
+    schema_of: looks up a registry's schemas, for Confluent's wire format and mypipe's; its errors are raised.
     """
     if value is None:
         return "(tombstone)"
@@ -90,12 +90,12 @@ def readable(value: bytes | None, schema_of: SchemaOf | None = None) -> str:
     op = _OPERATIONS.get(value[1])
     if op and value[2:4] == bytes(2):
         return _avro(value, 4, generic.schema(value[1]), op=op) or _shown(value)
-    told = None
+    text = None
     if schema_of is not None:
-        told = _avro(value, _HEAD, schema_of(int.from_bytes(value[1:_HEAD], "big")))
-        if told is None and op:  # mypipe's form: two bytes for the schema
-            told = _avro(value, 4, schema_of(int.from_bytes(value[2:4], "big")), op=op)
-    return told or _shown(value)
+        text = _avro(value, _HEAD, schema_of(int.from_bytes(value[1:_HEAD], "big")))
+        if text is None and op:  # mypipe's wire format: two bytes for the schema
+            text = _avro(value, 4, schema_of(int.from_bytes(value[2:4], "big")), op=op)
+    return text or _shown(value)
 
 
 def readable_key(key: bytes | None, schema_of: SchemaOf | None) -> str:
@@ -113,27 +113,27 @@ def _shown(data: bytes | None) -> str:
 
 
 def _avro(value: bytes, head: int, schema: Any, **more: str) -> str | None:
-    """None where it isn't that: a message of another kind may begin as one of these does."""
+    """Return an Avro record as JSON; None if it isn't one: other messages may begin with the same bytes."""
     if schema is None:
         return None
     rest = io.BytesIO(value[head:])
     try:
-        found = _reader(json.dumps(schema))(rest)
+        record = _reader(json.dumps(schema))(rest)
     except ConfigurationError:
         raise
     except Exception:  # foreign bytes make a reader of Avro fail in many ways
         return None
-    if rest.read(1) or not isinstance(found, dict):
+    if rest.read(1) or not isinstance(record, dict):
         return None
-    told = {**more, **found}
-    if "txid" in found:
-        told["txid"] = (found["txid"] or b"").hex() or None
-    return json.dumps(told, ensure_ascii=False, default=plain)
+    fields = {**more, **record}
+    if "txid" in record:
+        fields["txid"] = (record["txid"] or b"").hex() or None
+    return json.dumps(fields, ensure_ascii=False, default=plain)
 
 
 @cache
 def _reader(schema: str) -> Callable[[io.BytesIO], Any]:
-    """Raises ConfigurationError where the package isn't installed."""
+    """Return a reader of records with a schema. Raises ConfigurationError if fastavro isn't installed."""
     try:
         import fastavro
     except ImportError as error:

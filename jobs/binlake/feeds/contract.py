@@ -1,7 +1,7 @@
-"""What formats and sinks are to the one who carries a feed (carry.py).
+"""Interfaces of formats and sinks, as a feed's run uses them (carry.py).
 
-A format is pure: staged mutations in Arrow go in, messages come out. A sink takes messages between ``begin`` and
-``commit``; what it kept of a feed's place it tells again when it is opened.
+A format is pure: it turns staged mutations in Arrow into messages. A sink takes messages between ``begin`` and
+``commit``; it returns the position that it kept when it is opened again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from binlake.position import Flavour, Position
 from binlake.schema.table import Column, TableName, TableSchema
 
 Register = Callable[[str, dict[str, Any]], int]
-"""A subject of a schema registry and a schema → the schema's id."""
+"""A function that registers a schema under a subject, and returns its id."""
 _MOST_BYTES = 64 << 20
 
 
 class Message(NamedTuple):
-    """One message. key: what of it is compared (order is kept for each key of a topic); None: none.
+    """One message. key: messages of a topic with the same key stay in order; None for no key.
 
-    value: None is a tombstone. headers: names and values.
+    value: None for a tombstone. headers: (name, value) pairs.
     """
 
     topic: str
@@ -38,7 +38,7 @@ class Message(NamedTuple):
 
 
 def one_each(topic: str, keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> list[Sequence[Message]]:
-    """For each row its one message to a topic; the shorter ends it."""
+    """Return one message per row to a topic, as a sequence for each row; the shorter argument decides how many."""
     parts = zip(repeat(topic), keys, values, repeat(()))
     return list(zip(map(_AS_MESSAGE, parts)))  # without a step of Python's: there are 100,000 a second
 
@@ -50,8 +50,8 @@ _AS_MESSAGE: Callable[[Iterable[Any]], Message] = partial(tuple.__new__, Message
 class FeedTable:
     """A table in one shape, as its mutations were logged.
 
-    columns: those staged, as the table map and what is recorded of the table tell them. key: names of the primary
-    key's, empty without one. schema: as recorded for the place in the log, None where nothing is.
+    columns: the staged ones, as table map and recorded schema describe them. key: names of the primary key's columns,
+    empty without one. schema: the one recorded for the place in the log, None if there is none.
     """
 
     name: TableName
@@ -65,9 +65,9 @@ class FeedChanges:
     """Some mutations of one table in one shape, in the order of the log.
 
     rows: with the columns of binlog.border.staged_schema; ``before`` and ``after`` hold ``table.columns`` by name, each
-    perhaps followed by its side column. Rows of an XA transaction stand at its commit. file: the binlog file's name.
-    transactions: where the format asks for it, of each row its ordinals, from 1, in its transaction and, of that, in
-    its table; else empty.
+    perhaps followed by its side column. Rows of an XA transaction come at its commit. file: the binlog file's name.
+    transactions: if the format wants them, each row's transaction id and its ordinals, from 1, in the transaction and
+    among the transaction's events of its table; else empty.
     """
 
     table: FeedTable
@@ -75,26 +75,28 @@ class FeedChanges:
     file: str
     transactions: Sequence[tuple[str, int, int]] = ()
     snapshot: bool = False
-    """The rows are the lake's at a batch: ``op`` is an insert, and means a read."""
+    """Whether the rows are the lake's at a batch; then ``op`` is insert, and means a read."""
     servers: Mapping[str, int] = field(default_factory=dict)
-    """See border.SliceSummary."""
+    """Ids of servers by uuid, see border.SliceSummary."""
 
     def pieces(self) -> Iterator[FeedChanges]:
-        """Slices, in order, of 64 MB at most: formats make whole columns of text, and Arrow's hold 2 GB."""
+        """Yield slices of at most 64 MiB, in order: formats make whole columns of text, which Arrow limits to 2 GB."""
         if self.rows.nbytes <= _MOST_BYTES or self.rows.num_rows < 2:
             yield self
             return
         half = self.rows.num_rows // 2
-        for there in (slice(0, half), slice(half, self.rows.num_rows)):
-            rows = self.rows.slice(there.start, there.stop - there.start)
-            yield from replace(self, rows=rows, transactions=self.transactions[there]).pieces()
+        for part in (slice(0, half), slice(half, self.rows.num_rows)):
+            rows = self.rows.slice(part.start, part.stop - part.start)
+            yield from replace(self, rows=rows, transactions=self.transactions[part]).pieces()
 
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """A statement between mutations. text: of one that changes rows no more than its verb, for it holds their values.
-    kind: such as ALTER TABLE. tables: the shapes of the feed's tables that it left, None for one that went.
-    servers: see border.SliceSummary."""
+    """A statement between mutations.
+
+    text: the statement; only its verb if it changes rows, as it contains their values. kind: such as ALTER TABLE.
+    tables: the feed's tables with the schema after it, None for a dropped one. servers: see border.SliceSummary.
+    """
 
     statement: Statement
     text: str
@@ -105,7 +107,7 @@ class SchemaChange:
 
 @dataclass(frozen=True)
 class TransactionEnd:
-    """A source transaction, seen to its end. tables: how many of its events are in the feed, by table."""
+    """The end of a source transaction. tables: how many of its events are in the feed, by table."""
 
     id: str
     committed_us: int
@@ -118,8 +120,11 @@ class TransactionEnd:
 
 @dataclass(frozen=True)
 class FeedContext:
-    """What a format knows of its feed. server: as positions name it. standing: where the newest recorded batch ends,
-    None where nobody asks; charsets: the databases' default character sets there."""
+    """What a format knows of its feed.
+
+    server: as positions name it. standing: the position where the newest recorded batch ends, None if it isn't needed.
+    charsets: the databases' default character sets there.
+    """
 
     feed: str
     source: str
@@ -130,45 +135,48 @@ class FeedContext:
 
 
 class Format(Protocol):
-    """Mutations and what lies between them, as messages.
+    """A format: turns mutations, and what lies between them, into messages.
 
-    A format says only what it has to say: the rest gives no message.
+    Methods that a format doesn't define return no message.
 
-    wants_transactions: ``transaction_began`` and ``transaction_ended`` are asked, and FeedChanges tells the ordinals.
+    wants_transactions: ``transaction_began`` and ``transaction_ended`` are called, and FeedChanges.transactions is set.
     """
 
     wants_transactions: bool = False
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
-        """For each row its messages, in order; none or many."""
+        """Return the messages of each row, in order; a row may have none or many."""
         ...
 
     def events(self, changes: FeedChanges) -> Sequence[int]:
-        """As how many events each row counts in its transaction."""
+        """Return as how many events of its transaction each row counts."""
         return [1] * changes.rows.num_rows
 
     def table(self, table: FeedTable) -> Sequence[Message]:
-        """Before its rows come from the lake, though there be none."""
+        """Return the messages before a table's rows from the lake, also if it has no rows."""
         return ()
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
+        """Return the messages of a statement."""
         return ()
 
     def transaction_began(self, transaction: str, committed_us: int) -> Sequence[Message]:
+        """Return the messages before a transaction's first row."""
         return ()
 
     def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
+        """Return the messages after a transaction's last row."""
         return ()
 
     def heartbeat(self, at_us: int) -> Sequence[Message]:
-        """Where a run found nothing to carry."""
+        """Return the messages of a run that had nothing to carry."""
         return ()
 
 
 class MessageRefused(SinkFailed):
-    """A sink takes the others, but not this message.
+    """A sink refuses this message, but takes others.
 
-    number: of the message, in what was sent at once; those before it were taken, those behind it are to be sent anew.
+    number: of the message, among those sent at once; those before it were taken, those after it must be sent again.
     """
 
     def __init__(self, message: str, *, remedy: str, number: int = 0) -> None:
@@ -177,35 +185,37 @@ class MessageRefused(SinkFailed):
 
 
 class TransactionRefused(SinkFailed):
-    """A sink took back all since its last commit, over a message that it can't name yet, and wants it again, from there
-    on and in the same order: then ``send`` raises MessageRefused for that one."""
+    """A sink took back everything since its last commit because of one message that it can't name yet.
+
+    Everything must be sent again in the same order; then ``send`` raises MessageRefused for that message.
+    """
 
 
 class Sink(Protocol):
-    """Takes messages. Whatever was sent since the last commit may be told again after a crash, unless the sink keeps
-    the place itself, together with the messages: then exactly what was committed is there.
+    """A sink: takes messages.
+
+    What was sent since the last commit may be sent again after a crash, unless the sink keeps the position itself,
+    together with the messages; then it holds exactly what was committed.
     """
 
     keeps_position: bool
 
     def begin(self) -> None:
-        """Messages follow, which the next ``commit`` ends."""
+        """Begin a series of messages, which the next ``commit`` ends."""
         ...
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Raises MessageRefused, after which the rest may still be sent, TransactionRefused and SinkFailed."""
+        """Send messages. Raises MessageRefused, after which the rest may be sent; TransactionRefused; SinkFailed."""
         ...
 
     def commit(self, position: FeedPosition) -> None:
-        """All that was sent stands, and the feed's place with it, where the sink keeps it. Returns once it is safe.
-
-        Raises TransactionRefused, SinkFailed."""
+        """Make durable what was sent, with the position if the sink keeps it. Raises TransactionRefused, SinkFailed."""
         ...
 
     def position(self) -> FeedPosition | None:
-        """The place kept with the messages; None where there is none, or where the sink keeps none."""
+        """Return the position kept with the messages; None if there is none, or the sink keeps none."""
         ...
 
     def close(self) -> None:
-        """What wasn't committed is given up."""
+        """Close the sink, and give up what wasn't committed."""
         ...

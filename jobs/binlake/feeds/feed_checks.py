@@ -1,4 +1,4 @@
-"""What ``binlake doctor`` asks of feeds, a source's own or those of a file: nothing is sent, made or changed."""
+"""``binlake doctor`` for feeds, a source's own or those of a file: nothing is sent, made or changed."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from binlake.metadata.metadata import metadata_of
 
 
 def checks(config: PipelineConfig) -> list[Check]:
-    """A line for each part of each feed that may be wrong."""
+    """Return a check for each part of each feed that may be wrong."""
     source = config.source.name
     return [_check(f"feed {feed.name}, {part}", ask) for feed in config.feeds for part, ask in _parts(feed, source)]
 
 
 def checks_of_file(feeds: Feeds) -> list[Check]:
-    """The same of a file of feeds, and how far the lakes are that they read."""
+    """Return the checks of a file of feeds, and of the lakes that the feeds read."""
     sources = {config.source.name: config for config, _ in feeds}
-    found = [_check(f"source {name}", partial(_recorded_state, config)) for name, config in sources.items()]
+    results = [_check(f"source {name}", partial(_recorded_state, config)) for name, config in sources.items()]
     for config, feed in feeds:
         name = f"feed {feed.name} of {config.source.name}"
-        found += [_check(f"{name}, {part}", ask) for part, ask in _parts(feed, config.source.name)]
-    return found
+        results += [_check(f"{name}, {part}", ask) for part, ask in _parts(feed, config.source.name)]
+    return results
 
 
 def _recorded_state(config: PipelineConfig) -> str:
@@ -80,14 +80,14 @@ def _position(position: str, feed: str, source: str) -> str:
     if kind == "file":
         return _writable(Path(where))
     if kind == "mysql":
-        return positions.TablePositions(where, f"{source}/{feed}").asked()
+        return positions.TablePositions(where, f"{source}/{feed}").check()
     positions.load_own(position)
     return f"{position} can be imported"
 
 
 def _writable(folder: Path) -> str:
-    """Raises SinkFailed where it couldn't be made, or written."""
-    there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+    """Return that the folder can be written, or made. Raises SinkFailed if not."""
+    existing = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return f"{folder} can be written"
-    raise SinkFailed(f"{there} can't be written", remedy="name a folder that this account may write")
+    raise SinkFailed(f"{existing} can't be written", remedy="name a folder that this account may write")

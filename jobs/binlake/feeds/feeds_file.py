@@ -1,4 +1,4 @@
-"""What a YAML holds of feeds: a source's own, or a file of feeds over several sources."""
+"""Reading feeds from YAML: a source's own, or a file of feeds over several sources."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from binlake.metadata.feed_watermarks import FeedLimits
 from binlake.metadata.metadata import metadata_of
 
 Feeds = list[tuple[PipelineConfig, FeedConfig]]
-"""Each with one of its sources."""
+"""Feeds, each paired with the configuration of one of its sources."""
 
 
 def is_file_of_feeds(path: str | Path) -> bool:
-    """Whether it holds feeds and no source. Raises ConfigurationError where it can't be read."""
+    """Tell whether a YAML has feeds and no source. Raises ConfigurationError if it can't be read."""
     document = yaml_file.read(path).document
     return "source" not in document and "feeds" in document
 
 
 def feeds_of(path: str | Path) -> Feeds:
-    """Each feed of a source's YAML, or of a file of feeds over several sources, with each of its sources.
+    """Return each feed of a source's YAML, or of a file of feeds over several sources, with each of its sources.
 
     Raises ConfigurationError.
     """
     if not is_file_of_feeds(path):
         config = configuration.load(path)
         return [(config, feed) for feed in config.feeds]
-    found = yaml_file.read(path).model(FeedsFile)
+    feeds_file = yaml_file.read(path).model(FeedsFile)
     folder = Path(path).resolve().parent
-    return [(configuration.load(folder / source), feed) for feed in found.feeds for source in feed.sources]
+    return [(configuration.load(folder / source), feed) for feed in feeds_file.feeds for source in feed.sources]
 
 
 def understood(path: str | Path) -> Feeds:
-    """The same, once each feed's ``where`` is parsed. The mirror, which reads the source's YAML too, doesn't ask.
+    """Return the same as ``feeds_of``, with each feed's ``where`` checked; the mirror doesn't check it.
 
     Raises ConfigurationError.
     """
-    found = feeds_of(path)
-    understand(path, [feed for _, feed in found])
-    return found
+    feeds = feeds_of(path)
+    understand(path, [feed for _, feed in feeds])
+    return feeds
 
 
 def understand(path: str | Path, feeds: Sequence[FeedConfig]) -> None:
-    """Raises ConfigurationError for a ``where`` that can't be understood. path: where they stand."""
+    """Raise ConfigurationError for a ``where`` that can't be parsed. path: the feeds' YAML."""
     wheres = {feed.name: feed.where for feed in feeds if feed.where}
     if wheres:
         from binlake.feeds import condition  # with sqlglot, which Airflow's parsing of DAGs is rather without
@@ -60,8 +60,10 @@ def understand(path: str | Path, feeds: Sequence[FeedConfig]) -> None:
 
 
 def hold_staging(feeds: Feeds) -> None:
-    """Staging is kept, from now on, for those that will begin with the oldest of it: a source's sync knows the feeds of
-    its own YAML, but of a file's those alone that were seen."""
+    """Have staging kept for the feeds that will begin with the oldest of it.
+
+    A sync knows the feeds of its source's own YAML, but those of a file of feeds only once they are registered.
+    """
     for config, feed in feeds:
         if feed.begin == "oldest":
             feed_watermarks.register(metadata_of(config), feed.name, FeedLimits(feed.keep_gb, feed.keep_hours))

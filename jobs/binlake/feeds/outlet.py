@@ -1,4 +1,4 @@
-"""What a feed's run sends: mutations through its format into its sink; commits come between source transactions."""
+"""Sending of mutations through a feed's format into its sink, with commits between source transactions."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from binlake.metadata.feed_watermarks import FeedPlace, FeedPosition
 from binlake.metadata.metadata import now_us
 
 COMMIT_EVERY, COMMIT_BYTES = 100_000, 256 << 20
-"""Mutations, or bytes of them as they are staged, after which the sink commits, at the next end of a transaction."""
+"""Number of mutations, and of their staged bytes, after which the sink commits at the end of a transaction."""
 LOAD_EVERY = 100_000
-"""Rows of the lake after which it does: none of them belong together."""
+"""Number of the lake's rows after which the sink commits; they have no transactions."""
 CAREFULLY_EVERY = 500
-"""Where the sink is sent again what it refused: each refusal has so much sent anew."""
+"""The same as COMMIT_EVERY after the sink refused a transaction: another refusal repeats at most this many."""
 
 
 class Outlet:
-    """A format and a sink: mutations go in, commits come at the ends of transactions.
+    """A format with its sink: takes mutations, sends messages, and commits at the ends of transactions.
 
-    committed: told each place that is safe, and how many messages were sent before. errors: asked of what the format
-    or the sink refuses. careful: how many mutations are sent with commits close to each other.
+    committed: called with each committed position and the number of messages sent until then. errors: decides about
+    what the format or the sink refuses. careful: for how many mutations to commit often.
 
-    messages: sent. mutations: of the source, or rows of the lake, that stand.
+    messages: how many were sent. mutations: how many of the source, or rows of the lake, were committed.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Outlet:
         self._careful = careful
 
     def enter(self, place: FeedPosition) -> None:
-        """A batch's part behind ``place`` follows."""
+        """Expect the part of a batch after ``place``."""
         self._place, self._last = place, place.place
 
     def window(self, window: LogWindow) -> None:
-        """All its rows, in order."""
+        """Send all rows of a window, in log order."""
         bounds = self._bounds(window)
         each = max(
             1, sum(part.rows.nbytes for part in window.parts) // sum(part.rows.num_rows for part in window.parts)
@@ -83,17 +83,17 @@ class Outlet:
             at = end
 
     def _room(self, each: int) -> int:
-        """Mutations of so many bytes that may still come before a commit."""
+        """Return how many mutations of ``each`` bytes may still be sent before a commit."""
         every = CAREFULLY_EVERY if self._careful else COMMIT_EVERY
         return min(every - self._pending, (COMMIT_BYTES - self._pending_bytes) // each)
 
     @property
     def refused(self) -> int:
-        """How many mutations are to be sent carefully after a TransactionRefused."""
+        """Number of mutations to send with frequent commits after a TransactionRefused."""
         return max(1, self._careful, self._pending)
 
     def _bounds(self, window: LogWindow) -> np.ndarray[Any, Any]:
-        """Rows at which a transaction begins, the first among them where it does."""
+        """Return the numbers of the rows that begin a transaction, including the first row if it does."""
         first = window.gtids[0].as_py(), int(window.committed_us[0])
         begins = self._current != first
         if begins:
@@ -102,7 +102,7 @@ class Outlet:
         return np.concatenate(([0], window.starts)) if begins else window.starts
 
     def load(self, changes: FeedTable | FeedChanges | None, behind: FeedPosition) -> None:
-        """A table of the lake, then its rows, which are committed in portions, and at its end, which None is."""
+        """Send a table of the lake: first the table, then its rows, committed in portions, then None for its end."""
         if isinstance(changes, FeedTable):
             with self._errors.guarded("table_map", changes.name, f"the table {changes.name}", 0):
                 self.send(list(self._format.table(changes)))
@@ -115,19 +115,19 @@ class Outlet:
             self.commit(behind)
 
     def _formatted(self, changes: FeedChanges) -> list[Sequence[Message]]:
-        """Of each row its messages: none of those that are left out."""
-        found: list[Sequence[Message]] = []
+        """Return the messages of each row; none for rows that are left out."""
+        messages: list[Sequence[Message]] = []
         for piece in changes.pieces():
             count, name = piece.rows.num_rows, piece.table.name
             place = f"{piece.file}:{piece.rows.column('offset')[0]}, {count:,} rows of {name}" if count else ""
             made: Sequence[Sequence[Message]] = [()] * count
             with self._errors.guarded("mutation", name, place, count):
                 made = self._format.changes(piece)
-            found.extend(made)
-        return found
+            messages.extend(made)
+        return messages
 
     def schema_change(self, change: SchemaChange, place: FeedPlace) -> None:
-        """A statement ends the transaction before it."""
+        """Send a statement, after the end of the transaction before it."""
         self._end_transaction()
         table, where = change.tables[0][0], f"{change.statement.file}:{change.statement.offset}, {change.kind}"
         if change.kind == "DML":
@@ -169,7 +169,7 @@ class Outlet:
         self.commit(FeedPosition(self._place.batch, self._last, self._place.prepared))
 
     def pause(self) -> FeedPosition:
-        """The batch isn't gone through, but here the feed stops for now."""
+        """Commit in the middle of a batch, where the feed stops for now; return the position."""
         self._end_transaction()
         position = FeedPosition(self._place.batch, self._last, self._place.prepared)
         self.commit(position)

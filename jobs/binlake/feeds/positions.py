@@ -1,4 +1,4 @@
-"""Where a feed's place is kept: in the lake's metadata, a file, a table of any server, or a class of one's own."""
+"""Stores of a feed's position: the lake's metadata, a file, a table on any server, or a class of one's own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from binlake.names import mysql_quote
 from binlake.source.connection import connect, from_environment, translate
 
 GROUP = "binlake.feed_positions"
-"""Of entry points that make position stores; the YAML names them as ``module:Class``."""
+"""Group of entry points that make position stores; the YAML names them as ``module:Class``."""
 
 
 class PositionStore(Protocol):
-    """Keeps one feed's place. ``read`` gives None before the first ``write``, which is safe once it returns."""
+    """A store of one feed's position. ``read`` returns None before the first ``write``; ``write`` is durable."""
 
     def read(self) -> FeedPosition | None: ...
 
@@ -32,7 +32,7 @@ class PositionStore(Protocol):
 
 
 def store_of(setting: str, feed: str, source: str, lease: FeedLease) -> PositionStore:
-    """What the YAML's ``position`` names. Raises ConfigurationError."""
+    """Return the store that the YAML's ``position`` names. Raises ConfigurationError."""
     if setting == "metadata":
         return _InMetadata(lease)
     kind, _, where = setting.partition(":")
@@ -50,7 +50,7 @@ def load_own(setting: str) -> Any:
 
 
 class _InMetadata:
-    """The feed's row itself; it is written with each advance."""
+    """The feed's row in metadata, which every advance writes."""
 
     def __init__(self, lease: FeedLease) -> None:
         self._lease = lease
@@ -59,11 +59,11 @@ class _InMetadata:
         return position_of(self._lease.row)
 
     def write(self, position: FeedPosition) -> None:
-        """Nothing: the row's advance follows."""
+        """Do nothing: the feed's row is written by ``FeedLease.advance``."""
 
 
 class FilePositions:
-    """A small file, written whole."""
+    """A small JSON file, replaced by each write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -96,7 +96,7 @@ def _failed(path: Path, error: OSError) -> FeedError:
 
 
 class TablePositions:
-    """A row of a table on any server, which is made where it isn't there. where: ``CONNECTION/database.table``."""
+    """A row of a table on any server; the table is created if needed. where: ``CONNECTION/database.table``."""
 
     def __init__(self, where: str, feed: str) -> None:
         connection, _, name = where.partition("/")
@@ -109,16 +109,16 @@ class TablePositions:
 
     @contextmanager
     def _cursor(self) -> Iterator[Cursor]:
-        """Raises SourceError."""
+        """Open a connection with a cursor. Raises SourceError."""
         try:
             with connect(self._endpoint) as connection, connection.cursor() as cursor:
-                cursor.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")  # nothing is cut in silence
+                cursor.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")  # a value that doesn't fit is an error
                 yield cursor
         except pymysql.MySQLError as error:
             raise translate(error, self._endpoint) from None
 
-    def asked(self) -> str:
-        """Whether places can be kept there, as far as reading tells. Raises SourceError."""
+    def check(self) -> str:
+        """Check by reading that positions can be kept there; return a message. Raises SourceError."""
         with self._cursor() as cursor:
             try:
                 cursor.execute(f"SELECT feed, position FROM {self._table} LIMIT 0")

@@ -1,8 +1,8 @@
-"""A feed that begins with the lake: the tables' rows at a batch, as reads, before what follows the batch.
+"""Preload: a feed that begins with the lake first sends the tables' rows at a batch, as reads.
 
-Which tables, at which Delta versions, is frozen in the feed's place, with how many rows of the first are carried: a
-table is committed in portions, however large it is, and a kill repeats no more than one. Versions stay readable for as
-long as ``maintain.history_hours`` promises.
+The tables and their Delta versions are frozen in the feed's position, with the number of rows of the first table that
+were carried: a table is committed in portions, so that a kill repeats only one. Versions stay readable for
+``maintain.history_hours``.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from binlake.storage import storage_errors
 
 
 def begin_with_lake(metadata: Metadata, selection: Selection, recorded_state: RecordedState) -> FeedPosition:
-    """At the newest recorded batch, with all rows of the wanted tables to come.
+    """Return the position at the newest recorded batch, with all rows of the wanted tables still to be sent.
 
-    Raises FeedError for a table whose rows don't stand at that batch.
+    Raises FeedError for a table that isn't at that batch.
     """
     lives = [
         life for life in watermarks.read_lives(metadata) if life.status != "dropped" and selection.wants(life.name)
@@ -42,7 +42,9 @@ def begin_with_lake(metadata: Metadata, selection: Selection, recorded_state: Re
                 f"{life.name} doesn't stand at batch {recorded_state.batch}: it is {life.status}",
                 remedy="run binlake sync, mend the table, or exclude it from the feed; then run again",
             )
-    frozen = tuple(TableAtVersion(life.id, life.delta_version or 0) for life in sorted(lives, key=lambda one: one.name))
+    frozen = tuple(
+        TableAtVersion(life.id, life.delta_version or 0) for life in sorted(lives, key=lambda life: life.name)
+    )
     return FeedPosition(recorded_state.batch, None, recorded_state.prepared, frozen)
 
 
@@ -53,7 +55,7 @@ def _table_of(life: Life) -> FeedTable:
 
 @dataclass(frozen=True)
 class Preload:
-    """Loads what a place still has to. file: of the binlog, at which the batch ends."""
+    """Reader of the lake's rows that a feed still has to send. recorded_state: where the newest recorded batch ends."""
 
     config: PipelineConfig
     metadata: Metadata
@@ -61,23 +63,22 @@ class Preload:
     recorded_state: RecordedState
 
     def rows(self, place: FeedPosition) -> Iterator[tuple[FeedTable | FeedChanges | None, FeedPosition]]:
-        """Each table, then some of its rows at a time, with the place that holds once they are committed; None with the
-        place behind it. A table of which rows are carried isn't told again.
+        """Yield each table, its rows in portions, then None, each with the position to commit after it.
 
-        Raises FeedError where a version is gone.
+        A table some of whose rows were carried before isn't yielded again. Raises FeedError if a version is gone.
         """
         lives = {life.id: life for life in watermarks.read_lives(self.metadata)}
         while place.loading:
-            one, left = place.loading[0], place.loading[1:]
-            life = lives.get(one.table_id)
-            if life and not one.passed:
+            loading, left = place.loading[0], place.loading[1:]
+            life = lives.get(loading.table_id)
+            if life and not loading.passed:
                 yield _table_of(life), place
-            for changes, passed in self._of_table(life, one) if life else ():
-                yield changes, replace(place, loading=(replace(one, passed=passed), *left))
+            for changes, passed in self._changes_of(life, loading) if life else ():
+                yield changes, replace(place, loading=(replace(loading, passed=passed), *left))
             place = replace(place, loading=left)
             yield None, place
 
-    def _of_table(self, life: Life, at: TableAtVersion) -> Iterator[tuple[FeedChanges, int]]:
+    def _changes_of(self, life: Life, at: TableAtVersion) -> Iterator[tuple[FeedChanges, int]]:
         table = _table_of(life)
         for batch, passed in self._batches(life, at):
             rows = self.selection.prepare(table, self._as_staged(table, batch, passed - batch.num_rows))
@@ -103,7 +104,7 @@ class Preload:
         count = batch.num_rows
         after = pa.StructArray.from_arrays(batch.columns, fields=list(image))
         number, offset = self.recorded_state.position.order
-        told: dict[str, Callable[[], pa.Array]] = {
+        values: dict[str, Callable[[], pa.Array]] = {
             "op": lambda: pa.array([INSERT] * count, pa.int8()),
             "file": lambda: pa.array([number] * count, pa.int64()),
             "offset": lambda: pa.array([offset] * count, pa.int64()),
@@ -111,5 +112,5 @@ class Preload:
             "committed_us": lambda: pa.array([now_us()] * count, pa.int64()),
             "after": lambda: after,
         }
-        columns = [told[field.name]() if field.name in told else pa.nulls(count, field.type) for field in schema]
+        columns = [values[field.name]() if field.name in values else pa.nulls(count, field.type) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)

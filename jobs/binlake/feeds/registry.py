@@ -1,4 +1,4 @@
-"""Which formats and sinks there are: one row each."""
+"""The registry of formats and sinks: one entry each."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from binlake.feeds.sinks.webhook import Webhook, WebhookSettings
 from binlake.source.connection import from_environment
 
 
-def _writer(told: DebeziumFormat) -> Writer:
-    if told.registry is None:
-        return JsonWriter(schemas=told.schemas)
-    return AvroWriter(_schemas(told), told.subjects)
+def _writer(settings: DebeziumFormat) -> Writer:
+    if settings.registry is None:
+        return JsonWriter(schemas=settings.schemas)
+    return AvroWriter(_schemas(settings), settings.subjects)
 
 
-def _schemas(told: DebeziumFormat | SpecificFormat) -> Register:
-    assert told.registry is not None
-    return SchemaRegistry(told.registry, told.compatibility, told.registry_connection).register
+def _schemas(settings: DebeziumFormat | SpecificFormat) -> Register:
+    assert settings.registry is not None
+    return SchemaRegistry(settings.registry, settings.compatibility, settings.registry_connection).register
 
 
 FORMATS: dict[str, Callable[[Any, FeedContext], Format]] = {
     "binlog": BinlogEvents,
     "csv": CsvLog,
-    "debezium": lambda told, context: Debezium(told, context, _writer(told)),
+    "debezium": lambda settings, context: Debezium(settings, context, _writer(settings)),
     "generic": Generic,
-    "specific": lambda told, context: Specific(told, context, _schemas(told)),
+    "specific": lambda settings, context: Specific(settings, context, _schemas(settings)),
     "text": Text,
 }
-"""By ``format.type``: from its settings and the feed's context."""
+"""Makers of formats by ``format.type``; each takes the format's settings and the feed's context."""
 
 
 def _file(feed: FeedConfig, source: str) -> Sink:
@@ -58,7 +58,7 @@ def _binlog(feed: FeedConfig, source: str) -> Sink:
 
 
 def webhook(feed: FeedConfig, source: str) -> Webhook:
-    """Raises ConfigurationError."""
+    """Make a feed's webhook. Raises ConfigurationError."""
     sink = feed.sink
     secret = from_environment(sink.connection).password.encode() if sink.connection else None
     return Webhook(sink.url, f"{source}/{feed.name}", WebhookSettings.of(sink.settings), secret or None)
@@ -71,26 +71,26 @@ SINKS: dict[str, Callable[[FeedConfig, str], Sink]] = {
     "https": webhook,
     "kafka": lambda feed, source: KafkaSink(feed.sink, f"{source}/{feed.name}"),
 }
-"""By the scheme of ``sink``: for a feed and the source's name."""
+"""Makers of sinks by the scheme of ``sink``; each takes the feed and the source's name."""
 
 
 def make_format(feed: FeedConfig, context: FeedContext) -> Format:
-    """Raises ConfigurationError."""
-    made: Format = _found(FORMATS, feed.format.type, "format")(feed.format, context)
+    """Make a feed's format. Raises ConfigurationError."""
+    made: Format = _entry(FORMATS, feed.format.type, "format")(feed.format, context)
     return made
 
 
 def make_sink(feed: FeedConfig, source: str) -> Sink:
-    """Raises ConfigurationError, SinkFailed."""
-    made: Sink = _found(SINKS, feed.sink.scheme, "sink")(feed, source)
+    """Make a feed's sink. Raises ConfigurationError, SinkFailed."""
+    made: Sink = _entry(SINKS, feed.sink.scheme, "sink")(feed, source)
     return made
 
 
-def _found(known: dict[str, Any], name: str, what: str) -> Any:
+def _entry(known: dict[str, Any], name: str, what: str) -> Any:
     if name not in known:
         raise ConfigurationError(f"there is no {what} {name!r}", remedy=f"there are {', '.join(sorted(known))}")
     return known[name]
 
 
 PARTS = Parts(make_format, make_sink)
-"""What feeds are made of unless somebody gives others."""
+"""The default makers of formats and sinks."""

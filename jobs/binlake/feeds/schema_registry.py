@@ -1,8 +1,8 @@
-"""A schema registry by Confluent's HTTP API: a schema is registered under a subject, and has an id.
+"""Client of a schema registry with Confluent's HTTP API: a schema is registered under a subject, and has an id.
 
-An Airflow connection tells who asks: its login and password by Basic authentication, or ``token`` in its extra as a
-bearer's; ``ssl`` in the extra, as in a source's connection, how the registry's certificate is verified (``ca``).
-Redirects aren't followed: what proves who asks would go with them.
+An Airflow connection holds the credentials: login and password for Basic authentication, or ``token`` in its extra as a
+bearer token; ``ssl`` in the extra, as in a source's connection, says how the registry's certificate is verified
+(``ca``). Redirects aren't followed: they would pass the credentials on.
 
 Source: Confluent's "Schema Registry API Reference", /subjects, /config and /schemas.
 """
@@ -25,60 +25,61 @@ _INCOMPATIBLE, _INVALID = 409, 422
 _DENIED, _NOT_FOUND = {401, 403}, 404
 
 
-class _NotThere(SinkFailed):
-    """The registry doesn't know it."""
+class _NotFound(SinkFailed):
+    """The registry doesn't have what was asked for."""
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *told: Any) -> None:
-        """A redirect is an error as any other answer."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *arguments: Any) -> None:
+        """Return None, so that a redirect is an error."""
 
 
 class SchemaRegistry:
-    """One registry, whose answers are remembered: what has an id keeps it."""
+    """One registry. Its answers are cached: a schema keeps its id."""
 
     def __init__(self, url: str, compatibility: str | None = None, connection: str | None = None) -> None:
-        """compatibility: to set for each subject before its first schema; None: as the registry has it. connection: an
-        Airflow connection's id. Raises ConfigurationError for one that isn't there or can't be read."""
+        """compatibility: set for each subject before its first schema; None for the registry's default. connection: id
+        of an Airflow connection. Raises ConfigurationError if it is missing or can't be read."""
         self._url, self._compatibility = url.rstrip("/"), compatibility
         self._ids: dict[tuple[str, str], int] = {}
         self._schemas: dict[int, Any] = {}
-        handlers: list[Any] = [_Stay]
+        handlers: list[Any] = [_NoRedirects]
         self._headers = {"Content-Type": _CONTENT}
         if connection is not None:
-            told = fields_of(connection)
-            if token := told["extra"].get("token"):
+            fields = fields_of(connection)
+            if token := fields["extra"].get("token"):
                 self._headers["Authorization"] = f"Bearer {token}"
-            elif told["login"]:
-                both = f"{told['login']}:{told['password'] or ''}".encode()
+            elif fields["login"]:
+                both = f"{fields['login']}:{fields['password'] or ''}".encode()
                 self._headers["Authorization"] = f"Basic {base64.b64encode(both).decode()}"
-            encryption = endpoint(host=None, port=None, user=None, password=None, extra=told["extra"]).encryption
+            encryption = endpoint(host=None, port=None, user=None, password=None, extra=fields["extra"]).encryption
             if encryption is not None:
                 handlers.append(urllib.request.HTTPSHandler(context=encryption.context()))
         self._opener = urllib.request.build_opener(*handlers)
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """The schema's id. Raises FeedError where it is refused, SinkFailed where the registry can't be asked."""
+        """Register a schema; return its id. Raises FeedError if it is refused, SinkFailed without an answer."""
         text = json.dumps(schema, ensure_ascii=False)
         if (subject, text) not in self._ids:
             if self._compatibility and not any(known == subject for known, _ in self._ids):
                 self._ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": self._compatibility})
-            found = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})
-            self._ids[subject, text] = int(found["id"])
+            answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})
+            self._ids[subject, text] = int(answer["id"])
         return self._ids[subject, text]
 
     def schema(self, number: int) -> Any:
-        """The schema with an id, as JSON tells it; None where the registry has none."""
+        """Return the schema with an id, as parsed JSON; None if the registry has none. Raises SinkFailed."""
         if number not in self._schemas:
             try:
                 self._schemas[number] = json.loads(self._ask("GET", f"/schemas/ids/{number}")["schema"])
-            except _NotThere:
+            except _NotFound:
                 return None
         return self._schemas[number]
 
     def subjects(self) -> list[str]:
-        found: list[str] = self._ask("GET", "/subjects")
-        return found
+        """Return the names of all subjects. Raises SinkFailed."""
+        names: list[str] = self._ask("GET", "/subjects")
+        return names
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body, ensure_ascii=False).encode()
@@ -87,14 +88,14 @@ class SchemaRegistry:
             with self._opener.open(request, timeout=_PATIENCE) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise self._refused(path, error) from None
+            raise self._error_of(path, error) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise SinkFailed(
                 f"the schema registry {self._url} didn't answer: {reason}", remedy="see whether it runs; then run again"
             ) from None
 
-    def _refused(self, path: str, error: urllib.error.HTTPError) -> FeedError:
+    def _error_of(self, path: str, error: urllib.error.HTTPError) -> FeedError:
         try:
             why = json.load(error)["message"]
         except (ValueError, KeyError, TypeError):
@@ -104,7 +105,7 @@ class SchemaRegistry:
             remedy = "loosen the subject's compatibility there (NONE), or give the feed another topic; then run again"
             return FeedError(said, remedy=remedy)
         if error.code == _NOT_FOUND:
-            return _NotThere(said, remedy="see whether the address is a registry's, and has what was asked for")
+            return _NotFound(said, remedy="see whether the address is a registry's, and has what was asked for")
         if error.code in _DENIED:
             remedy = "let registry_connection name a connection whose login and password, or token, it knows"
             return SinkFailed(said, remedy=remedy)

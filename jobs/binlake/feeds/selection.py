@@ -1,4 +1,4 @@
-"""Which mutations a feed wants: by the table's name, by what was done, by its ``where``."""
+"""Selection of a feed's mutations: by the table's name, by the operation, by its ``where``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from binlake.schema.table import TableName
 
 @dataclass(frozen=True)
 class Selection:
-    """Of one feed and source. Copies that online schema change tools fill are no tables of it."""
+    """The selection of one feed on one source. Ghost tables of online schema change tools aren't selected."""
 
     config: PipelineConfig
     feed: FeedConfig
@@ -27,17 +27,19 @@ class Selection:
 
     @classmethod
     def of(cls, config: PipelineConfig, feed: FeedConfig) -> Selection:
-        """Raises ConfigurationError for a condition that can't be understood."""
+        """Return the selection of a feed. Raises ConfigurationError for a condition that can't be parsed."""
         return cls(config, feed, condition.parse(feed.where) if feed.where else None)
 
     def wants(self, name: TableName) -> bool:
+        """Tell whether a table is selected."""
+
         def named(patterns: list[str]) -> bool:
             return any(names.matches(pattern, name.database, name.table) for pattern in patterns)
 
         return self.config.included(name) and named(self.feed.include) and not named(self.feed.exclude)
 
     def prepare(self, table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows as the server shows them, and those alone that are wanted."""
+        """Return the selected rows, as the server shows them. Raises FeedError."""
         rows = shown(table, rows)
         if len(self.feed.operations) < len(OPERATIONS):
             wanted = pa.array([OPERATIONS[name] for name in self.feed.operations], pa.int8())

@@ -1,7 +1,7 @@
-"""Tables as the feed shows them: the shape that stood where their rows were logged, and the rows in that shape.
+"""Shapes of a feed's tables: the recorded shape at a place in the log, and rows converted to it.
 
-The staged columns are the table map's; what it can't tell (UUID and INET of MariaDB, hidden columns, which rows of a
-system-versioned table are current) the recorded shape does. What a feed shows is what the lake has.
+The staged columns are the table map's. The recorded shape has what a table map lacks: UUID and INET types of MariaDB,
+hidden columns, which rows of a system-versioned table are current. A feed shows the same values as the lake.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from binlake.schema.virtual import as_logged, computed_columns, lost_columns
 from binlake.serialization import loads
 
 _NO_END = (2147483647999999, 4294967295999999)
-"""Microseconds of the last TIMESTAMP, before MariaDB 11.5 in 2038 and since in 2106."""
+"""The last TIMESTAMP in microseconds: of 2038 before MariaDB 11.5, of 2106 since."""
 ShapeOrder = tuple[int, int, int]
-"""Batch, file number, offset."""
+"""Place of a shape in the log: batch, file number, offset."""
 
 
 class Shapes:
-    """The recorded shapes of all tables of a source, by name and place."""
+    """The recorded shapes of all tables of a source, by name and place in the log."""
 
     def __init__(self, metadata: Metadata) -> None:
-        found: dict[TableName, list[tuple[ShapeOrder, str | None]]] = defaultdict(list)
+        by_name: dict[TableName, list[tuple[ShapeOrder, str | None]]] = defaultdict(list)
         columns = ["database", "table", "batch", "file_number", "offset", "schema"]
         for row in metadata.read("schemas", columns, where="why = 'snapshot'"):
             order = row["batch"], row["file_number"], row["offset"]
-            found[TableName(row["database"], row["table"])].append((order, row["schema"]))
+            by_name[TableName(row["database"], row["table"])].append((order, row["schema"]))
         for row in metadata.read("ddl_history", ["database", "table", "batch", "file", "offset", "before", "after"]):
             if row["before"] or row["after"]:
                 order = row["batch"], file_number(row["file"]), row["offset"]
-                found[TableName(row["database"], row["table"])].append((order, row["after"]))
-        self._by_name = {name: sorted(shapes, key=lambda one: one[0]) for name, shapes in found.items()}
+                by_name[TableName(row["database"], row["table"])].append((order, row["after"]))
+        self._by_name = {name: sorted(shapes, key=lambda shape: shape[0]) for name, shapes in by_name.items()}
 
     def at(self, name: TableName, order: ShapeOrder) -> TableSchema | None:
-        """The shape a table had there; where it is known from later on alone, its first."""
+        """Return a table's shape at a place in the log; its first known one if all are later, None without any."""
         known = self._by_name.get(name, [])
-        place = bisect_right(known, order, key=lambda one: one[0])
+        place = bisect_right(known, order, key=lambda shape: shape[0])
         text = known[max(0, place - 1)][1] if known else None
         return None if text is None else _schema(text)
 
@@ -62,9 +62,9 @@ def _schema(text: str) -> TableSchema:
 
 
 def table_of(file: StagedFile, schema: TableSchema | None) -> FeedTable:
-    """A staged file's table: with the columns that the lake has, in their order, as far as the shape is known.
+    """Return a staged file's table, with the lake's columns in their order if the shape is known.
 
-    Raises FeedError where the log lacks values that only it could tell.
+    Raises FeedError if the log lacks values that can't be computed.
     """
     if file.absent:
         lost = list(file.absent) if schema is None else lost_columns(file.absent, schema)
@@ -75,17 +75,17 @@ def table_of(file: StagedFile, schema: TableSchema | None) -> FeedTable:
     shown = schema.mirrored if schema is not None else ()
     if schema is None or not all(column.name in staged for column in shown):
         return FeedTable(file.name, file.columns, file.key)
-    return FeedTable(file.name, tuple(_told(column, staged[column.name]) for column in shown), file.key, schema)
+    return FeedTable(file.name, tuple(_column_of(column, staged[column.name]) for column in shown), file.key, schema)
 
 
-def _told(recorded: Column, staged: Column) -> Column:
-    """The recorded column, unless the log has another type for what is no rendered one: then the log is right."""
+def _column_of(recorded: Column, staged: Column) -> Column:
+    """Return the recorded column; the staged one if its type differs and isn't one that the recorded type renders."""
     alike = recorded.type == staged.type or recorded.type in RENDERERS or is_vector_in_bytes(recorded, staged)
     return recorded if alike else staged
 
 
 def shown(table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """A table's staged rows as the server shows them."""
+    """Return a table's staged rows as the server shows them."""
     if table.schema is None:
         return rows
     if table.schema.row_end is not None:
@@ -108,10 +108,10 @@ def _without_sides(fields: list[str], wanted: list[str]) -> list[str]:
 
 
 def _image(table: FeedTable, struct: pa.StructArray, computed: Mapping[str, arithmetic.Stored]) -> pa.StructArray:
-    """The struct with the table's columns alone, and their side columns."""
+    """Return the struct with only the table's columns and their side columns."""
     names: list[str] = []
     arrays: list[pa.Array] = []
-    there = {field.name for field in struct.type}
+    present = {field.name for field in struct.type}
     for column in table.columns:
         names.append(column.name)
         values = struct.field(column.name)
@@ -119,7 +119,7 @@ def _image(table: FeedTable, struct: pa.StructArray, computed: Mapping[str, arit
             values = arithmetic.computed(computed[column.name], struct, values.type)
         arrays.append(_rendered(column, values))
         for side in (f"{column.name}__text", f"{column.name}__bytes"):
-            if side in there:
+            if side in present:
                 names.append(side)
                 arrays.append(struct.field(side))
     return pa.StructArray.from_arrays(arrays, names, mask=pc.is_null(struct))
@@ -135,17 +135,17 @@ def _rendered(column: Column, values: pa.Array) -> pa.Array:
 
 
 def _current(rows: pa.RecordBatch, row_end: str) -> pa.RecordBatch:
-    """What the mutations of a system-versioned table do to its current rows: those whose time has no end.
+    """Return the mutations of a system-versioned table's current rows, which are those whose time has no end.
 
-    The server logs former rows as it writes them: an update inserts the row as it was, a delete gives the row its end.
+    The server logs historical rows, too: an update inserts the row as it was, a delete sets the row's end.
     """
     was, stays = (_has_no_end(rows.column(image), row_end) for image in ("before", "after"))
     op = pc.if_else(was, pc.if_else(stays, UPDATE, DELETE), INSERT)
     before, after = (
         pc.if_else(shown, rows.column(image), None) for shown, image in ((was, "before"), (stays, "after"))
     )
-    made = {"op": pc.cast(op, pa.int8()), "before": before, "after": after}
-    arrays = [made.get(name, rows.column(name)) for name in rows.schema.names]
+    changed = {"op": pc.cast(op, pa.int8()), "before": before, "after": after}
+    arrays = [changed.get(name, rows.column(name)) for name in rows.schema.names]
     return pa.RecordBatch.from_arrays(arrays, rows.schema.names).filter(pc.or_(was, stays))
 
 

@@ -1,4 +1,4 @@
-"""The source's transactions as a feed meets them: where each begins and ends, and each mutation's ordinals in it."""
+"""Source transactions in a feed: where each begins and ends, and the ordinals of its mutations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from binlake.schema.table import TableName
 
 @dataclass
 class _Open:
-    """The transaction under way."""
+    """The open transaction. tables: its events so far, by table. total: of all tables."""
 
     id: str
     committed_us: int
@@ -22,8 +22,11 @@ class _Open:
 
 
 class SourceTransactions:
-    """Of one run. ``end`` is asked before a window whose first row begins a transaction; then ``number``, then
-    ``surround``."""
+    """The transactions of one run.
+
+    For each window ``number`` is called, then ``surround``; before them ``end``, if the window's first row begins a
+    transaction.
+    """
 
     def __init__(self, form: Format) -> None:
         self._format = form
@@ -32,9 +35,9 @@ class SourceTransactions:
         self._behind: dict[int, list[Message]] = {}
 
     def number(self, window: LogWindow) -> list[FeedChanges]:
-        """The window's parts with the ordinals of their rows."""
+        """Return the window's parts with the ordinals of their rows."""
         tables = [part.table.name for part in window.parts for _ in range(part.rows.num_rows)]
-        told: list[tuple[str, int, int]] = [("", 0, 0)] * len(window)
+        ordinals: list[tuple[str, int, int]] = [("", 0, 0)] * len(window)
         events = [count for part in window.parts for count in self._format.events(part)]
         gtids, begins = window.gtids.to_pylist(), set(window.starts.tolist())
         self._before, self._behind = {}, {}
@@ -45,13 +48,13 @@ class SourceTransactions:
             name = tables[number]
             self._open.total += 1
             self._open.tables[name] += 1
-            told[number] = self._open.id, self._open.total, self._open.tables[name]
+            ordinals[number] = self._open.id, self._open.total, self._open.tables[name]
             self._open.total += events[number] - 1
             self._open.tables[name] += events[number] - 1
         parts, start = [], 0
         for part in window.parts:
             end = start + part.rows.num_rows
-            parts.append(replace(part, transactions=tuple(told[start:end])))
+            parts.append(replace(part, transactions=tuple(ordinals[start:end])))
             start = end
         return parts
 
@@ -64,11 +67,11 @@ class SourceTransactions:
         self._before[at] = list(self._format.transaction_began(self._open.id, committed_us))
 
     def surround(self, rows: Sequence[Sequence[Message]]) -> list[Sequence[Message]]:
-        """The rows' messages in order, with what begins before and ends behind each."""
+        """Return the rows' messages with those of transactions that begin before or end after each row."""
         return [[*self._before.get(at, ()), *row, *self._behind.get(at, ())] for at, row in enumerate(rows)]
 
     def end(self) -> list[Message]:
-        """The transaction under way is over."""
+        """End the open transaction; return its messages."""
         if self._open is None:
             return []
         ended = TransactionEnd(self._open.id, self._open.committed_us, dict(self._open.tables))

@@ -1,8 +1,8 @@
-"""A batch's staged mutations in the order of the log, all tables together, as a feed wants them.
+"""Reading a batch's staged mutations in log order, all tables together.
 
-What merge takes table by table is read here side by side: the files between two statements of a slice are merged by
-their sequence, a part of their rows at a time. Rows of XA transactions stand where they were committed, in their own
-order there; rows that were rolled back are left out.
+The merge reads table by table; here the files between two statements of a slice are read together and merged by
+sequence, in portions. Rows of XA transactions come where they were committed, in their own order; rows that were
+rolled back are left out.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from binlake.staging.staged_files import check_file
 from binlake.storage import parquet_files
 
 _MOST_ROWS, _MOST_OF_ONE, _FEWEST_ROWS = 1 << 17, 1 << 15, 1 << 10
-"""Of all files that are open at once, and of one of them, that are read at a time: messages are sent while the cache
-still has them."""
+"""The most rows read at a time of all open files, and the most and fewest of one file: few enough that messages are
+made while the processor's cache still has the rows."""
 _AFTER_ALL = 1 << 62
 
 Sequenced = tuple[int, int, int]
-"""Where a row stands between two statements: offset, place inside it of a prepared row, row."""
+"""A row's place between two statements: event offset, offset of a prepared row in it, row number."""
 Prepare = Callable[[FeedTable, pa.RecordBatch], pa.RecordBatch]
-"""A table's staged rows as the feed has them: shown as the server shows them, and those alone that it wants."""
+"""A function that returns the rows that the feed wants, as the server shows them, from a table's staged rows."""
 TableOf = Callable[[StagedFile], FeedTable | None]
-"""The table of a staged file's rows; None where the feed doesn't want it."""
+"""A function that returns the table of a staged file; None if the feed doesn't want it."""
 
 
 @dataclass(frozen=True)
 class LogWindow:
-    """Mutations of some tables that follow each other.
+    """Consecutive mutations of some tables.
 
-    order: of each row, in the order of the log, its number in the parts laid end to end. transactions: of each row in
-    that order, a number that differs from its neighbour's where another transaction begins. places: of each row in that
-    order where it stands (slice, statements, offset, place, row).
+    order: for each row in log order, its number in the concatenated parts. The others are in that order: starts, the
+    numbers of the rows that begin another transaction than the row before; gtids and committed_us of each row; places,
+    where each row is (slice, statements, offset, place, row).
     """
 
     parts: tuple[FeedChanges, ...]
@@ -56,12 +56,12 @@ class LogWindow:
     places: np.ndarray[Any, Any]
 
     def place(self, number: int) -> FeedPlace:
-        """Of the row with this number in order."""
-        found = self.places[number].tolist()
-        return found[0], found[1], found[2], found[3], found[4]
+        """Return the place of the row with this number in log order."""
+        place = self.places[number].tolist()
+        return place[0], place[1], place[2], place[3], place[4]
 
     def first(self, count: int) -> LogWindow:
-        """The first rows of it alone."""
+        """Return a window of the first ``count`` rows."""
         return replace(
             self,
             order=self.order[:count],
@@ -77,7 +77,7 @@ class LogWindow:
 
 @dataclass(frozen=True)
 class StatementHere:
-    """A statement between mutations, and its place. servers: of the slice."""
+    """A statement between mutations, and its place. servers: of the slice, see border.SliceSummary."""
 
     statement: Statement
     place: FeedPlace
@@ -86,9 +86,10 @@ class StatementHere:
 
 @dataclass
 class _Source:
-    """The rows of one staged file, or of one XA transaction in it, in order, read when their turn comes.
+    """The rows of one staged file, or of one XA transaction in it, in order; read when they are needed.
 
-    first: the least of (offset, place, row) that they may have.
+    commit: the XA transaction's; None for the other rows. first: a lower bound of the rows' sequence. rows, sequence:
+    the portion at hand.
     """
 
     file: StagedFile
@@ -103,9 +104,9 @@ class _Source:
 
     @property
     def last(self) -> Sequenced:
-        """Of the rows at hand."""
-        found = self.sequence[-1].tolist()
-        return found[0], found[1], found[2]
+        """The sequence of the last row at hand."""
+        sequence = self.sequence[-1].tolist()
+        return sequence[0], sequence[1], sequence[2]
 
     def open(self, at_once: int, after: Sequenced | None, prepare: Prepare) -> bool:
         check_file(self.file)
@@ -113,9 +114,9 @@ class _Source:
         return self.advance(after, prepare)
 
     def advance(self, after: Sequenced | None, prepare: Prepare) -> bool:
-        """Read on until there are rows; False at the end."""
+        """Read the next portion that has wanted rows after ``after``; return False at the end."""
         for part in self.parts:
-            rows = part.filter(self._mine(part)) if (self.file.xids or self.file.void or self.commit) else part
+            rows = part.filter(self._belongs(part)) if (self.file.xids or self.file.void or self.commit) else part
             rows = prepare(self.table, rows)
             sequence = self._sequence(rows)
             if after is not None:
@@ -127,21 +128,21 @@ class _Source:
         self.rows = None
         return False
 
-    def _mine(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+    def _belongs(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         offset = rows.column("offset")
         if self.commit is not None:
             low, high = pc.greater(offset, self.commit.after), pc.less_equal(offset, self.commit.prepared)
-            mine = pc.and_(pc.equal(rows.column("xid"), self.commit.xid), pc.and_(low, high))
+            belongs = pc.and_(pc.equal(rows.column("xid"), self.commit.xid), pc.and_(low, high))
         else:
-            mine = pc.is_null(rows.column("xid"))
+            belongs = pc.is_null(rows.column("xid"))
         row = rows.column("row")
         for first, first_row, last, last_row in self.file.void:
             begun = pc.or_(
                 pc.greater(offset, first), pc.and_(pc.equal(offset, first), pc.greater_equal(row, first_row))
             )
             ended = pc.or_(pc.greater(offset, last), pc.and_(pc.equal(offset, last), pc.greater_equal(row, last_row)))
-            mine = pc.and_(mine, pc.invert(pc.and_(begun, pc.invert(ended))))
-        return pc.fill_null(mine, False)
+            belongs = pc.and_(belongs, pc.invert(pc.and_(begun, pc.invert(ended))))
+        return pc.fill_null(belongs, False)
 
     def _sequence(self, rows: pa.RecordBatch) -> np.ndarray[Any, Any]:
         offset, row = (rows.column(name).to_numpy() for name in ("offset", "row"))
@@ -150,26 +151,26 @@ class _Source:
         return np.column_stack((np.full_like(offset, self.commit.committed[1]), offset, row))
 
     def take(self, bound: Sequenced) -> tuple[pa.RecordBatch, np.ndarray[Any, Any]]:
-        """What of the rows at hand isn't behind the bound."""
+        """Take the rows at hand up to and including the bound."""
         assert self.rows is not None
         count = _up_to(self.sequence, bound)
-        taken = self.rows.slice(0, count), self.sequence[:count]
+        part = self.rows.slice(0, count), self.sequence[:count]
         self.rows, self.sequence = self.rows.slice(count), self.sequence[count:]
-        return taken
+        return part
 
 
 def _up_to(sequence: np.ndarray[Any, Any], bound: Sequenced) -> int:
-    """How many of them, which are in order, aren't behind the bound."""
+    """Return how many of the ascending sequences are up to and including the bound."""
     offset, place, row = sequence[:, 0], sequence[:, 1], sequence[:, 2]
     inside = (place < bound[1]) | ((place == bound[1]) & (row <= bound[2]))
     return int(np.count_nonzero((offset < bound[0]) | ((offset == bound[0]) & inside)))
 
 
 class StagedBatch:
-    """One batch's log for one feed, from a place on.
+    """One batch's log for one feed.
 
-    after: what is carried already. table_of, prepare: see TableOf and Prepare. unknown: told of a commit of rows that
-    came before the feed; unless it raises, they are left out.
+    of: the batch's range. prepared: XA transactions that were prepared before it. table_of, prepare: see TableOf and
+    Prepare. unknown: called for the commit of rows that came before the feed; unless it raises, they are left out.
     """
 
     def __init__(
@@ -187,17 +188,17 @@ class StagedBatch:
 
     @property
     def waiting(self) -> tuple[PreparedXa, ...]:
-        """XA transactions without an outcome; of the batch's stop, once it is read to its end."""
+        """XA transactions without an outcome; those at the batch's stop, once it is read to its end."""
         return self._prepared.waiting
 
     def read(self, after: FeedPlace | None = None) -> Iterator[LogWindow | StatementHere]:
-        """Everything behind a place. Raises StagingError where staged rows are missing or damaged."""
+        """Yield everything after a place. Raises StagingError if staged rows are missing or damaged."""
         for part, sliced in zip(self._manifest.slices, self._range.slices, strict=True):
             yield from self._slice(part, sliced.file, after)
 
     def _slice(self, part: StagedSlice, file: str, after: FeedPlace | None) -> Iterator[LogWindow | StatementHere]:
         self._prepared.enter(part)
-        xa = sorted(part.xa, key=lambda event: event.offset)  # stable: a commit in one phase stands behind its prepare
+        xa = sorted(part.xa, key=lambda event: event.offset)  # stable: a one-phase commit comes after its prepare
         by_epoch: dict[int, list[StagedFile]] = {}
         for staged in part.files:
             by_epoch.setdefault(staged.statements_before, []).append(staged)
@@ -241,7 +242,7 @@ def _refuse(event: XaEvent, error: FeedError) -> None:
 
 
 def _unknown_rows(event: XaEvent) -> FeedError:
-    """Its rows were staged before anything the feed knows."""
+    """Return the error of an XA COMMIT whose rows were prepared before the feed began."""
     return FeedError(
         f"{event.file}:{event.offset}: XA COMMIT of {event.xid}, which was prepared before the feed began",
         remedy="begin the feed anew, with --anew lake or --anew now",
@@ -251,20 +252,20 @@ def _unknown_rows(event: XaEvent) -> FeedError:
 def _merged(
     sources: list[_Source], after: Sequenced | None, prepare: Prepare, epoch: tuple[int, int]
 ) -> Iterator[LogWindow]:
-    waiting = sorted(sources, key=lambda one: one.first, reverse=True)
+    waiting = sorted(sources, key=lambda source: source.first, reverse=True)
     at_once = min(_MOST_OF_ONE, max(_FEWEST_ROWS, _MOST_ROWS // max(1, len(sources))))
     opened: list[_Source] = []
     while waiting or opened:
         if not opened:
             _open_next(waiting, opened, at_once, after, prepare)
             continue
-        bound = min(one.last for one in opened)
+        bound = min(source.last for source in opened)
         if waiting and waiting[-1].first <= bound:
             _open_next(waiting, opened, at_once, after, prepare)
             continue
-        taken = [(one, *one.take(bound)) for one in opened]
-        yield _window([one for one in taken if one[1].num_rows], epoch)
-        opened = [one for one in opened if len(one.sequence) or one.advance(after, prepare)]
+        taken = [(source, *source.take(bound)) for source in opened]
+        yield _window([portion for portion in taken if portion[1].num_rows], epoch)
+        opened = [source for source in opened if len(source.sequence) or source.advance(after, prepare)]
 
 
 def _open_next(
@@ -276,14 +277,14 @@ def _open_next(
 
 
 def _window(taken: Sequence[tuple[_Source, pa.RecordBatch, np.ndarray[Any, Any]]], epoch: tuple[int, int]) -> LogWindow:
-    sequence = np.concatenate([one[2] for one in taken])
+    sequence = np.concatenate([sequences for _, _, sequences in taken])
     order = np.lexsort((sequence[:, 2], sequence[:, 1], sequence[:, 0]))
     sequence = sequence[order]
-    gtids = pa.concat_arrays([_plain(rows.column("gtid")) for _, rows, _ in taken]).take(pa.array(order))
+    gtids = pa.concat_arrays([_as_strings(rows.column("gtid")) for _, rows, _ in taken]).take(pa.array(order))
     committed = np.concatenate([rows.column("committed_us").to_numpy() for _, rows, _ in taken])[order]
     places = np.column_stack((np.full(len(order), epoch[0]), np.full(len(order), epoch[1]), sequence))
     return LogWindow(
-        tuple(FeedChanges(one.table, rows, one.slice_file, servers=one.servers) for one, rows, _ in taken),
+        tuple(FeedChanges(source.table, rows, source.slice_file, servers=source.servers) for source, rows, _ in taken),
         order,
         _starts(gtids, committed),
         gtids,
@@ -292,14 +293,14 @@ def _window(taken: Sequence[tuple[_Source, pa.RecordBatch, np.ndarray[Any, Any]]
     )
 
 
-def _plain(strings: pa.Array) -> pa.StringArray:
+def _as_strings(strings: pa.Array) -> pa.StringArray:
     return pc.cast(strings, pa.string())
 
 
 def _starts(gtids: pa.StringArray, committed: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Numbers of the rows at which another transaction begins than that of the row before; the first isn't told.
+    """Return the numbers of the rows that belong to another transaction than the row before; never the first row.
 
-    By GTID; where there is none by the time of the commit, which is told in microseconds.
+    Transactions are told apart by GTID and by commit time, which is in microseconds.
     """
     codes = pc.fill_null(gtids.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
     return np.flatnonzero((codes[1:] != codes[:-1]) | (committed[1:] != committed[:-1])) + 1

@@ -66,7 +66,7 @@ def test_an_error_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = consume.Consuming("t")
     refused = Consumer(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     monkeypatch.setattr(consume, "consumer_of", lambda *_: refused)
-    with pytest.raises(SinkFailed, match=r"Kafka at b:1 didn't tell t: .*[Aa]uthorization"):
+    with pytest.raises(SinkFailed, match=r"Kafka at b:1 didn't send t: .*[Aa]uthorization"):
         consume.consume("b:1", asked, io.StringIO())
     monkeypatch.setattr(consume, "consumer_of", lambda *_: Consumer(KafkaError._PARTITION_EOF))
     consume.consume("b:1", asked, io.StringIO())

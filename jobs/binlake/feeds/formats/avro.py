@@ -1,4 +1,4 @@
-"""Avro's binary encoding of whole columns at once, as Arrow arrays of bytes.
+"""Avro's binary encoding of whole columns, as Arrow arrays of bytes.
 
 Source: Avro's specification, "Binary Encoding".
 """
@@ -15,13 +15,13 @@ from binlake.feeds.formats.decimals import are_small, numbers_of, unscaled
 from binlake.feeds.formats.joining import joined
 
 _LIMITS = np.array([1 << 7 * length for length in range(1, 10)], np.uint64)
-"""The least number that takes two bytes, three, and so on."""
+"""The smallest numbers that take two, three … bytes."""
 _OCTETS = np.array([1 << 8 * length - 1 for length in range(1, 8)], np.int64)
-"""The same of numbers in two's complement."""
+"""The smallest numbers that take two, three … bytes in two's complement."""
 
 
 def numbers(values: np.ndarray[Any, Any]) -> pa.BinaryArray:
-    """Whole numbers (int64): zigzag, seven bits a byte."""
+    """Encode int64 numbers: zigzag, seven bits per byte."""
     signed = values.astype(np.int64)
     rest = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     if not len(rest) or rest.max() < 128:  # lengths and counts, as a rule
@@ -35,41 +35,41 @@ def numbers(values: np.ndarray[Any, Any]) -> pa.BinaryArray:
 
 
 def shortest(values: np.ndarray[Any, Any]) -> pa.BinaryArray:
-    """Whole numbers (int64) as the decimal type has them: big-endian two's complement, without a byte too many."""
+    """Encode int64 numbers as Avro's decimals have them: the shortest big-endian two's complement."""
     lengths = np.searchsorted(_OCTETS, values ^ (values >> 63), side="right") + 1
     matrix = values.astype(">i8").view(np.uint8).reshape(-1, 8)
     return _binaries(lengths, matrix[np.arange(8) >= 8 - lengths[:, None]])
 
 
 def _binaries(lengths: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> pa.BinaryArray:
-    """Pieces of so many bytes each."""
+    """Return an array of values with these lengths in bytes, cut from ``data``."""
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _where(values: pa.Array, made: pa.BinaryArray) -> pa.BinaryArray:
-    """Null where a value is."""
+    """Return ``made`` with null where ``values`` has null."""
     return made if not values.null_count else pc.if_else(values.is_valid(), made, pa.scalar(None, pa.binary()))
 
 
 def whole(values: pa.Array) -> pa.BinaryArray:
-    """An Arrow column of whole numbers; null stays null."""
+    """Encode an Arrow column of integers; null stays null."""
     return _where(values, numbers(pc.fill_null(values, 0).to_numpy(zero_copy_only=False)))
 
 
 def flags(values: pa.Array) -> pa.BinaryArray:
-    """Booleans; null stays null."""
+    """Encode booleans; null stays null."""
     return pa.array([b"\x00", b"\x01"], pa.binary()).take(values.cast(pa.int8()))
 
 
 def floats(values: pa.Array) -> pa.BinaryArray:
-    """Floating-point numbers of either width; null stays null."""
+    """Encode floating-point numbers of either width; null stays null."""
     plain = np.ascontiguousarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
     return _where(values, _binaries(np.full(len(plain), plain.itemsize), plain.view(np.uint8)))
 
 
 def vectors(values: pa.ListArray) -> pa.BinaryArray:
-    """Arrays of floating-point numbers, each a block and the end; null stays null."""
+    """Encode arrays of floating-point numbers, each one block and the end marker; null stays null."""
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     inside = np.ascontiguousarray(values.flatten().to_numpy(zero_copy_only=False))
     end = pc.if_else(pa.array(lengths > 0), pa.scalar(b"\x00", pa.binary()), pa.scalar(b"", pa.binary()))
@@ -78,18 +78,18 @@ def vectors(values: pa.ListArray) -> pa.BinaryArray:
 
 
 def strings(values: pa.Array) -> pa.BinaryArray:
-    """Texts in UTF-8, or bytes: each with its length before it; null stays null."""
+    """Encode texts (UTF-8) or bytes, each preceded by its length; null stays null."""
     return joined(*string_parts(values))
 
 
 def string_parts(values: pa.Array) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """The same in two parts: each copy that is spared is time."""
+    """Return the lengths and the bytes of ``strings`` as two arrays, which saves a copy."""
     data = values.cast(pa.binary())
     return whole(pc.binary_length(data)), data
 
 
 def decimals(values: pa.Array) -> pa.BinaryArray:
-    """The logical type ``decimal`` of bytes; null stays null."""
+    """Encode the logical type ``decimal`` of bytes; null stays null."""
     if are_small(values):
         return strings(_where(values, shortest(numbers_of(values))))
     scale = values.type.scale

@@ -1,6 +1,6 @@
-"""Whole numbers as Kafka Connect's Decimal has them in JSON, whole columns at once.
+"""Base64 of columns of integers, as Kafka Connect's JSON has the unscaled values of Decimal.
 
-Each is the shortest big-endian number in two's complement, as Java's BigInteger has it, in base64 (RFC 4648).
+Each is the shortest big-endian two's complement, as Java's BigInteger returns it, in base64 (RFC 4648).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pyarrow as pa
 
 _LETTERS = np.frombuffer((string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/").encode(), np.uint8)
 _LIMITS = np.array([1 << 8 * length - 1 for length in range(1, 8)], np.int64)
-"""The least number that takes two bytes, three, and so on."""
+"""The smallest numbers that take two, three … bytes."""
 _QUOTE, _PADDING = ord('"'), ord("=")
 
 
 def quoted(numbers: np.ndarray[Any, Any]) -> pa.StringArray:
-    """JSON's strings of numbers (int64)."""
+    """Return int64 numbers as JSON strings of base64."""
     bytes_each = np.searchsorted(_LIMITS, numbers ^ (numbers >> 63), side="right") + 1
     widths = (bytes_each + 2) // 3 * 4 + 2
     offsets = np.concatenate(([0], np.cumsum(widths))).astype(np.int32)
@@ -31,7 +31,7 @@ def quoted(numbers: np.ndarray[Any, Any]) -> pa.StringArray:
 
 
 def _texts(numbers: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """Of numbers that take so many bytes: a row of characters each."""
+    """Return the strings of numbers that take ``length`` bytes, one row of characters each."""
     groups, padding = -(-length // 3), -length % 3
     octets = np.zeros((len(numbers), groups * 3), np.uint32)
     octets[:, :length] = numbers.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 8 - length :]

@@ -1,12 +1,12 @@
-"""The format ``binlog``: mutations as they stand in row events, for the sink ``binlog://`` alone (see binlog_folder).
+"""The format ``binlog``: mutations as row events have them, only for the sink ``binlog://`` (see binlog_folder).
 
-A message is a row's images, or what lies between rows; its headers say which. A feed that begins with the lake makes
-each table before its rows, as far as metadata tell it (schema.create_statement), and every feed makes the database of a
-table that the log creates, unless it is there. Such transactions aren't the source's: where that has GTIDs they have
-ones of a server that there isn't, made of the feed's name, the table and the place in the log.
+A message is a row's images, or a statement or transaction boundary; its headers say which. A feed that begins with the
+lake creates each table before its rows, as far as metadata describe it (ddl/create_statement.py), and every feed
+creates the database of a table that the log creates, unless it exists. These transactions aren't the source's: if the
+source has GTIDs, they get GTIDs of a made-up server, derived from the feed's name, the table and the place in the log.
 
-A feed that changes rows of a table whose columns aren't all in the feed can't be applied, so it stops: columns that the
-YAML excludes, and VIRTUAL ones that the log doesn't tell.
+A binlog without some columns of a table can't be applied, so the feed stops at such tables: columns that the YAML
+excludes, and VIRTUAL ones that the log doesn't contain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAMESPACE = uuid.UUID("b1a7e1a6-0000-5000-8000-62696e6c6f67")
 
 
 class BinlogEvents(Format):
-    """See above. Each source transaction begins with its GTID and the time of its commit."""
+    """The format ``binlog``. Each source transaction begins with its GTID and the time of its commit."""
 
     wants_transactions = True
 
@@ -46,8 +46,8 @@ class BinlogEvents(Format):
         table = changes.table
         _check(table)
         fields = table_map_bytes.fields_of(table.columns)
-        told = f"{table.name}{table.columns}{table.key}".encode()
-        table_id = int.from_bytes(hashlib.blake2b(told, digest_size=5).digest(), "little") + 1
+        description = f"{table.name}{table.columns}{table.key}".encode()
+        table_id = int.from_bytes(hashlib.blake2b(description, digest_size=5).digest(), "little") + 1
         table_map = table_map_bytes.table_map(table_id, table.name, fields, table.key, self._flavour)
         mutations = Mutations(table.name, table.columns, table.key, 0, changes.rows)
         images = RowImages(mutations, fields, _invalid(changes))
@@ -62,7 +62,7 @@ class BinlogEvents(Format):
         return self._as_transaction(changes, messages) if changes.snapshot else messages
 
     def _as_transaction(self, changes: FeedChanges, messages: list[list[Message]]) -> list[list[Message]]:
-        """Rows of the lake, which have none."""
+        """Put rows of the lake, which have no transaction, into one."""
         if messages:
             number = changes.rows.column("row")[0].as_py() + 2
             committed_us = changes.rows.column("committed_us")[0].as_py()
@@ -75,20 +75,22 @@ class BinlogEvents(Format):
         schema = table.schema
         if schema is None or schema.sequence:
             raise FeedError(
-                f"{table.name} is a sequence, which the lake's rows don't make", remedy="exclude it from the feed"
+                f"{table.name} is a sequence, which can't be made from the lake's rows",
+                remedy="exclude it from the feed",
             )
         text = create_table(table.name, schema, self._flavour)
-        made = self._made(str(table.name), table.name.database, text)
-        return [*self._database(table.name.database, "utf8mb4"), made]
+        create = self._create(str(table.name), table.name.database, text)
+        return [*self._database(table.name.database, "utf8mb4"), create]
 
     def _database(self, name: str, charset: str) -> list[Message]:
-        """Once in a run. charset: where none is recorded."""
+        """Return the creation of a database, once per run. charset: the default if none is recorded."""
         if name in self._databases:
             return []
         self._databases.add(name)
-        return [self._made(name, "", create_database(name, self._context.charsets.get(name, charset)))]
+        return [self._create(name, "", create_database(name, self._context.charsets.get(name, charset)))]
 
-    def _made(self, of: str, database: str, text: str) -> Message:
+    def _create(self, of: str, database: str, text: str) -> Message:
+        """Return the message of a CREATE statement that isn't the source's. of: the name that its GTID is made from."""
         here, at_us = self._context.standing, time.time_ns() // 1000
         file, offset = (here.file, here.offset) if here else ("", 0)
         session = Session(explicit_timestamps=True)
@@ -100,12 +102,12 @@ class BinlogEvents(Format):
         return Message("", None, dumps(statement).encode(), ((STATEMENT, self._flavour.encode()),))
 
     def _own_gtid(self, of: str, number: int) -> str | None:
-        """None where the source has no GTIDs, and on MariaDB, whose events need none."""
+        """Return a made-up GTID; None if the source has none, and for MariaDB, whose events need none."""
         here = self._context.standing
         if here is None or not here.gtid_set or self._flavour == "mariadb":
             return None
-        told = f"binlake {self._context.source}/{self._context.feed} {of} {here.file}:{here.offset}"
-        return f"{uuid.uuid5(_NAMESPACE, told)}:{number}"
+        name = f"binlake {self._context.source}/{self._context.feed} {of} {here.file}:{here.offset}"
+        return f"{uuid.uuid5(_NAMESPACE, name)}:{number}"
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
         if change.kind == "DML":
@@ -123,8 +125,8 @@ class BinlogEvents(Format):
         return [self._begin(committed_us, "" if transaction.startswith("file=") else transaction)]
 
     def _begin(self, committed_us: int, gtid: str) -> Message:
-        told = committed_us.to_bytes(8, "little") + gtid.encode()
-        return Message("", None, told, ((BEGIN, self._flavour.encode()),))
+        body = committed_us.to_bytes(8, "little") + gtid.encode()
+        return Message("", None, body, ((BEGIN, self._flavour.encode()),))
 
     def transaction_ended(self, transaction: TransactionEnd) -> Sequence[Message]:
         return [_END]
@@ -141,7 +143,7 @@ def _check(table: FeedTable) -> None:
 
 
 def _invalid(changes: FeedChanges) -> InvalidValues:
-    """Which side columns the rows have."""
+    """Return the policies under which the rows have the side columns that they have."""
     names = {field.name for field in changes.rows.schema.field("after").type}
 
     def beside(side: str) -> bool:

@@ -1,7 +1,7 @@
-"""Columns as Kafka Connect has them: the types that Debezium's MySQL connector gives them, and their values in Arrow.
+"""Kafka Connect's types of columns, as Debezium's MySQL connector chooses them, and their values in Arrow.
 
-By its documentation ("Data type mappings") with its default settings. What bytes they become is a Writer's
-(connect_json.py, connect_avro.py).
+Source: the connector's documentation, "Data type mappings", with its default settings. A Writer makes bytes of the
+values (connect_json.py, connect_avro.py).
 
 | MySQL                        | Connect | name                                | value |
 |------------------------------|---------|-------------------------------------|-------|
@@ -22,7 +22,7 @@ By its documentation ("Data type mappings") with its default settings. What byte
 | geometry                     | struct  | io.debezium.data.geometry.Geometry  | wkb, srid; a POINT x and y too |
 | VECTOR                       | array   | io.debezium.data.FloatVector        | float32 |
 
-A date or moment that isn't any (such as 0000-00-00) is null, and in a column that is NOT NULL the epoch.
+An invalid date or time (such as 0000-00-00) is null, in a column that is NOT NULL the epoch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from binlake.feeds.formats.text import PLAIN_SCALE
 from binlake.schema.table import Column
 
 Schema: TypeAlias = Mapping[str, Any]
-"""Of Connect, as its JSON converter writes it; a field's has its name under ``field``."""
+"""A schema of Connect, as its JSON converter writes it; a field's schema has its name under ``field``."""
 _GEOMETRIES = frozenset(
     {"geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geomcollection",
      "geometrycollection"}
@@ -59,42 +59,42 @@ _EPOCHS: Mapping[str | None, Any] = {
 
 
 class Writer(Protocol):
-    """Makes bytes of Connect's values, as one of its converters does."""
+    """A writer of Connect's values as bytes, as one of Connect's converters writes them."""
 
     def column(self, schema: Schema, values: pa.Array) -> pa.Array:
-        """Each row's value of a field, null where it has none."""
+        """Return a field's values, written, one per row."""
         ...
 
     def constant(self, schema: Schema, value: Any) -> pa.Scalar:
-        """One value: a struct is a mapping, an array a sequence."""
+        """Return one value, written. A struct is given as a mapping, an array as a sequence."""
         ...
 
     def struct(self, schema: Schema, parts: Sequence[Part], there: pa.Array | None = None) -> Part:
-        """Of a struct's fields the whole. there: null where the struct is; without it none is."""
+        """Return structs composed of their written fields. there: null where the struct is null; None if none is."""
         ...
 
     def message(self, topic: str, schema: Schema, body: Part, *, key: bool = False) -> Part:
-        """Whole keys or values, in bytes, with what tells their schema. Raises FeedError where that is refused."""
+        """Return whole keys or values as bytes, with their schema or its id. Raises FeedError for a refused schema."""
         ...
 
     def single(self, topic: str, schema: Schema, value: Any, *, key: bool = False) -> bytes:
-        """The same of one value, as ``constant`` takes it: of a transaction two, which may have one row."""
+        """Return one whole key or value as bytes, given as for ``constant``. Raises FeedError like ``message``."""
         ...
 
 
 @dataclass(frozen=True)
 class ConnectType:
-    """A column's type. values: what is staged as Connect has it. told: what the schema says besides."""
+    """A column's type in Connect. values: converts staged values. more: further entries of the schema."""
 
     type: str
     values: Callable[[pa.Array], pa.Array]
     name: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
-    told: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def schema(self, column: Column, *, optional: bool) -> dict[str, Any]:
-        """As the JSON converter writes a field's schema."""
-        made: dict[str, Any] = {"type": self.type, "optional": optional, **self.told}
+        """Return a field's schema, as Connect's JSON converter writes it."""
+        made: dict[str, Any] = {"type": self.type, "optional": optional, **self.more}
         if self.name:
             made |= {"name": self.name, "version": 1}
         if self.parameters:
@@ -103,7 +103,7 @@ class ConnectType:
 
 
 def type_of(column: Column, config: DebeziumFormat) -> ConnectType:
-    """Of one column under a feed's settings."""
+    """Return a column's type under a feed's settings."""
     kind = column.type
     if kind == "float" and column.scale is not None:
         return ConnectType("double", lambda values: values.cast(pa.float64()))
@@ -157,14 +157,14 @@ def _precise(precision: int, scale: int) -> ConnectType:
 
 
 def with_epochs(schema: Schema, values: pa.Array) -> pa.Array:
-    """A field's values, with the epoch for null where the field is a date or moment that isn't optional."""
+    """Return a field's values, with the epoch for null if the field is a date or time that isn't optional."""
     epoch = None if schema.get("optional") else _EPOCHS.get(schema.get("name"))
     return values if epoch is None else pc.fill_null(values, epoch)
 
 
 # values ---------------------------------------------------------------------------------------------------------------
 def _each(made: Callable[[Any], Any], kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    """One value after the other."""
+    """Return a converter of arrays that calls ``made`` for each value that isn't null."""
     return lambda values: pa.array([None if value is None else made(value) for value in values.to_pylist()], kind)
 
 
@@ -173,7 +173,7 @@ def _own(values: pa.Array) -> pa.Array:
 
 
 def _numbers(values: pa.Array) -> pa.Array:
-    """Whole numbers as they are: of dates the days, of moments the microseconds."""
+    """Return integers as they are, dates as days, times as microseconds."""
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32())
     return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
@@ -198,7 +198,7 @@ def _decimal_texts(values: pa.Array) -> pa.Array:
 
 
 def _decimals(precision: int, scale: int) -> Callable[[pa.Array], pa.Array]:
-    """Beyond 38 digits the staging has texts."""
+    """Return a converter to decimals; beyond 38 digits, staged values are texts."""
     exact = pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     return lambda values: values if pa.types.is_decimal(values.type) else _each(Decimal, exact)(values)
 
@@ -213,7 +213,7 @@ def _zoned(fraction: int) -> Callable[[pa.Array], pa.Array]:
 
 
 def _geometry(stored: bytes) -> dict[str, Any]:
-    """Four bytes of SRID, then WKB; of none the SRID is null, as the connector has it."""
+    """Split four bytes of SRID from the WKB; SRID 0 becomes null, as in the connector."""
     return {"wkb": stored[4:], "srid": int.from_bytes(stored[:4], "little") or None}
 
 
@@ -239,7 +239,7 @@ _GEOMETRY = ConnectType(
     "struct",
     _each(_geometry, pa.struct(_ARROW_GEOMETRY)),
     "io.debezium.data.geometry.Geometry",
-    told={"fields": _GEOMETRY_FIELDS, "doc": "Geometry"},
+    more={"fields": _GEOMETRY_FIELDS, "doc": "Geometry"},
 )
 _BINARY = {
     "bytes": ConnectType("bytes", _own),
@@ -258,10 +258,10 @@ _SIMPLE: dict[str, ConnectType] = {
         "struct",
         _each(_point, pa.struct(_ARROW_POINT)),
         "io.debezium.data.geometry.Point",
-        told={"fields": _POINT_FIELDS, "doc": "Geometry (POINT)"},
+        more={"fields": _POINT_FIELDS, "doc": "Geometry (POINT)"},
     ),
     "vector": ConnectType(
-        "array", _own, "io.debezium.data.FloatVector", told={"items": {"type": "float", "optional": False}}
+        "array", _own, "io.debezium.data.FloatVector", more={"items": {"type": "float", "optional": False}}
     ),
     **dict.fromkeys(_GEOMETRIES, _GEOMETRY),
 }

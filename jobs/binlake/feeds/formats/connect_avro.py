@@ -1,18 +1,18 @@
-"""Kafka Connect's values as Confluent's AvroConverter writes them, whole columns at once.
+"""Writer of Kafka Connect's values as Confluent's AvroConverter writes them, whole columns at once.
 
     0 | id of the schema, 4 bytes, big-endian | datum          subjects {topic}-key, {topic}-value
 
-A schema becomes Avro's as AvroData makes it: a struct is a record of its schema's name; what may be null a union with
-null first, or with null last where the default is a value; ``connect.version``, ``connect.parameters``,
-``connect.default``, ``connect.name`` and ``connect.type`` tell what Avro has no word for, so that a sink connector has
-Connect's types again. Decimals are Avro's logical type too.
+Schemas are converted as AvroData does it: a struct becomes a record with its schema's name; an optional type becomes a
+union with null first, or with null last if it has a default that isn't null. ``connect.version``,
+``connect.parameters``, ``connect.default``, ``connect.name`` and ``connect.type`` hold what Avro can't express, so that
+a sink connector gets Connect's types back. Decimals also have Avro's logical type.
 
-Names that Avro doesn't allow become as Debezium's ``schema.name.adjustment.mode=avro`` and
-``field.name.adjustment.mode=avro`` make them: other letters are ``_``, a digit in front gets ``_`` before it (of a
-schema's name each part, for readers refuse it inside, too). Two columns that become one name are an error.
+Names that Avro doesn't allow are adjusted as with Debezium's ``schema.name.adjustment.mode=avro`` and
+``field.name.adjustment.mode=avro``: other letters become ``_``, and a leading digit gets ``_`` before it (in each part
+of a schema's name, since readers refuse it there, too). Two columns with the same adjusted name are an error.
 
-What Debezium tells of a column's default isn't told: a registry that asks for BACKWARD refuses a new column that is NOT
-NULL, and several tables in one topic; ``compatibility: NONE`` lets them in.
+Columns' defaults are left out, unlike in Debezium. So a registry with compatibility BACKWARD refuses a new column that
+is NOT NULL, and several tables in one topic; ``compatibility: NONE`` allows them.
 
 A null in a column that is NOT NULL (text that isn't valid in its character set) is an error.
 
@@ -37,25 +37,25 @@ from binlake.feeds.formats.connect import DECIMAL, Schema, with_epochs
 from binlake.feeds.formats.joining import Part, joined
 
 _PRIMITIVES = {"int16": "int", "int32": "int", "int64": "long"}
-"""Where the word isn't the same."""
+"""Avro's names of primitive types, where they differ from Connect's."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 
 
 # schemas --------------------------------------------------------------------------------------------------------------
 def valid_name(name: str) -> str:
-    """Of a field, or a part of a schema's name."""
-    made = _NOT_IN_NAMES.sub("_", name)
-    return f"_{made}" if made[:1].isdigit() else made
+    """Return a field's name, or a part of a schema's name, as Avro allows it."""
+    adjusted = _NOT_IN_NAMES.sub("_", name)
+    return f"_{adjusted}" if adjusted[:1].isdigit() else adjusted
 
 
 def avro_schema(schema: Schema) -> dict[str, Any]:
-    """Of a struct that is a key's or a value's. Raises FeedError."""
+    """Return the Avro schema of a key's or value's struct. Raises FeedError if two columns get the same name."""
     made: dict[str, Any] = _type(schema, "", set())
     return made
 
 
 def _type(schema: Schema, space: str, known: set[str]) -> Any:
-    """space: the namespace around it. known: records that were told before, of which the name is enough."""
+    """Return the Avro type of a schema. space: the enclosing namespace. known: records defined before, used by name."""
     base = _record(schema, space, known) if schema["type"] == "struct" else _plain_type(schema, space, known)
     if not schema.get("optional"):
         return base
@@ -70,7 +70,7 @@ def _plain_type(schema: Schema, space: str, known: set[str]) -> Any:
     if schema.get("name") == DECIMAL:
         parameters = schema["parameters"]
         made |= {"scale": int(parameters["scale"]), "precision": int(parameters["connect.decimal.precision"])}
-    made |= _told(schema)
+    made |= _connect_properties(schema)
     if kind == "int16":
         made["connect.type"] = kind
     if schema.get("name") == DECIMAL:
@@ -86,34 +86,34 @@ def _record(schema: Schema, around: str, known: set[str]) -> Any:
     known.add(full)
     fields: list[dict[str, Any]] = []
     for field in schema["fields"]:
-        one = {"name": valid_name(field["field"]), "type": _type(field, space, known)}
-        if any(one["name"] == other["name"] for other in fields):
+        made = {"name": valid_name(field["field"]), "type": _type(field, space, known)}
+        if any(made["name"] == other["name"] for other in fields):
             raise FeedError(
-                f"{schema['name']} has two columns of the name that {field['field']!r} is in Avro, {one['name']!r}",
+                f"{schema['name']} has two columns of the name that {field['field']!r} is in Avro, {made['name']!r}",
                 remedy="exclude the table from the feed, or write encoding: json",
             )
         if field.get("optional") or "default" in field:
-            one["default"] = field.get("default")
-        fields.append(one)
+            made["default"] = field.get("default")
+        fields.append(made)
     named = {"type": "record", "name": name, **({} if space == around else {"namespace": space})}
-    return {**named, "fields": fields, **_told(schema)}
+    return {**named, "fields": fields, **_connect_properties(schema)}
 
 
-def _told(schema: Schema) -> dict[str, Any]:
+def _connect_properties(schema: Schema) -> dict[str, Any]:
     words = ("version", "parameters", "default", "name")
     return {f"connect.{word}": schema[word] for word in words if schema.get(word) is not None}
 
 
 # values ---------------------------------------------------------------------------------------------------------------
 def _branches(schema: Schema) -> tuple[bytes, bytes]:
-    """What stands before a value, and for null."""
+    """Return the bytes before a value, and those of null, in a type's union; empty if it isn't optional."""
     if not schema.get("optional"):
         return b"", b""
     return (b"\x02", b"\x00") if schema.get("default") is None else (b"\x00", b"\x02")
 
 
 def subject_of(strategy: Subjects, topic: str, schema: Mapping[str, Any], part: str) -> str:
-    """By Confluent's strategies. part: key or value."""
+    """Return the subject by Confluent's naming strategies. part: key or value."""
     if strategy == "TopicName":
         return f"{topic}-{part}"
     name = ".".join(filter(None, (schema.get("namespace"), schema["name"])))
@@ -121,21 +121,21 @@ def subject_of(strategy: Subjects, topic: str, schema: Mapping[str, Any], part: 
 
 
 class AvroWriter:
-    """See above."""
+    """Writer of Avro in Confluent's wire format."""
 
     def __init__(self, register: Register, subjects: Subjects = "TopicName") -> None:
         self._register, self._subjects = register, subjects
         self._heads: dict[tuple[str, bool], tuple[Schema, bytes]] = {}
 
     def column(self, schema: Schema, values: pa.Array) -> pa.BinaryArray:
-        """A null in a field that isn't optional stays one: ``struct`` tells where it matters."""
+        """Return a field's values, written; null in a field that isn't optional stays, and ``struct`` refuses it."""
         there, null = _branches(schema)
         if not null:
             return self._datums(schema, with_epochs(schema, values))
         return pc.fill_null(joined(there, self._datums(schema, values)), null)
 
     def _datums(self, schema: Schema, values: pa.Array) -> pa.BinaryArray:
-        """Null stays null."""
+        """Return values as Avro, without a union's branch; null stays null."""
         if pa.types.is_decimal(values.type):
             return avro.decimals(values)
         kind = schema["type"]
@@ -163,7 +163,7 @@ class AvroWriter:
         if kind == "struct":
             return there + b"".join(self._datum(field, value.get(field["field"])) for field in schema["fields"])
         if kind == "array":
-            items = b"".join(self._datum(schema["items"], one) for one in value)
+            items = b"".join(self._datum(schema["items"], item) for item in value)
             block = self._datum({"type": "int64"}, len(value)) + items if value else b""
             return there + block + b"\x00"
         made: bytes = self._datums(schema, pa.array([value]))[0].as_py()
@@ -176,7 +176,7 @@ class AvroWriter:
             return made
         if pc.any(pc.and_(there.is_valid(), made.is_null())).as_py():
             raise FeedError(
-                f"a row of {schema['name']} has NULL in a column that is NOT NULL: {_null_ones(schema, there)}",
+                f"a row of {schema['name']} has NULL in a column that is NOT NULL: {_columns_with_null(schema, there)}",
                 remedy="exclude the table from the feed, or write encoding: json",
             )
         return pc.if_else(there.is_valid(), made, pa.scalar(null, pa.binary()))
@@ -188,7 +188,7 @@ class AvroWriter:
         return self._head(topic, schema, key) + self._datum(schema, value)
 
     def _head(self, topic: str, schema: Schema, key: bool) -> bytes:
-        """What tells the schema. Raises FeedError where the registry refuses it."""
+        """Return the bytes before a record, with its schema's id. Raises FeedError for a refused schema."""
         known = self._heads.get((topic, key))
         if known is None or known[0] is not schema:
             made = avro_schema(schema)
@@ -198,7 +198,7 @@ class AvroWriter:
         return known[1]
 
 
-def _null_ones(schema: Schema, there: pa.StructArray) -> str:
+def _columns_with_null(schema: Schema, there: pa.StructArray) -> str:
     rows = there.filter(there.is_valid())
     names = [field["field"] for field in schema["fields"] if not field.get("optional")]
     return ", ".join(name for name in names if rows.field(name).null_count) or "?"

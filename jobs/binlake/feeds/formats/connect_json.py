@@ -1,4 +1,4 @@
-"""Kafka Connect's values as its JsonConverter writes them, whole columns at once.
+"""Writer of Kafka Connect's values as its JsonConverter writes them, whole columns at once.
 
 Source: Kafka's org.apache.kafka.connect.json.JsonConverter: bytes and decimals are base64, a schema stands beside its
 ``payload``.
@@ -27,7 +27,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class JsonWriter:
-    """See above. schemas: each message tells its own."""
+    """Writer of JSON. schemas: whether each message includes its schema."""
 
     def __init__(self, *, schemas: bool = False) -> None:
         self._schemas = schemas
@@ -36,7 +36,7 @@ class JsonWriter:
         return pc.fill_null(self._texts(schema, with_epochs(schema, values)), "null")
 
     def _texts(self, schema: Schema, values: pa.Array) -> pa.StringArray:
-        """Null stays null."""
+        """Return values as JSON; null stays null."""
         if pa.types.is_decimal(values.type):
             return _decimals(values)
         kind = schema["type"]
@@ -51,7 +51,7 @@ class JsonWriter:
         if kind == "struct":
             parts = [self.column(field, values.field(field["field"])) for field in schema["fields"]]
             return pc.if_else(values.is_valid(), self.struct(schema, parts), None)
-        return values.cast(pa.string())  # of a single-precision number the shortest text that is it, as Java prints it
+        return values.cast(pa.string())  # a single-precision number has its shortest exact text, as in Java
 
     def constant(self, schema: Schema, value: Any) -> pa.Scalar:
         return pa.scalar(as_json(value))
@@ -78,12 +78,12 @@ def encoded(data: bytes) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Without spaces, as the JSON converter writes it."""
+    """Return a value as JSON without spaces, as the JSON converter writes it."""
     return _ENCODER.encode(value)
 
 
 def _each(values: pa.Array, write: Callable[[Any], str]) -> pa.StringArray:
-    """One value after the other. (NaN and infinities, which MySQL hasn't, would be no JSON.)"""
+    """Write values one by one. NaN and infinities would be invalid JSON, but MySQL doesn't have them."""
     return pa.array([None if value is None else write(value) for value in values.to_pylist()], pa.string())
 
 

@@ -1,9 +1,8 @@
-"""The format ``csv``: a line for each mutation and statement, for people, spreadsheets and log shippers (RFC 4180).
+"""The format ``csv``: a line per mutation and statement, for people, spreadsheets and log shippers (RFC 4180).
 
 committed, file, position, row, gtid, operation, database, table, key, before, after
 
-The last three are JSON, empty where there is none; a statement stands in ``after``. A file begins with no header: which
-line is its first isn't known where several runs fill it.
+The last three are JSON, or empty; a statement is in ``after``. Files have no header, as several runs may write one.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ _WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 
 
 class CsvLog(Format):
-    """``${hour}`` in the topic is that of the commit, so that each hour has a file of its own."""
+    """The format ``csv``. ``${hour}`` in the topic is the commit's hour, so that each hour can have its own file."""
 
     def __init__(self, config: CsvFormat, context: FeedContext) -> None:
         self._topic, self._context = Template(config.topic), context
 
     def _line(self, database: str, table: str, committed_us: int, fields: Sequence[object]) -> Message:
         hour = datetime.fromtimestamp(committed_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H")
-        told = self._context
-        topic = self._topic.substitute(source=told.source, feed=told.feed, db=database, table=table, hour=hour)
+        context = self._context
+        topic = self._topic.substitute(source=context.source, feed=context.feed, db=database, table=table, hour=hour)
         out = io.StringIO()
         csv.writer(out, lineterminator="").writerow([moment(committed_us), *fields])
         return Message(topic, None, out.getvalue().encode())
@@ -50,17 +49,18 @@ class CsvLog(Format):
         key = {column: shown[column] for column in changes.table.key} or None
         word = "read" if changes.snapshot else _WORDS[row["op"]]
         place = (changes.file, row["offset"], row["row"], row["gtid"])
-        images = [_json(one) for one in (key, row["before"], row["after"])]
+        images = [_json(image) for image in (key, row["before"], row["after"])]
         return self._line(
             name.database, name.table, row["committed_us"], [*place, word, name.database, name.table, *images]
         )
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
-        told = change.statement
+        statement = change.statement
         name = change.tables[0][0]
-        fields = [told.file, told.offset, 0, told.gtid, change.kind.lower(), name.database, name.table, "", ""]
+        place = (statement.file, statement.offset, 0, statement.gtid)
+        fields = [*place, change.kind.lower(), name.database, name.table, "", ""]
         text = " ".join(change.text.split())
-        return [self._line(name.database, name.table, told.committed_us, [*fields, text])]
+        return [self._line(name.database, name.table, statement.committed_us, [*fields, text])]
 
 
 def _json(value: dict[str, Any] | None) -> str:

@@ -4,27 +4,29 @@
     before, after, source {version, connector, name, ts_ms, snapshot, db, table, server_id, gtid, file, pos, row …},
     transaction, op (c, u, d, r, t), ts_ms
 
-An update that changes the key is a delete of the old, its tombstone, and an insert of the new; it counts as two events
-of its transaction. What differs from a real connector, beside which a test stands (test_feed_beside_debezium.py):
+An update that changes the key is sent as a delete of the old key, its tombstone, and an insert of the new one; it
+counts as two events of its transaction. Differences from the real connector (test_feed_beside_debezium.py compares
+them):
 
-- ``source.version`` is ours, ``thread`` null, which staging doesn't have, and MySQL's ``server_id`` that of the server
-  of the GTID's uuid, which in a slice has one; in a compressed transaction ``pos`` is the offset of the whole, and
-  ``row`` counts through its events. There are no ``__debezium.context`` headers, for no task of Connect runs.
-- Schemas carry no columns' default values, and NULL is told as null, where the connector's JSON has the default.
-- JSON is the server's own text, with its blanks; DATE and DATETIME of the years 1 to 99 stay there, where the connector
-  moves them to 1970 and on, and YEAR 0 isn't 1900; text is what the server reads in it (in swe7, and in latin1's C1, it
-  isn't in the connector's); FLOAT has its shortest text.
+- ``source.version`` is binlake's. ``thread`` is null, as staging doesn't have it. MySQL's ``server_id`` is found by the
+  GTID's uuid. In a compressed transaction ``pos`` is the offset of the whole, and ``row`` counts through its events.
+  There are no ``__debezium.context`` headers, as no task of Connect runs.
+- Schemas have no default values of columns, and NULL is null where the connector's JSON has the default.
+- JSON is the server's own text, with its spaces. DATE and DATETIME of the years 1 to 99 keep their year; the connector
+  moves them to 1970 and later. YEAR 0 isn't 1900. Text is decoded as the server decodes it; the connector differs in
+  swe7 and in latin1's C1 range. FLOAT has its shortest text.
 - A table without a key has no tombstones.
-- DDL has its time in microseconds, its text as it was logged, and ``row`` 0; of columns the types' names are without
-  ZEROFILL, and GEOMCOLLECTION as the server says it; ``length`` is null without digits of a fraction; ``generated`` are
-  generated columns, not those with AUTO_INCREMENT; defaults are the server's text.
-- Rows of the lake are all ``snapshot`` ``true``, and nothing tells the tables' structure before them; their time is the
-  feed's; their values are told as those of the log, which the connector's aren't.
-- Of MariaDB, beside its own connector: JSON is the LONGTEXT that the server has; no comments of tables and columns; a
-  TIMESTAMP of zeros is null where NULL may be; UUID is the server's, which the connector reads as other bytes, as it
-  does text in cp932; a statement's GTID has no BEGIN, and TRUNCATE no transaction. It ends at COMPRESSED and INET6.
+- DDL has its time in microseconds, its text as it was logged, and ``row`` 0. Type names are without ZEROFILL, and
+  GEOMCOLLECTION is named as by the server. ``length`` is null for times without fraction. ``generated`` is true for
+  generated columns, not for AUTO_INCREMENT ones. Defaults are the server's text.
+- All rows of the lake have ``snapshot`` ``true``, and no message describes the tables before them. Their time is the
+  feed's. Their values are written like those of the log, unlike the connector's.
+- MariaDB, compared with its own connector: JSON is LONGTEXT, as in the server. Comments of tables and columns are
+  missing. A zero TIMESTAMP is null in a nullable column. UUIDs and text in cp932 are the server's; the connector reads
+  them wrongly. A statement's GTID has no BEGIN, and TRUNCATE no transaction. The connector stops at COMPRESSED and
+  INET6 columns.
 
-How values become bytes is a Writer's (connect_json.py, connect_avro.py).
+A Writer makes bytes of the values (connect_json.py, connect_avro.py).
 
 Source: Debezium's documentation of the MySQL connector, "Data change events".
 """
@@ -63,7 +65,7 @@ from binlake.feeds.formats.joining import Part, listed
 from binlake.schema.table import TableName, TableSchema
 
 _WORDS = ("r", "c", "u", "d")
-"""By the operation; 0 is a row of the lake."""
+"""Debezium's ``op`` by the number of the operation; 0 is a row of the lake."""
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._-]")
 _VERSION = version("binlake")
 _UUID_LETTERS = 36
@@ -71,7 +73,7 @@ _UUID_LETTERS = 36
 
 @dataclass(frozen=True)
 class _Shape:
-    """How one table's rows in one shape are written."""
+    """One table in one shape, with its types, topic and schemas."""
 
     table: FeedTable
     types: tuple[ConnectType, ...]
@@ -93,13 +95,13 @@ class _Shape:
         return schemas.envelope(self.table, self.types, self.name, self.connector)
 
     def images(self) -> tuple[Schema, Schema]:
-        """The schemas of before and after."""
+        """Return the schemas of before and after."""
         before, after, *_ = self.envelope["fields"]
         return before, after
 
 
 class Debezium(Format):
-    """See above."""
+    """The format ``debezium``."""
 
     def __init__(self, config: DebeziumFormat, context: FeedContext, writer: Writer) -> None:
         self.wants_transactions = config.transactions
@@ -111,13 +113,13 @@ class Debezium(Format):
 
     # mutations --------------------------------------------------------------------------------------------------------
     def events(self, changes: FeedChanges) -> Sequence[int]:
-        """An update that changes the key is two."""
+        """Return 2 for updates that change the key, else 1."""
         before, after = (changes.rows.column(image) for image in ("before", "after"))
         moved = np.zeros(changes.rows.num_rows, bool)
         for name in changes.table.key:
             old, new = before.field(name), after.field(name)
-            other = pc.coalesce(pc.not_equal(old, new), pc.not_equal(old.is_null(), new.is_null()))
-            moved |= other.to_numpy(zero_copy_only=False)
+            differs = pc.coalesce(pc.not_equal(old, new), pc.not_equal(old.is_null(), new.is_null()))
+            moved |= differs.to_numpy(zero_copy_only=False)
         moved &= pc.equal(changes.rows.column("op"), UPDATE).to_numpy(zero_copy_only=False)
         counted: list[int] = (moved + 1).tolist()
         return counted
@@ -149,20 +151,22 @@ class Debezium(Format):
         if len(moved):
             former, place = old_keys.take(moved).to_pylist(), moved.tolist()
             behind = self._transaction_blocks([changes.transactions[n] for n in place if changes.transactions], 1)
-            for number, told in zip(place, self._moved(shape, row.take(moved), former, behind), strict=True):
-                messages[number] = told(keys[number])
+            for number, message_of in zip(place, self._moved(shape, row.take(moved), former, behind), strict=True):
+                messages[number] = message_of(keys[number])
         return messages
 
     def _moved(
         self, shape: _Shape, row: _Rows, former: Sequence[bytes], behind: Part
     ) -> Iterator[Callable[[bytes], list[Message]]]:
-        """Of updates that change the key: what is told of each, given its new key. behind: where the new rows stand in
-        their transactions."""
+        """Yield, for each update that changes the key, a function that makes its messages, given the new key.
+
+        former: the old keys. behind: the transaction blocks of the inserts.
+        """
         before, after = (self._writer.constant(schema, None) for schema in shape.images())
         deletes = self._values(shape, replace(row, after=after), "d")
         inserts = self._values(shape, replace(row, before=before, transactions=behind), "c")
 
-        def told(key: bytes, was: bytes, end: bytes, begin: bytes) -> list[Message]:
+        def messages_of(key: bytes, was: bytes, end: bytes, begin: bytes) -> list[Message]:
             newer, older = (("__debezium.newkey", key),), (("__debezium.oldkey", was),)
             gone = [end, None] if self._config.tombstones else [end]
             return [
@@ -171,7 +175,7 @@ class Debezium(Format):
             ]
 
         for was, end, begin in zip(former, deletes, inserts, strict=True):
-            yield partial(told, was=was, end=end, begin=begin)
+            yield partial(messages_of, was=was, end=end, begin=begin)
 
     def _shape(self, table: FeedTable) -> _Shape:
         if table not in self._shapes:
@@ -182,12 +186,12 @@ class Debezium(Format):
         return self._shapes[table]
 
     def _topic_of(self, template: Template, name: TableName) -> str:
-        told = self._context
-        topic = template.substitute(source=told.source, feed=told.feed, db=name.database, table=name.table)
+        context = self._context
+        topic = template.substitute(source=context.source, feed=context.feed, db=name.database, table=name.table)
         return _NOT_IN_TOPICS.sub("_", topic)
 
     def _columns(self, shape: _Shape, image: pa.StructArray) -> list[pa.Array]:
-        """Each column's values of an image, written."""
+        """Return the written values of each column of an image."""
         fields = shape.images()[0]["fields"]
         return [
             self._writer.column(field, kind.values(image.field(column.name)))
@@ -195,7 +199,7 @@ class Debezium(Format):
         ]
 
     def _keys(self, shape: _Shape, image: pa.StructArray, columns: Sequence[pa.Array]) -> pa.BinaryArray:
-        """columns: the image's, as ``_columns`` made them; those that are NOT NULL are written the same in a key."""
+        """Return the keys of an image's rows. columns: from ``_columns``; NOT NULL ones are the same in a key."""
         parts = []
         for number, field in zip(shape.key_numbers, shape.key["fields"], strict=True):
             column, kind = shape.table.columns[number], shape.types[number]
@@ -207,15 +211,15 @@ class Debezium(Format):
         return self._writer.message(shape.topic, shape.key, key, key=True)
 
     def _values(self, shape: _Shape, row: _Rows, words: pa.StringArray | str) -> list[bytes]:
-        """The envelopes."""
-        told = (words, *_moment(row.now_ns))
-        rest = [self._written(*one) for one in zip(shape.envelope["fields"][4:], told, strict=True)]
+        """Return the envelopes. words: Debezium's ``op`` of each row, or of all."""
+        last = zip(shape.envelope["fields"][4:], (words, *_times(row.now_ns)), strict=True)
+        rest = [self._written(field, value) for field, value in last]
         parts = [row.before, row.after, row.sources, row.transactions, *rest]
         body = self._writer.struct(shape.envelope, parts)
         return listed(self._writer.message(shape.topic, shape.envelope, body))
 
     def _written(self, schema: Schema, value: Any) -> Part:
-        """A column of values, or one for all."""
+        """Write a column of values, or one value for all rows."""
         return (
             self._writer.column(schema, value) if isinstance(value, pa.Array) else self._writer.constant(schema, value)
         )
@@ -223,25 +227,26 @@ class Debezium(Format):
     def _sources(self, changes: FeedChanges) -> Part:
         rows, name = changes.rows, changes.table.name
         us, gtid = rows.column("committed_us"), rows.column("gtid").cast(pa.string())
-        told = self._told_source(name.database, name.table, changes.file, snapshot=changes.snapshot)
-        told |= {"ts_ms": pc.divide(us, 1000), "ts_us": us, "ts_ns": pc.multiply(us, 1000), "gtid": gtid}
-        told["server_id"] = (_server_ids if self._context.flavour == "mariadb" else _of_uuids)(gtid, changes.servers)
-        told |= {"pos": rows.column("offset"), "row": 0 if changes.snapshot else rows.column("row")}
+        source = self._source_fields(name.database, name.table, changes.file, snapshot=changes.snapshot)
+        source |= {"ts_ms": pc.divide(us, 1000), "ts_us": us, "ts_ns": pc.multiply(us, 1000), "gtid": gtid}
+        ids_of = _ids_in_gtids if self._context.flavour == "mariadb" else _ids_by_uuid
+        source["server_id"] = ids_of(gtid, changes.servers)
+        source |= {"pos": rows.column("offset"), "row": 0 if changes.snapshot else rows.column("row")}
         fields = self._source_schema["fields"]
         return self._writer.struct(
-            self._source_schema, [self._written(field, told[field["field"]]) for field in fields]
+            self._source_schema, [self._written(field, source[field["field"]]) for field in fields]
         )
 
-    def _told_source(self, database: str, table: str | None, file: str, *, snapshot: bool = False) -> dict[str, Any]:
-        told: dict[str, Any] = {"version": _VERSION, "connector": self._context.flavour, "name": self._context.source}
-        told |= {"snapshot": "true" if snapshot else "false", "db": database, "table": table, "file": file}
-        return told | {"sequence": None, "server_id": 0, "thread": None, "query": None}
+    def _source_fields(self, database: str, table: str | None, file: str, *, snapshot: bool = False) -> dict[str, Any]:
+        fields: dict[str, Any] = {"version": _VERSION, "connector": self._context.flavour, "name": self._context.source}
+        fields |= {"snapshot": "true" if snapshot else "false", "db": database, "table": table, "file": file}
+        return fields | {"sequence": None, "server_id": 0, "thread": None, "query": None}
 
-    def _transaction_blocks(self, told: Sequence[tuple[str, int, int]], later: int = 0) -> Part:
-        """later: events behind those that are told."""
-        if not told:
+    def _transaction_blocks(self, ordinals: Sequence[tuple[str, int, int]], later: int = 0) -> Part:
+        """Write the transaction blocks of rows. later: how many events after the given ordinals."""
+        if not ordinals:
             return self._writer.constant(schemas.TRANSACTION, None)
-        columns = zip(*((name, total + later, count + later) for name, total, count in told), strict=True)
+        columns = zip(*((name, total + later, count + later) for name, total, count in ordinals), strict=True)
         parts = [
             self._writer.column(field, pa.array(values))
             for field, values in zip(schemas.TRANSACTION["fields"], columns, strict=True)
@@ -251,13 +256,13 @@ class Debezium(Format):
     # what lies between ------------------------------------------------------------------------------------------------
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
         if change.kind == "TRUNCATE TABLE":
-            told = change.tables if self._config.truncates else ()
-            return [self._truncated(change, name, schema) for name, schema in told if schema]
-        return [self._told(change)] if self._config.schema_changes else []
+            tables = change.tables if self._config.truncates else ()
+            return [self._truncated(change, name, schema) for name, schema in tables if schema]
+        return [self._schema_change_message(change)] if self._config.schema_changes else []
 
     def _truncated(self, change: SchemaChange, name: TableName, schema: TableSchema) -> Message:
         shape = self._shape(FeedTable(name, schema.mirrored, schema.key, schema))
-        ms, us, ns = _moment(time.time_ns())
+        ms, us, ns = _times(time.time_ns())
         value: dict[str, Any] = {"before": None, "after": None}
         value |= {"source": self._statement_source(change, name.database, name.table), "transaction": None}
         value |= {"op": "t", "ts_ms": ms, "ts_us": us, "ts_ns": ns}
@@ -266,16 +271,16 @@ class Debezium(Format):
     def _statement_source(self, change: SchemaChange, database: str, table: str | None) -> dict[str, Any]:
         statement = change.statement
         us = statement.committed_us
-        told = self._told_source(database, table, statement.file)
-        told |= {"ts_ms": us // 1000, "ts_us": us, "ts_ns": us * 1000, "gtid": statement.gtid or None}
+        source = self._source_fields(database, table, statement.file)
+        source |= {"ts_ms": us // 1000, "ts_us": us, "ts_ns": us * 1000, "gtid": statement.gtid or None}
         if self._context.flavour == "mariadb" and statement.gtid:
-            told["server_id"] = int(statement.gtid.split("-")[1])
+            source["server_id"] = int(statement.gtid.split("-")[1])
         elif change.servers:
             uuid = (statement.gtid or "")[:_UUID_LETTERS]
-            told["server_id"] = change.servers.get(uuid, 0)
-        return told | {"pos": statement.offset, "row": 0}
+            source["server_id"] = change.servers.get(uuid, 0)
+        return source | {"pos": statement.offset, "row": 0}
 
-    def _told(self, change: SchemaChange) -> Message:
+    def _schema_change_message(self, change: SchemaChange) -> Message:
         first = change.tables[0][0]
         value = {
             "source": self._statement_source(change, first.database, first.table),
@@ -303,9 +308,9 @@ class Debezium(Format):
         tables: Sequence[Mapping[str, Any]] | None,
     ) -> Message:
         value = {"status": status, "id": transaction, "event_count": count, "data_collections": tables}
-        told = {**value, "ts_ms": committed_us // 1000}
+        timed = {**value, "ts_ms": committed_us // 1000}
         topic = f"{self._context.source}.transaction"
-        return self._message(topic, (schemas.BOUNDARY_KEY, schemas.BOUNDARY), {"id": transaction}, told)
+        return self._message(topic, (schemas.BOUNDARY_KEY, schemas.BOUNDARY), {"id": transaction}, timed)
 
     def heartbeat(self, at_us: int) -> Sequence[Message]:
         if not self._config.heartbeat:
@@ -323,7 +328,7 @@ class Debezium(Format):
 
 @dataclass(frozen=True)
 class _Rows:
-    """What envelopes are made of, row by row or one for all. now_ns: when they are."""
+    """Written parts of envelopes, one per row or one for all. now_ns: the time when they are made."""
 
     before: Part
     after: Part
@@ -334,26 +339,26 @@ class _Rows:
     def take(self, numbers: np.ndarray[Any, Any]) -> _Rows:
         parts = (self.before, self.after, self.sources, self.transactions)
         before, after, sources, transactions = (
-            one.take(pa.array(numbers)) if isinstance(one, pa.Array) else one for one in parts
+            part.take(pa.array(numbers)) if isinstance(part, pa.Array) else part for part in parts
         )
         return _Rows(before, after, sources, transactions, self.now_ns)
 
 
-def _of_uuids(gtids: pa.StringArray, servers: Mapping[str, int]) -> pa.Array | int:
-    """Of MySQL's GTIDs, by the servers' uuids; 0 of one that isn't known, as a row of the lake is."""
+def _ids_by_uuid(gtids: pa.StringArray, servers: Mapping[str, int]) -> pa.Array | int:
+    """Return the server ids of MySQL's GTIDs, by uuid; 0 if unknown, as for rows of the lake."""
     if len(servers) < 2:
         return next(iter(servers.values()), 0)
     uuids = pc.utf8_slice_codeunits(pc.fill_null(gtids, ""), 0, _UUID_LETTERS).dictionary_encode()
-    ids = pa.array([servers.get(one, 0) for one in uuids.dictionary.to_pylist()], pa.int64())
+    ids = pa.array([servers.get(uuid, 0) for uuid in uuids.dictionary.to_pylist()], pa.int64())
     return ids.take(uuids.indices)
 
 
-def _server_ids(gtids: pa.StringArray, servers: Mapping[str, int]) -> pa.Array:
-    """Of MariaDB's GTIDs (domain-server-sequence); 0 without one, as a row of the lake is."""
+def _ids_in_gtids(gtids: pa.StringArray, servers: Mapping[str, int]) -> pa.Array:
+    """Return the server ids in MariaDB's GTIDs (domain-server-sequence); 0 without one, as for rows of the lake."""
     servers = pc.list_element(pc.split_pattern(pc.fill_null(gtids, "0-0-0"), "-"), 1)
     return pc.cast(servers, pa.int64())
 
 
-def _moment(ns: int) -> tuple[int, int, int]:
-    """As ts_ms, ts_us and ts_ns."""
+def _times(ns: int) -> tuple[int, int, int]:
+    """Return a time as ts_ms, ts_us and ts_ns."""
     return ns // 1_000_000, ns // 1000, ns

@@ -1,4 +1,4 @@
-"""The schemas of Debezium's messages, as Kafka Connect has them, and its account of a table's structure.
+"""Schemas of Debezium's messages, as Kafka Connect has them, and its description of a table's structure.
 
 Source: Debezium's io.debezium.schema.SchemaFactory.
 """
@@ -20,12 +20,12 @@ _JDBC = {
     "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "enum": 1, "set": 1, "binary": -2, "varbinary": -3,
     "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "json": 1111,
 }  # fmt: skip
-"""java.sql.Types; what isn't here is OTHER."""
+"""Constants of java.sql.Types; other types are OTHER."""
 _OTHER = 1111
 
 
 def valid_name(name: str) -> str:
-    """A schema's name: what Avro doesn't allow becomes ``_``."""
+    """Return a schema's name as Avro allows it: other characters become ``_``."""
     return _NOT_IN_NAMES.sub("_", name)
 
 
@@ -121,7 +121,7 @@ _CHANGE = _struct(
 
 
 def source(connector: str) -> dict[str, Any]:
-    """The schema of where a message comes from. connector: mysql, mariadb."""
+    """Return the schema of the ``source`` block. connector: mysql or mariadb."""
     return _struct(f"io.debezium.connector.{connector}.Source", *_SOURCE)
 
 
@@ -131,7 +131,7 @@ def schema_change_key(connector: str) -> dict[str, Any]:
 
 
 def schema_change(connector: str) -> dict[str, Any]:
-    """The schema of what is told of DDL."""
+    """Return the schema of the schema-change topic's values."""
     return _struct(
         f"io.debezium.connector.{connector}.SchemaChangeValue",
         {**source(connector), "field": "source"},
@@ -142,14 +142,14 @@ def schema_change(connector: str) -> dict[str, Any]:
 
 
 def key(table: FeedTable, types: Sequence[ConnectType], name: str) -> dict[str, Any]:
-    """The schema of a table's keys. name: ``source.db.table``."""
+    """Return the schema of a table's keys. name: ``source.db.table``."""
     by_name = {column.name: (column, kind) for column, kind in zip(table.columns, types, strict=True)}
-    fields = [kind.schema(column, optional=False) for column, kind in (by_name[one] for one in table.key)]
+    fields = [kind.schema(column, optional=False) for column, kind in (by_name[part] for part in table.key)]
     return {"type": "struct", "fields": fields, "optional": False, "name": f"{name}.Key"}
 
 
 def envelope(table: FeedTable, types: Sequence[ConnectType], name: str, connector: str) -> dict[str, Any]:
-    """The schema of a table's messages."""
+    """Return the schema of a table's envelopes. name: ``source.db.table``. connector: mysql or mariadb."""
     fields = [kind.schema(column, optional=column.nullable) for column, kind in zip(table.columns, types, strict=True)]
     row = {"type": "struct", "fields": fields, "optional": True, "name": f"{name}.Value"}
     return _struct(
@@ -165,15 +165,15 @@ def envelope(table: FeedTable, types: Sequence[ConnectType], name: str, connecto
 
 
 def table_changes(change: SchemaChange) -> list[dict[str, Any]]:
-    """What a statement made of the tables, as the schema-change topic tells it."""
+    """Return the schema-change topic's description of the tables after a statement."""
     return [_table_change(change.kind, name, schema) for name, schema in change.tables]
 
 
 def _table_change(kind: str, name: TableName, schema: TableSchema | None) -> dict[str, Any]:
-    gone = schema is None and kind != "ALTER TABLE"  # of which nobody may know the shape
+    gone = schema is None and kind != "ALTER TABLE"  # an ALTER TABLE whose result may be unknown isn't a DROP
     word = "DROP" if gone else "CREATE" if kind.startswith("CREATE") else "ALTER"
-    told = {"type": word, "id": f'"{name.database}"."{name.table}"'}
-    return {**told, "table": None if schema is None else _structure(schema)}
+    change = {"type": word, "id": f'"{name.database}"."{name.table}"'}
+    return {**change, "table": None if schema is None else _structure(schema)}
 
 
 def _structure(schema: TableSchema) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _column(column: Column, position: int) -> dict[str, Any]:
 
 
 def _length(column: Column) -> int | None:
-    """Of numbers the digits, of moments those of their fraction; of a SET that of one-letter words."""
+    """Return Debezium's length of a column: digits of numbers, fraction digits of times; 2n-1 for a SET of n values."""
     if column.type in ("enum", "set"):
         return 1 if column.type == "enum" else 2 * len(column.values) - 1
     if column.type in ("time", "datetime", "timestamp"):

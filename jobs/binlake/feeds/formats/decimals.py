@@ -1,4 +1,4 @@
-"""The digits of decimals as Java's BigInteger has them: whole numbers in two's complement, big-endian."""
+"""Unscaled values of decimals, as Java's BigInteger returns them: big-endian two's complement."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pyarrow as pa
 
 _MOST_DIGITS = 18
 _EXACT = Context(prec=100)
-"""Python's own rounds to 28 digits."""
+"""A context without rounding; Python's default rounds to 28 digits."""
 
 
 def are_small(values: pa.Array) -> bool:
-    """Decimals whose digits numbers_of tells."""
+    """Tell whether ``numbers_of`` returns the unscaled values of these decimals exactly."""
     small: bool = pa.types.is_decimal128(values.type) and values.type.precision <= _MOST_DIGITS
     return small
 
 
 def numbers_of(values: pa.Decimal128Array) -> np.ndarray[Any, Any]:
-    """The digits of decimals as int64, of which more than 18 lose the upper bits; of null anything."""
+    """Return unscaled values as int64; beyond 18 digits upper bits are lost, and for null the number is arbitrary."""
     words = np.frombuffer(values.buffers()[1], np.int64)
     return words[2 * values.offset : 2 * (values.offset + len(values)) : 2]
 
 
 def unscaled(value: Decimal, scale: int) -> bytes:
-    """A decimal's digits as the shortest big-endian number in two's complement, as Java's BigInteger has it."""
+    """Return a decimal's unscaled value as the shortest big-endian two's complement."""
     number = int(value.scaleb(scale, _EXACT))
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)

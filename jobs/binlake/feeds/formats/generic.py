@@ -2,8 +2,8 @@
 
     MAGIC 1 byte (0) | MTYPE 1 byte (1 insert, 2 update, 3 delete) | SCMID 2 bytes, big-endian | DATA
 
-SCMID is 0: each of the three records is the first schema of a subject of its own. DATA is the record as Avro writes it;
-columns stand in maps by their kind, and NULL in none of them:
+SCMID is 0: each of the three records is the first schema of its own subject. DATA is the record in Avro's binary
+encoding. Columns are in maps by their kind; a column that is NULL is in none of them:
 
 | map      | columns |
 |----------|---------|
@@ -12,8 +12,8 @@ columns stand in maps by their kind, and NULL in none of them:
 | bytes    | BINARY, BLOB, BIT(n), geometry |
 | strings  | everything else, as the server prints it; BIGINT UNSIGNED among them, which no long holds |
 
-tableId is a number of the table's name and shape, for the log's own means nothing outside of it; txid is made of the
-GTID. Whole columns are encoded at once (avro.py).
+tableId is a hash of the table's name and shape, as the log's own number means nothing outside of the log; txid is a
+hash of the GTID. Whole columns are encoded at once (avro.py).
 
 Source: mypipe's README ("Kafka message format") and schemas; Avro's specification, "Binary Encoding".
 """
@@ -47,7 +47,7 @@ _NAMES = {INSERT: "InsertMutation", UPDATE: "UpdateMutation", DELETE: "DeleteMut
 
 
 def schema(op: int) -> dict[str, Any]:
-    """The Avro schema of an operation's record."""
+    """Return the Avro schema of an operation's record."""
     guid = {"namespace": "mypipe.avro", "name": "Guid", "type": "fixed", "size": 16}
     prefixes = ("old_", "new_") if op == UPDATE else ("",)
     maps = [
@@ -71,7 +71,7 @@ _MORE = [bytes([value & 127 | 128, value >> 7 | 128]) for value in range(1 << 14
 
 
 def number(value: int) -> bytes:
-    """A whole number: zigzag, seven bits a byte."""
+    """Encode an integer: zigzag, seven bits per byte."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     made = b""
     while rest >= 1 << 14:
@@ -81,14 +81,13 @@ def number(value: int) -> bytes:
 
 
 def string(data: bytes) -> bytes:
-    """Text in UTF-8, or bytes: its length before it."""
+    """Encode text (UTF-8) or bytes, preceded by its length."""
     return number(len(data)) + data
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """Which map a column stands in, and how its values are written, in parts that follow each other; null stays
-    null."""
+    """The map that a column is in, and the writer of its values, as consecutive parts; null stays null."""
 
     map: str
     write: Callable[[pa.Array], Sequence[pa.BinaryArray]]
@@ -103,7 +102,7 @@ def _flags(values: pa.Array) -> Sequence[pa.BinaryArray]:
 
 
 def _printed(values: pa.Array) -> Sequence[pa.BinaryArray]:
-    """As the server prints them."""
+    """Write values as text, as the server prints them."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us")).cast(pa.string())
     elif pa.types.is_date(values.type) or (pa.types.is_decimal(values.type) and values.type.scale <= PLAIN_SCALE):
@@ -125,7 +124,7 @@ def _kind(column: Column, arrow: pa.DataType) -> _Kind:
 
 # rows -----------------------------------------------------------------------------------------------------------------
 class Generic(Format):
-    """See above. The key is the primary key's values as JSON, so that a topic may have many partitions."""
+    """The format ``generic``. The key is the primary key's values as JSON, so that a topic may have many partitions."""
 
     def __init__(self, config: GenericFormat, context: FeedContext) -> None:
         self._topic = Template(config.topic)
@@ -133,25 +132,25 @@ class Generic(Format):
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
         table, rows = changes.table, changes.rows
-        told = self._context
+        context = self._context
         topic = self._topic.substitute(
-            source=told.source, feed=told.feed, db=table.name.database, table=table.name.table
+            source=context.source, feed=context.feed, db=table.name.database, table=table.name.table
         )
         values = _records(table, rows)
         return one_each(topic, keys(table, rows), listed(values))
 
 
 def _records(table: FeedTable, rows: pa.RecordBatch) -> pa.BinaryArray:
-    """Of each row its message: the rows of an operation together, then in their order again."""
+    """Return the message of each row. Rows are encoded by operation, then put back in order."""
     op = rows.column("op").to_numpy()
     made, places = [], []
-    for one in np.unique(op).tolist():
-        there = np.flatnonzero(op == one)
-        part = rows if len(there) == len(op) else rows.take(pa.array(there))
-        images = {INSERT: ("after",), UPDATE: ("before", "after"), DELETE: ("before",)}[one]
+    for operation in np.unique(op).tolist():
+        rows_of_it = np.flatnonzero(op == operation)
+        part = rows if len(rows_of_it) == len(op) else rows.take(pa.array(rows_of_it))
+        images = {INSERT: ("after",), UPDATE: ("before", "after"), DELETE: ("before",)}[operation]
         maps = [piece for image in images for piece in _maps(table, part.column(image))]
-        made.append(joined(_head(table, one), guids(part.column("gtid")), *maps))
-        places.append(there)
+        made.append(joined(_head(table, operation), guids(part.column("gtid")), *maps))
+        places.append(rows_of_it)
     if len(made) == 1:
         return made[0]
     order = np.argsort(np.concatenate(places or [op]), kind="stable")
@@ -159,34 +158,34 @@ def _records(table: FeedTable, rows: pa.RecordBatch) -> pa.BinaryArray:
 
 
 def _head(table: FeedTable, op: int) -> bytes:
-    """All before txid."""
+    """Return the bytes before txid."""
     name = table.name
     names = string(name.database.encode()) + string(name.table.encode())
     return bytes([MAGIC, op]) + SCHEMA_ID.to_bytes(2, "big") + names + number(identity(table))
 
 
 def identity(table: FeedTable) -> int:
-    """tableId: a number of 48 bits."""
+    """Return tableId: a hash of 48 bits of the table's name and columns."""
     name = table.name
     shape = json.dumps([name.database, name.table, [(column.name, column.type) for column in table.columns]])
     return int.from_bytes(hashlib.blake2b(shape.encode(), digest_size=6).digest(), "big")
 
 
 def guids(gtids: pa.Array) -> pa.BinaryArray:
-    """txid: the union's branch, and sixteen bytes of the transaction."""
+    """Return txid of each row: the union's branch, and a hash of 16 bytes of the GTID."""
     known = gtids.dictionary_encode()
     digests = (hashlib.blake2b(gtid.encode(), digest_size=16).digest() for gtid in known.dictionary.to_pylist())
-    made = pa.array([b"\x02" + one for one in digests], pa.binary())
+    made = pa.array([b"\x02" + digest for digest in digests], pa.binary())
     return pc.fill_null(made.take(known.indices), b"\x00")
 
 
 def keys(table: FeedTable, rows: pa.RecordBatch) -> Iterable[bytes | None]:
-    """Of each row its primary key's values as JSON."""
+    """Return each row's primary key values as JSON; None without a key."""
     if not table.key:
         return repeat(None, rows.num_rows)
-    there = rows.column("after").is_valid()
+    has_after = rows.column("after").is_valid()
     images = (
-        pc.if_else(there, *(rows.column(image).field(name) for image in ("after", "before"))) for name in table.key
+        pc.if_else(has_after, *(rows.column(image).field(name) for image in ("after", "before"))) for name in table.key
     )
     texts = [_as_json(image) for image in images]
     between = [part for text in texts for part in (b", ", text)][1:]
@@ -203,11 +202,11 @@ def _as_json(values: pa.Array) -> pa.BinaryArray:
 
 
 _Parts = Sequence[bytes | pa.BinaryArray]
-"""What is written of each row, one behind the other; bytes are the same in all."""
+"""Consecutive parts of each row's record; bytes are the same in all rows."""
 
 
 def _maps(table: FeedTable, image: pa.StructArray) -> _Parts:
-    """The four maps of rows that are there."""
+    """Return the four maps of an image that no row lacks."""
     by_map: dict[str, list[tuple[bytes, Sequence[pa.BinaryArray]]]] = {name: [] for name in _MAPS}
     for column in table.columns:
         values = image.field(column.name)
@@ -217,14 +216,14 @@ def _maps(table: FeedTable, image: pa.StructArray) -> _Parts:
 
 
 def _map(entries: Sequence[tuple[bytes, Sequence[pa.BinaryArray]]], rows: int) -> _Parts:
-    """One block with all entries, then the end; an empty map is its end alone, which a count of 0 is too."""
+    """Return a map: one block of all entries, then the end; a count of 0, as of an empty map, is the end itself."""
     always = [(name, written) for name, written in entries if not written[-1].null_count]
     at_times = [joined(name, *written) for name, written in entries if written[-1].null_count]
-    told: list[bytes | pa.BinaryArray] = [part for name, written in always for part in (name, *written)]
+    parts: list[bytes | pa.BinaryArray] = [part for name, written in always for part in (name, *written)]
     if not at_times:
-        return [number(len(entries)), *told, b"\x00" if entries else b""]
+        return [number(len(entries)), *parts, b"\x00" if entries else b""]
     counts = np.full(rows, len(always), np.int64)
-    for one in at_times:
-        counts += one.is_valid().to_numpy(zero_copy_only=False)
+    for entry in at_times:
+        counts += entry.is_valid().to_numpy(zero_copy_only=False)
     end = pc.if_else(pa.array(counts > 0), pa.scalar(b"\x00", pa.binary()), pa.scalar(b"", pa.binary()))
-    return [avro.numbers(counts), *told, *(pc.fill_null(one, b"") for one in at_times), end]
+    return [avro.numbers(counts), *parts, *(pc.fill_null(entry, b"") for entry in at_times), end]

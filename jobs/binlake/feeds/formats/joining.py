@@ -1,4 +1,4 @@
-"""Texts and bytes laid behind each other, row by row, and the strings of JSON: compiled, a pass for whole columns.
+"""Concatenation of texts or bytes row by row, and quoting of JSON strings, compiled for whole columns.
 
 Arrow's own function for this (binary_join_element_wise) appends value by value, and took half of a feed's time.
 """
@@ -17,57 +17,60 @@ from binlake.kernels.native import copy, copy32, kernel, load8, load32, store8
 from binlake.kernels.row_kernels import Numbers
 
 Part: TypeAlias = pa.Array | pa.Scalar
-"""What is written for each row, or one thing for all."""
+"""Values to concatenate: one per row, or one for all rows."""
 _SLACK = bytes(32)
-"""Behind what is copied in such pieces."""
+"""Padding after values, as short ones are copied in pieces of 32 bytes."""
 _MOST_BYTES = (1 << 31) - 1
-"""Of a column's values, whose offsets have 32 bits."""
+"""The most bytes of a column's values, whose offsets have 32 bits."""
 
 
 def joined(*parts: Part | str | bytes) -> Part:
-    """Texts, or bytes, behind each other, row by row; null where one of them is. One for all where all are.
+    """Concatenate texts or bytes row by row; null if a part is null. Returns a scalar if no part differs by row.
 
     Raises pa.ArrowCapacityError beyond 2 GB.
     """
     merged = _merged(parts)
-    arrays = [one for one in merged if not isinstance(one, str | bytes)]
+    arrays = [part for part in merged if not isinstance(part, str | bytes)]
     if not arrays:
         return pa.scalar(merged[0])
     rows, kind = len(arrays[0]), arrays[0].type
     if not rows:
         return pa.array([], kind)
-    padded = [one + _SLACK if isinstance(one, bytes) else one for one in merged]
-    places = np.array([_place(one) for one in padded], np.int64).reshape(-1, 4)
+    padded = [part + _SLACK if isinstance(part, bytes) else part for part in merged]
+    places = np.array([_place(part) for part in padded], np.int64).reshape(-1, 4)
     offsets = np.zeros(rows + 1, np.int64)
     _measure(places, offsets)
     data = pa.allocate_buffer(_within_bounds(offsets) + len(_SLACK))
     _lay(places, rows, data.address)
-    return _made(kind, offsets, data, [one for one in arrays if one.null_count])
+    return _made(kind, offsets, data, [part for part in arrays if part.null_count])
 
 
 def listed(values: pa.Array) -> list[Any]:
-    """Python's own texts, or bytes, None for null, without Arrow's object for each."""
-    found: list[Any] = values.to_numpy(zero_copy_only=False).tolist()
-    return found
+    """Return Python's strings or bytes, None for null, without an Arrow object for each."""
+    objects: list[Any] = values.to_numpy(zero_copy_only=False).tolist()
+    return objects
 
 
 def _merged(parts: Sequence[Part | str | bytes]) -> list[Any]:
-    """Neighbours that are the same in all rows are one; as bytes where there are rows."""
+    """Merge neighbouring parts that are the same in all rows; return them as bytes if another part has rows."""
     merged: list[Any] = []
     for part in parts:
-        one = part.as_py() if isinstance(part, pa.Scalar) else part
-        if isinstance(one, pa.Array) or not merged or isinstance(merged[-1], pa.Array):
-            merged.append(one)
+        value = part.as_py() if isinstance(part, pa.Scalar) else part
+        if isinstance(value, pa.Array) or not merged or isinstance(merged[-1], pa.Array):
+            merged.append(value)
         else:
-            merged[-1] += one
+            merged[-1] += value
     if len(merged) == 1:
         return merged
-    return [one.encode() if isinstance(one, str) else one for one in merged]
+    return [part.encode() if isinstance(part, str) else part for part in merged]
 
 
 def _place(part: pa.Array | bytes) -> tuple[int, int, int, int]:
-    """Address of the values, of their offsets (0 where one value is for all), the size of that one without its slack,
-    and up to where in the values as many bytes as the slack has may be read. Raises TypeError."""
+    """Return the addresses of a part's values and offsets, the size of a constant, and a limit.
+
+    Offsets are 0 for a constant, whose size is without the padding. The limit is the highest start in the values from
+    which 32 bytes may be read. Raises TypeError for values without 32-bit offsets.
+    """
     if isinstance(part, bytes):
         return np.frombuffer(part, np.uint8).ctypes.data, 0, len(part) - len(_SLACK), 0
     if part.type not in (pa.string(), pa.binary()):
@@ -78,7 +81,7 @@ def _place(part: pa.Array | bytes) -> tuple[int, int, int, int]:
 
 
 def _within_bounds(offsets: Numbers) -> int:
-    """The size of all values."""
+    """Return the size of all values. Raises pa.ArrowCapacityError beyond 2 GB."""
     size = int(offsets[-1])
     if size > _MOST_BYTES:
         raise pa.ArrowCapacityError(f"a column of {size:,} bytes, more than 2 GB")
@@ -86,19 +89,19 @@ def _within_bounds(offsets: Numbers) -> int:
 
 
 def _made(kind: pa.DataType, offsets: Numbers, data: pa.Buffer, absent: Sequence[pa.Array]) -> pa.Array:
-    """absent: of columns with nulls, each of which is one here."""
+    """Return the array of concatenated values. absent: the parts that have nulls, which become nulls of the array."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), data]
     if absent:
         present = absent[0].is_valid()
-        for one in absent[1:]:
-            present = pc.and_(present, one.is_valid())
+        for part in absent[1:]:
+            present = pc.and_(present, part.is_valid())
         buffers[0] = present.buffers()[1]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
 @kernel
 def _measure(places: Numbers, offsets: Numbers) -> None:
-    """places: see _place. offsets: zeros that become those of the whole."""
+    """Compute the offsets of the concatenated values. places: see _place. offsets: zeros."""
     rows = len(offsets) - 1
     always = 0
     for piece in range(len(places)):
@@ -114,7 +117,7 @@ def _measure(places: Numbers, offsets: Numbers) -> None:
 
 @kernel
 def _lay(places: Numbers, rows: int, to: int) -> None:
-    """Short values are copied without a call, with bytes behind them that the next value overwrites."""
+    """Copy the values to ``to``. Short ones are copied as 32 bytes; the next value overwrites what is too much."""
     for row in range(rows):
         for piece in range(len(places)):
             source, at, size = places[piece, 0], places[piece, 1], places[piece, 2]
@@ -130,7 +133,7 @@ def _lay(places: Numbers, rows: int, to: int) -> None:
 
 
 def quoted(texts: pa.StringArray) -> pa.StringArray:
-    """JSON's strings; null stays null."""
+    """Return texts as JSON strings; null stays null."""
     rows = len(texts)
     if not rows:
         return texts
@@ -147,7 +150,7 @@ def quoted(texts: pa.StringArray) -> pa.StringArray:
 
 @kernel
 def _measure_quoted(source: int, at: int, offsets: Numbers) -> int:
-    """Fills offsets, which are zeros. Gives how many bytes are to be escaped."""
+    """Compute the offsets of the quoted texts. Return how many bytes must be escaped; if 0, offsets aren't set."""
     rows = len(offsets) - 1
     plain = True
     for place in range(source + load32(at), source + load32(at + 4 * rows)):

@@ -3,10 +3,10 @@
     wire confluent   0 | id 4 bytes, big-endian | record          any reader of Confluent's format finds the schema
     wire mypipe      0 | 1, 2, 3 | id 2 bytes, big-endian | record
 
-The subject is ``{db}_{table}_{insert|update|delete}``, as mypipe has it, unless ``subjects`` says another; a shape that
-an ALTER made is the subject's next version. Records hold database, table, tableId, txid and the table's columns, of an
-update as ``old_`` and ``new_``. Every column may be null, with null as its default: so columns can come and go under
-any compatibility, and a change of type is what a registry refuses.
+The subject is ``{db}_{table}_{insert|update|delete}``, as in mypipe, unless ``subjects`` sets another strategy. An
+ALTER TABLE makes the subject's next version. Records have database, table, tableId, txid and the table's columns, for
+an update as ``old_`` and ``new_``. Every column may be null, with null as its default, so that columns can be added and
+dropped under any compatibility; a registry only refuses changes of type.
 
 | MySQL                    | Avro |
 |--------------------------|------|
@@ -53,14 +53,14 @@ _MOST_OF_MYPIPE = 2**15 - 1
 
 @dataclass(frozen=True)
 class _AvroType:
-    """schema: of a value that is there. write: the values; null stays null."""
+    """A column's type in Avro. schema: of values that aren't null. write: encodes values; null stays null."""
 
     schema: Any
     write: Callable[[pa.Array], pa.BinaryArray]
 
 
 def _whole(kind: pa.DataType) -> Callable[[pa.Array], pa.BinaryArray]:
-    """Of what is a whole number in Arrow."""
+    """Return an encoder of values that are integers in Arrow."""
     return lambda values: avro.whole(values.cast(kind))
 
 
@@ -75,8 +75,8 @@ def _type(column: Column, arrow: pa.DataType) -> _AvroType:
     if types.is_integer(arrow):
         return _AvroType("long" if arrow.bit_width == 64 else "int", avro.whole)
     if types.is_decimal(arrow):
-        told = {"precision": arrow.precision, "scale": arrow.scale}
-        return _AvroType({**_logical("bytes", "decimal"), **told}, avro.decimals)
+        digits = {"precision": arrow.precision, "scale": arrow.scale}
+        return _AvroType({**_logical("bytes", "decimal"), **digits}, avro.decimals)
     if types.is_floating(arrow):
         return _AvroType("float" if arrow.bit_width == 32 else "double", avro.floats)
     if types.is_date32(arrow):
@@ -92,13 +92,13 @@ def _type(column: Column, arrow: pa.DataType) -> _AvroType:
 
 
 def _name(text: str) -> str:
-    """As Avro allows it."""
+    """Return a name as Avro allows it."""
     made = _NOT_IN_NAMES.sub("_", text)
     return f"_{made}" if made[:1].isdigit() else made
 
 
 def schema_of(table: FeedTable, types: Sequence[_AvroType], op: int) -> dict[str, Any]:
-    """The record of one operation."""
+    """Return the Avro schema of one operation's record."""
     guid = {"name": "Guid", "namespace": "mypipe.avro", "type": "fixed", "size": 16}
     head = [
         {"name": "database", "type": "string"},
@@ -116,7 +116,7 @@ def schema_of(table: FeedTable, types: Sequence[_AvroType], op: int) -> dict[str
 
 
 class Specific(Format):
-    """See above. The key is the primary key's values as JSON."""
+    """The format ``specific``. The key is the primary key's values as JSON."""
 
     def __init__(self, config: SpecificFormat, context: FeedContext, register: Register) -> None:
         self._config, self._context, self._register = config, context, register
@@ -131,8 +131,8 @@ class Specific(Format):
         old, new = (_records(table, types, rows.column(which)) for which in ("before", "after"))
         op = rows.column("op")
         heads: list[bytes | None] = [None] * (max(_WORDS) + 1)
-        for one in pc.unique(op).to_pylist():
-            heads[one] = self._head(table, types, one)
+        for operation in pc.unique(op).to_pylist():
+            heads[operation] = self._head(table, types, operation)
         data = pc.if_else(pc.equal(op, DELETE), old, new)
         if heads[UPDATE] is not None:
             data = pc.if_else(pc.equal(op, UPDATE), joined(old, new), data)
@@ -140,11 +140,11 @@ class Specific(Format):
         return one_each(topic, keys(table, rows), listed(values))
 
     def _topic_of(self, table: FeedTable) -> str:
-        told, name = self._context, table.name
-        return self._topic.substitute(source=told.source, feed=told.feed, db=name.database, table=name.table)
+        context, name = self._context, table.name
+        return self._topic.substitute(source=context.source, feed=context.feed, db=name.database, table=name.table)
 
     def _head(self, table: FeedTable, types: Sequence[_AvroType], op: int) -> bytes:
-        """All before txid. Raises FeedError where the registry refuses the shape."""
+        """Return the bytes before txid. Raises FeedError if the registry refuses the schema."""
         if (table, op) not in self._heads:
             name, schema, strategy = table.name, schema_of(table, types, op), self._config.subjects
             subject = f"{name.database}_{name.table}_{_WORDS[op]}"
@@ -167,7 +167,7 @@ class Specific(Format):
 
 
 def _records(table: FeedTable, types: Sequence[_AvroType], image: pa.StructArray) -> pa.BinaryArray:
-    """Of each row its columns: the union's branch, and the value."""
+    """Return the columns of each row: for each, the union's branch and the value."""
     columns = (
         pc.fill_null(joined(b"\x02", kind.write(image.field(column.name))), b"\x00")
         for column, kind in zip(table.columns, types, strict=True)

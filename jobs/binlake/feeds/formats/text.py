@@ -1,4 +1,4 @@
-"""The format ``text``: a mutation a line, for people and for grep.
+"""The format ``text``: one line per mutation, for people and for grep.
 
 2026-01-31 13:00:00.000000 binlog.000002:1234+0 update shop.orders {"id": 7} {"status": "new" → "paid"} gtid
 """
@@ -20,11 +20,11 @@ _WORDS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 
 
 PLAIN_SCALE = 6
-"""Digits behind the point up to which Arrow prints a small decimal without an exponent."""
+"""The most decimal places with which Arrow prints small decimals without an exponent."""
 
 
 def plain(value: Any) -> Any:
-    """What JSON has no value for: bytes as hexadecimal, moments and decimals as text."""
+    """Return a value as JSON can hold it: bytes as hexadecimal, times and decimals as text."""
     if isinstance(value, bytes):
         return "0x" + value.hex()
     if isinstance(value, datetime):
@@ -41,15 +41,15 @@ def _json(value: Any) -> str:
 
 
 class Text(Format):
-    """See above. The key is the primary key's values as JSON."""
+    """The format ``text``. The key is the primary key's values as JSON."""
 
     def __init__(self, config: TextFormat, context: FeedContext) -> None:
         self._topic = Template(config.topic)
         self._context = context
 
     def _topic_of(self, database: str, table: str) -> str:
-        told = self._context
-        return self._topic.substitute(source=told.source, feed=told.feed, db=database, table=table)
+        context = self._context
+        return self._topic.substitute(source=context.source, feed=context.feed, db=database, table=table)
 
     def changes(self, changes: FeedChanges) -> Sequence[Sequence[Message]]:
         name = changes.table.name
@@ -62,13 +62,14 @@ class Text(Format):
         key = _json({column: shown[column] for column in changes.table.key}) if changes.table.key else ""
         word = "read" if changes.snapshot else _WORDS[row["op"]]
         place = f"{changes.file}:{row['offset']}+{row['row']}"
-        said = _changed(before, after) if row["op"] == UPDATE else _json(shown)
-        parts = (moment(row["committed_us"]), place, word, str(changes.table.name), key, said, row["gtid"] or "")
+        values = _changed(before, after) if row["op"] == UPDATE else _json(shown)
+        parts = (moment(row["committed_us"]), place, word, str(changes.table.name), key, values, row["gtid"] or "")
         return Message(topic, key.encode() or None, " ".join(part for part in parts if part).encode())
 
     def schema_change(self, change: SchemaChange) -> Sequence[Message]:
-        told = change.statement
-        line = f"{moment(told.committed_us)} {told.file}:{told.offset} {change.kind}: {' '.join(change.text.split())}"
+        statement = change.statement
+        place = f"{moment(statement.committed_us)} {statement.file}:{statement.offset}"
+        line = f"{place} {change.kind}: {' '.join(change.text.split())}"
         name = change.tables[0][0]
         return [Message(self._topic_of(name.database, name.table), None, line.encode())]
 

@@ -1,9 +1,9 @@
 """The sink ``binlog://``: a folder of binlog files, ``binlog.000001`` and so on, listed in ``binlog.index``.
 
-``_position.json`` says where the last file ended at the last commit, with the feed's place: what a run that died wrote
-behind it is cut off when the next one opens the folder. So the files hold each transaction once, and transactions carry
-the source's GTIDs: applied twice they change nothing. A file ends with a transaction, and with ROTATE once it is large
-enough. Databases and tables are made by what binlog_events tells of them.
+``_position.json`` has the last file's length at the last commit, with the feed's position. What a killed run wrote
+after that is truncated when the next run opens the folder, so that the files have each transaction once. Transactions
+carry the source's GTIDs: applied twice, they change nothing. A file ends between transactions; a full one ends with
+ROTATE. Databases and tables are created by statements that binlog_events sends.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ Headers = tuple[tuple[str, bytes], ...]
 
 
 class BinlogFolder:
-    """One feed's files of one source.
+    """One feed's binlog files of one source.
 
-    Settings: file_mb, the megabytes (10**6 bytes) after which a new file begins (256), and server_id, in the events of
-    a source whose GTIDs don't tell it (1).
+    Settings: file_mb, the size in MB (10**6 bytes) after which a new file begins (default 256); server_id, for events
+    of a source whose GTIDs don't contain it (default 1).
     """
 
     keeps_position = True
 
     def __init__(self, folder: Path, owner: str, settings: dict[str, Any]) -> None:
-        """owner: feed and source, whose folder it is. Raises SinkFailed, ConfigurationError."""
+        """owner: ``source/feed``, which alone may use the folder. Raises SinkFailed, ConfigurationError."""
         if wrong := settings.keys() - _SETTINGS:
             raise ConfigurationError(f"binlog:// has no setting {min(wrong)}", remedy="it has file_mb and server_id")
         self._most = bytes_of_mb(float(settings.get("file_mb", _FILE_MB)))
@@ -68,7 +68,7 @@ class BinlogFolder:
 
     # messages ---------------------------------------------------------------------------------------------------------
     def begin(self) -> None:
-        """Nothing: what is written is cut off unless it is committed."""
+        """Do nothing: what isn't committed is truncated later."""
 
     def send(self, messages: Sequence[Message]) -> None:
         with self._kept.writing():
@@ -76,7 +76,7 @@ class BinlogFolder:
                 self._take(message)
 
     def _take(self, message: Message) -> None:
-        what, told = message.headers[0]
+        what, header = message.headers[0]
         if what == ROWS:
             self._row(message)
             return
@@ -84,18 +84,19 @@ class BinlogFolder:
         if what == BEGIN:
             data = message.value or b""
             committed_us, known = int.from_bytes(data[:8], "little"), data[8:].decode() or None
-            self._writer_of(told, committed_us).begin(Head(committed_us, known))
+            self._writer_of(header, committed_us).begin(Head(committed_us, known))
             self._gtids += [known] if known else []
         elif what == END:
             assert self._writer is not None
             self._writer.commit()
         elif what == STATEMENT:
-            one = loads(Statement, (message.value or b"").decode())
-            self._writer_of(told, one.committed_us).statement(Head(one.committed_us, one.gtid), one)
-            self._gtids += [one.gtid] if one.gtid else []
+            statement = loads(Statement, (message.value or b"").decode())
+            writer = self._writer_of(header, statement.committed_us)
+            writer.statement(Head(statement.committed_us, statement.gtid), statement)
+            self._gtids += [statement.gtid] if statement.gtid else []
 
     def _row(self, message: Message) -> None:
-        """Rows of one table and kind that follow each other share an event."""
+        """Add a row: consecutive rows of the same table and operation share an event."""
         images = [image for image in (message.key, message.value) if image is not None]
         size = sum(map(len, images))
         if self._rows is not None and self._rows[0] == message.headers and self._rows[2] + size <= EVENT_BYTES:
@@ -116,12 +117,12 @@ class BinlogFolder:
 
     # files ------------------------------------------------------------------------------------------------------------
     def _writer_of(self, flavour: bytes, created_us: int) -> BinlogWriter:
-        """Of the file at hand; a new one where that is large enough. Called between two transactions."""
+        """Return the current file's writer; a new file's if it is full. Must be called between two transactions."""
         if self._writer is not None and self._writer.end.offset >= self._most:
             self._writer.close(_name(self._state["number"] + 1))
-            self._let_go()
+            self._close_full_file()
         if self._writer is None:
-            self._writer = self._next(flavour.decode(), created_us)  # type: ignore[arg-type]  # what the format told
+            self._writer = self._next(flavour.decode(), created_us)  # type: ignore[arg-type]  # as the format wrote it
         return self._writer
 
     def _next(self, flavour: Flavour, created_us: int) -> BinlogWriter:
@@ -136,7 +137,7 @@ class BinlogFolder:
                 file.seek(state["offset"])
                 end = FileEnd(state["offset"], state["transactions"], state["last_us"])
                 BinlogWriter(file, flavour, server_id=self._server_id, end=end).close(_name(state["number"] + 1))
-                _safe(file)
+                _sync(file)
         state["gtids"] = self._executed(flavour)
         state["number"] += 1
         state["flavour"] = flavour
@@ -146,15 +147,15 @@ class BinlogFolder:
         )
 
     def _executed(self, flavour: Flavour) -> str:
-        """All that the files hold."""
+        """Return the GTID set of all transactions in the files."""
         known = str(gtid.parse(self._state["gtids"], flavour).adding(self._gtids))
         self._gtids.clear()
         return known
 
-    def _let_go(self) -> None:
-        """A file is full; the next one's number follows."""
+    def _close_full_file(self) -> None:
+        """Close a full file, so that the next one is begun."""
         assert self._file is not None
-        _safe(self._file)
+        _sync(self._file)
         self._file.close()
         self._file = self._writer = None
         self._state["offset"] = 0
@@ -163,7 +164,7 @@ class BinlogFolder:
         with self._kept.writing():
             self._flush()
             if self._writer is not None and self._file is not None:
-                _safe(self._file)
+                _sync(self._file)
                 end = self._writer.end
                 self._state |= {"offset": end.offset, "transactions": end.transactions, "last_us": end.last_us}
                 self._state["gtids"] = self._executed(self._state["flavour"])
@@ -181,6 +182,7 @@ def _name(number: int) -> str:
     return f"binlog.{number:06d}"
 
 
-def _safe(file: BinaryIO) -> None:
+def _sync(file: BinaryIO) -> None:
+    """Make a file's content durable."""
     file.flush()
     os.fsync(file.fileno())

@@ -1,18 +1,17 @@
-"""The sink ``kafka://``: messages and the feed's place in one transaction of Kafka's.
+"""The sink ``kafka://``: messages and the feed's position in one transaction of Kafka.
 
-The place is the last message on a compacted topic of the feed's own, ``_binlake.{source}.{feed}``, written by the same
-transactional producer as the messages: either both are there for a reader of committed messages, or neither. A topic
-that feeds share would hide a place behind what another feed has open. Offsets of a consumer group would do the same
-(send_offsets_to_transaction), but the broker forgets those of a group that nobody reads with after a week, and caps
-what may stand beside one at 4 kB.
+The position is the last message on the feed's own compacted topic, ``_binlake.{source}.{feed}``, written by the same
+transactional producer as the messages: a reader of committed messages sees both or neither. On a shared topic, another
+feed's open transaction could hide a position. Offsets of a consumer group (send_offsets_to_transaction) would also do,
+but the broker deletes those of an unused group after a week, and limits their metadata to 4 kB.
 
-The producer's transactional id is the feed's and the source's: opening it ends whatever an earlier run left open, and
-fences that run off should it wake. Only then the place is read, up to the end of its topic.
+The producer's transactional id is made of source and feed: opening it ends a transaction that an earlier run left open,
+and fences that run, should it still live. Only then is the position read, up to the end of its topic.
 
 A message that the broker refuses (one over its topic's max.message.bytes, one without a key on a compacted topic, one
-to a topic that this account may not write to) breaks the whole transaction, and with it the broker refuses all that
-came in the same request. So the transaction is taken back and wanted again, each message in a request of its own, which
-tells the one it was; and again without that one. It is then a MessageRefused like those that the client refuses.
+to a topic that this account may not write to) aborts the whole transaction, and the broker refuses everything in the
+same request with it. So the transaction must be sent again, each message in a request of its own, which shows the
+refused one; then again without it. It is then a MessageRefused like those that the client refuses.
 
 Source: Kafka's documentation, "Transactions" and "KIP-98"; librdkafka's of ``transactional.id``.
 """
@@ -38,18 +37,18 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 _PATIENCE = 60.0
-"""Seconds for the broker to answer."""
+"""Seconds to wait for the broker."""
 _POLL_EVERY = 500
 _SILENT: dict[str, Any] = {"log_level": 2, "error_cb": lambda error: None}
 _TIMEOUT, _TIMEOUT_MS = "transaction.timeout.ms", 600_000
-"""After which the broker takes a transaction back; its own default allows 15 minutes."""
-_ALONE: dict[str, Any] = {"batch.num.messages": 1, "linger.ms": 0, "max.in.flight.requests.per.connection": 1}
-"""Each message in a request of its own, one after the other: what follows a refused one may never be answered."""
+"""Time in milliseconds after which the broker aborts a transaction; by default it allows at most 15 minutes."""
+_ONE_PER_REQUEST: dict[str, Any] = {"batch.num.messages": 1, "linger.ms": 0, "max.in.flight.requests.per.connection": 1}
+"""Settings that send each message in its own request, one at a time: those after a refused one may get no answer."""
 _OURS = {"transactional.id", "enable.idempotence", "bootstrap.servers", "acks", "isolation.level", "enable.auto.commit"}
 
 
 def _client() -> Any:
-    """Raises ConfigurationError where the package isn't installed."""
+    """Import the client. Raises ConfigurationError if the package isn't installed."""
     try:
         import confluent_kafka
         import confluent_kafka.admin
@@ -61,7 +60,7 @@ def _client() -> Any:
 
 
 def settings_of(sink: SinkConfig) -> dict[str, Any]:
-    """The client's: the brokers, the YAML's own, and the connection's login, password and extra.
+    """Return the client's settings: the brokers, the YAML's settings, and the connection's credentials.
 
     Raises ConfigurationError.
     """
@@ -71,21 +70,21 @@ def settings_of(sink: SinkConfig) -> dict[str, Any]:
 
 
 def credentials(connection: str | None) -> dict[str, Any]:
-    """Of an Airflow connection: login and password as SASL's, and the client's settings in its extra.
+    """Return an Airflow connection's login and password as SASL settings, and the settings in its extra.
 
     Raises ConfigurationError.
     """
     if connection is None:
         return {}
-    told = fields_of(connection)
-    found = {str(key): value for key, value in told["extra"].items()}
-    if told["login"]:
-        found |= {"sasl.username": told["login"], "sasl.password": told["password"] or ""}
-    return found
+    fields = fields_of(connection)
+    settings = {str(key): value for key, value in fields["extra"].items()}
+    if fields["login"]:
+        settings |= {"sasl.username": fields["login"], "sasl.password": fields["password"] or ""}
+    return settings
 
 
 def brokers(sink: SinkConfig) -> int:
-    """How many there are. Raises ConfigurationError, SinkFailed where none answers or a setting isn't known."""
+    """Return the number of brokers. Raises ConfigurationError; SinkFailed if none answers or a setting is unknown."""
     kafka = _client()
     try:
         admin = kafka.admin.AdminClient({**settings_of(sink), **_SILENT})
@@ -98,12 +97,12 @@ def brokers(sink: SinkConfig) -> int:
 
 
 class KafkaSink:
-    """One feed's transactional producer. Raises SinkFailed where the broker can't be reached."""
+    """One feed's transactional producer. Raises SinkFailed if the broker can't be reached."""
 
     keeps_position = True
 
     def __init__(self, sink: SinkConfig, owner: str) -> None:
-        """owner: source and feed."""
+        """owner: ``source/feed``."""
         self._kafka = _client()
         self._owner = owner
         self._places = f"_binlake.{owner.replace('/', '.')}"
@@ -116,19 +115,19 @@ class KafkaSink:
             errors.POLICY_VIOLATION, errors.TOPIC_EXCEPTION, errors.TOPIC_AUTHORIZATION_FAILED,
             errors.UNKNOWN_TOPIC_OR_PART, errors._UNKNOWN_TOPIC, errors._UNKNOWN_PARTITION,
         }  # fmt: skip
-        self._swept = {errors._PURGE_QUEUE, errors._PURGE_INFLIGHT}  # away with the transaction that another broke
+        self._swept = {errors._PURGE_QUEUE, errors._PURGE_INFLIGHT}  # purged as another message aborted the transaction
         self._failed: list[tuple[int | None, str, Any]] = []
         self._begun: float | None = None
-        self._count = self._alone = 0
+        self._count = self._left_one_by_one = 0
         self._refused_before: dict[int, MessageRefused] = {}
-        self._producer: Producer = self._opened()
+        self._producer: Producer = self._open()
         if self._places not in self._topics(self._producer):
             self._make_topic()
 
-    def _opened(self) -> Producer:
-        made: Producer = self._asked("open the producer", self._new_producer)
-        self._topics(made)  # without a connection, opening would ask again after half a second
-        self._asked("open the producer", lambda: made.init_transactions(_PATIENCE))
+    def _open(self) -> Producer:
+        made: Producer = self._retrying("open the producer", self._new_producer)
+        self._topics(made)  # connects first; init_transactions would otherwise retry after half a second
+        self._retrying("open the producer", lambda: made.init_transactions(_PATIENCE))
         return made
 
     def _new_producer(self) -> Producer:
@@ -139,24 +138,24 @@ class KafkaSink:
                 "queue.buffering.max.messages": 1_000_000,
                 _TIMEOUT: _TIMEOUT_MS,
                 **self._settings,
-                **(_ALONE if self._alone else {}),
+                **(_ONE_PER_REQUEST if self._left_one_by_one else {}),
                 "transactional.id": f"binlake-{self._owner.replace('/', '-')}",
                 "enable.idempotence": True,
-                "delivery.report.only.error": True,  # telling of those that arrived took a fifth of the CPU time
+                "delivery.report.only.error": True,  # reports of delivered messages took a fifth of the CPU time
                 "error_cb": lambda error: None,  # what matters is raised by the call that it fails
                 "log_level": 2,
             }
         )
         return made
 
-    def _open_anew(self) -> None:
-        """What the producer has open is taken back. To abort isn't enough: the client's numbers would go on as if the
-        broker had taken what it refused."""
+    def _reopen(self) -> None:
+        """Abort what is open with a new producer. abort_transaction isn't enough: the client's sequence numbers would
+        go on as if the broker had accepted what it refused."""
         self._begun = None
-        self._producer = self._opened()
+        self._producer = self._open()
 
-    def _asked(self, doing: str, ask: Callable[[], Any]) -> Any:
-        """What the broker refuses is told in our tree; what may pass by itself is tried again for a while."""
+    def _retrying(self, doing: str, ask: Callable[[], Any]) -> Any:
+        """Call ``ask``, and retry temporary errors for a minute. Raises SinkFailed or FeedError for others."""
         until = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -167,11 +166,14 @@ class KafkaSink:
                     raise self._refused(doing, cause) from None
             time.sleep(0.2)
 
-    def _waited(self, wait: Callable[[], Any]) -> None:
-        """For the broker, by poll or flush. The client raises what is fatal before it calls back for messages, of which
-        Python makes a SystemError; the next call is told again."""
+    def _wait(self, wait: Callable[[], Any]) -> None:
+        """Wait for the broker by poll or flush.
+
+        The client raises a fatal error before its callbacks, which Python turns into a SystemError; it is ignored, as
+        the next call raises the error again.
+        """
         with suppress(SystemError):
-            self._asked("take messages", wait)
+            self._retrying("take messages", wait)
 
     def _refused(self, doing: str, cause: Any) -> FeedError:
         errors = self._kafka.KafkaError
@@ -192,14 +194,14 @@ class KafkaSink:
         return SinkFailed(f"Kafka at {self._where} didn't {doing}: {cause.str()}", remedy=remedy)
 
     def _topics(self, producer: Producer) -> set[str]:
-        """Those that are there."""
+        """Return the names of existing topics. Raises SinkFailed."""
         try:
             return set(producer.list_topics(timeout=_PATIENCE / 4).topics)
         except self._kafka.KafkaException as error:
             raise self._refused("answer", error.args[0]) from None
 
     def _make_topic(self) -> None:
-        """Of the feed's places. How often it is kept is the broker's default."""
+        """Create the topic of the feed's position; its replication factor is the broker's default."""
         admin = self._kafka.admin.AdminClient({**self._settings, **_SILENT})
         topic = self._kafka.admin.NewTopic(self._places, num_partitions=1, config={"cleanup.policy": "compact"})
         try:
@@ -218,19 +220,19 @@ class KafkaSink:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,  # the broker holds an answer back for half a second where there is no more
+                "fetch.wait.max.ms": 10,  # at the end of the topic the broker delays its answer for half a second
                 "log_level": 2,
             }
         )
         try:
             consumer.assign([self._kafka.TopicPartition(self._places, 0, 0)])
-            text = self._newest(consumer)
+            text = self._last_position(consumer)
         finally:
             consumer.close()
         return formats.read(FeedPosition, text) if text else None
 
-    def _newest(self, consumer: Any) -> str | None:
-        """Of our own messages up to the end of the topic."""
+    def _last_position(self, consumer: Any) -> str | None:
+        """Return the feed's last message before the end of the topic. Raises SinkFailed."""
         text: str | None = None
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until:
@@ -248,16 +250,16 @@ class KafkaSink:
 
     def begin(self) -> None:
         self._begun, self._failed, self._count = time.monotonic(), [], 0
-        self._asked("begin", self._producer.begin_transaction)
+        self._retrying("begin", self._producer.begin_transaction)
 
     def send(self, messages: Sequence[Message]) -> None:
-        if self._alone:
-            return self._send_alone(messages)
+        if self._left_one_by_one:
+            return self._send_one_by_one(messages)
         self._count += len(messages)
         produce, delivered, refused = self._producer.produce, self._delivered, self._kafka.KafkaException
-        for number, (topic, key, value, headers) in enumerate(messages):  # a call less for each is a tenth of the time
+        for number, (topic, key, value, headers) in enumerate(messages):  # one call less per message
             if number % _POLL_EVERY == 0:
-                self._waited(lambda: self._producer.poll(0))
+                self._wait(lambda: self._producer.poll(0))
             try:
                 if headers:
                     produce(topic, value, key, headers=list(headers), on_delivery=delivered)
@@ -268,8 +270,8 @@ class KafkaSink:
             except refused as error:
                 raise self._not_taken(topic, error.args[0], number) from None
 
-    def _send_alone(self, messages: Sequence[Message]) -> None:
-        """Returns once they have arrived. Those that the broker refused before aren't asked of it again."""
+    def _send_one_by_one(self, messages: Sequence[Message]) -> None:
+        """Send each message in its own request, and wait for them. Known refused messages raise without being sent."""
         for number, message in enumerate(messages):
             here, self._count = self._count, self._count + 1
             if known := self._refused_before.get(here):
@@ -289,22 +291,22 @@ class KafkaSink:
         number: int = 0,
         delivered: Callable[[Any, Any], None] | None = None,
     ) -> None:
-        """Waits while the queue is full: the broker is slower than we."""
-        told = delivered or self._delivered
+        """Queue a message; wait while the queue is full, as the broker is slower."""
+        callback = delivered or self._delivered
         while True:
             try:
-                self._producer.produce(topic, value, key, headers=list(headers) or None, on_delivery=told)
+                self._producer.produce(topic, value, key, headers=list(headers) or None, on_delivery=callback)
                 return
             except BufferError:
-                self._waited(lambda: self._producer.poll(0.1))
+                self._wait(lambda: self._producer.poll(0.1))
             except self._kafka.KafkaException as error:
                 raise self._not_taken(topic, error.args[0], number) from None
 
     def _not_taken(self, topic: str, cause: Any, number: int) -> FeedError:
-        """number: of the message, of those that were sent at once."""
+        """Return the error of a message that the client refused. number: of the message, among those sent at once."""
         if self._broken(cause):
             return self._refused("take messages", cause)
-        if cause.code() == self._kafka.KafkaError._STATE:  # the transaction is broken; a report tells by what
+        if cause.code() == self._kafka.KafkaError._STATE:  # the transaction is aborted; a delivery report has the cause
             self._arrive()
             return self._taken_back() or self._refused("take messages", cause)
         refused = self._message_refused(topic, cause.str())
@@ -312,32 +314,32 @@ class KafkaSink:
         return refused
 
     def _broken(self, cause: Any) -> bool:
-        """It isn't about one message."""
+        """Tell whether an error concerns the producer, not one message."""
         errors = self._kafka.KafkaError
         return cause.fatal() or cause.code() in (errors._FATAL, errors._FENCED, errors.INVALID_PRODUCER_EPOCH)
 
     def _delivered(self, error: Any, message: Any, number: int | None = None) -> None:
-        """number: of the message in its transaction, where each goes alone."""
+        """Note a failed delivery. number: of the message in its transaction, if each has its own request."""
         if error is not None and error.code() not in self._swept:
             self._failed.append((number, message.topic(), error))
 
     def _arrive(self) -> None:
-        """Waits for what was sent; no longer once one of them failed, for then the others may never go."""
+        """Wait until all messages are delivered, or one failed: then the others may never be sent."""
         until = time.monotonic() + _PATIENCE
         while not self._failed and len(self._producer) and time.monotonic() < until:
-            self._waited(lambda: self._producer.flush(0.1))
+            self._wait(lambda: self._producer.flush(0.1))
 
     def _taken_back(self) -> TransactionRefused | None:
-        """The transaction, where a message of it was refused: it is wanted again, message by message."""
-        refused = [one for one in self._failed if one[2].code() in self._refusals]
+        """Return TransactionRefused if a message was refused, so that all are sent again one by one; else None."""
+        refused = [failure for failure in self._failed if failure[2].code() in self._refusals]
         known = {
             number: self._message_refused(topic, error.str()) for number, topic, error in refused if number is not None
         }
-        if not refused or (self._alone and not known):
+        if not refused or (self._left_one_by_one and not known):
             return None
         self._refused_before |= known
-        self._alone = self._alone or max(1, self._count)
-        self._open_anew()
+        self._left_one_by_one = self._left_one_by_one or max(1, self._count)
+        self._reopen()
         first = self._message_refused(refused[0][1], refused[0][2].str())
         return TransactionRefused(first.message, remedy=first.remedy)
 
@@ -353,7 +355,7 @@ class KafkaSink:
         self._arrive()
         fault("feed flushed")
         try:
-            self._asked("commit", lambda: self._producer.commit_transaction(_PATIENCE))
+            self._retrying("commit", lambda: self._producer.commit_transaction(_PATIENCE))
         except FeedError:
             if self._failed and not self._is_late():
                 _, topic, error = self._failed[0]
@@ -361,34 +363,36 @@ class KafkaSink:
                 raise self._taken_back() or SinkFailed(refused.message, remedy=refused.remedy) from None
             raise
         self._begun = None
-        if self._alone:
+        if self._left_one_by_one:
             self._go_on_after(self._count)
 
     def _go_on_after(self, count: int) -> None:
-        """So many messages stand; once all of the transaction that was refused do, they go together again."""
-        self._refused_before = {number - count: one for number, one in self._refused_before.items() if number >= count}
-        self._alone = max(0, self._alone - count)
-        if not self._alone:
-            self._open_anew()
+        """Note ``count`` committed messages; after all of the refused transaction, messages share requests again."""
+        self._refused_before = {
+            number - count: error for number, error in self._refused_before.items() if number >= count
+        }
+        self._left_one_by_one = max(0, self._left_one_by_one - count)
+        if not self._left_one_by_one:
+            self._reopen()
 
     def _is_late(self) -> bool:
-        """The broker took the transaction back, or will."""
+        """Tell whether the transaction has run into its timeout."""
         return self._begun is not None and time.monotonic() - self._begun >= self._allowed
 
     def close(self) -> None:
-        """What wasn't committed is taken back."""
+        """Abort what wasn't committed."""
         if self._begun is not None:
-            with suppress(self._kafka.KafkaException, SystemError):  # the next run's producer takes it back
+            with suppress(self._kafka.KafkaException, SystemError):  # the next run's producer aborts it
                 self._producer.abort_transaction(_PATIENCE / 4)
             self._begun = None
 
 
 def consumer_of(bootstrap: str, settings: Mapping[str, Any]) -> Any:
-    """A reader of committed messages from the first on, for ``console-consumer``."""
-    told = {
+    """Return a consumer of committed messages from the first on, for ``console-consumer``."""
+    fixed = {
         "bootstrap.servers": bootstrap,
         "group.id": f"binlake-console-{os.getpid()}",
         "isolation.level": "read_committed",
     }
     own = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True, "log_level": 2}
-    return _client().Consumer({**told, **own, **settings})
+    return _client().Consumer({**fixed, **own, **settings})

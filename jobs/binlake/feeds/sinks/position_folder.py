@@ -1,4 +1,4 @@
-"""A sink's folder on a disk: one process writes into it, and a file in it tells what stood at the last commit."""
+"""A sink's folder on a disk, with the state of the last commit in a file. One process at a time may write into it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from binlake.errors import SinkFailed
 from binlake.metadata import formats
 from binlake.metadata.feed_watermarks import FeedPosition
 
-_TOLD = "_position.json"
+_STATE_FILE = "_position.json"
 _REMEDY = "let the sink name a folder that this account may write, on a disk with room"
 
 
 class PositionFolder:
-    """``state``: what the last commit told, JSON values by name; with ``fresh``'s before the first one."""
+    """A sink's folder. state: JSON values by name, as of the last commit; ``fresh`` before the first one."""
 
     def __init__(self, path: Path, owner: str, fresh: Mapping[str, Any], cut: Callable[[dict[str, Any]], None]) -> None:
-        """owner: feed and source, whose folder it is. cut: is given the state, and takes back what a run that died
-        wrote behind it.
+        """owner: ``source/feed``, which alone may use the folder. cut: called with the state, to remove what a killed
+        run wrote after it.
 
-        Raises SinkFailed: another process writes into it, it is another's, it is damaged or can't be written.
+        Raises SinkFailed if another process writes into the folder, another feed owns it, or it can't be read or
+        written.
         """
         self.path = path
         self._owner, self._fresh = owner, fresh
@@ -42,20 +43,20 @@ class PositionFolder:
             raise
 
     def _read(self) -> dict[str, Any]:
-        path = self.path / _TOLD
+        path = self.path / _STATE_FILE
         try:
-            found: dict[str, Any] = json.loads(path.read_text())
+            state: dict[str, Any] = json.loads(path.read_text())
         except FileNotFoundError:
             return {"owner": self._owner, "position": None, **self._fresh}
         except ValueError as error:
             raise SinkFailed(f"{path} is damaged: {error}", remedy="let the sink name an empty folder") from None
-        if found.get("owner") != self._owner:
-            raise SinkFailed(f"{self.path} is {found.get('owner')}'s", remedy="give each feed a folder of its own")
-        return found
+        if state.get("owner") != self._owner:
+            raise SinkFailed(f"{self.path} is {state.get('owner')}'s", remedy="give each feed a folder of its own")
+        return state
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """What the disk refuses is the sink's failure."""
+        """Translate errors of the disk into SinkFailed."""
         try:
             yield
         except BlockingIOError:
@@ -68,12 +69,12 @@ class PositionFolder:
         return formats.read(FeedPosition, text) if text else None
 
     def commit(self, position: FeedPosition) -> None:
-        """The state stands, with the feed's place."""
+        """Write the state, with the feed's position."""
         self.state["position"] = formats.written(position)
-        self.replace(_TOLD, json.dumps(self.state, ensure_ascii=False))
+        self.replace(_STATE_FILE, json.dumps(self.state, ensure_ascii=False))
 
     def replace(self, name: str, text: str) -> None:
-        """A file of the folder is as before or new, whatever happens."""
+        """Replace a file of the folder atomically."""
         temporary = self.path / f"{name}.writing"
         with temporary.open("w") as file:
             file.write(text)

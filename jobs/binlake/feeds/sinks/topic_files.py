@@ -1,8 +1,8 @@
-"""The sink ``file://``: a folder with a file for each topic, a message a line.
+"""The sink ``file://``: a folder with a file per topic and a line per message.
 
-The folder's ``_position.json`` says how long each file is at the last commit, with the feed's place: what was written
-behind it, by a run that died, is cut off when the next one opens the folder. So whoever reads up to the told lengths
-reads each message once; who reads the files as they grow may read the last ones twice.
+The folder's ``_position.json`` has each file's length at the last commit, with the feed's position. What a killed run
+wrote after that is truncated when the next run opens the folder. So a reader who stops at those lengths sees each
+message once; one who follows the growing files may see the last messages twice.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ class FileSink:
     keeps_position = True
 
     def __init__(self, folder: Path, owner: str, settings: Mapping[str, Any] | None = None) -> None:
-        """Open the folder of a feed and source, the ``owner``.
+        """owner: ``source/feed``, which alone may use the folder. settings: file_mb, the size in MB (10**6 bytes) after
+        which a topic's messages go into another file, ``{topic}.1.log`` and so on; unlimited by default.
 
-        settings: file_mb, the megabytes (10**6 bytes) after which a topic's next messages go into another file,
-        ``{topic}.1.log`` and so on; without it none do.
-
-        Raises SinkFailed where another process writes into the folder, ConfigurationError for unknown settings.
+        Raises SinkFailed if another process writes into the folder, ConfigurationError for unknown settings.
         """
-        told = dict(settings or {})
-        self._most = bytes_of_mb(float(told.pop("file_mb"))) if "file_mb" in told else math.inf
-        if told:
-            raise ConfigurationError(f"file:// has no setting {min(told)}", remedy="it has file_mb")
+        others = dict(settings or {})
+        self._most = bytes_of_mb(float(others.pop("file_mb"))) if "file_mb" in others else math.inf
+        if others:
+            raise ConfigurationError(f"file:// has no setting {min(others)}", remedy="it has file_mb")
         self._parts: dict[str, int] = {}
         self._folder = folder
         self._open: dict[str, IO[bytes]] = {}
@@ -57,7 +55,7 @@ class FileSink:
         return self._kept.position()
 
     def begin(self) -> None:
-        """Nothing: what is written is cut off unless it is committed."""
+        """Do nothing: what isn't committed is truncated later."""
 
     def send(self, messages: Sequence[Message]) -> None:
         lines: dict[str, list[bytes]] = {}
@@ -71,7 +69,7 @@ class FileSink:
                 self._lengths[name] = self._lengths.get(name, 0) + len(data)
 
     def _name(self, stem: str, size: int) -> str:
-        """The file of a topic's next messages."""
+        """Return the name of the file for a topic's next ``size`` bytes."""
         while True:
             part = self._parts.get(stem, 0)
             name = f"{stem}.{part}.log" if part else f"{stem}.log"

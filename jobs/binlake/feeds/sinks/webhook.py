@@ -1,14 +1,14 @@
 """The sink ``https://`` (``http://`` for trusted networks): messages are posted, several in a request.
 
     POST URL   Content-Type: application/x-ndjson
-    one JSON object a line: {"topic": …, "key": …, "value": …}, key and value as text, or base64 where they aren't UTF-8
-    Binlake-Delivery: {feed}/{digest of the body}, the same again when a request is repeated
+    one JSON object per line: {"topic": …, "key": …, "value": …}, key and value as text, or base64 if they aren't UTF-8
+    Binlake-Delivery: {feed}/{digest of the body}, the same when a request is repeated
     Binlake-Signature: t={seconds},v1={HMAC-SHA-256 of "{seconds}." and the body, in hexadecimal}
 
-The secret is the password of the connection that the YAML names; without one nothing is signed. A request stands once
-it is answered by 2xx. Anything that may pass (no connection, 408, 425, 429, 5xx) is tried again, the wait doubling up
-to a minute; other answers, and the last try's, stop the feed. At least once: what was posted and not committed is
-posted again.
+The secret is the password of the connection that the YAML names; without one, requests aren't signed. A request has
+succeeded once it is answered by 2xx. Temporary failures (no connection, 408, 425, 429, 5xx) are retried, with waits
+that double up to a minute; other answers, or a failed last retry, stop the feed. Delivery is at least once: what was
+posted but not committed is posted again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from binlake.metadata.feed_watermarks import FeedPosition
 _PASSING = {408, 425, 429, *range(500, 600)}
 _LONGEST_WAIT = 60.0
 _MOST_ANSWER = 64 << 10
-"""Bytes of an answer that are looked at."""
+"""The most bytes of an answer that are read."""
 _REMEDY = "see that the address answers POST with 2xx, then run the feed again: it goes on with this request"
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class WebhookSettings:
-    """request_bytes: of a body, beyond which the next request begins. retries: after the first try. first_wait,
-    timeout: seconds. verify: the server's certificate and name."""
+    """A webhook's settings. request_bytes: the most bytes of a body of several messages. retries: after the first try.
+    first_wait, timeout: seconds. verify: whether to verify the server's certificate and name."""
 
     request_bytes: int = 1 << 20
     retries: int = 8
@@ -52,7 +52,7 @@ class WebhookSettings:
 
     @classmethod
     def of(cls, settings: dict[str, str | bool | int | float]) -> WebhookSettings:
-        """Raises ConfigurationError."""
+        """Parse the YAML's settings. Raises ConfigurationError."""
         try:
             return TypeAdapter(cls).validate_python(settings)
         except ValidationError as error:
@@ -64,7 +64,7 @@ class WebhookSettings:
 
 
 class Webhook:
-    """Of one feed. wait: sleeps so many seconds."""
+    """One feed's webhook. wait: sleeps for some seconds."""
 
     keeps_position = False
 
@@ -82,13 +82,13 @@ class Webhook:
         self._connection: http.client.HTTPConnection | None = None
 
     def begin(self) -> None:
-        """Nothing: what is posted is posted."""
+        """Do nothing: a request can't be taken back."""
 
     def position(self) -> FeedPosition | None:
         return None
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Raises SinkFailed."""
+        """Post messages as soon as a request is full. Raises SinkFailed."""
         for message in messages:
             line = _line(message)
             if self._lines and self._size + len(line) > self._settings.request_bytes:
@@ -97,7 +97,7 @@ class Webhook:
             self._size += len(line)
 
     def commit(self, position: FeedPosition) -> None:
-        """Raises SinkFailed."""
+        """Post the remaining messages. Raises SinkFailed."""
         if self._lines:
             self._post()
 
@@ -106,8 +106,8 @@ class Webhook:
             self._connection.close()
 
     def reach(self) -> None:
-        """Whether there is somebody, without a request. Raises SinkFailed."""
-        connection = self._made()
+        """Connect to the address without a request. Raises SinkFailed if that fails."""
+        connection = self._new_connection()
         try:
             connection.connect()
         except OSError as error:
@@ -119,30 +119,30 @@ class Webhook:
 
     def _post(self) -> None:
         body = b"".join(self._lines)
-        told = ""
+        problem = ""
         for attempt in range(self._settings.retries + 1):
             if attempt:
                 wait = min(_LONGEST_WAIT, self._settings.first_wait * 2 ** (attempt - 1))
                 self._wait(wait * (0.5 + random.random() / 2))  # not all feeds at once
             try:
-                status = self._asked(body)
+                status = self._request(body)
             except (OSError, http.client.HTTPException) as error:
-                told = f"can't be reached: {error.__class__.__name__}"
+                problem = f"can't be reached: {error.__class__.__name__}"
                 self._drop()
                 continue
             if 200 <= status < 300:
                 self._lines.clear()
                 self._size = 0
                 return
-            told = f"answered {status}"
+            problem = f"answered {status}"
             if status not in _PASSING:
                 break
-        raise SinkFailed(f"{self._url.scheme}://{self._url.netloc} {told}", remedy=_REMEDY)
+        raise SinkFailed(f"{self._url.scheme}://{self._url.netloc} {problem}", remedy=_REMEDY)
 
-    def _asked(self, body: bytes) -> int:
-        """The status of the answer."""
+    def _request(self, body: bytes) -> int:
+        """Post a body; return the status of the answer."""
         if self._connection is None:
-            self._connection = self._made()
+            self._connection = self._new_connection()
         seconds = str(int(time.time()))
         digest = hashlib.sha256(body).hexdigest()[:32]
         headers = {"Content-Type": "application/x-ndjson", "Binlake-Delivery": f"{self._feed}/{digest}"}
@@ -157,7 +157,7 @@ class Webhook:
             self._drop()
         return answer.status
 
-    def _made(self) -> http.client.HTTPConnection:
+    def _new_connection(self) -> http.client.HTTPConnection:
         host, port, timeout = self._url.hostname or "", self._url.port, self._settings.timeout
         if self._url.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=timeout)
@@ -174,8 +174,8 @@ class Webhook:
 
 
 def _line(message: Message) -> bytes:
-    told = {"topic": message.topic, "key": _text(message.key), "value": _text(message.value)}
-    return json.dumps(told, ensure_ascii=False).encode() + b"\n"
+    fields = {"topic": message.topic, "key": _text(message.key), "value": _text(message.value)}
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:
