@@ -1,4 +1,4 @@
-"""An event as clients are told it: a mutation with each column's text before and after. Pure."""
+"""Events as clients get them: a mutation with each column's text before and after. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIDES = ("__text", "__bytes")
 
 @dataclass(frozen=True)
 class EventColumn:
-    """before, after: the value's text, or its bytes where the column holds no text; None is NULL, or no row."""
+    """A column of an event. before, after: the value's text, or its bytes if it isn't text; None for NULL or no row."""
 
     name: str
     before: bytes | None
@@ -30,7 +30,7 @@ class EventColumn:
 
 @dataclass(frozen=True)
 class RelayEvent:
-    """operation: 1 insert, 2 update, 4 delete. file, position: of the event in the source's log (bytes)."""
+    """A row's mutation. operation: 1 insert, 2 update, 4 delete. file, position: the event's file and byte offset."""
 
     operation: int
     file: str
@@ -42,7 +42,7 @@ class RelayEvent:
 
 
 def events_of(changes: FeedChanges) -> Iterator[RelayEvent]:
-    """Of each row."""
+    """Yield the event of each row."""
     table = changes.table
     for row in changes.rows.to_pylist():
         op = row["op"]
@@ -71,7 +71,7 @@ _GEOMETRIES = {
 def _side(column: Column, row: dict[str, Any] | None) -> bytes | None:
     if row is None:
         return None
-    for side in _SIDES:  # what no Delta type holds
+    for side in _SIDES:  # values that no Delta type can hold
         if (kept := row.get(f"{column.name}{side}")) is not None and row[column.name] is None:
             return kept if isinstance(kept, bytes) else str(kept).encode()
     value = row[column.name]
@@ -79,7 +79,7 @@ def _side(column: Column, row: dict[str, Any] | None) -> bytes | None:
 
 
 def value_text(column: Column, value: Any) -> bytes:
-    """As the server writes it for a client in UTC: ``1.50``, ``2026-01-31 13:00:00.5``, ``-01:02:03``."""
+    """Return a value as the server sends it to a client in UTC: ``1.50``, ``2026-01-31 13:00:00.5``, ``-01:02:03``."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -95,9 +95,9 @@ def value_text(column: Column, value: Any) -> bytes:
     if isinstance(value, float):
         return _float(column, value).encode()
     if isinstance(value, list):
-        return ("[" + ",".join(double_text(one) for one in value) + "]").encode()
+        return ("[" + ",".join(double_text(number) for number in value) + "]").encode()
     if column.type == "time":
-        return _clock(value, column.fraction).encode()
+        return _time_text(value, column.fraction).encode()
     if column.type == "year":
         return f"{value:04d}".encode()
     return f"{value:0{column.zerofill or 1}d}".encode()
@@ -109,7 +109,7 @@ def _float(column: Column, value: float) -> str:
     return double_text(float(str(np.float32(value))) if column.type == "float" else value)
 
 
-def _clock(microseconds: int, digits: int) -> str:
+def _time_text(microseconds: int, digits: int) -> str:
     sign = "-" if microseconds < 0 else ""
     seconds, fraction = divmod(abs(microseconds), 1_000_000)
     return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(fraction, digits)}"

@@ -1,4 +1,4 @@
-"""Clients of the relay: who they are, what they asked for, what waits for them; and how that outlives the process."""
+"""Clients of the relay with their filters and queues, and how they are saved between processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST_EVENTS = 10
 
 @dataclass(frozen=True)
 class LastEvent:
-    """What is told of an event that was served, without values. served_us, committed_us: µs since 1970 UTC."""
+    """Summary of a served event, without values. served_us, committed_us: µs since 1970 UTC."""
 
     operation: int
     file: str
@@ -29,9 +29,10 @@ class LastEvent:
 
 @dataclass(eq=False)
 class Client:
-    """token: of the binary protocol, key: of HTTP; both are given out anew by each registration and never stored.
+    """A registered client.
 
-    batch: up to which batch events arrived.
+    batch: the last batch whose events were counted. token: for the binary protocol. key: for HTTP. Both are new after
+    each registration, and never saved.
     """
 
     id: int
@@ -43,15 +44,17 @@ class Client:
     token: int = 0
     key: str = ""
     missed: tuple[int, ...] = ()
-    """RecordedBatches whose events can't be told any more, of which the client wasn't told."""
+    """Batches whose events are lost, which the client doesn't know yet."""
 
     def admit(self) -> None:
+        """Set a new token and key."""
         self.token = secrets.randbelow((1 << 32) - 1) + 1
         self.key = secrets.token_hex(16)
 
     def served(self, event: RelayEvent, at_us: int) -> None:
-        told = LastEvent(event.operation, event.file, event.position, str(event.name), event.committed_us, at_us)
-        self.last.append(told)
+        """Note a served event among the last ones."""
+        summary = LastEvent(event.operation, event.file, event.position, str(event.name), event.committed_us, at_us)
+        self.last.append(summary)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class _SavedClient:
 
 @dataclass(frozen=True)
 class RelayState:
-    """All that a relay keeps. prepared: by batch, the XA transactions that wait at its start."""
+    """The saved state of a relay. prepared: by batch, the XA transactions without an outcome at its start."""
 
     next_id: int = 1
     clients: tuple[_SavedClient, ...] = ()
@@ -86,7 +89,7 @@ class RelayState:
 
     @classmethod
     def of(cls, next_id: int, clients: list[Client], prepared: dict[int, tuple[PreparedXa, ...]]) -> RelayState:
-        return cls(next_id, tuple(_saved(one) for one in clients), tuple(sorted(prepared.items())))
+        return cls(next_id, tuple(_saved(client) for client in clients), tuple(sorted(prepared.items())))
 
     def to_json(self) -> str:
         return dumps(self)
@@ -96,17 +99,17 @@ class RelayState:
         return loads(cls, text)
 
     def restored(self) -> list[Client]:
-        return [_restored(one) for one in self.clients]
+        return [_restored(client) for client in self.clients]
 
 
 def _saved(client: Client) -> _SavedClient:
     queue = client.queue
     counted: dict[int, _SavedWaiting] = {}
     for here in queue.waiting:
-        counted[here.batch] = _of(here, here.ranges)
-    for here, number in queue.delivered:  # may not have come through
-        before = counted.get(here.batch, _of(here, []))
-        counted[here.batch] = _of(here, [*map(list, before.ranges), [number, number + 1]])
+        counted[here.batch] = _saved_waiting(here, here.ranges)
+    for here, number in queue.delivered:  # which the client may not have received
+        before = counted.get(here.batch, _saved_waiting(here, []))
+        counted[here.batch] = _saved_waiting(here, [*map(list, before.ranges), [number, number + 1]])
     return _SavedClient(
         client.id, client.name, client.batch, tuple(client.filters.values()),
         tuple(counted[batch] for batch in sorted(counted)), queue.served - len(queue.delivered), queue.discarded,
@@ -114,7 +117,7 @@ def _saved(client: Client) -> _SavedClient:
     )  # fmt: skip
 
 
-def _of(here: Waiting, ranges: list[list[int]]) -> _SavedWaiting:
+def _saved_waiting(here: Waiting, ranges: list[list[int]]) -> _SavedWaiting:
     joined: list[tuple[int, int]] = []
     for start, end in sorted(map(tuple, ranges)):
         if joined and joined[-1][1] == start:
@@ -125,8 +128,10 @@ def _of(here: Waiting, ranges: list[list[int]]) -> _SavedWaiting:
 
 
 def _restored(saved: _SavedClient) -> Client:
-    waiting = deque(Waiting(one.batch, one.filters, [list(r) for r in one.ranges], one.seen) for one in saved.waiting)
+    waiting = deque(
+        Waiting(part.batch, part.filters, [list(r) for r in part.ranges], part.seen) for part in saved.waiting
+    )
     queue = Queue(waiting, [], saved.served, saved.discarded, saved.largest)
-    filters = {one.name: one for one in saved.filters}
+    filters = {table_filter.name: table_filter for table_filter in saved.filters}
     last = deque(saved.last, maxlen=LAST_EVENTS)
     return Client(saved.id, saved.name, saved.batch, filters, queue, last, missed=saved.missed)

@@ -1,11 +1,11 @@
-"""The relay itself: registrations, arrivals, polls. Both protocols stand before it; staging and a state file behind it.
+"""The relay: registrations, arrivals and polls, for both protocols; it reads staging and keeps a state file.
 
-    arrive    each newly recorded batch is counted into the queues of those who want something of it
-    poll      the oldest events are read from staging; asking again says that the last ones came through
-    state     clients, filters and queues outlive the process: in ``_binlake/relay.json`` of the lake
+    arrive    count each newly recorded batch into the queues of clients whose filters match
+    poll      read a client's oldest events from staging; the next poll acknowledges them
+    state     clients, filters and queues are saved in ``_binlake/relay.json`` of the lake
 
-An event may be told twice, never lost: what was polled and not followed by another poll, before the client came back
-or the relay was started anew, is told again.
+An event may be delivered twice, but isn't lost: events that weren't acknowledged by another poll before the client
+registered again, or the relay restarted, are delivered again.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from binlake.storage import files
 
 MOST_CLIENTS = 1000
 MOST_EVENTS = 1000
-"""Of one poll."""
+"""The most events of one poll."""
 _OPEN_READERS = 8
-"""Clients whose staging is kept open between two polls; the others find their place again."""
+"""The most clients whose staging stays open between two polls; for others it is opened again."""
 _MOST_NAME = 255
 _GONE = "their staging was gone before they were counted"
 _SOONER = "poll sooner, or give the relay more --keep-gb and --keep-hours; the lake has the rows"
@@ -41,35 +41,35 @@ _SOONER = "poll sooner, or give the relay more --keep-gb and --keep-hours; the l
 
 @dataclass(frozen=True)
 class Polled:
-    """remaining: events that wait behind the first, the second … of these."""
+    """The answer to a poll. remaining: for each event, how many wait after it."""
 
     events: tuple[RelayEvent, ...]
     remaining: tuple[int, ...]
 
 
 class Relay:
-    """Of one source. Its methods may be called from any thread; what one does is done whole.
+    """The relay of one source. Its methods are atomic, and may be called from any thread.
 
-    path: of the state file. held: the relay's own row among the feeds, by which staging is kept for it.
+    path: of the state file. held: lease of the relay's row among the feeds, for which staging is kept.
     """
 
     def __init__(self, batches: RecordedBatches, path: str, held: FeedLease) -> None:
         self._batches, self._path, self._held = batches, path, held
         self._lock = threading.RLock()
         self._readers: OrderedDict[int, tuple[Waiting, Iterator[Numbered]]] = OrderedDict()
-        state = _kept(path)
+        state = _load_state(path)
         self._next_id = state.next_id
-        self._clients = {one.name: one for one in state.restored()}
+        self._clients = {client.name: client for client in state.restored()}
         self._prepared: dict[int, Prepared] = dict(state.prepared)
         self._changed = False
         self._needed: int | None = None
 
     # clients ----------------------------------------------------------------------------------------------------------
     def register(self, name: str, filters: Sequence[TableFilter] = (), *, begin: int | None = None) -> Client:
-        """A new client, or the known one of that name with new token and key; what it may have missed is told again.
+        """Return a new client, or the known one of that name with new token and key.
 
-        begin: the first batch of a new client's events, or the oldest after it that is staged; None: the next that is
-        recorded. Raises UsageError.
+        A known client gets unacknowledged events again. begin: the first batch of a new client's events, or the oldest
+        staged one after it; None for the next recorded batch. Raises UsageError.
         """
         if not name or len(name) > _MOST_NAME or not name.isprintable():
             raise UsageError(f"a client's name has 1 to {_MOST_NAME} printable characters", remedy="choose another one")
@@ -80,8 +80,8 @@ class Relay:
             client.admit()
             client.queue.take_back()
             self._readers.pop(client.id, None)
-            for one in filters:
-                self._add(client, one)
+            for table_filter in filters:
+                self._add(client, table_filter)
             self._save()
             return client
 
@@ -97,16 +97,17 @@ class Relay:
         return client
 
     def of_token(self, client_id: int, token: int) -> Client | None:
-        """The client that the binary protocol's numbers stand for."""
+        """Return the client with this id and token of the binary protocol, None if there is none."""
         with self._lock:
             return next((c for c in self._clients.values() if c.id == client_id and token and c.token == token), None)
 
     def of_key(self, key: str) -> Client | None:
+        """Return the client with this HTTP key, None if there is none."""
         with self._lock:
             return next((c for c in self._clients.values() if key and c.key == key), None)
 
     def add_filter(self, client: Client, added: TableFilter) -> None:
-        """One for each table: a second one takes its place. Raises UsageError."""
+        """Add a table's filter, or replace the one it has. Raises UsageError."""
         with self._lock:
             self._add(client, added)
             self._save()
@@ -119,13 +120,13 @@ class Relay:
         client.filters[added.name] = added
 
     def remove_filter(self, client: Client, name: TableName) -> None:
-        """What of it waits already still comes."""
+        """Remove a table's filter; events that wait already are still delivered."""
         with self._lock:
             client.filters.pop(name, None)
             self._save()
 
     def remove(self, name: str) -> bool:
-        """The client goes, and what waits for it; False where there is none."""
+        """Remove a client with its queue; return False if there is none."""
         with self._lock:
             client = self._clients.pop(name, None)
             if client is not None:
@@ -135,27 +136,27 @@ class Relay:
 
     # arrivals ---------------------------------------------------------------------------------------------------------
     def arrive(self) -> int:
-        """Count what was recorded since the last call; how many batches that were. Raises BinlakeError."""
+        """Count batches recorded since the last call into the queues; return their number. Raises BinlakeError."""
         newest, count = self._batches.newest, 0
         while True:
             with self._lock:
-                waiting = [one for one in self._clients.values() if one.filters and one.batch < newest]
+                waiting = [client for client in self._clients.values() if client.filters and client.batch < newest]
                 if not waiting:
                     self._advance(newest)
                     return count
-                batch = min(one.batch for one in waiting) + 1
-                for_them = [(one, tuple(one.filters.values())) for one in waiting if one.batch == batch - 1]
+                batch = min(client.batch for client in waiting) + 1
+                for_them = [(c, tuple(c.filters.values())) for c in waiting if c.batch == batch - 1]
             self._arrive(batch, for_them)
             count += 1
 
     def _arrive(self, batch: int, for_them: Sequence[tuple[Client, tuple[TableFilter, ...]]]) -> None:
         wanted: Operations = {}
         for _, filters in for_them:
-            for one in filters:
-                wanted[one.name] = wanted.get(one.name, 0) | one.operations
+            for table_filter in filters:
+                wanted[table_filter.name] = wanted.get(table_filter.name, 0) | table_filter.operations
         try:
             arrived, behind = self._batches.arrived(batch, self._prepared.get(batch, ()), wanted)
-        except StagingError:  # gone: it was kept no longer, and each of them is told so
+        except StagingError:  # its staging is gone, which each client's next poll reports
             arrived, behind = [], ()
             for client, _ in for_them:
                 client.missed = (*client.missed, batch)
@@ -165,7 +166,7 @@ class Relay:
                 if self._clients.get(client.name) is not client:
                     continue
                 for part in arrived:
-                    passed = _passed(part, filters)
+                    passed = _filter_numbers(part, filters)
                     if len(passed):
                         client.queue.arrive(batch, filters, passed)
                 client.queue.forget_empty()
@@ -173,7 +174,7 @@ class Relay:
             self._save()
 
     def _advance(self, newest: int) -> None:
-        """Clients without filters go along; what nobody reads any more is forgotten."""
+        """Move clients without filters to the newest batch, and release staging that no client needs."""
         for client in self._clients.values():
             if not client.filters and client.batch < newest:
                 client.batch = newest
@@ -181,24 +182,24 @@ class Relay:
         self._prepared = {batch: kept for batch, kept in self._prepared.items() if batch >= needed}
         if needed != self._needed:
             position = FeedPosition(newest)
-            self._held.advance(position, sum(one.queue.served for one in self._clients.values()))
+            self._held.advance(position, sum(client.queue.served for client in self._clients.values()))
             if needed != position.needs:
                 self._held.update(needs=needed)
             self._needed = needed
 
     def needs(self, newest: int) -> int:
-        """The first batch whose staging is still read."""
+        """Return the first batch whose staging is still needed."""
         read = {newest + 1}
         for client in self._clients.values():
             read |= {client.batch + 1, *client.queue.batches()}
-        xa = (one.batch for batch in read for one in self._prepared.get(batch, ()))
+        xa = (prepared.batch for batch in read for prepared in self._prepared.get(batch, ()))
         return min([*read, *xa])
 
     # polls ------------------------------------------------------------------------------------------------------------
     def poll(self, client: Client, most: int = 1, *, again: bool = False) -> Polled:
-        """The oldest events of a client's queue; that it asks says that those polled before came through.
+        """Return the oldest events of a client's queue, and acknowledge those polled before.
 
-        again: they didn't, and are told once more. Raises FeedError where staging was kept no longer.
+        again: return those polled before once more. Raises FeedError if events are lost because staging is gone.
         """
         with self._lock:
             if client.missed:
@@ -231,31 +232,31 @@ class Relay:
                 first = here.first_read if place is not None else 0
                 prepared = self._prepared.get(here.batch, ())
                 opened = here, self._batches.events(here.batch, prepared, here.filters, first, place)
-            for found in opened[1]:
-                here.first_read, here.place = found.number + 1, found.place
-                if found.number == number:
+            for numbered in opened[1]:
+                here.first_read, here.place = numbered.number + 1, numbered.place
+                if numbered.number == number:
                     self._keep(client, opened)
-                    return found.event
+                    return numbered.event
         except StagingError as error:
             lost = client.queue.lose(here)
             raise FeedError(
                 f"{lost} events of batch {here.batch} are lost to {client.name}: {error.message}", remedy=_SOONER
             ) from error
-        raise AssertionError(f"batch {here.batch} tells fewer events than arrived")
+        raise AssertionError(f"batch {here.batch} has fewer events than arrived")
 
     def _keep(self, client: Client, opened: tuple[Waiting, Iterator[Numbered]]) -> None:
         self._readers[client.id] = opened
         while len(self._readers) > _OPEN_READERS:
             self._readers.popitem(last=False)
 
-    # what is told and kept --------------------------------------------------------------------------------------------
+    # summaries and state ----------------------------------------------------------------------------------------------
     def clients(self) -> list[dict[str, Any]]:
-        """Each with its filters, counts and the last events served; no values of rows."""
+        """Return each client's summary: filters, counts and the last events served, without values."""
         with self._lock:
-            return [summary(one) for one in self._clients.values()]
+            return [summary(client) for client in self._clients.values()]
 
     def save(self) -> None:
-        """Write the state, if it changed since the last time."""
+        """Write the state if it changed since it was last written."""
         with self._lock:
             if self._changed:
                 self._save()
@@ -271,12 +272,12 @@ def state_path(config: PipelineConfig) -> str:
 
 
 def last_saved(config: PipelineConfig) -> list[dict[str, Any]]:
-    """Clients as the relay wrote them down last, whether it runs or not. Raises FeedError."""
-    return [summary(one) for one in _kept(state_path(config)).restored()]
+    """Return the clients' summaries as the relay last saved them, whether it runs or not. Raises FeedError."""
+    return [summary(client) for client in _load_state(state_path(config)).restored()]
 
 
-def _kept(path: str) -> RelayState:
-    """Raises FeedError where it is damaged."""
+def _load_state(path: str) -> RelayState:
+    """Read the state file; an empty state if there is none. Raises FeedError if it is damaged."""
     if not files.exists(path):
         return RelayState()
     try:
@@ -287,15 +288,16 @@ def _kept(path: str) -> RelayState:
         ) from None
 
 
-def _passed(part: Arrived, filters: tuple[TableFilter, ...]) -> Any:
-    """Of each mutation that passes, the number of its filter."""
-    numbers = {one.name: number for number, one in enumerate(filters)}
+def _filter_numbers(part: Arrived, filters: tuple[TableFilter, ...]) -> Any:
+    """Return, for each mutation that a filter lets pass, the number of that filter."""
+    numbers = {table_filter.name: number for number, table_filter in enumerate(filters)}
     of_table = np.array([numbers.get(name, 0) for name in part.names], np.int64)
-    wanted = {one.name: one.operations for one in filters}
+    wanted = {table_filter.name: table_filter.operations for table_filter in filters}
     return of_table[part.tables][passing(part, wanted)]
 
 
 def summary(client: Client) -> dict[str, Any]:
+    """Return a client with its filters, counts and last events as JSON values."""
     queue = client.queue
     return {
         "id": client.id,
@@ -307,23 +309,23 @@ def summary(client: Client) -> dict[str, Any]:
         "discarded": queue.discarded,
         "filters": [
             {
-                "schema": one.name.database,
-                "table": one.name.table,
-                "operations": one.operations,
-                "queue_limit": one.queue_limit,
-                "discard": int(one.discard),
+                "schema": table_filter.name.database,
+                "table": table_filter.name.table,
+                "operations": table_filter.operations,
+                "queue_limit": table_filter.queue_limit,
+                "discard": int(table_filter.discard),
             }
-            for one in client.filters.values()
+            for table_filter in client.filters.values()
         ],
         "last_events": [
             {
-                "type": one.operation,
-                "file": one.file,
-                "position": one.position,
-                "table": one.table,
-                "committed_us": one.committed_us,
-                "served_us": one.served_us,
+                "type": event.operation,
+                "file": event.file,
+                "position": event.position,
+                "table": event.table,
+                "committed_us": event.committed_us,
+                "served_us": event.served_us,
             }
-            for one in client.last
+            for event in client.last
         ],
     }

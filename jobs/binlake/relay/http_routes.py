@@ -1,4 +1,4 @@
-"""The same over HTTP, described by ``/openapi.json``: register, filter, poll; lists and removal for administrators."""
+"""The relay's HTTP interface, see ``/openapi.json``: clients register, filter and poll; administrators remove them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from binlake.relay.queues import ALL_OPERATIONS, Discard, TableFilter
 from binlake.schema.table import TableName
 
 MOST_BODY = 1 << 20
-"""Bytes of a request."""
+"""The most bytes of a request."""
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Scope]]
 _Send = Callable[[_Scope], Awaitable[None]]
 
 
-class FilterAsked(BaseModel):
-    """operations: 1 insert + 2 update + 4 delete. queue_limit: events, 0 for none. discard, where the queue is full: 0
-    and 2 drop the newest event, 1 the oldest."""
+class FilterBody(BaseModel):
+    """operations: 1 insert + 2 update + 4 delete. queue_limit: events, 0 for no limit. discard: what a full queue
+    drops, 0 and 2 the newest event, 1 the oldest."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,22 +40,22 @@ class FilterAsked(BaseModel):
     discard: Discard = Discard.NONE
 
     @property
-    def made(self) -> TableFilter:
+    def as_filter(self) -> TableFilter:
         return TableFilter(TableName(self.schema_name, self.table), self.operations, self.queue_limit, self.discard)
 
 
-class ClientAsked(BaseModel):
-    """begin: the first batch whose events a new client gets; left out: the next that is recorded."""
+class ClientBody(BaseModel):
+    """begin: the first batch whose events a new client gets; without it, the next recorded one."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
-    filters: list[FilterAsked] = []
+    filters: list[FilterBody] = []
     begin: Annotated[int, Field(ge=1)] | None = None
 
 
 class Registered(BaseModel):
-    """key: the bearer token of this client's requests. client_token: the same for the binary protocol."""
+    """key: the bearer token of this client's requests. client_token: its token in the binary protocol."""
 
     client_id: int
     client_token: int
@@ -63,22 +63,22 @@ class Registered(BaseModel):
     batch: int
 
 
-class ValueTold(BaseModel):
-    """text: as the server writes it; base64: of what isn't text."""
+class ValueBody(BaseModel):
+    """text: as the server writes it. base64: for what isn't text."""
 
     text: str | None = None
     base64: str | None = None
 
 
-class ColumnTold(BaseModel):
-    """before, after: null for NULL, and where the event has no such row."""
+class ColumnBody(BaseModel):
+    """before, after: null for NULL, and if the event has no such row."""
 
     name: str
-    before: ValueTold | None
-    after: ValueTold | None
+    before: ValueBody | None
+    after: ValueBody | None
 
 
-class EventTold(BaseModel):
+class EventBody(BaseModel):
     """type: 1 insert, 2 update, 4 delete. position: bytes in ``file``. remaining: events that wait behind this one."""
 
     type: int
@@ -89,16 +89,16 @@ class EventTold(BaseModel):
     table: str
     committed_us: int
     gtid: str | None
-    columns: list[ColumnTold]
+    columns: list[ColumnBody]
 
 
 class Events(BaseModel):
-    events: list[EventTold]
+    events: list[EventBody]
     remaining: int
 
 
 class BoundedBody:
-    """An application whose requests have at most MOST_BODY bytes: what is more is refused before it is read."""
+    """An ASGI application that refuses requests of more than MOST_BODY bytes before it has read them."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -157,28 +157,28 @@ def ping() -> dict[str, str]:
 
 
 @_routes.post("/clients", dependencies=[Depends(_registering)])
-def register(asked: ClientAsked, relay: Serving) -> Registered:
-    """Register a client, or take up a known one: what was polled last is told again. Wants the shared secret."""
-    client = relay.register(asked.name, [one.made for one in asked.filters], begin=asked.begin)
+def register(asked: ClientBody, relay: Serving) -> Registered:
+    """Register a client, or a known one again: it gets unacknowledged events again. Needs the shared secret."""
+    client = relay.register(asked.name, [added.as_filter for added in asked.filters], begin=asked.begin)
     return Registered(client_id=client.id, client_token=client.token, key=client.key, batch=client.batch)
 
 
 @_routes.put("/filters")
-def add_filter(asked: FilterAsked, client: Known, relay: Serving) -> dict[str, Any]:
-    """One for each table: a second one takes its place. Wants the client's key."""
-    relay.add_filter(client, asked.made)
+def add_filter(asked: FilterBody, client: Known, relay: Serving) -> dict[str, Any]:
+    """Add a table's filter, or replace the one it has. Needs the client's key."""
+    relay.add_filter(client, asked.as_filter)
     return summary(client)
 
 
 @_routes.get("/filters")
 def filters(client: Known) -> dict[str, Any]:
-    """The client with its filters and counts. Wants its key."""
+    """Return the client with its filters and counts. Needs its key."""
     return summary(client)
 
 
 @_routes.delete("/filters/{schema}/{table}")
 def remove_filter(schema: str, table: str, client: Known, relay: Serving) -> dict[str, Any]:
-    """What of it waits already still comes. Wants the client's key."""
+    """Remove a filter; events that wait already are still delivered. Needs the client's key."""
     relay.remove_filter(client, TableName(schema, table))
     return summary(client)
 
@@ -187,21 +187,21 @@ def remove_filter(schema: str, table: str, client: Known, relay: Serving) -> dic
 def poll(
     client: Known, relay: Serving, limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 1, *, again: bool = False
 ) -> Events:
-    """The oldest events. Asking says that those of the last answer came through; again: tell them once more."""
-    found = relay.poll(client, limit, again=again)
-    told = [_told(event, left) for event, left in zip(found.events, found.remaining, strict=True)]
-    return Events(events=told, remaining=found.remaining[-1] if found.remaining else 0)
+    """Return the oldest events, and acknowledge those of the last answer. again: return those once more."""
+    polled = relay.poll(client, limit, again=again)
+    events = [_event_body(event, left) for event, left in zip(polled.events, polled.remaining, strict=True)]
+    return Events(events=events, remaining=polled.remaining[-1] if polled.remaining else 0)
 
 
 @_routes.get("/clients", dependencies=[Depends(_administering)])
 def clients(relay: Serving) -> list[dict[str, Any]]:
-    """All of them, with filters, counts and their last events, without values. Wants the administrator's secret."""
+    """Return all clients with filters, counts and last events, without values. Needs the administrator's secret."""
     return relay.clients()
 
 
 @_routes.delete("/clients/{name:path}", dependencies=[Depends(_administering)])
 def remove(name: str, relay: Serving) -> dict[str, str]:
-    """The client and what waits for it. Wants the administrator's secret."""
+    """Remove a client and its queue. Needs the administrator's secret."""
     if not relay.remove(name):
         raise HTTPException(404, f"there is no client {name!r}")
     return {"removed": name}
@@ -214,7 +214,7 @@ def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 def application(relay: Relay, secret: bytes, admin_secret: bytes | None) -> FastAPI:
-    """The routes, over one relay. Secrets and keys come as ``Authorization: Bearer …``."""
+    """Return the HTTP application of a relay. Secrets and keys are sent as ``Authorization: Bearer …``."""
     app = FastAPI(title="binlake relay", version=f"{VERSION:#010x}", docs_url=None, redoc_url=None)
     app.state.relay, app.state.secret, app.state.admin_secret = relay, secret, admin_secret
     app.include_router(_routes)
@@ -222,8 +222,8 @@ def application(relay: Relay, secret: bytes, admin_secret: bytes | None) -> Fast
     return app
 
 
-def _told(event: RelayEvent, remaining: int) -> EventTold:
-    return EventTold(
+def _event_body(event: RelayEvent, remaining: int) -> EventBody:
+    return EventBody(
         type=event.operation,
         file=event.file,
         position=event.position,
@@ -233,18 +233,18 @@ def _told(event: RelayEvent, remaining: int) -> EventTold:
         committed_us=event.committed_us,
         gtid=event.gtid,
         columns=[
-            ColumnTold(name=one.name, before=_value(one, one.before), after=_value(one, one.after))
-            for one in event.columns
+            ColumnBody(name=column.name, before=_value(column, column.before), after=_value(column, column.after))
+            for column in event.columns
         ],
     )
 
 
-def _value(column: EventColumn, data: bytes | None) -> ValueTold | None:
+def _value(column: EventColumn, data: bytes | None) -> ValueBody | None:
     if data is None:
         return None
     if column.is_text:
         try:
-            return ValueTold(text=data.decode())
+            return ValueBody(text=data.decode())
         except UnicodeDecodeError:
             pass
-    return ValueTold(base64=base64.b64encode(data).decode())
+    return ValueBody(base64=base64.b64encode(data).decode())

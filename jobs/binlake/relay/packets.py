@@ -1,10 +1,11 @@
-"""The binary protocol of mysql-replication-relay, as its description (README, "The protocol") has it. Pure.
+"""Packets of the binary protocol of mysql-replication-relay. Pure. Source: its README, "The protocol".
 
-A command is a header of 32 bytes and its payload, a reply one of 9 bytes and its payload; integers are little-endian,
-checksums the plain sum of the fields and of each byte of the payload, strings their size with the zero behind them, in
-four bytes, and then that. The description has a client's id and token in the first eight bytes of what AUTHENTICATE
-answers; its own clients look for token and id behind eight bytes more. Both stand there. POLLV2, which the description
-leaves out and the original's client in Pascal may send, is POLL with numbers of names, all 0 in the original too.
+A command is a header of 32 bytes and its payload, a reply a header of 9 bytes and its payload. Integers are
+little-endian. A checksum is the sum of the fields and of each byte of the payload. A string is its size, including a
+final zero byte, in four bytes, then its bytes. In the reply to AUTHENTICATE, the description puts client id and token
+into the first eight bytes, but the original clients read token and id from the eight bytes after them; both are sent.
+POLLV2 isn't described, but the original Pascal client may send it: it is POLL with numbers of names, which are all 0 in
+the original, too.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 VERSION = 0x00010020
-"""What we speak. Clients of every version 1 are served: their packets are the same."""
+"""The protocol's version. Clients of any version 1.x are served: their packets are the same."""
 HEADER_SIZE = 32
 MOST_PAYLOAD = 4096
-"""Bytes of AUTHENTICATE and ADD_FILTER, which hold names; servers' names have 64 characters."""
+"""The most bytes of AUTHENTICATE and ADD_FILTER, which contain names; a server's names have 64 characters."""
 _HEADER = struct.Struct("<HHIIIIIII")
 _REPLY = struct.Struct("<BII")
 _MASK = 0xFFFFFFFF
 _INSERTED, _DELETED = 1, 4
-"""Operations that have one row."""
+"""Operations with only one row."""
 
 
 class Command(IntEnum):
@@ -35,7 +36,7 @@ class Command(IntEnum):
 
 
 class ReplyCode(IntEnum):
-    """Of a reply. NOTHING: no event waits; everything but OK is an error to a client."""
+    """Codes of replies. NOTHING: no event waits. A client takes everything but OK for an error."""
 
     OK = 0
     DISCONNECTED = 0xF0
@@ -44,7 +45,7 @@ class ReplyCode(IntEnum):
 
 
 class BadPacket(Exception):
-    """Bytes that are no command; the text is for the client, and the connection ends."""
+    """The bytes are no command. The text is sent to the client, and the connection is closed."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class Header:
     client_token: int
     checksum: int
     sum: int
-    """Of the header's own fields."""
+    """Sum of the header's fields."""
 
     @classmethod
     def parse(cls, data: bytes) -> Header:
-        """From 32 bytes. Raises BadPacket for another protocol."""
+        """Parse 32 bytes. Raises BadPacket for another protocol version."""
         command, subcommand, size, version, client_id, token, checksum, first, second = _HEADER.unpack(data)
         if version >> 16 != VERSION >> 16:
             raise BadPacket(f"protocol version {version:#010x} isn't spoken here, {VERSION:#010x} is")
@@ -77,7 +78,7 @@ def failure(why: str) -> bytes:
 
 
 def hash_of(secret: bytes) -> int:
-    """64-bit FNV-1a, which stands for the shared secret on the wire. It is no protection from who listens."""
+    """Return the 64-bit FNV-1a hash that is sent for the shared secret. It doesn't protect from eavesdroppers."""
     value = 0xCBF29CE484222325
     for byte in secret:
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -85,7 +86,7 @@ def hash_of(secret: bytes) -> int:
 
 
 class _Payload:
-    """Reads fields, never past the end (raises BadPacket)."""
+    """Reader of a payload's fields. Raises BadPacket at the payload's end."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -112,10 +113,10 @@ class _Payload:
 
 
 def authentication(payload: bytes) -> tuple[int, str]:
-    """The hash of the secret and the client's name. Raises BadPacket."""
+    """Return the secret's hash and the client's name. Raises BadPacket."""
     fields = _Payload(payload)
     key = fields.integer(8)
-    fields.integer(8)  # token and id, which the client doesn't have yet
+    fields.integer(8)  # token and id, which the client doesn't know yet
     return key, fields.name()
 
 
@@ -125,7 +126,7 @@ def authenticated(client_id: int, token: int) -> bytes:
 
 @dataclass(frozen=True)
 class FilterFields:
-    """What ADD_FILTER carries. operations: bits 1 insert, 2 update, 4 delete."""
+    """Fields of ADD_FILTER. operations: bits 1 insert, 2 update, 4 delete."""
 
     operations: int
     discard: int
@@ -135,13 +136,13 @@ class FilterFields:
 
 
 def filter_fields(payload: bytes) -> FilterFields:
-    """Raises BadPacket."""
+    """Parse the payload of ADD_FILTER. Raises BadPacket."""
     fields = _Payload(payload)
     return FilterFields(fields.integer(1), fields.integer(1), fields.integer(4), fields.name(), fields.name())
 
 
 ColumnTexts = tuple[str, bytes | None, bytes | None]
-"""A column's name, and its text before and after; None is NULL, or that there was no row."""
+"""A column's name, and its text before and after; None for NULL or no row."""
 
 
 def event(
@@ -153,9 +154,10 @@ def event(
     *,
     numbered: bool = False,
 ) -> bytes:
-    """What POLL answers. operation: a bit as above. numbered: what POLLV2 does, with numbers of the relay and of names.
+    """Return the payload of the reply to POLL. operation: 1, 2 or 4. numbered: as for POLLV2, with numbers of names.
 
-    A row that isn't there is empty, NULL the word, as the original has it; the protocol can't tell that from a text.
+    As in the original, a missing row has empty values, and NULL is the text ``NULL``, which the protocol can't
+    distinguish from that text.
     """
     inserted, deleted = operation == _INSERTED, operation == _DELETED
     number = bytes(4) if numbered else b""

@@ -1,7 +1,7 @@
-"""A client's queue: which of the events that arrived wait for it, by filters, limits and discard policies. Pure.
+"""A client's queue of events, by filters, limits and discard policies. Pure.
 
-Events are counted, not kept: of each batch, a queue holds which of those that the client's filters let pass (the first,
-the second …) still wait. Whoever serves one reads it from staging. So a queue without a limit takes no memory.
+Events are numbered, not kept: for each batch, a queue has the numbers of the events that passed the client's filters
+and still wait. They are read from staging when they are served. So even a queue without a limit takes little memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_FILTERS = 4096
 
 
 class Discard(IntEnum):
-    """What happens to an event that finds the queue full. NONE keeps what waits, too: the newest can't wait."""
+    """What a full queue drops. NONE is the same as NEWEST: the queue keeps what waits, and drops the new event."""
 
     NONE = 0
     OLDEST = 1
@@ -32,7 +32,7 @@ class Discard(IntEnum):
 
 @dataclass(frozen=True)
 class TableFilter:
-    """operations: bits 1 insert, 2 update, 4 delete. queue_limit: events in the client's queue, 0 for no limit."""
+    """A client's filter of a table. operations: bits 1 insert, 2 update, 4 delete. queue_limit: events, 0 for none."""
 
     name: TableName
     operations: int
@@ -51,10 +51,11 @@ class TableFilter:
 
 @dataclass(eq=False)
 class Waiting:
-    """Of one batch what waits. filters: those by which its events are counted, as they stood when it arrived.
+    """The events of one batch that wait.
 
-    ranges: [first, behind the last) of the counted events. place: behind the events before ``first_read``, for a reader
-    that goes on there.
+    filters: the client's when the batch arrived, by which its events are numbered. ranges: [start, end) of the numbers
+    that wait. seen: how many were numbered. place: the place in the batch after the events before ``first_read``, where
+    a reader goes on.
     """
 
     batch: int
@@ -70,7 +71,7 @@ class Waiting:
 
 @dataclass
 class Queue:
-    """counts: served, discarded, the largest it ever was; ``delivered``: served, and not known to have come through."""
+    """A client's queue. served, discarded: counts. largest: its largest size. delivered: served but unacknowledged."""
 
     waiting: deque[Waiting] = field(default_factory=deque)
     delivered: list[tuple[Waiting, int]] = field(default_factory=list)
@@ -82,16 +83,16 @@ class Queue:
         return sum(map(len, self.waiting))
 
     def arrive(self, batch: int, filters: tuple[TableFilter, ...], passed: npt.NDArray[np.int64]) -> None:
-        """Events of a batch, in order. passed: of each, the number of the filter that let it pass."""
-        rules = {(filters[one].queue_limit, filters[one].discard) for one in np.unique(passed).tolist()}
-        here = self._of(batch, filters)
+        """Add a batch's events, in order. passed: for each, the number of the filter that let it pass."""
+        rules = {(filters[number].queue_limit, filters[number].discard) for number in np.unique(passed).tolist()}
+        here = self._waiting_of(batch, filters)
         if len(rules) == 1:
             self._add(here, len(passed), *next(iter(rules)))
             return
-        for one in passed.tolist():
-            self._add(here, 1, filters[one].queue_limit, filters[one].discard)
+        for number in passed.tolist():
+            self._add(here, 1, filters[number].queue_limit, filters[number].discard)
 
-    def _of(self, batch: int, filters: tuple[TableFilter, ...]) -> Waiting:
+    def _waiting_of(self, batch: int, filters: tuple[TableFilter, ...]) -> Waiting:
         if not self.waiting or self.waiting[-1].batch != batch:
             self.waiting.append(Waiting(batch, filters))
         return self.waiting[-1]
@@ -115,7 +116,7 @@ class Queue:
         self.largest = max(self.largest, len(self))
 
     def _drop(self, count: int) -> None:
-        """The oldest, whatever batch they are of; what arrives keeps its place, even if it is empty by that."""
+        """Drop the oldest events of any batch; the batches stay, even if nothing of them waits."""
         for here in list(self.waiting):
             while count and here.ranges:
                 first = here.ranges[0]
@@ -126,18 +127,18 @@ class Queue:
                     del here.ranges[0]
 
     def forget_empty(self) -> None:
-        """RecordedBatches of which nothing waits any more; called where nothing of the newest will arrive any more."""
-        self.waiting = deque(one for one in self.waiting if one.ranges)
+        """Remove batches of which nothing waits; called once all events of the newest have been added."""
+        self.waiting = deque(batch for batch in self.waiting if batch.ranges)
 
     def head(self) -> tuple[Waiting, int] | None:
-        """The oldest event: its batch and number there."""
+        """Return the oldest event's batch and its number there, None if nothing waits."""
         for here in self.waiting:
             if here.ranges:
                 return here, here.ranges[0][0]
         return None
 
     def deliver(self) -> None:
-        """The oldest goes out; it stands in ``delivered`` until ``acknowledge``."""
+        """Move the oldest event to ``delivered``, where it stays until ``acknowledge``."""
         head = self.head()
         assert head is not None
         self.delivered.append(head)
@@ -145,11 +146,11 @@ class Queue:
         self.served += 1
 
     def acknowledge(self) -> None:
-        """What was delivered has come through: the client asked for more."""
+        """Forget delivered events: the client has received them, since it asked for more."""
         self.delivered.clear()
 
     def take_back(self) -> None:
-        """What was delivered may not have come through: it is told again, even if the queue is over its limit."""
+        """Put delivered events back, even above the queue's limit: the client may not have received them."""
         for here, number in reversed(self.delivered):
             if here not in self.waiting:
                 self.waiting.appendleft(here)
@@ -163,13 +164,13 @@ class Queue:
         self.delivered.clear()
 
     def lose(self, here: Waiting) -> int:
-        """A batch can't be read any more: its events are discarded; how many that were."""
+        """Discard the events of a batch that can't be read any more; return how many waited."""
         lost = len(here)
         here.ranges.clear()
         self.discarded += lost
         return lost
 
     def batches(self) -> Iterable[int]:
-        """Those that are still read, delivered ones that may be told again among them."""
-        yield from (one.batch for one in self.waiting if one.ranges)
-        yield from (one.batch for one, _ in self.delivered)
+        """Yield the numbers of batches that may still be read, including those of delivered events."""
+        yield from (part.batch for part in self.waiting if part.ranges)
+        yield from (part.batch for part, _ in self.delivered)

@@ -1,4 +1,4 @@
-"""Recorded batches for the relay: what arrived, counted; and the events themselves, when somebody asks for them."""
+"""Reading recorded batches for the relay: which mutations arrived, and their events."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from binlake.staging.staged_files import read_manifest
 
 Prepared = tuple[PreparedXa, ...]
 Operations = dict[TableName, int]
-"""Of each table those that are wanted, as bits."""
+"""Bits of the wanted operations, by table."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Mutations of a batch, in order. tables: of each its number among ``names``; operations: their bits."""
+    """Mutations of a batch, in order. tables: for each, its table's number in ``names``. operations: their bits."""
 
     names: tuple[TableName, ...]
     tables: npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Numbered:
-    """An event with its number among those that pass, and its place in the batch."""
+    """An event with its number among those that pass the filters, and its place in the batch."""
 
     number: int
     place: FeedPlace
@@ -50,7 +50,7 @@ class Numbered:
 
 
 class RecordedBatches:
-    """Of one source. Raises StagingError where a batch's staging is gone or damaged."""
+    """The recorded batches of one source. Raises StagingError if a batch's staging is gone or damaged."""
 
     def __init__(self, config: PipelineConfig, metadata: Metadata) -> None:
         self._config, self._metadata = config, metadata
@@ -63,30 +63,30 @@ class RecordedBatches:
         return recorded_state.batch if recorded_state else 0
 
     def oldest(self, newest: int) -> int:
-        """The first batch that can be read."""
+        """Return the first batch that can be read."""
         return oldest_staged(self._config, newest)
 
     def included(self, name: TableName) -> bool:
         return self._config.included(name)
 
     def arrived(self, batch: int, prepared: Prepared, wanted: Operations) -> tuple[list[Arrived], Prepared]:
-        """What the batch holds of some tables, and the XA transactions that wait behind it."""
+        """Return a batch's mutations of the wanted tables, and the XA transactions without an outcome at its end."""
         staged = self._staged(batch, prepared, lambda name: name in wanted)
-        found = [_counted(window) for window in staged.read() if isinstance(window, LogWindow)]
-        return found, staged.waiting
+        mutations = [_counted(window) for window in staged.read() if isinstance(window, LogWindow)]
+        return mutations, staged.waiting
 
     def events(
         self, batch: int, prepared: Prepared, filters: tuple[TableFilter, ...], first: int, after: FeedPlace | None
     ) -> Iterator[Numbered]:
-        """Those that pass the filters, behind a place; the first of them has the number ``first``."""
-        wanted = {one.name: one.operations for one in filters}
+        """Yield the events that pass the filters, after a place; the first one has the number ``first``."""
+        wanted = {table_filter.name: table_filter.operations for table_filter in filters}
         number = first
         for window in self._staged(batch, prepared, lambda name: name in wanted).read(after):
             if isinstance(window, StatementHere):
                 continue
-            made = _Made(window)
+            window_events = _WindowEvents(window)
             for row in np.flatnonzero(passing(_counted(window), wanted)).tolist():
-                yield Numbered(number, window.place(row), made.event(row))
+                yield Numbered(number, window.place(row), window_events.event(row))
                 number += 1
 
     def _staged(self, batch: int, prepared: Prepared, wants: Callable[[TableName], bool]) -> StagedBatch:
@@ -104,7 +104,7 @@ class RecordedBatches:
         return StagedBatch(manifest, loads(Range, rows[0]["range"]), prepared, table, shown)
 
     def _shapes_of(self, batch: int) -> Shapes:
-        """As recorded up to the batch at least."""
+        """Return the recorded shapes, at least up to the batch."""
         if self._shapes is None or self._shapes[0] < batch:
             self._shapes = batch, Shapes(self._metadata)
         return self._shapes[1]
@@ -118,14 +118,14 @@ def _counted(window: LogWindow) -> Arrived:
 
 
 def passing(arrived: Arrived, wanted: Operations) -> npt.NDArray[np.bool_]:
-    """Of each mutation whether it is wanted."""
+    """Return for each mutation whether it is wanted."""
     bits = np.array([wanted.get(name, 0) for name in arrived.names], np.int64)
     passed: npt.NDArray[np.bool_] = (bits[arrived.tables] & arrived.operations) != 0
     return passed
 
 
-class _Made:
-    """Events of a window, made a stretch of one table's rows at a time."""
+class _WindowEvents:
+    """Events of a window, made for ``_STRETCH`` rows of one table at a time."""
 
     _STRETCH = 256
 

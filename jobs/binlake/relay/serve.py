@@ -1,4 +1,4 @@
-"""``binlake relay``: both protocols on one port, told apart by a connection's first bytes."""
+"""``binlake relay``: serve both protocols on one port, chosen by a connection's first bytes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ _THREADS = 4
 
 
 class FirstBytes(asyncio.Protocol):
-    """Waits for a connection's first bytes: HTTP begins with a method of three capitals at least, a command of the
-    binary protocol with a small number."""
+    """Protocol that chooses by a connection's first bytes.
+
+    HTTP begins with a method of at least three capitals, the binary protocol with a small number.
+    """
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -69,7 +71,7 @@ class FirstBytes(asyncio.Protocol):
 
 
 class Served:
-    """What connections are given to. connections: those that are open."""
+    """Makers of both protocols. connections: how many are open."""
 
     def __init__(self, relay: Relay, secret: bytes, admin_secret: bytes | None) -> None:
         import uvicorn
@@ -107,36 +109,36 @@ class Served:
         return protocol
 
 
-def _secret(path: str) -> bytes:
-    """A file's first line. Raises UsageError."""
+def _read_secret(path: str) -> bytes:
+    """Return a file's first line. Raises UsageError."""
     try:
-        found = Path(path).read_bytes().partition(b"\n")[0].strip()
+        secret = Path(path).read_bytes().partition(b"\n")[0].strip()
     except OSError as error:
         raise UsageError(f"can't read {path}: {error.strerror}", remedy="name a file that holds a secret") from error
-    if not found:
+    if not secret:
         raise UsageError(f"{path} holds no secret", remedy="write one into its first line")
-    return found
+    return secret
 
 
 def relay(arguments: argparse.Namespace) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
+    """Serve until SIGTERM or Ctrl-C. Raises UsageError."""
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise UsageError(f"{error.name} isn't installed", remedy="pip install 'binlake[relay]'") from None
     config = configuration.load(arguments.config)
-    secret = _secret(arguments.secret_file)
-    admin = _secret(arguments.admin_secret_file) if arguments.admin_secret_file else None
+    secret = _read_secret(arguments.secret_file)
+    admin = _read_secret(arguments.admin_secret_file) if arguments.admin_secret_file else None
     metadata = metadata_of(config)
     limits = FeedLimits(arguments.keep_gb, arguments.keep_hours)
     with feed_watermarks.held(metadata, feed_watermarks.RELAY, limits) as held:
-        made = Relay(RecordedBatches(config, metadata), state_path(config), held)
+        core = Relay(RecordedBatches(config, metadata), state_path(config), held)
         address = arguments.host, arguments.port
-        asyncio.run(_serve(Served(made, secret, admin), made, address, arguments.every, Report(quiet=arguments.quiet)))
+        asyncio.run(_serve(Served(core, secret, admin), core, address, arguments.every, Report(quiet=arguments.quiet)))
 
 
-async def _serve(served: Served, made: Relay, address: tuple[str, int], every: float, report: Report) -> None:
+async def _serve(served: Served, core: Relay, address: tuple[str, int], every: float, report: Report) -> None:
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -148,7 +150,7 @@ async def _serve(served: Served, made: Relay, address: tuple[str, int], every: f
             f"can't listen on {address[0]}:{address[1]}: {error.strerror}", remedy="choose another port"
         ) from error
     report.say(f"the relay listens on {address[0]}:{server.sockets[0].getsockname()[1]}")
-    follower = asyncio.create_task(_follow(served, made, every, report))
+    follower = asyncio.create_task(_follow(served, core, every, report))
     try:
         await done.wait()
     finally:
@@ -157,20 +159,20 @@ async def _serve(served: Served, made: Relay, address: tuple[str, int], every: f
         with contextlib.suppress(asyncio.CancelledError):
             await follower
         served.executor.shutdown(wait=True)
-        made.save()
+        core.save()
 
 
-async def _follow(served: Served, made: Relay, every: float, report: Report) -> None:
-    """Arrivals, one look after the other; what fails is told, and tried again."""
-    told = ""
+async def _follow(served: Served, core: Relay, every: float, report: Report) -> None:
+    """Count arrivals every ``every`` seconds; report an error once, and try again."""
+    reported = ""
     loop = asyncio.get_running_loop()
     while True:
         try:
-            await loop.run_in_executor(served.executor, made.arrive)
-            await loop.run_in_executor(served.executor, made.save)
-            told = ""
+            await loop.run_in_executor(served.executor, core.arrive)
+            await loop.run_in_executor(served.executor, core.save)
+            reported = ""
         except BinlakeError as error:
-            if str(error) != told:
-                told = str(error)
-                report.say(told)
+            if str(error) != reported:
+                reported = str(error)
+                report.say(reported)
         await asyncio.sleep(every)

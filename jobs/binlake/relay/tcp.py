@@ -1,8 +1,8 @@
 """The binary protocol on a connection: one command at a time, each answered before the next is read.
 
-Of what a client sends no more is held than a header and a payload of names; what comes with PING and POLL, which have
-none (old clients send their last answer back with POLL), is summed up and let go. Whatever isn't a command is answered
-by an error, and the connection ends.
+Only a header and a payload of names are kept in memory. The payload of PING and POLL, which should be empty (old
+clients send their last answer back with POLL), is only added to the checksum. Bytes that aren't a command are answered
+by an error, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from binlake.relay.queues import Discard, TableFilter
 from binlake.schema.table import TableName
 
 IDLE_SECONDS = 600
-"""After which a connection ends on which nobody asks anything; a started packet has STARTED_SECONDS to end."""
+"""Seconds after which an idle connection is closed; a packet must be complete STARTED_SECONDS after it began."""
 STARTED_SECONDS = 30
 MOST_IGNORED = 256 << 20
-"""Bytes of a payload that nobody wants, beyond which the connection ends."""
+"""The most bytes of an ignored payload; beyond them the connection is closed."""
 _HASH = 8
 
 
 class BinaryProtocol(asyncio.Protocol):
-    """Of one connection."""
+    """The binary protocol of one connection."""
 
     def __init__(self, relay: Relay, secret: bytes, executor: Executor, gone: Callable[[], None]) -> None:
-        """gone: told once, when the connection is over."""
+        """gone: called once, when the connection is closed."""
         self._relay, self._executor, self._gone = relay, executor, gone
         self._key = packets.hash_of(secret).to_bytes(_HASH, "little")
         self._buffer = bytearray()
@@ -47,7 +47,7 @@ class BinaryProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._wait(IDLE_SECONDS)
+        self._close_after(IDLE_SECONDS)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -70,7 +70,7 @@ class BinaryProtocol(asyncio.Protocol):
 
     # packets ----------------------------------------------------------------------------------------------------------
     def _go_on(self) -> None:
-        """Takes what is there, up to a whole command."""
+        """Read the buffered bytes, up to a complete command."""
         if self._transport is None or self._busy or self._full:
             return
         try:
@@ -83,10 +83,10 @@ class BinaryProtocol(asyncio.Protocol):
         if self._transport is not None and not self._busy and not self._full:
             self._transport.resume_reading()
             started = self._header is not None or bool(self._buffer)
-            self._wait(STARTED_SECONDS if started else IDLE_SECONDS)
+            self._close_after(STARTED_SECONDS if started else IDLE_SECONDS)
 
     def _take(self) -> bool:
-        """A header, or a part of a payload; False where more must come first. Raises BadPacket."""
+        """Read a header or a part of a payload; return False if more bytes are needed. Raises BadPacket."""
         if self._busy or self._full or self._transport is None:
             return False
         if self._header is None:
@@ -114,7 +114,7 @@ class BinaryProtocol(asyncio.Protocol):
         self._kept.clear()
 
     def _received(self, header: Header) -> None:
-        """A whole command: it is worked at elsewhere, and nothing is read meanwhile. Raises BadPacket."""
+        """Run a complete command in a thread; nothing is read meanwhile. Raises BadPacket."""
         self._header = None
         if self._sum & 0xFFFFFFFF != header.checksum:
             raise BadPacket("the checksum is wrong")
@@ -130,10 +130,10 @@ class BinaryProtocol(asyncio.Protocol):
         self._busy = True
         self._transport.pause_reading()
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._executor, self._done, command, header, payload)
-        work.add_done_callback(self._worked)
+        work = loop.run_in_executor(self._executor, self._execute, command, header, payload)
+        work.add_done_callback(self._executed)
 
-    def _worked(self, work: asyncio.Future[tuple[bytes, bool]]) -> None:
+    def _executed(self, work: asyncio.Future[tuple[bytes, bool]]) -> None:
         self._busy = False
         if work.cancelled():
             self._end()
@@ -149,8 +149,8 @@ class BinaryProtocol(asyncio.Protocol):
             self._end()
 
     # commands, in a thread --------------------------------------------------------------------------------------------
-    def _done(self, command: Command, header: Header, payload: bytes) -> tuple[bytes, bool]:
-        """The reply, and whether the connection goes on."""
+    def _execute(self, command: Command, header: Header, payload: bytes) -> tuple[bytes, bool]:
+        """Run a command; return the reply, and whether the connection stays open."""
         try:
             if command is Command.AUTHENTICATE:
                 return self._authenticate(payload)
@@ -173,22 +173,24 @@ class BinaryProtocol(asyncio.Protocol):
         return packets.reply(ReplyCode.OK, packets.authenticated(client.id, client.token)), True
 
     def _add_filter(self, client: Client, payload: bytes) -> bytes:
-        told = packets.filter_fields(payload)
-        if told.discard not in Discard.__members__.values():
-            raise BadPacket(f"there is no discard policy {told.discard}")
-        name = TableName(told.database, told.table)
-        self._relay.add_filter(client, TableFilter(name, told.operations, told.queue_limit, Discard(told.discard)))
+        fields = packets.filter_fields(payload)
+        if fields.discard not in Discard.__members__.values():
+            raise BadPacket(f"there is no discard policy {fields.discard}")
+        name = TableName(fields.database, fields.table)
+        self._relay.add_filter(
+            client, TableFilter(name, fields.operations, fields.queue_limit, Discard(fields.discard))
+        )
         return packets.reply(ReplyCode.OK)
 
     def _poll(self, client: Client, *, numbered: bool) -> bytes:
-        found = self._relay.poll(client)
-        if not found.events:
+        polled = self._relay.poll(client)
+        if not polled.events:
             return packets.reply(ReplyCode.NOTHING)
-        event = found.events[0]
+        event = polled.events[0]
         columns = [(column.name, column.before, column.after) for column in event.columns]
         names = event.name.database, event.name.table
-        told = packets.event(event.operation, event.position, found.remaining[0], names, columns, numbered=numbered)
-        return packets.reply(ReplyCode.OK, told)
+        body = packets.event(event.operation, event.position, polled.remaining[0], names, columns, numbered=numbered)
+        return packets.reply(ReplyCode.OK, body)
 
     # the connection ---------------------------------------------------------------------------------------------------
     def _answer(self, data: bytes) -> None:
@@ -198,12 +200,12 @@ class BinaryProtocol(asyncio.Protocol):
     def _end(self) -> None:
         if self._transport is not None:
             self._transport.close()
-            # Its last answer may wait for a client that reads nothing.
+            # The last answer may wait for a client that doesn't read.
             asyncio.get_running_loop().call_later(STARTED_SECONDS, self._transport.abort)
             self._transport = None
 
-    def _wait(self, seconds: float) -> None:
-        """Ends the connection unless something happens in time."""
+    def _close_after(self, seconds: float) -> None:
+        """Close the connection after some seconds, unless called again before."""
         if self._timer:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
