@@ -1,4 +1,4 @@
-"""What a source's YAML tells Airflow: where its tasks run, how often they are tried, and who is told of what."""
+"""Settings for Airflow in a source's YAML: where tasks run, how often they are retried, and who is notified."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ def _is_schedule(schedule: str) -> str:
 Schedule = Annotated[str, AfterValidator(_is_schedule)]
 """A cron expression."""
 Occasion = Literal["lag", "retention", "stopped", "feed_stopped", "verify_failed", "failed"]
-"""lag, retention: a limit was met. stopped: a table newly stopped. feed_stopped: a feed can't go on, and its task isn't
-tried again. verify_failed: the lake differs from the server. failed: a task failed, and isn't tried again."""
+"""An occasion to notify. lag, retention: a limit was reached. stopped: a table newly stopped. feed_stopped: a feed
+can't go on, and its task isn't retried. verify_failed: the lake differs from the server. failed: a task failed, and
+isn't retried."""
 
 
 _WATCHED = "*/10 * * * *"
 
 
 class NotifyConfig(BaseModel):
-    """when: the events that it tells. notifier: the dotted name of one of Airflow's notifiers, or of a function of the
-    task's context. arguments: what it is made with; secrets belong into the connection that they name."""
+    """One notification. when: the occasions. notifier: the dotted name of an Airflow notifier, or of a function of the
+    task's context. arguments: the notifier's; secrets belong in a connection that they name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,15 +39,15 @@ class NotifyConfig(BaseModel):
 
 
 class AirflowConfig(BaseModel):
-    """Of all tasks of the source's DAGs and task groups.
+    """Settings of all tasks of the source's DAGs and task groups.
 
-    pool: Airflow's; None: its default one. spark_pool: of the tasks that may start Spark; None: ``pool``. queue: of
-    executors that know queues; None: the default one. retry_delay_seconds: seconds before the first retry, doubled
-    for each further one, up to ten minutes.
+    pool: Airflow's; None for the default one. spark_pool: for tasks that may start Spark; None for ``pool``. queue: for
+    executors with queues; None for the default one. retry_delay_seconds: seconds before the first retry, doubled for
+    each further one, up to ten minutes.
 
-    lag_minutes: by how many minutes the lake may be behind; retention_hours: for how many hours at least the server
-    must still keep the log that is needed next. None: no limit. watch_schedule: when both are looked at, besides at the
-    end of each sync; None: every ten minutes where there is a limit, else never.
+    lag_minutes: how many minutes the lake may be behind. retention_hours: how many hours at least the server must still
+    keep the log that is needed next. None: no limit. watch_schedule: when both are checked, besides at the end of each
+    sync; None: every ten minutes if there is a limit, else never.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -63,6 +64,6 @@ class AirflowConfig(BaseModel):
 
     @property
     def watched_at(self) -> str | None:
-        """When it is looked at how the source does; None where nobody asks."""
+        """The schedule of the checks of lag and retention; None for none."""
         has_limit = self.lag_minutes is not None or self.retention_hours is not None
         return self.watch_schedule or (_WATCHED if has_limit else None)

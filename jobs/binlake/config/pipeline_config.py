@@ -1,4 +1,4 @@
-"""One YAML per source. Checked at the border, once; unknown keys are errors."""
+"""The configuration of a source: one YAML, checked when it is read; unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SourceConfig(_Strict):
     """One server, or a folder of its binlog files.
 
     connection: an Airflow connection's id, or ``file:///folder``. server_id: the first of ``server_ids`` replica ids
-    that are ours to use; files need none.
+    that binlake may use; files need none.
     """
 
     name: Annotated[str, Field(pattern=NAME)]
@@ -45,7 +45,7 @@ class SourceConfig(_Strict):
 
     @property
     def is_files(self) -> bool:
-        """Whether files stand in the place of a server."""
+        """Whether the source is a folder of binlog files instead of a server."""
         return self.connection.startswith("file:")
 
     @field_validator("connection")
@@ -66,12 +66,12 @@ class SourceConfig(_Strict):
         return self
 
     def replica_id(self, reader: int = 0) -> int:
-        """The server_id of one of the readers that work side by side."""
+        """Return the server_id of one of the parallel readers."""
         return (self.server_id or 0) + reader % self.server_ids
 
     @property
     def replica_name(self) -> str:
-        """Under which the server lists our readers (SHOW REPLICAS, as Host)."""
+        """The name under which the server lists binlake's readers (Host in SHOW REPLICAS)."""
         return f"binlake/{self.name}"
 
 
@@ -82,19 +82,19 @@ def _has_two_dots(pattern: str) -> str:
 
 
 ColumnPattern = Annotated[str, AfterValidator(_has_two_dots)]
-"""A pattern of database.table, a dot and the name of a column."""
+"""A pattern of database.table, followed by a dot and a column's name."""
 
 
 def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> frozenset[str]:
-    """Lower-case names, for the server's names of columns have no case."""
+    """Return the columns of a table that patterns match, in lower case: column names are case-insensitive."""
     parts = [pattern.rpartition(".") for pattern in patterns]
     return frozenset(column.lower() for tables, _, column in parts if names.matches(tables, database, table))
 
 
 class TablesConfig(_Strict):
-    """Shell-style patterns over ``database.table``; an excluded table stays excluded.
+    """The mirrored tables, by shell-style patterns over ``database.table``. ``exclude`` overrides ``include``.
 
-    exclude_columns: those that aren't to leave the server.
+    exclude_columns: columns that must not leave the server.
     """
 
     include: Annotated[list[TablePattern], Field(min_length=1)]
@@ -102,19 +102,19 @@ class TablesConfig(_Strict):
     exclude_columns: list[ColumnPattern] = []
 
     def wanted(self, database: str, table: str) -> bool | frozenset[str]:
-        """What the log's reader asks: False for a table that isn't included, else the columns to step over."""
+        """Return False for a table that isn't included, else the columns that the log's reader must skip."""
         base = table if self.included(database, table) else self.ghost_of(database, table)
         return base is not None and self.excluded_columns(database, base)
 
     def ghost_of(self, database: str, table: str) -> str | None:
-        """The included table whose copy this is, by the names of gh-ost's and pt-online-schema-change's copies."""
+        """Return the included table whose ghost table this is, by the names of gh-ost and pt-online-schema-change."""
         match = _GHOST.match(table)
         if match and not self.included(database, table) and self.included(database, match["table"]):
             return match["table"]
         return None
 
     def excluded_columns(self, database: str, table: str) -> frozenset[str]:
-        """Lower-case names."""
+        """Return the names of a table's excluded columns, in lower case."""
         return columns_named(self.exclude_columns, database, table)
 
     def included(self, database: str, table: str) -> bool:
@@ -126,24 +126,25 @@ class TablesConfig(_Strict):
 
 
 class Policy(_Strict):
-    """What is done about statements that don't only change rows.
+    """What to do about statements that don't only change rows, and about failures.
 
-    on_drop_column: a kept one stays in the lake, with NULL in newer rows. on_unfollowable: what the lake's rows became
-    can't be told without the server: the table is snapshotted anew by itself, or stops.
+    on_drop_column: ``keep`` leaves the column in the lake, with NULL in newer rows. on_unfollowable: after a statement
+    whose effect on the rows can't be computed from the log, the table is snapshotted again, or stops.
 
-    without_key: rows of a table without a key are counted and found by all their values, at the price of a scan per
-    batch; or they are appended, and an update or delete stops the table.
+    without_key: rows of a table without a key are matched by all their values, with a scan per batch (``exact``); or
+    they are appended, and an update or delete stops the table (``append``).
 
-    on_unlogged_cascade: a foreign key changes rows of the table without a word in the log: the table isn't mirrored, or
-    it is snapshotted anew after each batch in which rows of the parent were deleted (or updated, where that acts), or
-    its changes are derived from the parent's; where they can't be told for certain it is snapshotted anew, too.
+    on_unlogged_cascade: if a foreign key changes rows of the table without logging it, the table isn't mirrored
+    (``stop``); or it is snapshotted again after each batch that deletes (or updates, if that cascades) rows of the
+    parent (``resnapshot``); or its changes are derived from the parent's, with a new snapshot if that can't be done
+    exactly (``derive``).
 
-    on_untold_column: the log doesn't hold what the server shows of a VIRTUAL column (see schema.virtual): the lake goes
-    without the column, or the table isn't mirrored.
+    on_untold_column: if the log lacks the values of a VIRTUAL column (see schema/virtual.py), the column is left out,
+    or the table isn't mirrored.
 
-    What happens where a table's part of the log can't be decoded or followed, where its rows can't be merged, and
-    where the lake's storage fails: the table stops and the others go on, or the run ends and is repeated by the next.
-    Nothing is skipped either way.
+    on_decode_failure, on_merge_failure, on_commit_failure: if a table's part of the log can't be decoded or followed,
+    its rows can't be merged, or the lake's storage fails, the table stops and the others go on; or the run ends, and
+    the next one repeats it. Nothing is skipped either way.
     """
 
     on_drop_column: Literal["drop", "keep"] = "drop"
@@ -159,7 +160,7 @@ class Policy(_Strict):
 
 
 class PoliciesConfig(Policy):
-    """The source's policy; ``tables``: others by pattern of database.table, of which the last that matches counts."""
+    """The source's policy. tables: other policies by pattern of database.table; the last match overrides others."""
 
     tables: dict[str, Policy] = {}
 
@@ -172,9 +173,9 @@ class PoliciesConfig(Policy):
 
 
 class LakeConfig(_Strict):
-    """A folder, or a URL: s3://, s3a://, abfss://, hdfs://.
+    """Where the lake is. path: a folder, or a URL: s3://, s3a://, abfss://, hdfs://.
 
-    connection: an Airflow connection's id (type aws), with the account in the place of the AWS_* variables.
+    connection: id of an Airflow connection (type aws) with the account, instead of the AWS_* variables.
     """
 
     path: Annotated[str, Field(min_length=1)]
@@ -196,9 +197,9 @@ class LakeConfig(_Strict):
 
 
 class SnapshotConfig(_Strict):
-    """connections: that copy side by side; None: as many as Spark has cores.
+    """Settings of snapshots. connections: how many copy in parallel; None for as many as Spark has cores.
 
-    reader: Spark's own of JDBC, or ours of the server's protocol, which gives the same for a part of the CPU time.
+    reader: ``jdbc`` is Spark's; ``direct`` is binlake's own, with the same results for a part of the CPU time.
     """
 
     connections: Annotated[int, Field(ge=1, le=1024)] | None = None
@@ -206,10 +207,10 @@ class SnapshotConfig(_Strict):
 
 
 class MergeConfig(_Strict):
-    """How epochs are merged.
+    """Settings of merges.
 
-    without_spark_mb: the process itself merges a plain table of which no more megabytes (10**6 bytes) were staged;
-    Spark merges the others, and with 0 all of them.
+    without_spark_mb: a table is merged without Spark if at most so many megabytes (10**6 bytes) of it were staged; 0
+    for none.
     """
 
     without_spark_mb: Annotated[float, Field(ge=0, le=1024)] = 128
@@ -220,15 +221,15 @@ class MergeConfig(_Strict):
 
 
 class MaintainConfig(_Strict):
-    """The upkeep of the lake, and what is promised of its past.
+    """The upkeep of the lake, and how long its past is kept.
 
     history_hours: how many hours every table's earlier versions stay readable. log_hours: how many hours Delta's logs
-    tell who committed what. file_mb: size of a whole data file in megabytes (10**6 bytes). sort: rows whose key is
-    whole numbers are sorted by it where more than ``overlap`` files hold one stretch of keys. metadata_hours: how many
-    hours replaced files of the metadata tables stay. staging_hours: how many hours a recorded batch's staged mutations
-    stay, for a replay; 0: no longer than they are needed. runs_days: how many days runs, batches, snapshots and
-    verifications are told. quarantine_days: how many days the quarantine is. ddl_history_days: how many days statements
-    are; None: for ever.
+    keep commits. file_mb: target size of a data file in megabytes (10**6 bytes). sort: rows are sorted by an integer
+    key if more than ``overlap`` files overlap in one range of keys. metadata_hours: how many hours replaced files of
+    the metadata tables are kept. staging_hours: how many hours a recorded batch's staged mutations are kept, for a
+    replay; 0 for only as long as they are needed. runs_days: how many days rows of runs, batches, snapshots and
+    verifications are kept. quarantine_days: how many days the quarantine is kept. ddl_history_days: how many days DDL
+    statements are kept; None for ever.
     """
 
     schedule: Schedule | None = "@daily"
@@ -259,11 +260,11 @@ class MaintainConfig(_Strict):
 
 
 class CatalogConfig(_Strict):
-    """Where the tables are registered by name.
+    """The catalog in which tables are registered by name.
 
-    metastore: ``thrift://host:port`` of a Hive metastore, or a folder that holds one of its own, which one process at a
-    time can open; None: the catalog is as Spark's own settings have it. name: Spark's of the catalog. database: that of
-    each database there, with {source} and {database}.
+    metastore: ``thrift://host:port`` of a Hive metastore, or a folder with an embedded one, which only one process at a
+    time can open; None for the catalog of Spark's own settings. name: the catalog's name in Spark. database: the name
+    that a database gets in the catalog; may contain {source} and {database}.
     """
 
     metastore: Annotated[str, Field(min_length=1)] | None = None
@@ -288,21 +289,22 @@ class CatalogConfig(_Strict):
 
     @property
     def identity(self) -> str:
-        """Which catalog it is, for metadata."""
+        """The catalog's identity in metadata."""
         return f"{self.name} at {self.metastore}" if self.metastore else self.name
 
 
 class PageConfig(_Strict):
-    """What the page in Airflow shows of rows, to who may edit the source's sync DAG alone.
+    """What the page in Airflow shows of rows, only to users who may edit the source's sync DAG.
 
-    show_values: of the newest mutations, as long as they are staged. mask_columns: whose values it never shows.
+    show_values: show values of the newest mutations while they are staged. mask_columns: columns whose values are never
+    shown.
     """
 
     show_values: bool = False
     mask_columns: list[ColumnPattern] = []
 
     def masked(self, name: TableName) -> frozenset[str]:
-        """Lower-case names."""
+        """Return the names of a table's masked columns, in lower case."""
         return columns_named(self.mask_columns, name.database, name.table)
 
 
@@ -316,10 +318,10 @@ _SECRET = re.compile(r"(?i)(secret|password|token|access[.]?key|secret[.]?key)$"
 
 
 class SparkConfig(_Strict):
-    """Where Spark runs, and how; in Airflow the Spark connection's master goes before.
+    """Where and how Spark runs; in Airflow, the Spark connection's master overrides this one.
 
-    master: None: inside the process. jars: paths or URLs of more of them, for driver and executors. conf: any setting
-    of Spark's but those that keep the mirror exact (lake.settings names them).
+    master: None for inside the process. jars: paths or URLs of further jars for driver and executors. conf: any setting
+    of Spark except those that keep the mirror exact (spark/settings.py lists them).
     """
 
     master: Annotated[str, Field(min_length=1)] | None = None
@@ -344,11 +346,11 @@ class SparkConfig(_Strict):
 
     @property
     def settings(self) -> dict[str, str]:
-        """``conf`` as Spark writes it."""
+        """``conf`` with values as Spark writes them."""
         return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in self.conf.items()}
 
     def history_of(self, application: str) -> str | None:
-        """The address of an application in Spark's history server; None where ``conf`` names none."""
+        """Return the address of an application in Spark's history server; None if ``conf`` names no server."""
         server = self.settings.get("spark.yarn.historyServer.address", "").rstrip("/")
         if not server or "$" in server:
             return None
@@ -356,7 +358,7 @@ class SparkConfig(_Strict):
 
 
 class PipelineConfig(_Strict):
-    """The whole of one YAML."""
+    """The configuration of one source: the whole YAML."""
 
     source: SourceConfig
     tables: TablesConfig
@@ -374,7 +376,7 @@ class PipelineConfig(_Strict):
     policies: PoliciesConfig = PoliciesConfig()
     feeds: Annotated[list[FeedConfig], AfterValidator(names_once)] = []
     type_widening: bool = False
-    """Delta's type widening in the place of rewriting a table, where its readers know it (deltalake's don't)."""
+    """Use Delta's type widening instead of rewriting a table; not all readers know it (deltalake's don't)."""
 
     @property
     def invalid(self) -> InvalidValues:
@@ -384,33 +386,35 @@ class PipelineConfig(_Strict):
         return self.tables.included(name.database, name.table)
 
     def ghost(self, name: TableName) -> bool:
-        """Whether an online schema change tool fills this table to put it in the place of an included one."""
+        """Tell whether this is the ghost table of an included one, filled by an online schema change tool."""
         return self.tables.ghost_of(name.database, name.table) is not None
 
     def goes_when_dropped(self, name: TableName) -> bool:
-        """Whether a dropped table's copy in the lake goes, too: by policy, and where a tool made it for a while."""
+        """Tell whether a dropped table is removed from the lake: by policy, or if a schema change tool made it."""
         return self.policies.of(name).on_drop_table == "drop" or bool(_TOOLS_COPY.match(name.table))
 
     def excluding(self, name: TableName, schema: TableSchema) -> TableSchema:
-        """A table's shape with the columns that aren't mirrored, and the policies on invalid values. Raises
-        ConfigurationError for an excluded column of the key."""
+        """Return a table's schema with the columns that aren't mirrored marked, and the policies on invalid values set.
+
+        Raises ConfigurationError for an excluded column of the key.
+        """
         base = self.tables.ghost_of(name.database, name.table) or name.table
         shape = leaving_out(schema.excluding(self.tables.excluded_columns(name.database, base)))
         return replace(shape, invalid=self.invalid)
 
     @property
     def reading(self) -> str:
-        """Twelve hex digits of the settings that decide what is read of which table."""
+        """Twelve hexadecimal digits of a hash of the settings that decide what is read of which table."""
         settings = self.model_dump(include={"tables", "policies", "invalid_dates", "invalid_text"})
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
     def reading_as(self, tables: TablesConfig, invalid: InvalidValues) -> Self:
-        """With other settings of what is read."""
+        """Return a copy with other settings of what is read."""
         return self.model_copy(update={"tables": tables, "invalid_dates": invalid.dates, "invalid_text": invalid.text})
 
     @property
     def root(self) -> str:
-        """``{lake}/{source}``; a relative folder starts from the working directory."""
+        """The source's folder in the lake, ``{lake}/{source}``; relative paths start from the working directory."""
         path = stores.canonical(self.lake.path.rstrip("/"))
         if "://" not in path:
             path = str(Path(path).expanduser().resolve())
@@ -418,7 +422,7 @@ class PipelineConfig(_Strict):
 
     @property
     def ghosts(self) -> str:
-        """They stand beside the tables, where nobody looks for a table."""
+        """Folder for gh-ost's and pt-online-schema-change's ghost tables, away from the mirrored ones."""
         return f"{self.root}/_ghosts"
 
     def table_path(self, name: TableName) -> str:
@@ -426,7 +430,7 @@ class PipelineConfig(_Strict):
         return f"{root}/{self._folder(name.database)}/{self._folder(name.table)}"
 
     def _folder(self, name: str) -> str:
-        """deltalake 1.6 looks for another folder on HDFS where a name has more than plain characters."""
+        """Return a folder's name; only plain characters on HDFS, where deltalake 1.6 opens another path for others."""
         return names.folder(name, plain=stores.is_hdfs(self.lake.path))
 
     def metadata_path(self, table: str) -> str:
@@ -437,11 +441,12 @@ class PipelineConfig(_Strict):
 
 
 def load(path: str | Path) -> PipelineConfig:
-    """Read one YAML, and let storage reach its lake by the connection that it names. Raises ConfigurationError that
-    names the file and each wrong key.
+    """Read one YAML, and let storage reach its lake by the connection that it names.
 
-    Relative folders in it start from the project: the folder that holds ``dags``, if the file lies below that, else the
-    file's own. So all commands and tasks mean the same, wherever they are started.
+    Raises ConfigurationError, which names the file and each wrong key.
+
+    Relative folders in it start from the project: the folder that contains ``dags``, if the file is below that, else
+    the file's own folder. So they mean the same wherever commands and tasks are started.
     """
     config = config_of(yaml_file.read(path))
     accounts.use(config.root, config.lake.connection)
@@ -449,14 +454,14 @@ def load(path: str | Path) -> PipelineConfig:
 
 
 def config_of(file: YamlFile) -> PipelineConfig:
-    """Return what a YAML means that is read, or is to be written. Raises ConfigurationError. Changes nothing else."""
+    """Return the configuration in a parsed YAML, read or not written yet. Raises ConfigurationError."""
     for section, key in (("lake", "path"), ("catalog", "metastore")):
         _from_project(file.document.get(section), key, file.path)
     return file.model(PipelineConfig)
 
 
 def _from_project(section: Any, key: str, file: Path) -> None:
-    """Make a relative folder of the YAML an absolute one. What isn't one is left to the model."""
+    """Make a relative folder of the YAML absolute; values of other types are left to the model's checks."""
     folder = section.get(key) if isinstance(section, dict) else None
     if not isinstance(folder, str) or not folder or "://" in folder:
         return

@@ -1,4 +1,4 @@
-"""``database.table`` in the YAML, where * and ? stand for anything."""
+"""Type of shell-style patterns over ``database.table`` in the YAML."""
 
 from __future__ import annotations
 

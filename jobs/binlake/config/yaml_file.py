@@ -1,6 +1,6 @@
-"""A YAML as people write it: each key once, and errors that name line, key, what was found and what is wanted.
+"""Reading YAML: a key may stand only once, and errors name line, key, what was found and what is wanted.
 
-Values of keys that aren't known or may be secrets are repeated nowhere, nor is what stands before an ``@``.
+Errors don't repeat values of keys that are unknown or may be secrets, nor logins before an ``@``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _LOGIN = re.compile(r"(://)[^\s'\"]*@")
 _MOST_LETTERS = 60
 _Model = TypeVar("_Model", bound=BaseModel)
 KeyPath = tuple[int | str, ...]
-"""Keys and numbers of list items, from the top."""
+"""A path in a document: keys, and indexes of list items."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Keys that are written twice, and values that can't be, such as a 13th month or half of a surrogate pair, are
-    errors at a place of the file."""
+    """A loader that reports duplicate keys and impossible values (a 13th month, half of a surrogate pair) with their
+    place in the file."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -65,36 +65,37 @@ class _Loader(yaml.SafeLoader):
 
 @dataclass(frozen=True)
 class YamlFile:
-    """What a file holds, and where in it."""
+    """A parsed YAML file, with the lines of its keys."""
 
     path: Path
     document: dict[Any, Any]
     _root: yaml.Node
 
     def model(self, kind: type[_Model]) -> _Model:
-        """Raises ConfigurationError with a line for each wrong key."""
+        """Return the document as a model. Raises ConfigurationError with a line for each wrong key."""
         try:
             return kind.model_validate(self.document)
         except ValidationError as error:
-            lines = [f"  {self._said(kind, one)}" for one in error.errors(include_url=False)]
+            lines = [f"  {self._error_line(kind, problem)}" for problem in error.errors(include_url=False)]
             raise ConfigurationError(
                 f"{self.path}:\n" + "\n".join(lines),
                 remedy="mend these keys; binlake help yaml lists all of them",
             ) from None
 
-    def _said(self, kind: type[BaseModel], error: Mapping[str, Any]) -> str:
+    def _error_line(self, kind: type[BaseModel], error: Mapping[str, Any]) -> str:
         place: KeyPath = error["loc"]
         text = _LOGIN.sub(r"\1…@", _explained(kind, error))
         named = ".".join(map(str, place))
         return f"line {self._line(place)}: {named}: {text}" if named else f"line {self._line(place)}: {text}"
 
     def _line(self, place: KeyPath) -> int:
-        """Of the key, or of what it is missing in; names of alternatives, as pydantic has them in places, are none."""
+        """Return the line of a key, or of the mapping that lacks it; parts that aren't in the file, which pydantic adds
+        for alternatives, are ignored."""
         node, line = self._root, self._root.start_mark.line + 1
         for part in place:
-            found = _below(node, part)
-            if found is not None:
-                node, line = found
+            below = _below(node, part)
+            if below is not None:
+                node, line = below
         return line
 
 
@@ -109,7 +110,7 @@ def _below(node: yaml.Node, part: int | str) -> tuple[yaml.Node, int] | None:
 
 
 def read(path: str | Path) -> YamlFile:
-    """Raises ConfigurationError for what is no YAML with keys."""
+    """Read a file. Raises ConfigurationError if it isn't a YAML mapping."""
     try:
         return parsed(Path(path).read_bytes(), path)
     except OSError as error:
@@ -117,7 +118,7 @@ def read(path: str | Path) -> YamlFile:
 
 
 def parsed(text: bytes, path: str | Path) -> YamlFile:
-    """The same of text that is to stand in the file."""
+    """Parse the text of a file, which need not be written yet. Raises ConfigurationError."""
     loader = None
     try:
         loader = _Loader(text)
@@ -140,7 +141,7 @@ def parsed(text: bytes, path: str | Path) -> YamlFile:
 
 # words ---------------------------------------------------------------------------------------------------------------
 def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
-    """What was found and what is wanted, without pydantic's words."""
+    """Return a message on what was found and what is wanted, in plainer words than pydantic's."""
     place, what, context = error["loc"], error["type"], error.get("ctx") or {}
     if what == "extra_forbidden":
         return _unknown(str(place[-1]), _keys(_model_at(kind, place[:-1])))
@@ -152,7 +153,7 @@ def _explained(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
         return "its key type is missing"
     if what == "union_tag_invalid":
         return f"found type: {context['tag']}; wanted {context['expected_tags']}"
-    return f"found {_found(place, error['input'])}; wanted {_wanted(what, context, error['msg'])}"
+    return f"found {_shown_value(place, error['input'])}; wanted {_wanted(what, context, error['msg'])}"
 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
@@ -175,7 +176,7 @@ def _example(key: str) -> str:
     return f"; write {examples[key]}" if key in examples else ""
 
 
-def _found(place: KeyPath, value: Any) -> str:
+def _shown_value(place: KeyPath, value: Any) -> str:
     if any(_SECRET.search(str(part)) for part in place):
         return "another value"
     if value is None:
@@ -218,12 +219,12 @@ def _keys(model: type[BaseModel] | None) -> list[str]:
 
 
 def _model_at(kind: type[BaseModel], place: KeyPath) -> type[BaseModel] | None:
-    """The model of which the keys below a place are fields."""
+    """Return the model whose fields are the keys below a place; None if there is none."""
     kinds = [kind]
     for part in place:
-        fields = [one.model_fields[str(part)].annotation for one in kinds if str(part) in one.model_fields]
-        tagged = [one for one in kinds if part in _tags(one)]
-        kinds = tagged or [model for one in fields for model in _models(one)] or kinds
+        fields = [model.model_fields[str(part)].annotation for model in kinds if str(part) in model.model_fields]
+        tagged = [model for model in kinds if part in _tags(model)]
+        kinds = tagged or [model for annotation in fields for model in _models(annotation)] or kinds
     return kinds[0] if kinds else None
 
 

@@ -1,8 +1,8 @@
-"""A submitted job ends with the process that submitted it, also where that is killed outright.
+"""A submitted job ends with the process that submitted it, even if that is killed.
 
-Who submits holds a lock on a file; the kernel gives it back when the process is gone, whatever ended it. The job waits
-for the lock in a thread of its own: when it gets it, nobody waits for the job any more. Nothing of this is asked by
-the engine: a job may be killed anywhere.
+The submitter holds a lock on a file, which the kernel releases when the process ends, for any reason. The job waits
+for the lock in a thread: once it gets the lock, the submitter is gone, and the job ends itself. The engine doesn't
+depend on this: a job may be killed anywhere.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from contextlib import suppress
 from typing import IO
 
 LOCK_FILE = "BINLAKE_SUBMITTER_LOCK"
-"""The variable that names the file to a job; without it the job lives by itself."""
+"""The environment variable that names the file to a job; without it the job doesn't depend on a submitter."""
 _GRACE, _LOOK_AGAIN = 10.0, 0.1
-"""Seconds that the JVM has to remove its files, and between two looks."""
+"""Seconds that the JVM has to remove its files, and between two checks."""
 
 
 def hold(path: str) -> IO[str] | None:
-    """Who submits: take the lock, for as long as the file that it gives is open; None where the file system has no
-    locks: then the job lives by itself."""
+    """Take the lock as submitter; return the open file that holds it. None if the file system has no locks: then the
+    job doesn't depend on the submitter."""
     file = open(path, "w")  # noqa: SIM115  # kept open; neither the job nor its JVM inherits it
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -34,13 +34,13 @@ def hold(path: str) -> IO[str] | None:
 
 
 def end_with_submitter() -> None:
-    """The job: end, and the JVM that runs it, once the submitter is gone."""
+    """Have the job and its JVM end once the submitter is gone."""
     if path := os.environ.get(LOCK_FILE):
         threading.Thread(target=_wait, args=(path,), name="submitter", daemon=True).start()
 
 
 def _wait(path: str) -> None:
-    with suppress(FileNotFoundError), open(path) as file:  # removed: whoever held it is gone, too
+    with suppress(FileNotFoundError), open(path) as file:  # removed: the submitter is gone, too
         fcntl.flock(file, fcntl.LOCK_SH)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit's JVM started this process
         _end(os.getppid())

@@ -1,1 +1,1 @@
-"""Setup: what an environment needs besides the wheel."""
+"""Setup: install what an environment needs beside the wheel."""

@@ -1,10 +1,9 @@
-"""What this environment needs beside the wheel: Spark's extra jars, an archive of the classes that every session loads,
-and the decoder's compiled kernels. All of it lands in ``share/binlake`` of the environment.
+"""Installation of what this environment needs beside the wheel, in ``share/binlake`` of the environment.
 
-    jars       from a folder, or by the Ivy that pyspark ships, which follows the account's Maven settings (maven.py);
-               only files whose SHA-256 is the one of versions.py are taken, and jars of the user's own are left alone
-    archive    classes of a short Spark session (the JVM's class-data sharing): a session starts in half the time
-    kernels    compiled once here, so that no task pays for the compiler
+jars       Spark's extra jars, from a folder, or downloaded by the Ivy that pyspark ships, with the account's Maven
+           settings (maven.py); only files with the SHA-256 in versions.py are taken, and other jars are left alone
+archive    the classes that a Spark session loads (the JVM's class-data sharing), which halves the time of its start
+kernels    of the decoder, compiled here once, so that no task has to
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from binlake.versions import JARS, JAVA, SPARK, STORE_JARS, Jar
 COMMAND = "binlake setup"
 _STAMP = settings.SHARED_ARCHIVE.with_suffix(".made-with")
 _SAID = 30
-"""Lines of a program that failed."""
+"""How many last lines of a failed program are reported."""
 
 
 @dataclass(frozen=True)
 class Java:
-    """The program that pyspark starts. major: 0 where it says nothing of its version. said: its first line."""
+    """The java program that pyspark starts. major: its version, 0 if unknown. said: the first line of its version."""
 
     program: str
     major: int
@@ -42,7 +41,7 @@ class Java:
 
 
 def java() -> Java | None:
-    """That of JAVA_HOME, else the one on PATH."""
+    """Return the java of JAVA_HOME, else the one on PATH; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not program or not Path(program).exists():
@@ -53,73 +52,73 @@ def java() -> Java | None:
 
 
 def missing(stores: Collection[str] = ()) -> list[Jar]:
-    """Jars that aren't there; a file of the right name is only ever put there after its hash was checked.
+    """Return the jars that aren't installed, by file name: only files with the right hash are ever installed.
 
-    stores: of versions.STORE_JARS, those that are wanted too.
+    stores: the keys of versions.STORE_JARS whose jars are needed, too.
     """
     wanted = [*JARS, *(jar for store in stores for jar in STORE_JARS[store])]
     return [jar for jar in wanted if not (settings.JARS / jar.file).is_file()]
 
 
 def set_up(report: Report, folder: Path | None = None, *, archive: bool = True, stores: Collection[str] = ()) -> None:
-    """Whatever is missing; a second run finds nothing to do and needs no network.
+    """Install what is missing; a second run has nothing to do and needs no network.
 
-    folder: holds the jars, at any depth, in the place of the network. stores: see missing. Raises SetupFailed,
+    folder: take the jars from it, at any depth, instead of the network. stores: see ``missing``. Raises SetupFailed,
     UsageError.
     """
-    found = java()
-    if found is None or found.major < JAVA:
-        what = f"{found.program} is {found.said}" if found else "no Java is found"
+    installed = java()
+    if installed is None or installed.major < JAVA:
+        what = f"{installed.program} is {installed.said}" if installed else "no Java is found"
         raise SetupFailed(f"{what}: Spark needs Java {JAVA} or newer", remedy="install it, or set JAVA_HOME to one")
     wanted = missing(stores)
     with tempfile.TemporaryDirectory(prefix="binlake-jars-") as fetched:
         if wanted and not folder:
             report.say(f"jars     {len(wanted)} by Ivy")
-            _resolve(wanted, found, Path(fetched))
+            _resolve(wanted, installed, Path(fetched))
         for jar in wanted:
             report.say(f"jar      {jar.name} {jar.version}")
             _remove_other_versions(jar)
             _put(_in_folder(jar, folder or Path(fetched)), jar)
     if "s3" in stores and not settings.log_store_jar().is_file():
         report.say("jar      the log of Delta tables on S3, compiled")
-        _compile_log_store(found)
-    if archive and (wanted or not _archive_is_current(found)):
+        _compile_log_store(installed)
+    if archive and (wanted or not _archive_is_current(installed)):
         report.say("classes  one short Spark session, whose classes are kept for faster starts")
-        _make_archive(report, found)
+        _make_archive(report, installed)
     report.say("kernels  the decoder's, compiled where they aren't yet")
     _run([sys.executable, "-c", "import binlake.binlog; binlake.binlog.warm()"], "compiling the decoder's kernels")
     report.say(f"ready    {settings.SHARE}")
 
 
 def _remove_other_versions(jar: Jar) -> None:
-    """They would stand on the class path beside the new one."""
+    """Remove other versions of a jar, which would also be on the class path."""
     for file in settings.JARS.glob(f"{jar.name}-[0-9]*.jar"):
         file.unlink()
 
 
 def _in_folder(jar: Jar, folder: Path) -> Path:
-    """Raises UsageError."""
-    found = next(folder.rglob(jar.file), None)
-    if found is None:
+    """Return the jar's path in a folder, at any depth. Raises UsageError if it isn't there."""
+    path = next(folder.rglob(jar.file), None)
+    if path is None:
         raise UsageError(
             f"{jar.file} isn't in {folder}",
             remedy=f"put it there: {jar.organisation}:{jar.name}:{jar.version} as Maven names it",
         )
-    return found
+    return path
 
 
-def _put(found: Path, jar: Jar) -> None:
-    """The jar, whole or not at all. Raises SetupFailed."""
-    with found.open("rb") as opened:
+def _put(path: Path, jar: Jar) -> None:
+    """Install a jar atomically, after checking its hash. Raises SetupFailed."""
+    with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     if digest != jar.sha256:
         raise SetupFailed(
-            f"{found} has the SHA-256 {digest}, not {jar.sha256}",
+            f"{path} has the SHA-256 {digest}, not {jar.sha256}",
             remedy="it isn't the file that was published: take another copy",
         )
     settings.JARS.mkdir(parents=True, exist_ok=True)
     partial = settings.JARS / f".{jar.file}.partial"
-    shutil.copyfile(found, partial)
+    shutil.copyfile(path, partial)
     partial.rename(settings.JARS / jar.file)
 
 
@@ -130,7 +129,7 @@ def _pyspark_jars() -> Path:
 
 
 def _resolve(jars: Sequence[Jar], java: Java, folder: Path) -> None:
-    """All by one run of Ivy, whose JVM takes a second to start. Raises SetupFailed."""
+    """Download jars into a folder by one run of Ivy, whose JVM takes a second to start. Raises SetupFailed."""
     wanted = "".join(
         f'<dependency org="{jar.organisation}" name="{jar.name}" rev="{jar.version}" transitive="false"'
         ' conf="default->default"/>'
@@ -142,7 +141,7 @@ def _resolve(jars: Sequence[Jar], java: Java, folder: Path) -> None:
         f'<configurations><conf name="default"/></configurations><dependencies>{wanted}</dependencies></ivy-module>'
     )
     (ivy,) = _pyspark_jars().glob("ivy-*.jar")
-    # Java asks the password file for the home folder, where Ivy keeps its cache; HOME is what was meant.
+    # Ivy's cache is in the home folder, which Java reads from the password file; HOME shall count.
     of_java, of_ivy = maven.downloads(Path.home()).write(folder)
     command = [java.program, *of_java, f"-Duser.home={Path.home()}", "-cp", str(ivy), "org.apache.ivy.Main", *of_ivy]
     command += ["-ivy", str(asked), "-confs", "default", "-types", "jar"]
@@ -155,7 +154,7 @@ def _resolve(jars: Sequence[Jar], java: Java, folder: Path) -> None:
 
 
 def _compile_log_store(java: Java) -> None:
-    """By the Scala compiler that pyspark ships. Raises SetupFailed."""
+    """Compile the log store for S3 with the Scala compiler that pyspark ships. Raises SetupFailed."""
     spark = _pyspark_jars()
     compiler = ":".join(str(next(spark.glob(f"scala-{part}-*.jar"))) for part in ("compiler", "library", "reflect"))
     for before in settings.JARS.glob(f"{settings.LOG_STORE_JAR}-*.jar"):
@@ -173,7 +172,7 @@ def _compile_log_store(java: Java) -> None:
 
 
 def _fingerprint(java: Java) -> str:
-    """What an archive depends on: the JVM, the class path, the options it is used with."""
+    """Return what an archive depends on: the JVM, the jars, pyspark's version."""
     listed = sorted(f"{file.name} {file.stat().st_size}" for file in settings.JARS.glob("*.jar"))
     return "\n".join([java.program, java.said, *listed, f"pyspark {SPARK}"]) + "\n"
 
@@ -183,7 +182,7 @@ def _archive_is_current(java: Java) -> bool:
 
 
 def _make_archive(report: Report, java: Java) -> None:
-    """Raises SetupFailed where Spark can't run here."""
+    """Make the archive of classes. Raises SetupFailed if Spark can't run here."""
     settings.SHARED_ARCHIVE.unlink(missing_ok=True)
     fresh = settings.SHARED_ARCHIVE.with_suffix(".fresh")
     # Read by Spark's launcher for the driver's JVM; JAVA_TOOL_OPTIONS would reach its own too.
@@ -199,7 +198,7 @@ def _make_archive(report: Report, java: Java) -> None:
 def _run(
     command: list[str], what: str, remedy: str = "mend what it says above", environment: dict[str, str] | None = None
 ) -> str:
-    """What a program says. Raises SetupFailed with its last lines."""
+    """Run a program; return its last lines. Raises SetupFailed with them if it fails."""
     done = subprocess.run(
         command,
         env={**os.environ, **(environment or {})},

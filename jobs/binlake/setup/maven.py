@@ -1,5 +1,5 @@
-"""The machine's Maven settings (``~/.m2/settings.xml``), as Ivy and Java take them: a mirror of Maven Central, its
-account, and a proxy. ``~/.ivy2/ivysettings.xml`` goes before: who has one has said all of it to Ivy."""
+"""Conversion of the account's Maven settings (``~/.m2/settings.xml``) for Ivy and Java: a mirror of Maven Central, its
+credentials, and a proxy. An existing ``~/.ivy2/ivysettings.xml`` is used instead."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _ENCRYPTED = re.compile(r"\{.+\}")
 
 @dataclass(frozen=True)
 class Downloads:
-    """ivy: text of its settings; empty where its own stand. options: of its JVM. Both may hold passwords."""
+    """Settings for Ivy. ivy: its settings file's text, or empty. options: of its JVM. Both may contain passwords."""
 
     ivy: str = ""
     options: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> tuple[list[str], list[str]]:
-        """Into files that this account alone may read; gives the words that name them to Java, and to Ivy."""
+        """Write files that only this account may read; return the arguments that name them to Java, and to Ivy."""
         java, ivy = [], []
         if self.options:
-            told = "\n".join(map(_quoted, self.options))
-            java = [f"@{_private(folder / 'java.options', told)}"]
+            options = "\n".join(map(_quoted, self.options))
+            java = [f"@{_private(folder / 'java.options', options)}"]
         if self.ivy:
             ivy = ["-settings", str(_private(folder / "ivysettings.xml", self.ivy))]
         return java, ivy
 
 
 def downloads(home: Path) -> Downloads:
-    """As the account's files say. Raises SetupFailed where they can't be followed; it tells no password."""
+    """Return the settings by the account's files. Raises SetupFailed, without passwords, if they can't be used."""
     if (own := home / ".ivy2" / "ivysettings.xml").is_file():
         return Downloads(f"<ivysettings><include file={quoteattr(str(own))}/></ivysettings>")
     file = home / ".m2" / "settings.xml"
@@ -57,15 +57,19 @@ def downloads(home: Path) -> Downloads:
 
 def _ivy(root: Element, file: Path) -> str:
     mirror = next(
-        (one for one in root.iterfind("{*}mirrors/{*}mirror") if _is_of_central(_text(one, "mirrorOf"))), None
+        (child for child in root.iterfind("{*}mirrors/{*}mirror") if _is_of_central(_text(child, "mirrorOf"))), None
     )
     if mirror is None:
         return ""
     url, account = _text(mirror, "url"), ""
     for server in root.iterfind("{*}servers/{*}server"):
         if _text(server, "id") == _text(mirror, "id") and _text(server, "username"):
-            told = {"username": _text(server, "username"), "passwd": _password(server, file), "realm": _realm(url)}
-            words = " ".join(f"{name}={quoteattr(value)}" for name, value in told.items())
+            login = {
+                "username": _text(server, "username"),
+                "passwd": _password(server, file),
+                "realm": _realm(url),
+            }
+            words = " ".join(f"{name}={quoteattr(value)}" for name, value in login.items())
             account = f"<credentials host={quoteattr(urlsplit(url).hostname or '')} {words}/>"
     return (
         f'<ivysettings><settings defaultResolver="mirror"/>{account}<resolvers>'
@@ -74,14 +78,14 @@ def _ivy(root: Element, file: Path) -> str:
 
 
 def _realm(url: str) -> str:
-    """By which the mirror asks for an account: Ivy gives none to another, and Maven's settings don't tell it."""
+    """Return the realm that the mirror asks credentials for: Ivy needs it, and Maven's settings don't have it."""
     try:
         urllib.request.urlopen(f"{url.rstrip('/')}/org/", timeout=_SECONDS).close()
     except urllib.error.HTTPError as refused:
         match = _REALM.search(refused.headers.get("WWW-Authenticate") or "")
         return match[1] if match else ""
     except (OSError, ValueError):
-        pass  # Ivy tells it better
+        pass  # Ivy reports it better
     return ""
 
 
@@ -91,31 +95,31 @@ def _is_of_central(pattern: str) -> bool:
 
 
 def _proxies(root: Element, file: Path) -> Iterator[str]:
-    """Java's properties; one proxy for both protocols where it is the only one, as Maven has it."""
-    active = [one for one in root.iterfind("{*}proxies/{*}proxy") if _text(one, "active") != "false"]
+    """Yield Java's options for the first active proxy, which is used for both protocols, as in Maven."""
+    active = [proxy for proxy in root.iterfind("{*}proxies/{*}proxy") if _text(proxy, "active") != "false"]
     for proxy in active[:1]:
         for protocol in ("http", "https"):
-            told = {"Host": _text(proxy, "host"), "Port": _text(proxy, "port") or "8080"}
+            properties = {"Host": _text(proxy, "host"), "Port": _text(proxy, "port") or "8080"}
             if _text(proxy, "username"):
-                told |= {"User": _text(proxy, "username"), "Password": _password(proxy, file)}
-            yield from (f"-D{protocol}.proxy{name}={value}" for name, value in told.items())
+                properties |= {"User": _text(proxy, "username"), "Password": _password(proxy, file)}
+            yield from (f"-D{protocol}.proxy{name}={value}" for name, value in properties.items())
         if direct := _text(proxy, "nonProxyHosts"):
             yield f"-Dhttp.nonProxyHosts={direct}"
 
 
 def _password(element: Element, file: Path) -> str:
-    found = _text(element, "password")
-    if _ENCRYPTED.fullmatch(found):
+    password = _text(element, "password")
+    if _ENCRYPTED.fullmatch(password):
         raise SetupFailed(
             f"{file}: the password of {_text(element, 'id') or 'the proxy'} is encrypted, which Maven alone can read",
             remedy="write it as ${env.NAME} and set that variable, or give a folder of jars by --jars",
         )
-    return found
+    return password
 
 
 def _text(element: Element, name: str) -> str:
-    found = element.findtext(f"{{*}}{name}", "").strip()
-    return _VARIABLE.sub(lambda match: os.environ.get(match[1], ""), found).replace("${user.home}", str(Path.home()))
+    text = element.findtext(f"{{*}}{name}", "").strip()
+    return _VARIABLE.sub(lambda match: os.environ.get(match[1], ""), text).replace("${user.home}", str(Path.home()))
 
 
 def _private(path: Path, text: str) -> Path:
@@ -125,5 +129,5 @@ def _private(path: Path, text: str) -> Path:
 
 
 def _quoted(word: str) -> str:
-    """As Java's argument files have it."""
+    """Return a word quoted as in Java's argument files."""
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
