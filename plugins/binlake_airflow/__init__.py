@@ -1,4 +1,4 @@
-"""binlake's operators, DAGs and page for Airflow; what knows connections here is Airflow."""
+"""binlake's operators, DAGs and page for Airflow. Connections are looked up in Airflow here."""
 
 from __future__ import annotations
 

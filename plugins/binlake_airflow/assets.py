@@ -1,4 +1,4 @@
-"""Mirrored tables as Airflow's assets, and what their events tell."""
+"""Mirrored tables as Airflow assets, and their events."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
     from binlake.metadata.metadata import Metadata
     from binlake.metadata.record import RunReport
 
-Told = tuple[str, dict[str, Any]]
-"""A table, and what its asset's event tells."""
+TableEvent = tuple[str, dict[str, Any]]
+"""A table's name, and the ``extra`` of its asset's event."""
 STANDING_STILL = ("stopped", "missing", "resnapshot")
 _CLOCKS_AGREE = timedelta(days=1)
-"""How far the clocks of Airflow's hosts may differ at most."""
+"""The most that the clocks of Airflow's hosts may differ."""
 
 
 def asset_alias(source: str) -> AssetAlias:
-    """Stands for all tables of a source: which these are, only the server knows."""
+    """Return the alias that stands for all tables of a source, as only the server knows which they are."""
     return AssetAlias(f"binlake/{source}")
 
 
 def table_asset(source: str, table: str) -> Asset:
-    """One mirrored table; ``table`` is ``database.table``. DAGs can be scheduled on it."""
+    """Return the asset of a mirrored table, on which DAGs can be scheduled. table: ``database.table``."""
     encoded = quote(table, safe=" ")
     return Asset(name=f"{source}/{table}", uri=f"binlake://{source}/{encoded.replace(' ', '%20')}")
 
 
 def run_key(context: Context) -> str:
-    """What metadata calls this DAG run in what it records; its retries and its cleared tasks are the same run."""
+    """Return the id of this DAG run in metadata; retries and cleared tasks belong to the same run."""
     return f"{context['dag_run'].dag_id}/{context['dag_run'].run_id}"
 
 
-def announce(context: Context, source: str, told: Iterable[Told]) -> None:
-    """An asset event for each table, but for those that Airflow has already: the task was cleared after its success.
+def announce(context: Context, source: str, table_events: Iterable[TableEvent]) -> None:
+    """Emit an asset event per table, except those that Airflow has already because the task was cleared after success.
 
-    Airflow keeps events together with a task's success, so a task that died announced nothing.
+    Airflow stores events together with a task's success, so a task that died has emitted none.
     """
-    if not (events := list(told)):
+    if not (events := list(table_events)):
         return
     alias = asset_alias(source)
     since = context["dag_run"].run_after - _CLOCKS_AGREE
@@ -54,8 +54,8 @@ def announce(context: Context, source: str, told: Iterable[Told]) -> None:
             context["outlet_events"][alias].add(asset, extra=extra)
 
 
-def changes(report: RunReport) -> list[Told]:
-    """Of each table that a batch brought up to its position."""
+def changes(report: RunReport) -> list[TableEvent]:
+    """Return the events of the tables that a batch brought to its position."""
     return [
         (
             table.table,
@@ -69,8 +69,8 @@ def changes(report: RunReport) -> list[Told]:
     ]  # fmt: skip
 
 
-def copies(metadata: Metadata, run: str) -> list[Told]:
-    """Of each table that a run's snapshots copied."""
+def copies(metadata: Metadata, run: str) -> list[TableEvent]:
+    """Return the events of the tables that a run's snapshots copied."""
     from binlake.phases.bootstrap import tables_copied
 
     return [

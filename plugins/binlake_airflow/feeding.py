@@ -1,4 +1,4 @@
-"""Feeds in Airflow: a DAG of their own beside the sync, so that no sync waits for a feed or fails by it."""
+"""Feeds in Airflow: they have a DAG of their own, so that a sync neither waits for a feed nor fails with it."""
 
 from __future__ import annotations
 
@@ -49,23 +49,22 @@ class BinlakeFeedOperator(BaseOperator):
             config = load(self.config_file)
             file = self.feeds_file or self.config_file
             feeds = understood(file)
-            known = [one for of, one in feeds if of.source.name == config.source.name]
-            found = next((one for one in known if one.name == self.feed), None)
-            if found is None:
+            known = [feed for source, feed in feeds if source.source.name == config.source.name]
+            feed = next((feed for feed in known if feed.name == self.feed), None)
+            if feed is None:
                 raise ConfigurationError(f"{file} has no feed {self.feed!r}", remedy="let Airflow read the DAGs anew")
             if self.feeds_file:
                 hold_staging(feeds)
-            _lend_connections(found)
-            run = carry(config, found, PARTS, Report())
+            _lend_connections(feed)
+            run = carry(config, feed, PARTS, Report())
         self.log.info("%s", run.message)
         return run.to_json()
 
 
 def _lend_connections(feed: FeedConfig) -> None:
-    """Airflow's connections of the sink, of the schema registry and of the place, to this process alone, where the
-    engine looks for them.
+    """Put Airflow's connections of sink, schema registry and position into this process's environment.
 
-    Raises ConfigurationError.
+    The engine looks for them there. Raises ConfigurationError if one isn't defined.
     """
     from binlake.storage.connection_text import variable_of
 
@@ -73,11 +72,16 @@ def _lend_connections(feed: FeedConfig) -> None:
     of_registry = feed.registry[1] if feed.registry else None
     for name in filter(None, (feed.sink.connection, of_registry, of_place)):
         try:
-            found = BaseHook.get_connection(name)
+            connection = BaseHook.get_connection(name)
         except AirflowNotFoundException:
             raise ConfigurationError(
                 f"the connection {name!r} isn't defined in Airflow", remedy="add it under Admin → Connections"
             ) from None
-        fields = {"conn_type": found.conn_type, "host": found.host, "port": found.port, "login": found.login}
-        told = {**fields, "password": found.password, "extra": found.extra_dejson}
-        os.environ[variable_of(name)] = json.dumps(told)
+        fields = {
+            "conn_type": connection.conn_type,
+            "host": connection.host,
+            "port": connection.port,
+            "login": connection.login,
+        }
+        values = {**fields, "password": connection.password, "extra": connection.extra_dejson}
+        os.environ[variable_of(name)] = json.dumps(values)

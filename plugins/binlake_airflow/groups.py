@@ -1,4 +1,4 @@
-"""Task groups for a DAG of one's own: a whole bootstrap or sync in one line."""
+"""Task groups for your own DAGs: a whole bootstrap or sync in one line."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ def binlake_bootstrap(
     begin: bool | Any = False,
     jobs_folder: str | None = None,
 ) -> TaskGroup:
-    """From preflight to the tables' assets: tables are copied at one binlog position.
+    """Return the tasks that copy tables at one binlog position, from preflight to the tables' assets.
 
     :param config_file: the source's YAML, on every worker at the same path
     :param tables: patterns of ``database.table`` (templated); without any: tables not followed yet, else all
     :param lock: ``flush``, ``tables`` or ``none`` (templated)
-    :param keys: ``FIRST..LAST`` (templated): of one table that is followed, only these rows, by the first column of its
-        key
-    :param begin: a new lake may take the place of one that is gone (templated)
-    :param jobs_folder: where the scripts for spark-submit lie; by default beside the engine, or where a wheel puts them
+    :param keys: ``FIRST..LAST`` (templated): copy only these rows of one followed table, by the first column of its key
+    :param begin: begin a new lake if the known one is gone (templated)
+    :param jobs_folder: of the scripts for spark-submit; by default beside the engine, or where its wheel put them
 
     Raises ConfigurationError when the YAML is wrong, which Airflow shows as the DAG's import error.
     """
@@ -43,12 +42,12 @@ def binlake_bootstrap(
 def binlake_sync(
     config_file: str | Path, *, group_id: str = "sync", until: Any = None, jobs_folder: str | None = None
 ) -> TaskGroup:
-    """From preflight to the tables' assets: the log is merged up to the end of the DAG run's data interval.
+    """Return the tasks that merge the log up to the data interval's end, from preflight to the tables' assets.
 
     :param until: for runs that aren't scheduled: stop before commits at or after this time, ISO 8601 (templated)
 
-    The other parameters, and what it raises, are those of ``binlake_bootstrap``. Give the DAG a
-    ``CronDataIntervalTimetable`` and ``max_active_runs=1``: then a backfill makes its intervals up in order.
+    The other parameters, and the errors raised, are those of ``binlake_bootstrap``. Give the DAG a
+    ``CronDataIntervalTimetable`` and ``max_active_runs=1``: then a backfill runs its intervals in order.
     """
     group, steps = _group(config_file, group_id, jobs_folder)
     with group:

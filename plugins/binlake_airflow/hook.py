@@ -1,4 +1,4 @@
-"""The source's connection, from Airflow."""
+"""The source's and the lake's connections, from Airflow."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def lake_connection(connection_id: str) -> accounts.ConnectionFields:
-    """Of a lake's account. Raises ConfigurationError when the connection isn't defined."""
+    """Return the fields of a lake's connection. Raises ConfigurationError if it isn't defined."""
     try:
-        found = BaseHook.get_connection(connection_id)
+        connection = BaseHook.get_connection(connection_id)
     except AirflowNotFoundException:
         raise ConfigurationError(
             f"the lake's connection {connection_id!r} isn't defined in Airflow",
             remedy="add it (type Amazon Web Services) under Admin → Connections, or leave lake.connection out",
         ) from None
-    return {"login": found.login, "password": found.password, "extra": found.extra_dejson}
+    return {"login": connection.login, "password": connection.password, "extra": connection.extra_dejson}
 
 
 class BinlakeHook(BaseHook):
-    """A stock ``mysql`` connection by its id, spoken to with pymysql: no compiled driver is needed.
+    """Hook of a stock ``mysql`` connection, by its id. It uses pymysql, so that no compiled driver is needed.
 
-    TLS stands in the connection's extra, as ``{"ssl": {"ca": "/path/to/ca.pem"}}``, or in the form's own fields.
+    TLS is set in the connection's extra, as ``{"ssl": {"ca": "/path/to/ca.pem"}}``, or in the form's own fields.
     """
 
     conn_name_attr = "connection_id"
@@ -46,11 +46,11 @@ class BinlakeHook(BaseHook):
         self.connection_id = connection_id
 
     def endpoint(self) -> Endpoint:
-        """Address and account. Raises ConfigurationError when the connection isn't defined."""
+        """Return address and account. Raises ConfigurationError if the connection isn't defined."""
         from binlake.source.connection import endpoint
 
         try:
-            found = self.get_connection(self.connection_id)
+            connection = self.get_connection(self.connection_id)
         except AirflowNotFoundException:
             raise ConfigurationError(
                 f"the connection {self.connection_id!r} isn't defined in Airflow",
@@ -58,28 +58,30 @@ class BinlakeHook(BaseHook):
                 f"AIRFLOW_CONN_{self.connection_id.upper()}='mysql://user:password@host:3306/'",
             ) from None
         return endpoint(
-            host=found.host,
-            port=found.port,
-            user=found.login,
-            password=found.password,
-            extra=found.extra_dejson,
+            host=connection.host,
+            port=connection.port,
+            user=connection.login,
+            password=connection.password,
+            extra=connection.extra_dejson,
         )
 
     def origin(self) -> Origin:
-        """Where the source is: the connection's server, or the files that a ``file://`` URI in its place names."""
+        """Return the connection's server, or the folder of binlog files if the id is a ``file://`` URI."""
         from binlake.source.log import folder_of
 
         return folder_of(self.connection_id) or self.endpoint()
 
     def get_conn(self) -> pymysql.Connection[Cursor]:
-        """A control connection: utf8mb4, UTC, autocommit."""
+        """Return a control connection: utf8mb4, UTC, autocommit."""
         from binlake.source.connection import connect
 
         return connect(self.endpoint())
 
     def test_connection(self) -> tuple[bool, str]:
-        """For the Test button under Admin → Connections: whether this server can be mirrored by this account, else what
-        mends it. Which tables are wanted isn't known there: the preflight of each run looks at them."""
+        """Check whether this account can mirror the server, for the Test button under Admin → Connections.
+
+        The message says what to fix. The preflight of each run also checks the tables, which aren't known here.
+        """
         from binlake.doctor.server_checks import server_checks
 
         try:

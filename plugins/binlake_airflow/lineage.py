@@ -1,6 +1,6 @@
-"""Where the lake's rows came from, for OpenLineage: source table → Delta table, column by column.
+"""Lineage for OpenLineage: source table → Delta table, column by column.
 
-Told where Airflow's provider openlineage is installed; without it nothing is looked up.
+It is only collected if Airflow's provider openlineage is installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _NAMED = {"value": "IDENTITY", "text": "TRANSFORMATION", "bytes": "TRANSFORMATIO
 
 @dataclass(frozen=True)
 class TableLineage:
-    """source, lake: (namespace, name) as OpenLineage names a server's table and a folder. columns: of the lake."""
+    """A table's lineage. source, lake: OpenLineage's (namespace, name) of the server's table and of the lake's folder.
+
+    columns: the lake's.
+    """
 
     source: tuple[str, str]
     lake: tuple[str, str]
@@ -34,7 +37,7 @@ class TableLineage:
 
 
 def is_collected() -> bool:
-    """Whether the provider is there."""
+    """Tell whether the provider openlineage is installed."""
     try:
         return find_spec("airflow.providers.openlineage") is not None
     except ModuleNotFoundError:
@@ -42,34 +45,34 @@ def is_collected() -> bool:
 
 
 def of_batch(config_file: str, batch: int) -> tuple[TableLineage, ...]:
-    """The tables that a merged batch changed, before it is recorded."""
-    return _told(config_file, lambda known: known.of_batch(batch))
+    """Return the lineage of the tables that a merged batch changed; the batch isn't recorded yet."""
+    return _collect(config_file, lambda known: known.of_batch(batch))
 
 
 def of_tables(config_file: str, names: Iterable[str]) -> tuple[TableLineage, ...]:
-    """Tables as they stand in the lake; names as ``database.table``."""
-    return _told(config_file, lambda known: known.of_tables(set(names)))
+    """Return the lineage of tables in the lake. names: ``database.table``."""
+    return _collect(config_file, lambda known: known.of_tables(set(names)))
 
 
 def of_replays(config_file: str, replayed: Sequence[Mapping[str, Any]]) -> tuple[TableLineage, ...]:
-    """Tables that were built once more, each where it stands: what a replay's result tells."""
-    return _told(config_file, lambda known: known.of_replays(replayed))
+    """Return the lineage of replayed tables, given a replay's result."""
+    return _collect(config_file, lambda known: known.of_replays(replayed))
 
 
-def _told(config_file: str, asked: Callable[[_Known], Iterator[TableLineage]]) -> tuple[TableLineage, ...]:
-    """None where nobody collects it, or it can't be told: lineage holds nothing back."""
+def _collect(config_file: str, asked: Callable[[_KnownTables], Iterator[TableLineage]]) -> tuple[TableLineage, ...]:
+    """Return what ``asked`` yields; empty if lineage isn't collected or fails, as it must not hold up anything."""
     if not is_collected():
         return ()
     try:
         config = load(config_file)
-        return tuple(asked(_Known(config, BinlakeHook(config.source.connection).origin())))
+        return tuple(asked(_KnownTables(config, BinlakeHook(config.source.connection).origin())))
     except Exception as error:
         log.warning("lineage isn't told: %s", type(error).__name__)
         return ()
 
 
-class _Known:
-    """What metadata know of a source's tables."""
+class _KnownTables:
+    """A source's tables, as metadata know them."""
 
     def __init__(self, config: PipelineConfig, origin: Origin) -> None:
         from binlake.metadata.metadata import metadata_of
@@ -82,10 +85,10 @@ class _Known:
         from binlake.metadata import history, lease
 
         merged = lease.read(self._metadata).open
-        if merged is None or merged.batch != batch:  # recorded by another run meanwhile, which tells it
+        if merged is None or merged.batch != batch:  # recorded meanwhile by another run, which reports its lineage
             return
-        changed = [one for one in merged.outcome.lives if one.changed and not self._config.ghost(one.name)]
-        shapes = history.schemas_now(self._metadata, [one.id for one in changed])
+        changed = [life for life in merged.outcome.lives if life.changed and not self._config.ghost(life.name)]
+        shapes = history.schemas_now(self._metadata, [life.id for life in changed])
         for life in changed:
             if life.id in shapes:
                 yield self._table(life.name, shapes[life.id])
@@ -104,15 +107,15 @@ class _Known:
 
         if not replayed:
             return
-        there = {one["table"]: one["path"] for one in replayed}
-        ids = self._ids(there)
+        paths = {table["table"]: table["path"] for table in replayed}
+        ids = self._ids(paths)
         shapes = history.schemas_now(self._metadata, list(ids.values()), up_to=replayed[0]["batch"])
         for name, life in ids.items():
             if life in shapes:
-                yield self._table(name, shapes[life], there[str(name)])
+                yield self._table(name, shapes[life], paths[str(name)])
 
     def _ids(self, names: Collection[str]) -> dict[TableName, str]:
-        """Table ids of those that live."""
+        """Return the ids of the named tables that weren't dropped."""
         from binlake.metadata import watermarks
         from binlake.schema.table import TableName
 
@@ -134,7 +137,7 @@ def _server(origin: Origin) -> str:
 
 
 def folder(path: str) -> tuple[str, str]:
-    """As OpenLineage names a folder: a disk's by its path, a bucket's by what is in it."""
+    """Return OpenLineage's (namespace, name) of a folder on a disk or in a bucket."""
     parts = urlsplit(path)
     if not parts.scheme:
         return "file", path
@@ -143,7 +146,7 @@ def folder(path: str) -> tuple[str, str]:
 
 
 def facets(tables: Sequence[TableLineage]) -> Any:
-    """What OpenLineage's listener asks a task for."""
+    """Return the lineage in the form that OpenLineage's listener asks a task for."""
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import Dataset
 
@@ -162,8 +165,10 @@ def _facets(table: TableLineage) -> dict[str, Any]:
         field = lineage.InputField(*table.source, column.source.name, transformations=[how])
         return lineage.Fields(inputFields=[field])
 
-    columns = [schema_dataset.SchemaDatasetFacetFields(name=one.name, type=one.delta) for one in table.columns]
+    columns = [schema_dataset.SchemaDatasetFacetFields(name=column.name, type=column.delta) for column in table.columns]
     return {
         "schema": schema_dataset.SchemaDatasetFacet(fields=columns),
-        "columnLineage": lineage.ColumnLineageDatasetFacet(fields={one.name: origin(one) for one in table.columns}),
+        "columnLineage": lineage.ColumnLineageDatasetFacet(
+            fields={column.name: origin(column) for column in table.columns}
+        ),
     }

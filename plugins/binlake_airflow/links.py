@@ -1,4 +1,4 @@
-"""From a task of Airflow's to binlake's page of what it did, and to Spark's."""
+"""Links from an Airflow task to binlake's page and to Spark's UI."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
 PAGE = "plugin/binlake/binlake/"
-"""Inside Airflow's UI, below its own address."""
+"""Path of the page inside Airflow's UI."""
 _PATTERN = re.compile(r"[*?\[]")
 
 
 class PageLink(BaseOperatorLink):
-    """To the batch that the task carries, or the one table that it is about, else to its source."""
+    """Link to the task's batch on binlake's page, or to its only table, else to its source."""
 
     name = "Binlake"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Asked in the task's process once it has ended, so its templates are filled in."""
+        """Return the link. It is called in the task's process after its end, so that templates are rendered."""
         task: Any = operator
         asked: dict[str, str] = {}
         # Airflow 3.3.2 fails in its own way where a link can't be made: a broken YAML leads to the overview.
@@ -44,13 +44,13 @@ class PageLink(BaseOperatorLink):
 
 
 class SparkLink(BaseOperatorLink):
-    """To what Spark's history server tells of the task's application (``spark.yarn.historyServer.address`` in the
-    YAML's ``spark.conf``), else to the application's own UI; empty where the task started no Spark, or it has neither.
+    """Link to the task's application in Spark's history server (``spark.yarn.historyServer.address`` in the YAML's
+    ``spark.conf``), else to the application's own UI; empty if the task started no Spark, or there is neither.
     """
 
     name = "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Asked in the task's process once it has ended."""
+        """Return the link. It is called in the task's process after its end."""
         task: Any = operator
         return task.spark_url or ""

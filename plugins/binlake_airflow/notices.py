@@ -1,5 +1,4 @@
-"""Who is told of what, by the notifiers that a source's YAML names. Nothing here holds a run back: what a notifier
-raises is logged."""
+"""Notifications by the notifiers that a source's YAML names. A notifier's errors are logged and don't stop a run."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Notice:
-    """One thing that happened; a notifier's templates have it as ``binlake``, such as ``{{ binlake.message }}``."""
+    """An event to notify of; a notifier's templates have it as ``binlake``, such as ``{{ binlake.message }}``."""
 
     event: Occasion
     source: str
@@ -30,7 +29,7 @@ class Notice:
 
 
 def tell(config: PipelineConfig, context: Context, event: Occasion, message: str, remedy: str = "") -> None:
-    """Have each notifier that is there for the event tell it."""
+    """Call each notifier that is configured for the event."""
     notice = Notice(event, config.source.name, message, remedy)
     for asked in config.airflow.notify:
         if event not in asked.when:
@@ -38,21 +37,21 @@ def tell(config: PipelineConfig, context: Context, event: Occasion, message: str
         try:
             notifier(asked)({**context, "binlake": asdict(notice)})
         except Exception as error:
-            # Its first line alone: a message may quote what it was given, such as an address with a token.
+            # Only its type: a message may quote an argument, such as an address with a token.
             log.error("%s wasn't told by %s: %s", event, asked.notifier, type(error).__name__)
 
 
 def notifier(asked: NotifyConfig) -> Callable[[Mapping[str, Any]], None]:
-    """One of Airflow's notifiers, made with its arguments, or a function of the context and these."""
-    made = pkgutil.resolve_name(asked.notifier)
-    if isinstance(made, type):
-        instance: Callable[[Mapping[str, Any]], None] = made(**asked.arguments)
+    """Return an Airflow notifier with its arguments, or a function of the context with these arguments bound."""
+    target = pkgutil.resolve_name(asked.notifier)
+    if isinstance(target, type):
+        instance: Callable[[Mapping[str, Any]], None] = target(**asked.arguments)
         return instance
-    return lambda context: made(context, **asked.arguments)
+    return lambda context: target(context, **asked.arguments)
 
 
 def problems(config: PipelineConfig) -> Iterator[str]:
-    """Notifiers that couldn't tell anything."""
+    """Yield the errors of notifiers that can't be made."""
     for asked in config.airflow.notify:
         try:
             notifier(asked)
@@ -62,7 +61,7 @@ def problems(config: PipelineConfig) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class FeedStopped:
-    """As TaskFailed, of the task that carries a feed."""
+    """Airflow's on_failure_callback of a task that carries a feed: notify if the feed is stopped."""
 
     config_file: str
     feed: str
@@ -83,7 +82,7 @@ class FeedStopped:
 
 @dataclass(frozen=True)
 class TaskFailed:
-    """Airflow's on_failure_callback of all tasks of a source, called once no retry is left.
+    """Airflow's on_failure_callback of all tasks of a source, called when no retry is left.
 
     config_file: the source's YAML.
     """

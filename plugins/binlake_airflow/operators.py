@@ -1,4 +1,4 @@
-"""The DAGs' steps as operators: preflight, snapshot; unfinished, plan, stage, merge, record; register, announce."""
+"""Operators for the DAGs' steps: preflight, snapshot, unfinished, plan, stage, merge, record, sync, announce."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(f"airflow.task.{__name__}")
 UI_COLOR = "#e8f0fb"
 BACKFILL = "backfill"
-"""The run type of a backfill's DAG runs."""
+"""The run type of DAG runs of a backfill."""
 
 
 def _open_batch(config: PipelineConfig) -> OpenBatch | None:
@@ -47,7 +47,10 @@ def _open_batch(config: PipelineConfig) -> OpenBatch | None:
 
 
 def wait_for_earlier_backfill(context: Context) -> None:
-    """Backfills run their DAG runs side by side, whatever the DAG's max_active_runs: ours go in order."""
+    """Reschedule the task while an earlier run of a backfill is running.
+
+    Airflow runs a backfill's DAG runs in parallel, whatever the DAG's max_active_runs is; these must run in order.
+    """
     if context["dag_run"].run_type != BACKFILL:
         return
     earlier = context["ti"].get_previous_dagrun(state=DagRunState.RUNNING)
@@ -57,18 +60,21 @@ def wait_for_earlier_backfill(context: Context) -> None:
 
 
 def stop_of(context: Context, until: Any) -> datetime | None:
-    """Before which commit times a run stops: ``until``, ISO 8601, where it is given, else the end of a scheduled or
-    backfilled run's data interval. None: at the head of the log. Raises UsageError."""
+    """Return the commit time before which a run stops, None for the head of the log.
+
+    It is ``until``, ISO 8601, if given; else the end of a scheduled or backfilled run's data interval. Raises
+    UsageError.
+    """
     if until:
         return parse_moment(str(until), "until")
-    # A manual run has a data interval too, the last whole one: it isn't meant.
+    # A manual run also has a data interval, the last complete one, which doesn't count.
     if context["dag_run"].run_type in ("scheduled", BACKFILL):
         return context["dag_run"].data_interval_end
     return None
 
 
 class SourceOperator(BaseOperator):
-    """A step of one source, which needs no Spark.
+    """Base of a source's steps that need no Spark.
 
     :param config_file: the source's YAML (templated)
     """
@@ -83,15 +89,15 @@ class SourceOperator(BaseOperator):
 
 
 def _is_true(value: Any) -> bool:
-    """Of a field of a form, or what a template gives for it."""
+    """Tell whether a form's field, or its rendered template, is true."""
     return str(value).lower() == "true"
 
 
 class BinlakePreflightOperator(SourceOperator):
-    """Check server, grants, tables, Spark and lake; a failing line fails the run, with the SQL that mends it.
+    """Check server, grants, tables, Spark and lake; a failing check fails the run, with the SQL that fixes it.
 
     :param config_file: the source's YAML (templated)
-    :param tables: patterns of ``database.table`` that the run is asked for (templated): each must match a table
+    :param tables: patterns of ``database.table`` that the run was given (templated): each must match a table
     :param begin: a new lake may take the place of one that is gone (templated)
     """
 
@@ -130,12 +136,12 @@ class BinlakePreflightOperator(SourceOperator):
 
 
 class LineageOperator(BinlakeSparkOperator):
-    """One that tells the provider openlineage of each table that it changed, from the source to the lake."""
+    """Base of operators that report the lineage of each changed table to the provider openlineage."""
 
     _lineage: tuple[TableLineage, ...] = ()
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """Asked by the provider once the task has succeeded."""
+        """Return the lineage. The provider calls this after the task's success."""
         return lineage.facets(self._lineage)
 
 
@@ -144,8 +150,7 @@ class BinlakeSnapshotOperator(LineageOperator):
 
     :param tables: patterns of ``database.table`` (templated); without any: tables not followed yet, else all
     :param lock: ``flush``, ``tables`` or ``none`` (templated)
-    :param keys: ``FIRST..LAST`` (templated): of one table that is followed, only the rows whose key begins with a value
-        from the first to the last
+    :param keys: ``FIRST..LAST`` (templated): copy only these rows of one followed table, by the first column of its key
     :param begin: a new lake may take the place of one that is gone (templated)
     """
 
@@ -177,7 +182,7 @@ class BinlakeSnapshotOperator(LineageOperator):
 
 
 class BinlakeResnapshotOperator(LineageOperator):
-    """Snapshot the tables whose rows a sync couldn't tell from the log alone; usually there are none."""
+    """Snapshot the tables for which a sync asked, as the log lacks their rows; usually there are none."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="snapshot", **kwargs)
@@ -201,12 +206,12 @@ class BinlakeResnapshotOperator(LineageOperator):
 class BinlakeAnnounceOperator(SourceOperator):
     """Update the assets of the tables that this run's snapshots copied.
 
-    A task of its own, because Airflow drops the events of one that fails, as a snapshot does when it copied all tables
-    but one: make it a teardown, which runs whatever happened before it.
+    It is a separate task because Airflow drops the events of a failed one, and a snapshot fails if one of its tables
+    does. Make it a teardown, which runs whatever happened before it.
 
     :param config_file: the source's YAML (templated)
-    :param batches: also of the tables that a batch changed which this run recorded: a verification, and a range of keys
-        that is read anew, bring the lake to where they read the server
+    :param batches: also update the assets of tables changed by batches that this run recorded, as a verification and
+        the copy of a key range do
     """
 
     def __init__(self, *, batches: bool = False, **kwargs: Any) -> None:
@@ -224,36 +229,36 @@ class BinlakeAnnounceOperator(SourceOperator):
             recorded = recorded_by(metadata, run_key(context)) if self.batches else []
         for table, extra in copied:
             self.log.info("%s was copied, Delta version %s", table, extra["delta_version"])
-        changed = [told for report in recorded for told in assets.changes(report)]
+        changed = [event for report in recorded for event in assets.changes(report)]
         assets.announce(context, config.source.name, [*changed, *copied])
 
 
 class _BatchFindingOperator(SourceOperator):
-    """Hands a batch on to stage, merge and record; where there is none, these are skipped.
+    """Base of operators that pass a batch on to stage, merge and record, or skip these if there is none.
 
     :param config_file: the source's YAML (templated)
     """
 
-    def found(self, context: Context, config: PipelineConfig) -> PlanOutcome:
+    def find(self, context: Context, config: PipelineConfig) -> PlanOutcome:
         raise NotImplementedError
 
     def execute(self, context: Context) -> None:
         wait_for_earlier_backfill(context)
         with airflow_errors():
             config = load(self.config_file)
-            found = self.found(context, config)
-        tell_tables(context, config, found.tables)
-        self.log.info("%s", found.message)
-        context["ti"].xcom_push("return_value", asdict(found))
-        if found.empty:
+            outcome = self.find(context, config)
+        tell_tables(context, config, outcome.tables)
+        self.log.info("%s", outcome.message)
+        context["ti"].xcom_push("return_value", asdict(outcome))
+        if outcome.empty:
             following = [task.task_id for task in self.downstream_list if isinstance(task, BinlakeStageOperator)]
             raise DownstreamTasksSkipped(tasks=following)  # type: ignore[no-untyped-call]
 
 
 class BinlakeUnfinishedOperator(_BatchFindingOperator):
-    """Find the batch that an earlier run left open: it is carried through before the next is planned."""
+    """Find the batch that an earlier run left open; it is finished before the next one is planned."""
 
-    def found(self, context: Context, config: PipelineConfig) -> PlanOutcome:
+    def find(self, context: Context, config: PipelineConfig) -> PlanOutcome:
         from binlake import pipeline
 
         return pipeline.unfinished(config)
@@ -262,8 +267,8 @@ class BinlakeUnfinishedOperator(_BatchFindingOperator):
 class BinlakePlanOperator(_BatchFindingOperator):
     """Freeze the next range of the log.
 
-    A scheduled or backfilled run goes to the last commit before its data interval's end, a manual one to the head
-    of the log, or to ``until``. A batch that is open already is handed on instead: its own, when it is tried again.
+    A scheduled or backfilled run goes to the last commit before its data interval's end, a manual one to the head of
+    the log, or to ``until``. If a batch is open, as in a retry, it is passed on instead.
 
     :param until: stop before commits at or after this time, ISO 8601 (templated)
     """
@@ -274,16 +279,16 @@ class BinlakePlanOperator(_BatchFindingOperator):
         super().__init__(**kwargs)
         self.until = until
 
-    def found(self, context: Context, config: PipelineConfig) -> PlanOutcome:
+    def find(self, context: Context, config: PipelineConfig) -> PlanOutcome:
         from binlake import pipeline
 
         return pipeline.plan(config, BinlakeHook(config.source.connection).origin(), stop_of(context, self.until))
 
 
 class _BatchStepOperator(LineageOperator):
-    """A step of the batch that plan froze.
+    """Base of the steps of a planned batch.
 
-    :param plan: what plan gave (templated)
+    :param plan: the plan operator's result (templated)
     """
 
     template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "plan")
@@ -293,10 +298,10 @@ class _BatchStepOperator(LineageOperator):
         self.plan = plan
 
     def open_batch(self, config: PipelineConfig) -> OpenBatch | None:
-        """The batch; None when another run, which found it unfinished, has recorded it."""
-        found = _open_batch(config)
-        if found is not None and found.batch == self.plan["batch"]:
-            return found
+        """Return the batch; None if another run has finished and recorded it."""
+        batch = _open_batch(config)
+        if batch is not None and batch.batch == self.plan["batch"]:
+            return batch
         self.log.info("batch %s is recorded already, by another run", self.plan["batch"])
         return None
 
@@ -304,7 +309,7 @@ class _BatchStepOperator(LineageOperator):
 class BinlakeStageOperator(_BatchStepOperator):
     """Stage the batch's mutations as Parquet: a short range in the task's own process, a long one by Spark.
 
-    Nothing is done to a batch that an earlier run staged.
+    A batch that an earlier run staged is left as it is.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -317,13 +322,13 @@ class BinlakeStageOperator(_BatchStepOperator):
 
         with airflow_errors():
             config = self.pipeline_config()
-            found = self.open_batch(config)
-            if found is None:
+            batch = self.open_batch(config)
+            if batch is None:
                 return None
-            if found.state != "planned":
-                self.log.info("batch %s is %s already, by an earlier run", found.batch, found.state)
+            if batch.state != "planned":
+                self.log.info("batch %s is %s already, by an earlier run", batch.batch, batch.state)
                 return None
-            if not is_short(found):
+            if not is_short(batch):
                 return self.submit(context)
             origin, report = BinlakeHook(config.source.connection).origin(), Report()
             staged = pipeline.stage(config, origin, SessionOnDemand("binlake stage", config, report), report)
@@ -332,7 +337,7 @@ class BinlakeStageOperator(_BatchStepOperator):
 
 
 class BinlakeMergeOperator(_BatchStepOperator):
-    """Merge the batch into the Delta tables: what needs no Spark in the task's own process, the rest by a job."""
+    """Merge the batch into the Delta tables, in the task's own process where Spark isn't needed, the rest by a job."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="merge", **kwargs)
@@ -349,26 +354,26 @@ class BinlakeMergeOperator(_BatchStepOperator):
 
         with airflow_errors():
             config = self.pipeline_config()
-            found = self.open_batch(config)
-            if found is None:
+            batch = self.open_batch(config)
+            if batch is None:
                 return None
-            if found.state == "planned":  # a merge found staged files damaged: the job stages them anew
-                return self.submit(context, short_lived=is_short(found))
+            if batch.state == "planned":  # a merge found damaged staged files: the job stages them again
+                return self.submit(context, short_lived=is_short(batch))
             try:
                 merged = pipeline.merge(config, no_session, Report())
             except (SparkNeeded, StagingError) as left:
                 self.log.info("%s", left)
-                return self.submit(context, short_lived=is_short(found))
+                return self.submit(context, short_lived=is_short(batch))
             self.log.info("%s; no Spark was needed", merged.message)
             return asdict(merged)
 
 
 class BinlakeSyncOperator(LineageOperator):
-    """A whole sync in one task, from plan to record, with new snapshots of tables whose rows the log alone can't tell.
+    """A whole sync in one task, from plan to record, with new snapshots of tables whose rows the log can't provide.
 
-    It is done in the task's own process until something needs Spark: a job then does the rest, and the batch that was
-    begun goes on where it is. It stops where a BinlakePlanOperator would; preflight and a catalog's names are operators
-    of their own.
+    It runs in the task's own process until something needs Spark; then a job does the rest, and goes on with the batch
+    that was begun. It stops where a BinlakePlanOperator would. Preflight and a catalog's names have operators of their
+    own.
 
     :param until: stop before commits at or after this time, ISO 8601 (templated)
 
@@ -378,7 +383,7 @@ class BinlakeSyncOperator(LineageOperator):
     template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "until")
 
     def __init__(self, *, until: Any = None, **kwargs: Any) -> None:
-        # What it announced already it finds by its inlets.
+        # The inlets show which events were emitted already.
         super().__init__(job="sync", **{"inlets": kwargs.get("outlets"), **kwargs})
         self.until = until
 
@@ -389,24 +394,24 @@ class BinlakeSyncOperator(LineageOperator):
         wait_for_earlier_backfill(context)
         with airflow_errors():
             config = self.pipeline_config()
-            found = self._sync(context, config)
+            result = self._sync(context, config)
             metadata = metadata_of(config)
             recorded = recorded_by(metadata, run_key(context))
             copied = assets.copies(metadata, run_key(context))
-        ended_now = {found["batch"], *(run["batch"] for run in found["earlier"])}
+        ended_now = {result["batch"], *(run["batch"] for run in result["earlier"])}
         now = [report for report in recorded if report.batch in ended_now]
         for report in now:
             tell(context, config, report)
         if not now:
-            self.log.info("%s", found["message"])
-        told = [*(change for report in recorded for change in assets.changes(report)), *copied]
+            self.log.info("%s", result["message"])
+        events = [*(change for report in recorded for change in assets.changes(report)), *copied]
         if asset_alias(config.source.name) in self.outlets:
-            assets.announce(context, config.source.name, told)
-        self._lineage = lineage.of_tables(self.config_file, (name for name, _ in told))
-        return summaries.of_sync(metadata, found, now)
+            assets.announce(context, config.source.name, events)
+        self._lineage = lineage.of_tables(self.config_file, (name for name, _ in events))
+        return summaries.of_sync(metadata, result, now)
 
     def _sync(self, context: Context, config: PipelineConfig) -> dict[str, Any]:
-        """The run's report as JSON."""
+        """Sync; return the run's report as JSON."""
         from binlake import pipeline
         from binlake.metadata.metadata import now_us
         from binlake.report import Report
@@ -415,24 +420,24 @@ class BinlakeSyncOperator(LineageOperator):
         until, began_us = stop_of(context, self.until), now_us()
         origin = BinlakeHook(config.source.connection).origin()
         try:
-            found = pipeline.sync(config, origin, no_session, Report(), until=until, run=run_key(context))
+            report = pipeline.sync(config, origin, no_session, Report(), until=until, run=run_key(context))
         except SparkNeeded as left:
             self.log.info("%s", left)
             begun = _open_batch(config)
-            # Behind a batch that was begun before may come any length of log.
+            # After a batch that was begun before, any length of log may follow.
             short = begun is not None and is_short(begun) and begun.planned_us >= began_us
             asked = ["--until", until.isoformat()] if until else []
             done: dict[str, Any] = self.submit(context, "--run", run_key(context), *asked, short_lived=short)
             return done
         self.log.info("no Spark was needed")
-        return found.to_json()
+        return report.to_json()
 
 
 class BinlakeRecordOperator(SourceOperator):
-    """Record the run, say what it did to each table, and update the tables' assets.
+    """Record the run, report what it did to each table, and update the tables' assets.
 
     :param config_file: the source's YAML (templated)
-    :param plan: what plan gave (templated)
+    :param plan: the plan operator's result (templated)
     """
 
     template_fields: Sequence[str] = (*SourceOperator.template_fields, "plan")
@@ -456,7 +461,7 @@ class BinlakeRecordOperator(SourceOperator):
 
 
 def tell(context: Context, config: PipelineConfig, report: RunReport) -> None:
-    """What a batch did to each table: in the log, to whom the YAML names, and as metrics."""
+    """Report what a batch did to each table: in the log, by the YAML's notifiers, and as metrics."""
     from binlake.cli import printing
 
     for line in printing.run_lines(report):
@@ -467,7 +472,7 @@ def tell(context: Context, config: PipelineConfig, report: RunReport) -> None:
 
 
 def tell_tables(context: Context, config: PipelineConfig, tables: Iterable[TableRun]) -> None:
-    """Of those that stand still: in the log, and of those that stopped to whom the YAML names."""
+    """Report tables that don't follow: in the log, and newly stopped ones by the YAML's notifiers."""
     for table in tables:
         if table.status in assets.STANDING_STILL:
             log.warning("%s %s: %s\n  → %s", table.table, table.status, table.reason, table.remedy)
@@ -476,7 +481,7 @@ def tell_tables(context: Context, config: PipelineConfig, tables: Iterable[Table
 
 
 def _count(source: str, report: RunReport) -> None:
-    """As metrics of Airflow's, by whatever it is set to (StatsD, OpenTelemetry)."""
+    """Count mutations, bytes and seconds as metrics of Airflow (StatsD, OpenTelemetry)."""
     for name, number in (("mutations", report.mutations), ("bytes", report.bytes)):
         stats.incr(f"binlake.{source}.{name}", number)
     for phase, seconds in report.phases:

@@ -1,4 +1,4 @@
-"""The DAGs of a folder of YAML files: for each source one for each thing to do, from bootstrap to maintain."""
+"""DAG factory for a folder of YAML files: for each source one DAG per kind of work, from bootstrap to maintain."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ _KEYS = r"^(-?[0-9.]*[0-9]\.\.(-?[0-9.]*[0-9])?|\.\.-?[0-9.]*[0-9])$"
 _TABLE = {"type": "string", "pattern": r"^.+\..+$"}
 _DATE = r"((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2\d))"
 _TIME = rf"^\d{{4}}-{_DATE}[T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d([.]\d+)?)?(Z|[+-]([01]\d|2[0-3]):?[0-5]\d)?$"
-"""ISO 8601. Airflow 3.3.2 has no checker of JSON schema's format date-time: anything would pass. What is left, February
-29th, the task refuses."""
+"""ISO 8601. Airflow 3.3.2 doesn't check JSON schema's format date-time. February 29th is left for the task to check."""
 _FIRST_INTERVAL = datetime(2020, 1, 1, tzinfo=UTC)
 
 _BOOTSTRAP_DOC = """
@@ -51,9 +50,9 @@ stands at one position after each run. Settings: `{file}`.
 """
 
 _VERIFY_DOC = """
-Compares every value of the Delta tables of **{source}** with the server: it is read consistently, at one position, to
-which the lake is brought by a sync of its own. Where they differ it fails, and the log tells the keys of rows; the page
-of binlake tells when each table was compared last. Settings: `{file}`.
+Compares every value of the Delta tables of **{source}** with the server. The server is read consistently at one
+position, to which a sync brings the lake. If they differ, the run fails, and the log names the keys of rows; binlake's
+page shows when each table was last compared. Settings: `{file}`.
 """
 
 _RESUME_DOC = """
@@ -62,36 +61,36 @@ stopped a table first. Who triggered it, and why, is recorded. Settings: `{file}
 """
 
 _REPLAY_DOC = """
-Builds tables of **{source}** once more, as they stood after a batch: from their snapshot and what is staged, or from a
-folder of binlog files; the server isn't asked. They stand beside the tables that are there, below `_replayed`, and are
-compared with these tables' own earlier versions. Settings: `{file}`.
+Builds tables of **{source}** again as they were after a batch, from their snapshot and staged files, or from a folder
+of binlog files, without the server. They are written below `_replayed`, beside the existing tables, and compared with
+those tables' earlier versions. Settings: `{file}`.
 """
 
 _FEEDS_DOC = """
 Carries the feeds of **{source}** to the newest recorded batch, each by a task of its own, whenever the sync (or a
-snapshot) told of changed tables. A feed that fails or takes long holds no sync back; its staging is kept up to its
+snapshot) changed tables. A feed that fails or takes long doesn't hold up a sync; its staging is kept up to its
 `keep_gb` and `keep_hours`. Settings: `feeds` in `{file}`.
 """
 
 _MAINTAIN_DOC = """
-Looks after the lake of **{source}**: small and overlapping data files are put together, files and rows that nobody was
-promised go, of the tables and of binlake's own metadata. It may run beside the sync, which waits for moments at most.
-What is promised, and when this runs, stands under `maintain` in `{file}`.
+Maintains the lake of **{source}**: small and overlapping data files are merged, and files and rows that are past their
+time are removed, of the tables and of binlake's own metadata. It may run at the same time as the sync, which waits for
+moments at most. How long things are kept, and when this runs, is set under `maintain` in `{file}`.
 """
 
 
 _WATCH_DOC = """
-Looks how far the lake of **{source}** is behind, and for how long the server keeps what is read next, also while the
-sync is paused or hangs; who is to be told of a limit stands under `airflow` in `{file}`. It starts no Spark.
+Checks how far the lake of **{source}** is behind, and how long the server keeps the log that is needed next, also while
+the sync is paused or hangs. Limits, and who is notified, are set under `airflow` in `{file}`. It starts no Spark.
 """
 
 
 def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, DAG]:
-    """All DAGs of ``folder/*.yaml`` by id, of sources and of files of feeds.
+    """Return all DAGs of ``folder/*.yaml`` by id, of sources and of files of feeds.
 
-    A broken file costs its own source's DAGs only. It shows among Airflow's import errors, with its keys.
+    A broken file only costs its own source's DAGs. It is shown among Airflow's import errors, with the wrong keys.
     """
-    found: dict[str, DAG] = {}
+    dags: dict[str, DAG] = {}
     problems: list[str] = []
     for file, config in sources_of(Path(folder)):
         try:
@@ -104,23 +103,23 @@ def dags_of(folder: Path | str, *, jobs_folder: str | None = None) -> dict[str, 
         except ConfigurationError as error:
             problems.append(str(error))
             continue
-        found |= {dag.dag_id: dag for dag in made}
+        dags |= {dag.dag_id: dag for dag in made}
     for file in files_of_feeds(Path(folder)):
         try:
             dag = _feeds_of(file)
-            if dag.dag_id in found:
+            if dag.dag_id in dags:
                 raise ConfigurationError(f"{file}: there is a source {file.stem}", remedy="give it another name")
         except ConfigurationError as error:
             problems.append(str(error))
             continue
-        found[dag.dag_id] = dag
+        dags[dag.dag_id] = dag
     if problems:
-        found["binlake_broken_pipelines"] = _broken(problems)
-    return found
+        dags["binlake_broken_pipelines"] = _broken(problems)
+    return dags
 
 
 def _own_feeds(steps: Steps, problems: list[str]) -> list[DAG]:
-    """The DAG of the source's feeds, where there are any; what can't be understood of them costs no other DAG."""
+    """Return the DAG of the source's feeds, if it has any; an error in the feeds costs no other DAG."""
     try:
         return [_feeds(steps)] if steps.config.feeds else []
     except ConfigurationError as error:
@@ -129,7 +128,10 @@ def _own_feeds(steps: Steps, problems: list[str]) -> list[DAG]:
 
 
 def _broken(problems: list[str]) -> DAG:
-    """Airflow keeps one import error per Python file, but takes the file's other DAGs when one doesn't validate."""
+    """Return a DAG whose validation raises the problems.
+
+    Airflow keeps one import error per Python file, but takes the file's other DAGs if one DAG doesn't validate.
+    """
 
     class BrokenPipelines(DAG):
         def validate(self) -> None:
@@ -139,7 +141,7 @@ def _broken(problems: list[str]) -> DAG:
 
 
 def _timetable(schedule: str | None, key: str, file: str) -> CronDataIntervalTimetable | None:
-    """key: the YAML's, for the error."""
+    """Return the timetable of a cron expression. key: the YAML's key, for the error. Raises ConfigurationError."""
     if schedule is None:
         return None
     timetable = CronDataIntervalTimetable(schedule, timezone="UTC")
@@ -153,7 +155,7 @@ def _timetable(schedule: str | None, key: str, file: str) -> CronDataIntervalTim
 
 
 def _dag(steps: Steps, what: str, doc: str, **settings: Any) -> DAG:
-    """``binlake_{source}_{what}``, which nothing schedules unless ``settings`` do."""
+    """Return the DAG ``binlake_{source}_{what}``, without a schedule unless ``settings`` has one."""
     source = steps.config.source.name
     return DAG(
         f"binlake_{source}_{what}",
@@ -169,7 +171,7 @@ def _dag(steps: Steps, what: str, doc: str, **settings: Any) -> DAG:
 
 @contextmanager
 def _form(dag: DAG, params: Mapping[str, Param]) -> Iterator[DAG]:
-    """The DAG, while its tasks are made. Its form comes last: Airflow copies it for each task, which asks the DAG."""
+    """Open the DAG for its tasks, and set its form afterwards: Airflow would copy the form for each task."""
     with dag:
         yield dag
     dag.params = ParamsDict(dict(params))
@@ -191,15 +193,15 @@ def _bootstrap(steps: Steps) -> DAG:
             type=["null", "string"],
             pattern=_KEYS,
             title="Keys",
-            description="Of one table that is followed, only the rows from FIRST..LAST are read anew, both included, "
-            "by the first column of its key, such as 1000..1999 or 1000.. (whole numbers and decimals). The lake comes "
-            "to where they were read; the table follows on.",
+            description="Copy only the rows FIRST..LAST of one followed table again, both included, by the first "
+            "column of its key, such as 1000..1999 or 1000.. (whole numbers and decimals). The lake is brought to the "
+            "position at which they were read.",
         ),
         "begin": Param(
             False,
             type="boolean",
             title="Begin anew",
-            description="Where the lake was, nothing is any more: give it up, and begin a new one there.",
+            description="The lake that was here is gone: give it up, and begin a new one here.",
         ),
     }
     with _form(_dag(steps, "bootstrap", _BOOTSTRAP_DOC), params) as dag:
@@ -212,7 +214,7 @@ def _named_tables(description: str) -> Param:
 
 
 def _tables(config: PipelineConfig, without: str) -> Param:
-    """without: which tables are meant where none is named."""
+    """Return the form's field of table patterns. without: which tables are meant if none is named."""
     tables = config.tables
     excluded = f", without {', '.join(tables.exclude)}" if tables.exclude else ""
     return Param(
@@ -267,7 +269,7 @@ def _replay(steps: Steps) -> DAG:
     params = {
         "tables": _named_tables("One pattern of database.table a line, such as shop.orders or shop.order*."),
         "batch": Param(
-            None, type=["null", "integer"], minimum=0, title="Batch", description="After which; empty: the newest."
+            None, type=["null", "integer"], minimum=0, title="Batch", description="Up to this batch; empty: the newest."
         ),
         "as_of": Param(
             None,
@@ -275,7 +277,7 @@ def _replay(steps: Steps) -> DAG:
             format="date-time",
             pattern=_TIME,
             title="As of",
-            description="In the place of a batch: the one that was recorded last by this time.",
+            description="Instead of a batch: the last one recorded by this time.",
         ),
         "archive": Param(
             None,
@@ -292,8 +294,7 @@ def _replay(steps: Steps) -> DAG:
             False,
             type="boolean",
             title="In place",
-            description="Put the newest batch's rows into the table itself, which then follows on: for a table that "
-            "somebody else changed.",
+            description="Replace the table's own rows by the newest batch's: for a table that somebody else changed.",
         ),
         "why": Param(
             None,
@@ -309,9 +310,9 @@ def _replay(steps: Steps) -> DAG:
 
 
 def _feeds(steps: Steps) -> DAG:
-    """By the sync's schedule, too, where a feed has heartbeats: they are told when nothing changed.
+    """Return the DAG of a source's feeds, run when tables changed; with heartbeats also by the sync's schedule.
 
-    Raises ConfigurationError for a ``where`` that can't be understood.
+    Raises ConfigurationError for a ``where`` that can't be parsed.
     """
     from binlake.feeds.feeds_file import understand
 
@@ -327,7 +328,7 @@ def _feeds(steps: Steps) -> DAG:
 
 
 def _feeds_of(file: Path) -> DAG:
-    """Of a file over several sources: a task for each feed and source, whenever one of the sources changed."""
+    """Return the DAG of a file of feeds: a task per feed and source, run when one of the sources changed."""
     from binlake.feeds.feeds_file import understood
 
     feeds = understood(file)

@@ -19,7 +19,7 @@ class PageOnDemand:
         self._lock = threading.Lock()
 
     def app(self) -> Any:
-        with self._lock:  # two threads may not import one module by halves
+        with self._lock:  # two threads must not import one module at the same time
             from binlake_airflow.page.app import app
 
             return app

@@ -1,4 +1,4 @@
-"""What Airflow asks an installed provider for."""
+"""Information that Airflow asks an installed provider for."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ STOCK = "apache-airflow-providers-mysql"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Entry point ``apache_airflow_provider``. Airflow reads it in every process: it imports nothing of ours.
+    """Return the provider's information, for the entry point ``apache_airflow_provider``.
 
-    The type ``mysql`` is ours only where the stock provider isn't there. Of two that claim it Airflow takes the first,
-    warns in every process, and gives the first one's form the fields of the second (``ProvidersManager`` of 3.3.2).
-    The fields are the same, so connections made with either are good for both.
+    Airflow calls this in every process, so it imports nothing of binlake. The connection type ``mysql`` is only
+    provided if the stock provider isn't installed: of two providers Airflow takes the first, warns in every process,
+    and mixes up their forms (``ProvidersManager`` of 3.3.2). The fields are the same, so connections made with either
+    work for both.
     """
     return {
         "package-name": "binlake",
@@ -34,7 +35,7 @@ def get_provider_info() -> dict[str, Any]:
 
 
 def _text(label: str, description: str) -> dict[str, Any]:
-    """A field of the form that may stay empty."""
+    """Return an optional text field of the form."""
     return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
 
 
@@ -63,7 +64,7 @@ _MYSQL = {
         },
     },
 }
-"""The fields of TLS are TLS_FIELDS of ``binlake.source.connection``, which reads them in the extra."""
+"""The connection form. TLS_FIELDS of ``binlake.source.connection``, which reads the extra, lists its TLS fields."""
 
 
 def _is_installed(package: str) -> bool:

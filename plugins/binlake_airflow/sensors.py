@@ -1,4 +1,4 @@
-"""Waiting for a source."""
+"""Sensor that waits for changes of a source."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LOOK_AGAIN = timedelta(minutes=1)
 
 
 class BinlakeSourceChangedSensor(BaseSensorOperator):
-    """Waits, without a worker slot, until the source's log goes on beyond what the lake has.
+    """Wait, without a worker slot, until the source's log goes on after the lake's position.
 
-    Its log may go on with what isn't mirrored: a sync then merges nothing.
+    The log may go on with changes that aren't mirrored; then a sync merges nothing.
 
     :param config_file: the source's YAML, on every worker at the same path (templated)
-    :param beyond_bytes: of log that there must be beyond the lake's position
+    :param beyond_bytes: how many bytes of log there must be after the lake's position
     """
 
     template_fields: Sequence[str] = ("config_file",)
@@ -37,7 +37,7 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
         self.beyond_bytes = beyond_bytes
 
     def poke(self, context: Context) -> bool:
-        """True, too, where the server's log no longer has the lake's position: the sync tells what to do."""
+        """Tell whether the log goes on; also true if it lacks the lake's position, which the sync then reports."""
         from binlake.metadata.metadata import metadata_of
         from binlake.metadata.status import read_status
         from binlake.phases.watch import note_seen
@@ -52,7 +52,7 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
                 self.log.info("no table has a snapshot yet")
                 return False
             with opened(BinlakeHook(config.source.connection).origin()) as log:
-                found = ahead_of(config, log, Position.parse(position))
+                ahead = ahead_of(config, log, Position.parse(position))
                 note_seen(metadata_of(config), log)
-        self.log.info("the log's end is %s, %s bytes beyond the lake", found.head, found.bytes)
-        return found.bytes is None or found.bytes >= self.beyond_bytes
+        self.log.info("the log's end is %s, %s bytes beyond the lake", ahead.head, ahead.bytes)
+        return ahead.bytes is None or ahead.bytes >= self.beyond_bytes

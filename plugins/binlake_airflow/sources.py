@@ -1,4 +1,4 @@
-"""The folder of YAML files: one source each, or feeds over several. The DAG factory and the page read the same."""
+"""The folder of YAML files, read by the DAG factory and the page: one source each, or feeds over several."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from binlake.config import PipelineConfig, load
 from binlake.errors import ConfigurationError
 
 _loaded: dict[Path, tuple[tuple[int, int], PipelineConfig | ConfigurationError]] = {}
-"""By file, with its time and size: the page asks every few seconds."""
+"""Configurations by file, with the file's time and size, as the page asks every few seconds."""
 _lock = threading.Lock()
 _SECTION = re.compile(r"^(\w+):", re.MULTILINE)
 
 
 def pipelines_folder(beside: Path | None = None) -> Path:
-    """Airflow's setting ``[binlake] pipelines`` (``AIRFLOW__BINLAKE__PIPELINES``); else ``pipelines`` beside the file
-    of the DAGs, where that is known, or in Airflow's DAGs folder."""
-    if told := conf.get("binlake", "pipelines", fallback=""):
-        return Path(told).expanduser()
+    """Return Airflow's setting ``[binlake] pipelines`` (``AIRFLOW__BINLAKE__PIPELINES``); by default ``pipelines``
+    beside the DAGs' file, if known, else in Airflow's DAGs folder."""
+    if setting := conf.get("binlake", "pipelines", fallback=""):
+        return Path(setting).expanduser()
     return (beside or Path(conf.get("core", "dags_folder"))) / "pipelines"
 
 
 def sources_of(folder: Path) -> Iterator[tuple[Path, PipelineConfig | ConfigurationError]]:
-    """Each file with its settings, or with what is wrong with it; of two with one source's name the later is wrong."""
+    """Yield each source's file with its configuration or error; a second file with the same source name is an error."""
     files: dict[str, Path] = {}
     for file in sorted(folder.glob("*.yaml")):
         if _holds_feeds(file):
@@ -46,16 +46,16 @@ def sources_of(folder: Path) -> Iterator[tuple[Path, PipelineConfig | Configurat
 
 
 def files_of_feeds(folder: Path) -> list[Path]:
-    """Those over several sources, which are no source's."""
+    """Return the files of feeds over several sources."""
     return [file for file in sorted(folder.glob("*.yaml")) if _holds_feeds(file)]
 
 
 def _holds_feeds(file: Path) -> bool:
-    """By its first words, as this is asked every few seconds: a source's YAML has its section ``source``."""
+    """Tell whether a file has feeds and no source, only by its top-level keys, as this is asked every few seconds."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False  # whoever loads it says so
+        return False  # loading it reports the error
     sections = set(_SECTION.findall(text))
     return "feeds" in sections and "source" not in sections
 

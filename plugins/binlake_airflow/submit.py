@@ -1,4 +1,4 @@
-"""A binlake job on Spark: spark-submit with our settings, secrets handed over in a file, errors handed back."""
+"""binlake jobs on Spark: spark-submit with binlake's settings; secrets and results are exchanged in files."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 DEFAULT_SPARK = "spark_default"
 WAIT = timedelta(seconds=15)
-"""How long a task waits, without a worker slot, before it looks again whether another run is done."""
+"""How long a task waits, without a worker slot, before it checks again whether another run has ended."""
 
 
 def look_again() -> AirflowRescheduleException:
-    """The task is rescheduled; no try is used up."""
+    """Return the exception that reschedules the task without using up a retry."""
     return AirflowRescheduleException(datetime.now(UTC) + WAIT)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Our errors as Airflow's: a held lease is waited for, a retry is left to those it can help."""
+    """Raise binlake's errors as Airflow's: wait for a held lease, and retry only errors that a retry can help."""
     try:
         yield
     except LeaseHeld:
@@ -63,7 +63,10 @@ def _airflow_error(message: str, *, retryable: bool) -> AirflowException:
 
 
 def script(name: str, folder: str | None = None) -> str:
-    """Where ``jobs/{name}.py`` lies: in ``folder``, beside the engine (a checkout), or where a wheel puts it."""
+    """Return the path of ``{name}.py`` in ``folder``, beside the engine (a checkout), or where the wheel puts it.
+
+    Raises ConfigurationError if it isn't there.
+    """
     import binlake
 
     engine = Path(binlake.__file__).parent
@@ -78,9 +81,9 @@ def script(name: str, folder: str | None = None) -> str:
 
 
 class Handover:
-    """A folder that this account alone may read: the connection goes to the job, its outcome comes back.
+    """A folder that only this account may read, with the connection for the job and its outcome.
 
-    The job ends when the process that made it is gone.
+    The job ends when the process that made the folder is gone.
     """
 
     def __init__(self) -> None:
@@ -92,14 +95,14 @@ class Handover:
         self._held = submitter.hold(str(self._submitter))
 
     def put(self, origin: Origin) -> None:
-        """A server's account; files need none."""
+        """Write a server's connection for the job; files need none."""
         from binlake.source.connection import Endpoint, write_file
 
         if isinstance(origin, Endpoint):
             write_file(origin, str(self._connection))
 
     def put_lake(self, config: PipelineConfig) -> None:
-        """Hold the account of the lake's connection, where it has one."""
+        """Write the account of the lake's connection for the job, if it has one."""
         if config.lake.connection:
             accounts.hand_over(str(self._lake), config.lake.connection)
 
@@ -115,28 +118,28 @@ class Handover:
         }
 
     def outcome(self) -> dict[str, Any]:
-        """``{"result": …}`` or ``{"error": …}``; empty when the job died before it could say anything."""
+        """Return ``{"result": …}`` or ``{"error": …}``; empty if the job died before it wrote one."""
         if not self._outcome.is_file():
             return {}
-        found: dict[str, Any] = json.loads(self._outcome.read_text(encoding="utf-8"))
-        return found
+        content: dict[str, Any] = json.loads(self._outcome.read_text(encoding="utf-8"))
+        return content
 
     def remove(self) -> None:
-        """A job that still runs ends."""
+        """Remove the folder; a job that still runs ends itself."""
         if self._held:
             self._held.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class BinlakeSparkOperator(SparkSubmitOperator):
-    """Runs one of the scripts in ``jobs/`` by spark-submit, in client mode.
+    """Run one of the scripts in ``jobs/`` by spark-submit, in client mode.
 
     :param config_file: the source's YAML, on every worker at the same path (templated)
     :param job: the script's name, such as ``stage``
-    :param jobs_folder: where the scripts lie; by default beside the engine, or where its wheel put them
+    :param jobs_folder: folder of the scripts; by default beside the engine, or where the wheel puts them
 
-    ``conn_id`` is the Spark connection; where ``spark_default`` isn't defined, the YAML's ``spark.master`` stands, else
-    Spark runs in the task (local[*]). ``conf`` goes before the YAML's. Other parameters are SparkSubmitOperator's.
+    ``conn_id`` is the Spark connection; if ``spark_default`` isn't defined, the YAML's ``spark.master`` is used, else
+    Spark runs in the task (local[*]). ``conf`` overrides the YAML's. Other parameters are SparkSubmitOperator's.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "config_file")
@@ -151,15 +154,15 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         self._short_lived = False
         self._handover: Handover | None = None
         self.spark_url: str | None = None
-        """Where Spark tells of what the task did, once it did it."""
+        """Address of the Spark application's UI or history, once it has run."""
 
     def pipeline_config(self) -> PipelineConfig:
         return load(self.config_file)
 
     def submit(self, context: Context, *arguments: str, short_lived: bool = False) -> Any:
-        """Run the job; gives its result. Raises what it raised, as Airflow's errors.
+        """Run the job; return its result. Raises the job's error as Airflow's, and UsageError if Spark lacks jars.
 
-        short_lived: its JVM ends before optimised code would pay. Raises UsageError where Spark lacks jars.
+        short_lived: the JVM is too short-lived for optimising its code.
         """
         from binlake.metadata import failures
         from binlake.metadata.metadata import metadata_of, now_us
@@ -182,7 +185,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
                         raise look_again() from None
                     raise _airflow_error(error["message"], retryable=error["retryable"]) from None
                 failures.note_death(metadata_of(config), self.job, began_us)
-                raise  # it died without a word: killed, out of memory, or Spark itself didn't start
+                raise  # it wrote no outcome: killed, out of memory, or Spark itself didn't start
             return self._handover.outcome().get("result")
         finally:
             if spark := self._handover.outcome().get("spark"):
@@ -191,7 +194,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             self._handover.remove()
 
     def on_kill(self) -> None:
-        """The task was cleared, timed out or marked: the driver ends too, and no secret stays behind."""
+        """End the driver and remove the secrets when the task was cleared, timed out or marked."""
         if self._hook is not None:
             super().on_kill()
         if self._handover is not None:
@@ -202,7 +205,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
         spark = config.spark
         own = {key: str(value) for key, value in (self.conf or {}).items()}
         check(own)
-        # Workers run the Python that spark-submit knows; the session's own settings come too late for it.
+        # Workers run the Python given to spark-submit; the session's own settings come too late.
         self.conf = {
             "spark.pyspark.python": sys.executable,
             **launch_settings(spark, short_lived=self._short_lived, lake=config.root),
@@ -218,14 +221,14 @@ class BinlakeSparkOperator(SparkSubmitOperator):
             self.log.info("%s isn't defined: Spark's master is %s", DEFAULT_SPARK, default)
         with _defined(DEFAULT_SPARK, default):
             hook = super()._get_hook()
-        said = hook._process_spark_submit_log
-        hook._process_spark_submit_log = lambda itr: said(filter(is_worth_reading, itr))  # type: ignore[method-assign]
+        process_log = hook._process_spark_submit_log
+        hook._process_spark_submit_log = lambda itr: process_log(filter(is_worth_reading, itr))  # type: ignore[method-assign]
         if hook._connection["deploy_mode"] == "cluster":
             raise ConfigurationError(
                 f"the Spark connection {self._conn_id!r} asks for deploy mode cluster",
                 remedy="set its deploy mode to client: the password must not leave the worker but to executors",
             )
-        # By the hook's own way (env_vars) Kubernetes and YARN would put all of this into arguments.
+        # With env_vars, the hook would put all of this into arguments for Kubernetes and YARN.
         hook._env_vars = None
         master = hook._connection["master"]
         hook._env = {
@@ -240,8 +243,7 @@ class BinlakeSparkOperator(SparkSubmitOperator):
 
 @contextmanager
 def _defined(connection_id: str, master: str | None) -> Iterator[None]:
-    """The Spark connection is defined in here, if a master is given: without one the stock hook takes YARN's, and its
-    log says so."""
+    """Define the Spark connection meanwhile, if a master is given; without a connection the stock hook takes YARN."""
     variable = f"AIRFLOW_CONN_{connection_id.upper()}"
     if master is not None:
         os.environ[variable] = json.dumps({"conn_type": "spark", "host": master})

@@ -1,5 +1,5 @@
-"""What tasks leave in XCom: counts, and where the rest stands. A source may have a thousand tables, and XCom is in
-Airflow's own database."""
+"""Results of tasks for XCom: only counts, and where the details are, since a source may have a thousand tables, and
+XCom is in Airflow's own database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from binlake.metadata.record import RunReport
 
 _NAMED = 20
-"""Names at most."""
+"""The most names in a summary."""
 
 
 def first(names: Iterable[str]) -> list[str]:
@@ -21,8 +21,10 @@ def first(names: Iterable[str]) -> list[str]:
 
 
 def of_run(metadata: Metadata, report: RunReport) -> dict[str, Any]:
-    """tables: how many it changed, or found standing still; standing_still: the first of these. What it did to each is
-    in the row of the batch in ``runs``."""
+    """Summarize a batch. tables: how many it changed or found not following. standing_still: the first of the latter.
+
+    The batch's row in ``runs`` has what it did to each table.
+    """
     return {
         "batch": report.batch, "position": report.position, "message": report.message,
         "mutations": report.mutations, "bytes": report.bytes, "phases": dict(report.phases),
@@ -32,11 +34,11 @@ def of_run(metadata: Metadata, report: RunReport) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_sync(metadata: Metadata, found: Mapping[str, Any], recorded: Sequence[RunReport]) -> dict[str, Any]:
-    """found: what the sync came to, recorded: its batches, each with its row in ``runs``."""
+def of_sync(metadata: Metadata, result: Mapping[str, Any], recorded: Sequence[RunReport]) -> dict[str, Any]:
+    """Summarize a sync. result: the sync's. recorded: its batches, each of which has a row in ``runs``."""
     tables = {table.table: table for report in recorded for table in report.tables}
     return {
-        **{name: found[name] for name in ("batch", "position", "message")},
+        **{name: result[name] for name in ("batch", "position", "message")},
         "batches": [report.batch for report in recorded],
         "mutations": sum(report.mutations for report in recorded),
         "bytes": sum(report.bytes for report in recorded),
@@ -47,7 +49,7 @@ def of_sync(metadata: Metadata, found: Mapping[str, Any], recorded: Sequence[Run
 
 
 def of_snapshots(metadata: Metadata, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Each table's are in ``runs``, kind bootstrap."""
+    """Summarize snapshots; ``runs``, kind bootstrap, has those of each table."""
     return {**_summed(results, "rows", "bytes"), "runs": metadata.location("runs")}
 
 
@@ -55,10 +57,10 @@ def of_replays(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**_summed(results, "rows"), "paths": first(table["path"] for table in results)}
 
 
-def of_maintenance(metadata: Metadata, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Each table's is in ``runs``, kind maintain."""
-    counts = _summed(found["tables"], "rewritten_files", "written_files", "removed_files", "removed_log_files")
-    return {**counts, "seconds": found["seconds"], "runs": metadata.location("runs")}
+def of_maintenance(metadata: Metadata, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Summarize an upkeep; ``runs``, kind maintain, has that of each table."""
+    counts = _summed(result["tables"], "rewritten_files", "written_files", "removed_files", "removed_log_files")
+    return {**counts, "seconds": result["seconds"], "runs": metadata.location("runs")}
 
 
 def _summed(tables: Sequence[Mapping[str, Any]], *numbers: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Steps of DAGs as operators, beside those of bootstrap and sync: verify, resume, replay, maintain, watch, register."""
+"""Operators for the other steps of the DAGs: verify, resume, replay, maintain, watch, register."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def _decider(context: Context) -> str:
-    """The user who triggered the run; of one that nobody did, its name."""
+    """Return the user who triggered the run, or the run's name if nobody did."""
     return context["dag_run"].triggering_user_name or run_key(context)
 
 
 class BinlakeVerifyOperator(BinlakeSparkOperator):
-    """Compare every value of the lake with the server, once the lake is brought to where the server is read.
+    """Compare every value of the lake with the server; the lake is first brought to the position at which it is read.
 
-    Fails where they differ; the log tells the tables, and the keys of rows.
+    Fails if they differ; the log names the tables, and the keys of rows.
 
     :param tables: patterns of ``database.table`` (templated); without any: all
     """
@@ -50,20 +50,20 @@ class BinlakeVerifyOperator(BinlakeSparkOperator):
         try:
             with airflow_errors():
                 patterns = ["--tables", *self.tables] if self.tables else []
-                found = self.submit(context, "--run", run_key(context), *patterns)
+                result = self.submit(context, "--run", run_key(context), *patterns)
         except AirflowFailException as error:
             notices.tell(config, context, "verify_failed", str(error))
             raise
-        return {**found, "tables": len(found["tables"])}
+        return {**result, "tables": len(result["tables"])}
 
 
 class BinlakeResumeOperator(BinlakeSparkOperator):
-    """Paused or stopped tables go through the batches they missed, and follow again.
+    """Carry paused or stopped tables through the batches that they missed, so that they follow again.
 
-    It is recorded as decided by who triggered the run; those that follow already are left alone.
+    The decision is recorded with the user who triggered the run; tables that follow already are left alone.
 
     :param tables: each ``database.table`` (templated)
-    :param why: for those who read it later (templated)
+    :param why: the reason, which is recorded (templated)
     """
 
     template_fields: Sequence[str] = (*BinlakeSparkOperator.template_fields, "tables", "why")
@@ -80,20 +80,20 @@ class BinlakeResumeOperator(BinlakeSparkOperator):
         reason = Reason(_decider(context), str(self.why or ""))
         with airflow_errors():
             beforehand.check_resume(self.pipeline_config(), self.tables or (), reason)
-            told = self.submit(context, f"--who={reason.who}", f"--why={reason.why}", "--tables", *self.tables)
-            return {"tables": len(told)}
+            resumed = self.submit(context, f"--who={reason.who}", f"--why={reason.why}", "--tables", *self.tables)
+            return {"tables": len(resumed)}
 
 
 class BinlakeReplayOperator(LineageOperator):
-    """Build tables once more, as they stood after a batch, from what is staged: the server isn't asked.
+    """Build tables again as they were after a batch, from staged files, without the server.
 
     :param tables: patterns of ``database.table`` (templated)
     :param batch: its number (templated); None: the newest, unless ``as_of`` is given
-    :param as_of: ISO 8601, for the batch that was recorded last by then (templated)
+    :param as_of: ISO 8601, for the last batch recorded by then (templated)
     :param archive: ``file://`` of a folder of binlog files, for batches that aren't staged any more (templated)
     :param prove: compare with the table's own earlier version, row by row (templated)
     :param in_place: put the newest batch's rows into the table itself (templated)
-    :param why: for those who read it later, needed in place: it is recorded with who triggered the run (templated)
+    :param why: the reason, needed for in_place; it is recorded with the user who triggered the run (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -139,7 +139,7 @@ class BinlakeReplayOperator(LineageOperator):
 
 
 class BinlakeMaintainOperator(BinlakeSparkOperator):
-    """Look after the data files of all tables, and after our own metadata; where no table needs it, without Spark."""
+    """Maintain the data files of all tables and of the metadata; without Spark if no table needs it."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="maintain", **kwargs)
@@ -155,17 +155,17 @@ class BinlakeMaintainOperator(BinlakeSparkOperator):
                 return summaries.of_maintenance(metadata, self.submit(context, "--run", run_key(context)))
             report = Report()
             session = SessionOnDemand("binlake maintain", config, report)
-            found = pipeline.maintain(config, session, report, run=run_key(context))
-            self.log.info("%s; no Spark was needed", found.headline)
-            return summaries.of_maintenance(metadata, found.to_json())
+            result = pipeline.maintain(config, session, report, run=run_key(context))
+            self.log.info("%s; no Spark was needed", result.headline)
+            return summaries.of_maintenance(metadata, result.to_json())
 
 
 class BinlakeWatchOperator(SourceOperator):
-    """Look how far the lake is behind, and for how long the server keeps what is read next; tell where a limit of the
-    YAML's section ``airflow`` is met.
+    """Check how far the lake is behind, and how long the server keeps the log that is needed next.
 
-    Both are metrics of Airflow's, too: ``binlake.SOURCE.lag_seconds``, ``lag_bytes``, ``headroom_seconds`` and
-    ``tables_stopped``. Make it a teardown: it is needed most where a sync failed.
+    Notifies if a limit of the YAML's section ``airflow`` is reached. The values are also metrics of Airflow:
+    ``binlake.SOURCE.lag_seconds``, ``lag_bytes``, ``headroom_seconds`` and ``tables_stopped``. Make it a teardown: it
+    is needed most after a failed sync.
 
     :param config_file: the source's YAML (templated)
     """
@@ -175,21 +175,21 @@ class BinlakeWatchOperator(SourceOperator):
 
         with airflow_errors():
             config = load(self.config_file)
-            found = watch(config, BinlakeHook(config.source.connection).origin())
-        values = {**asdict(found), "tables_stopped": len(found.stopped)}
+            watched = watch(config, BinlakeHook(config.source.connection).origin())
+        values = {**asdict(watched), "tables_stopped": len(watched.stopped)}
         for name in ("lag_seconds", "lag_bytes", "headroom_seconds", "tables_stopped"):
             if values[name] is not None:
                 stats.gauge(f"binlake.{config.source.name}.{name}", values[name])
         limits = config.airflow
-        if limits.lag_minutes is not None and (found.lag_seconds or 0) > limits.lag_minutes * 60:
-            behind = f"{(found.lag_seconds or 0) / 60:,.0f} minutes, {(found.lag_bytes or 0) / 1e6:,.1f} MB of log"
+        if limits.lag_minutes is not None and (watched.lag_seconds or 0) > limits.lag_minutes * 60:
+            behind = f"{(watched.lag_seconds or 0) / 60:,.0f} minutes, {(watched.lag_bytes or 0) / 1e6:,.1f} MB of log"
             self._warn(context, config, "lag", f"the lake is behind: {behind}", "see why syncs fail or take so long")
-        if limits.retention_hours is not None and found.headroom_seconds is not None:
-            hours = found.headroom_seconds / 3600
+        if limits.retention_hours is not None and watched.headroom_seconds is not None:
+            hours = watched.headroom_seconds / 3600
             if hours < limits.retention_hours:
                 said = f"the log that is read next may be purged in {hours:,.1f} hours"
                 self._warn(context, config, "retention", said, "run a sync, or let the server keep its log longer")
-        return {**values, "stopped": summaries.first(found.stopped)}
+        return {**values, "stopped": summaries.first(watched.stopped)}
 
     def _warn(self, context: Context, config: PipelineConfig, event: Occasion, message: str, remedy: str) -> None:
         self.log.warning("%s\n  → %s", message, remedy)
@@ -197,7 +197,7 @@ class BinlakeWatchOperator(SourceOperator):
 
 
 class BinlakeRegisterOperator(BinlakeSparkOperator):
-    """Give the catalog that the YAML names the tables' names; where it has them all, without Spark."""
+    """Register the tables' names in the YAML's catalog; without Spark if it has them all."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="register", **kwargs)

@@ -1,10 +1,9 @@
-"""Who may see and do what. Airflow mounts a plugin's app without any guard, so each route has these
+"""Access control of the page. Airflow mounts a plugin's app without any guard, so each route has these
 (apache/airflow#72655).
 
-A source is seen by who may read its sync DAG, as Airflow's auth manager tells; values of rows by who may edit that
-DAG, if the YAML says so.
-What starts a DAG's run is for who may trigger that DAG; what changes how a table or an event is treated, or unpauses a
-DAG, for who may edit it.
+Airflow's auth manager decides by DAG. Users who may read a source's sync DAG see the source; those who may edit it see
+values of rows, if the YAML allows that. Triggering a DAG's run needs the right to trigger that DAG. Decisions about
+tables and events, and unpausing a DAG, need the right to edit it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from binlake.config import PipelineConfig
 from binlake_airflow.sources import pipelines_folder, sources_of
 
 Dag = Literal["bootstrap", "sync", "verify", "maintain", "resume", "feeds"]
-"""What a source's DAGs do."""
+"""The kinds of a source's DAGs."""
 DAGS: tuple[Dag, ...] = ("bootstrap", "sync", "verify", "maintain", "resume", "feeds")
 
 
@@ -33,14 +32,14 @@ def dag_id(source: str, what: Dag) -> str:
 
 
 class Reader:
-    """A user of Airflow's, and what he may read and do."""
+    """A user of Airflow, and what the user may read and do."""
 
     def __init__(self, user: BaseUser) -> None:
         self._user = user
 
     @property
     def name(self) -> str:
-        """By which what he decides is recorded, as by Airflow itself."""
+        """The name that is recorded with the user's decisions, as Airflow does it."""
         return self._user.get_name()
 
     def readable(self, sources: Collection[str]) -> set[str]:
@@ -49,11 +48,11 @@ class Reader:
         return {source for dag, source in dags.items() if self._may_read(DagDetails(id=dag, team_name=teams.get(dag)))}
 
     def reads_dags(self) -> bool:
-        """Those of no source in particular."""
+        """Tell whether the user may read DAGs in general."""
         return self._may_read(None)
 
     def reads_import_errors(self) -> bool:
-        """What is wrong with a YAML is what Airflow shows among its import errors."""
+        """Tell whether the user may see import errors, and thus what is wrong with a YAML."""
         return bool(get_auth_manager().is_authorized_view(access_view=AccessView.IMPORT_ERRORS, user=self._user))
 
     def may_trigger(self, source: str, what: Dag) -> bool:
@@ -82,7 +81,7 @@ ReaderDep = Annotated[Reader, Depends(reader)]
 
 
 def may_open(reader: ReaderDep) -> None:
-    """Raises 401 for who isn't logged in, 403 for who may read the DAGs of no source."""
+    """Raise 401 for users who aren't logged in, 403 for those who may not read any source's DAGs."""
     if reader.reads_dags():
         return
     names = [config.source.name for _, config in sources_of(pipelines_folder()) if isinstance(config, PipelineConfig)]
@@ -91,13 +90,13 @@ def may_open(reader: ReaderDep) -> None:
 
 
 def may_read(source: str, reader: ReaderDep) -> None:
-    """Raises 401 and 403 as above, of this source, whether it is known or not."""
+    """Raise 401 or 403 unless the user may read this source's sync DAG, whether the source exists or not."""
     if source not in reader.readable([source]):
         raise HTTPException(403, f"you may not read the DAG {dag_id(source, 'sync')}")
 
 
 def may_trigger(what: Dag) -> Callable[[str, Reader], None]:
-    """A guard that raises 403 for who may not trigger the source's DAG."""
+    """Return a guard that raises 403 unless the user may trigger the source's DAG."""
 
     def guard(source: str, reader: ReaderDep) -> None:
         if not reader.may_trigger(source, what):
@@ -107,31 +106,31 @@ def may_trigger(what: Dag) -> Callable[[str, Reader], None]:
 
 
 def may_edit(source: str, reader: ReaderDep) -> None:
-    """Raises 403 for who may not edit the source's sync DAG."""
+    """Raise 403 unless the user may edit the source's sync DAG."""
     if not reader.may_edit(source):
         raise HTTPException(403, f"you may not edit the DAG {dag_id(source, 'sync')}")
 
 
 def from_here(request: Request) -> None:
-    """Raises 403 for what another site's page asks in the user's name.
+    """Raise 403 for requests that a page of another site makes with the user's cookie.
 
-    Airflow's cookie is SameSite=Lax, so a foreign site's POST comes without it; a sibling host's page would bring it,
-    and browsers say so. Who brings a token in a header was given it: no page can do that unasked.
+    Airflow's cookie is SameSite=Lax, so a foreign site's POST doesn't have it. A page of a sibling host could send it;
+    browsers mark such requests by Sec-Fetch-Site. A token in a header is fine, as no other page can add it.
     """
-    said = request.headers.get("sec-fetch-site", "same-origin")
-    if "authorization" not in request.headers and said != "same-origin":
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if "authorization" not in request.headers and site != "same-origin":
         raise HTTPException(403, "this was asked by a page of another site")
 
 
 def source_of(source: str, reader: ReaderDep) -> tuple[Path, PipelineConfig]:
-    """The source's file and settings. Raises 404, and 409 where the file that should be this source is broken."""
+    """Return the source's file and configuration. Raises 404, or 409 if the file with this name is broken."""
     for file, config in sources_of(pipelines_folder()):
         if isinstance(config, PipelineConfig):
             if config.source.name == source:
                 return file, config
         elif file.stem == source:
-            told = str(config) if reader.reads_import_errors() else f"the file {file.name} is broken"
-            raise HTTPException(409, told)
+            problem = str(config) if reader.reads_import_errors() else f"the file {file.name} is broken"
+            raise HTTPException(409, problem)
     raise HTTPException(404, f"there is no source {source!r} among the YAML files in {pipelines_folder()}")
 
 

@@ -1,7 +1,7 @@
-"""What the page does, each for who may: runs of the source's DAGs, and decisions about tables and events.
+"""Actions of the page: trigger runs of a source's DAGs, and decide about tables and events.
 
-A run is triggered as Airflow's own UI does it, and a decision recorded as ``binlake table`` does it, both with the
-user's name; Airflow's audit log has each request.
+A run is triggered as in Airflow's own UI, and a decision is recorded as by ``binlake table``, both with the user's
+name. Airflow's audit log has each request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from binlake_airflow.page.access import (
 
 _MOST_TABLES = 10_000
 Why = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
-"""For those who read it later."""
+"""The reason for a decision, which is recorded."""
 
 
 class _Asked(BaseModel):
@@ -49,24 +49,25 @@ class _Asked(BaseModel):
 
 
 class RunAsked(_Asked):
-    """unpause: the DAG, which else runs nothing while it is paused. until: the sync stops before commits since then;
-    without a zone it is UTC."""
+    """A request to run a DAG. unpause: also unpause the DAG, which doesn't run while it is paused."""
 
     unpause: bool = False
 
 
 class SyncAsked(RunAsked):
+    """A request to sync. until: stop before commits at or after this time; UTC if it has no time zone."""
+
     until: datetime | None = None
 
 
 class TablesAsked(RunAsked):
-    """tables: by ``database.table``; without any, what the DAG does without any."""
+    """A request about tables. tables: ``database.table``; if empty, the DAG's default applies."""
 
     tables: list[str] = Field(default=[], max_length=_MOST_TABLES)
 
 
 class BootstrapAsked(TablesAsked):
-    """keys: ``FIRST..LAST`` of the one table that is named; as the DAG's param of that name."""
+    """A request to bootstrap. keys: ``FIRST..LAST`` of the only table named, as the DAG's param ``keys``."""
 
     lock: Literal["flush", "tables", "none"] = "flush"
     keys: str | None = Field(default=None, max_length=200)
@@ -82,14 +83,14 @@ class DecisionAsked(_Asked):
 
 
 class SkipAsked(DecisionAsked):
-    """The event's place, as the status tells it."""
+    """A request to skip an event. file, offset: its place, as the status shows it."""
 
     file: str
     offset: int = Field(ge=0, lt=2**63)
 
 
 def _guarded(*guards: Any) -> list[Any]:
-    """In this order: what a page of another site asks isn't looked at, nor written to the audit log."""
+    """Return the guards in order: requests of other sites' pages are refused before the audit log is written."""
     return [Depends(guard) for guard in (from_here, may_read, *guards)]
 
 
@@ -97,77 +98,77 @@ router = APIRouter(prefix="/api/sources/{source}")
 
 
 @router.post("/sync", dependencies=_guarded(may_trigger("sync"), action_logging("binlake_sync")))
-def sync(found: SourceDep, reader: ReaderDep, asked: SyncAsked) -> JSONResponse:
-    """The log up to its head, or up to ``until``."""
+def sync(loaded: SourceDep, reader: ReaderDep, asked: SyncAsked) -> JSONResponse:
+    """Sync up to the log's head, or up to ``until``."""
     until = asked.until.replace(tzinfo=asked.until.tzinfo or UTC) if asked.until else None
     conf = {"until": until.isoformat()} if until else {}
-    return _run(found[1], "sync", conf, reader, asked)
+    return _run(loaded[1], "sync", conf, reader, asked)
 
 
 @router.post("/verify", dependencies=_guarded(may_trigger("verify"), action_logging("binlake_verify")))
-def verify(found: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONResponse:
-    conf = {"tables": _patterns(found[1], asked.tables)} if asked.tables else {}
-    return _run(found[1], "verify", conf, reader, asked)
+def verify(loaded: SourceDep, reader: ReaderDep, asked: TablesAsked) -> JSONResponse:
+    conf = {"tables": _patterns(loaded[1], asked.tables)} if asked.tables else {}
+    return _run(loaded[1], "verify", conf, reader, asked)
 
 
 @router.post("/bootstrap", dependencies=_guarded(may_trigger("bootstrap"), action_logging("binlake_bootstrap")))
-def bootstrap(found: SourceDep, reader: ReaderDep, asked: BootstrapAsked) -> JSONResponse:
-    """Tables that are followed already are copied anew."""
+def bootstrap(loaded: SourceDep, reader: ReaderDep, asked: BootstrapAsked) -> JSONResponse:
+    """Snapshot tables; those that are followed already are copied again."""
     conf: dict[str, Any] = {"lock": asked.lock}
     if asked.keys:
         if len(asked.tables) != 1:
             raise HTTPException(400, "a range of keys is of one table")
         conf["keys"] = asked.keys
     if asked.tables:
-        conf["tables"] = _patterns(found[1], asked.tables)
-    return _run(found[1], "bootstrap", conf, reader, asked)
+        conf["tables"] = _patterns(loaded[1], asked.tables)
+    return _run(loaded[1], "bootstrap", conf, reader, asked)
 
 
 @router.post("/maintain", dependencies=_guarded(may_trigger("maintain"), action_logging("binlake_maintain")))
-def maintain(found: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONResponse:
-    return _run(found[1], "maintain", {}, reader, asked)
+def maintain(loaded: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONResponse:
+    return _run(loaded[1], "maintain", {}, reader, asked)
 
 
 @router.post("/feeds", dependencies=_guarded(may_trigger("feeds"), action_logging("binlake_feeds")))
-def feeds(found: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONResponse:
-    """All of the source's, also those that are stopped."""
-    return _run(found[1], "feeds", {}, reader, asked)
+def feeds(loaded: SourceDep, reader: ReaderDep, asked: RunAsked) -> JSONResponse:
+    """Run all of the source's feeds, including stopped ones."""
+    return _run(loaded[1], "feeds", {}, reader, asked)
 
 
 @router.post("/resume", dependencies=_guarded(may_trigger("resume"), action_logging("binlake_resume")))
-def resume(found: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResponse:
-    """Paused and stopped tables go through the batches they missed: that reads the log, so a DAG does it."""
-    _known(found[1], asked.tables)
-    return _run(found[1], "resume", {"tables": asked.tables, "why": asked.why}, reader, asked)
+def resume(loaded: SourceDep, reader: ReaderDep, asked: ResumeAsked) -> JSONResponse:
+    """Resume paused and stopped tables; a DAG does it, since the log must be read."""
+    _known(loaded[1], asked.tables)
+    return _run(loaded[1], "resume", {"tables": asked.tables, "why": asked.why}, reader, asked)
 
 
 @router.post("/dags/{what}/unpause", dependencies=_guarded(action_logging("binlake_unpause")))
-def unpause(what: Dag, found: SourceDep, reader: ReaderDep) -> JSONResponse:
-    dag = _dag(found[1].source.name, what)
-    _unpause(dag, found[1].source.name, what, reader)
+def unpause(what: Dag, loaded: SourceDep, reader: ReaderDep) -> JSONResponse:
+    dag = _dag(loaded[1].source.name, what)
+    _unpause(dag, loaded[1].source.name, what, reader)
     return JSONResponse({"told": f"{dag.dag_id} is unpaused"})
 
 
 @router.post("/tables/{table:path}/pause", dependencies=_guarded(may_edit, action_logging("binlake_pause")))
-def pause(table: str, found: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
-    (name,) = _known(found[1], [table])
-    return JSONResponse({"told": decisions.pause(found[1], name, Reason(reader.name, asked.why))})
+def pause(table: str, loaded: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
+    (name,) = _known(loaded[1], [table])
+    return JSONResponse({"told": decisions.pause(loaded[1], name, Reason(reader.name, asked.why))})
 
 
 @router.post("/tables/{table:path}/resnapshot", dependencies=_guarded(may_edit, action_logging("binlake_resnapshot")))
-def resnapshot(table: str, found: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
-    (name,) = _known(found[1], [table])
-    return JSONResponse({"told": decisions.resnapshot(found[1], name, Reason(reader.name, asked.why))})
+def resnapshot(table: str, loaded: SourceDep, reader: ReaderDep, asked: DecisionAsked) -> JSONResponse:
+    (name,) = _known(loaded[1], [table])
+    return JSONResponse({"told": decisions.resnapshot(loaded[1], name, Reason(reader.name, asked.why))})
 
 
 @router.post("/skip-event", dependencies=_guarded(may_edit, action_logging("binlake_skip_event")))
-def skip_event(found: SourceDep, reader: ReaderDep, asked: SkipAsked) -> JSONResponse:
+def skip_event(loaded: SourceDep, reader: ReaderDep, asked: SkipAsked) -> JSONResponse:
     place, reason = (asked.file, asked.offset), Reason(reader.name, asked.why)
-    return JSONResponse({"told": decisions.skip_event(found[1], place, reason)})
+    return JSONResponse({"told": decisions.skip_event(loaded[1], place, reason)})
 
 
 def _known(config: PipelineConfig, asked: Sequence[str]) -> list[TableName]:
-    """Names of tables that the source has. Raises 404 for another."""
+    """Return the names of tables that the source has. Raises 404 for any other."""
     known = tables.table_names(config)
     if unknown := [name for name in asked if name not in known]:
         raise HTTPException(404, f"the source {config.source.name} has no table {unknown[0]!r}")
@@ -179,7 +180,7 @@ def _patterns(config: PipelineConfig, asked: Sequence[str]) -> list[str]:
 
 
 def _dag(source: str, what: Dag) -> DagModel:
-    """As Airflow knows it. Raises 409 where it doesn't, or where its file is broken."""
+    """Return the DAG. Raises 409 if Airflow doesn't know it, or its file is broken."""
     dag = DagModel.get_current(dag_id(source, what))
     if dag is None or dag.is_stale or dag.has_import_errors:
         raise HTTPException(409, f"Airflow has no DAG {dag_id(source, what)} yet: look at its import errors")
@@ -187,7 +188,7 @@ def _dag(source: str, what: Dag) -> DagModel:
 
 
 def _unpause(dag: DagModel, source: str, what: Dag, reader: Reader) -> None:
-    """Raises 403 for who may not."""
+    """Unpause the DAG. Raises 403 if the user may not edit it."""
     if not reader.may_edit(source, what):
         raise HTTPException(403, f"you may not edit the DAG {dag.dag_id}, and it is paused")
     with create_session() as session:
@@ -195,7 +196,7 @@ def _unpause(dag: DagModel, source: str, what: Dag, reader: Reader) -> None:
 
 
 def _run(config: PipelineConfig, what: Dag, conf: dict[str, Any], reader: Reader, asked: RunAsked) -> JSONResponse:
-    """Trigger the DAG; Airflow checks ``conf`` against its params. Raises 400 where it refuses."""
+    """Trigger the DAG. Raises 400 if Airflow refuses ``conf``, which it checks against the DAG's params."""
     dag = _dag(config.source.name, what)
     if asked.unpause and dag.is_paused:
         _unpause(dag, config.source.name, what, reader)
@@ -206,5 +207,5 @@ def _run(config: PipelineConfig, what: Dag, conf: dict[str, Any], reader: Reader
     except (AirflowException, ParamValidationError, ValueError) as error:
         raise HTTPException(400, str(error)) from None
     waits = dag.is_paused and not asked.unpause
-    told = f"{dag.dag_id} is paused: the run waits until it is unpaused" if waits else "the run is queued"
-    return JSONResponse({"told": told, "dag_id": dag.dag_id, "run_id": run.run_id if run else None})
+    message = f"{dag.dag_id} is paused: the run waits until it is unpaused" if waits else "the run is queued"
+    return JSONResponse({"told": message, "dag_id": dag.dag_id, "run_id": run.run_id if run else None})

@@ -1,6 +1,6 @@
-"""What the page is told, in the words of ``binlake status --json``: from metadata and Airflow's own database alone.
+"""JSON answers for the page, with the keys of ``binlake status --json``, from metadata and Airflow's own database.
 
-The source's server isn't asked: an answer must not wait for it. Times are microseconds since 1970 UTC.
+The source's server isn't asked, as an answer must not wait for it. Times are microseconds since 1970 UTC.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def _remembered(path: str) -> RememberedMetadata:
 
 
 def metadata_of(config: PipelineConfig) -> RememberedMetadata:
-    """The same for all requests: it remembers."""
+    """Return a source's metadata, the same object for all requests, as it caches what it reads."""
     return _remembered(config.metadata_path("").rstrip("/"))
 
 
 def problem(error: Exception) -> dict[str, str]:
-    """What is told of an error; of one that isn't ours its kind alone."""
+    """Return an error's message and remedy; of an error that isn't binlake's, only its type."""
     if isinstance(error, BinlakeError):
         return {"detail": error.message, "remedy": error.remedy}
     log.error("the page met an unexpected error", exc_info=error)
@@ -51,39 +51,39 @@ def problem(error: Exception) -> dict[str, str]:
 
 
 def broken(file: Path, error: ConfigurationError) -> dict[str, Any]:
-    """A file that is no source yet."""
+    """Return the answer about a YAML that can't be loaded."""
     return {"source": file.stem, "file": file.name, "health": "bad", "error": problem(error)}
 
 
 def dag_states(sources: list[str]) -> dict[str, dict[str, DagState]]:
-    """Of each source, by what the DAG does."""
+    """Return the states of the sources' DAGs, by source and kind."""
     wanted = {dag_id(source, what): (source, what) for source in sources for what in DAGS}
-    found: dict[str, dict[str, DagState]] = {source: {} for source in sources}
+    states: dict[str, dict[str, DagState]] = {source: {} for source in sources}
     columns = (DagModel.dag_id, DagModel.is_paused, DagModel.next_dagrun_create_after)
     with create_session() as session:
         rows = session.execute(select(*columns).where(DagModel.dag_id.in_(wanted), ~DagModel.is_stale)).all()
     for dag, is_paused, due in rows:
         source, what = wanted[dag]
-        found[source][what] = DagState(dag, is_paused, int(due.timestamp() * 1e6) if due else None)
-    return found
+        states[source][what] = DagState(dag, is_paused, int(due.timestamp() * 1e6) if due else None)
+    return states
 
 
 def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dict[str, Any]:
-    """One source. Raises BinlakeError where its metadata can't be read."""
+    """Return the answer about one source. Raises BinlakeError if its metadata can't be read."""
     metadata = metadata_of(config)
     now = now_us()
-    found = read_status(config, metadata)
-    log = log_standing(metadata, found)
-    advice = advise(found, schedule=config.schedule, dags=dags, now=datetime.fromtimestamp(now / 1e6, UTC), log=log)
+    status = read_status(config, metadata)
+    log = log_standing(metadata, status)
+    advice = advise(status, schedule=config.schedule, dags=dags, now=datetime.fromtimestamp(now / 1e6, UTC), log=log)
     hours = runs.mutations_by(metadata, minute(now) - DAY, HOUR, 24)
     minutes = runs.mutations_by(metadata, minute(now) - HOUR, 5 * MINUTE, 12)
     return {
-        **_of_source(found),
+        **_without_tables(status),
         "file": file.name,
         "error": None,
         "schedule": config.schedule,
         "health": health(advice),
-        "advice": [asdict(one) for one in advice],
+        "advice": [asdict(item) for item in advice],
         "rows_changed": {"hour": sum(minutes), "day": sum(hours), "by_5_minutes": minutes, "by_hour": hours},
         "log": asdict(log) if log else None,
         "dags": {what: asdict(state) for what, state in dags.items()},
@@ -92,7 +92,7 @@ def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dic
 
 
 def log_standing(metadata: RememberedMetadata, found: SourceStatus) -> LogStanding | None:
-    """None before the first run that noted it."""
+    """Return what is known of the server's log; None before the first run that noted it."""
     for seen in metadata.read("source_log"):
         ahead = seen["bytes_ahead"]
         if ahead is not None and found.open_batch:  # what is planned counts as merged there
@@ -105,37 +105,37 @@ def log_standing(metadata: RememberedMetadata, found: SourceStatus) -> LogStandi
 
 
 def minute(us: int) -> int:
-    """The full minute: a question that is asked again is remembered."""
+    """Return a time cut to the full minute, so that repeated questions are answered from memory."""
     return us - us % MINUTE
 
 
-def _of_source(found: SourceStatus) -> dict[str, Any]:
-    """The status without what each table says, which has an answer of its own."""
-    told = found.to_json()
-    del told["tables"]
-    last = told["last_run"]
-    told["last_run"] = {key: last[key] for key in last if key != "tables"} if last else None
-    return {**told, "table_counts": dict(Counter(row["status"] for row in found.tables))}
+def _without_tables(found: SourceStatus) -> dict[str, Any]:
+    """Return the status without the tables, which have an answer of their own."""
+    answer = found.to_json()
+    del answer["tables"]
+    last = answer["last_run"]
+    answer["last_run"] = {key: last[key] for key in last if key != "tables"} if last else None
+    return {**answer, "table_counts": dict(Counter(row["status"] for row in found.tables))}
 
 
 def newest_runs(config: PipelineConfig, before_us: int | None, count: int) -> dict[str, Any]:
     found = runs.newest(metadata_of(config), count, before_us=before_us)
-    return {"source": config.source.name, "runs": [asdict(one) for one in found], "now_us": now_us()}
+    return {"source": config.source.name, "runs": [asdict(entry) for entry in found], "now_us": now_us()}
 
 
 def run(config: PipelineConfig, batch: int) -> dict[str, Any] | None:
-    """One batch; None where it isn't known, or known no more."""
+    """Return the answer about a batch; None if it is unknown or its rows were removed."""
     found = runs.of_batch(metadata_of(config), batch)
     if found is None:
         return None
-    told = asdict(found) | {"source": config.source.name, "now_us": now_us()}
+    answer = asdict(found) | {"source": config.source.name, "now_us": now_us()}
     if found.range:
         start, stop = found.range.start, found.range.stop
-        told["range"] = {
+        answer["range"] = {
             "start": str(start),
             "stop": str(stop),
             "gtid_set": stop.gtid_set,
             "bytes": found.range.size,
             "slices": [asdict(part) for part in found.range.slices],
         }
-    return told
+    return answer

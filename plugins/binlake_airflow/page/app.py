@@ -51,8 +51,8 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
 
 
 @app.exception_handler(BinlakeError)
-def _told(_: Request, error: Exception) -> JSONResponse:
-    """409: what is asked can't be done as things stand; 503: the lake can't be read or written."""
+def _error_answer(_: Request, error: Exception) -> JSONResponse:
+    """Answer an error: 409 if the request can't be fulfilled now, 503 if the lake can't be read or written."""
     return JSONResponse(answers.problem(error), 409 if isinstance(error, (UsageError, LeaseHeld)) else 503)
 
 
@@ -73,74 +73,79 @@ def part(file: str) -> FileResponse:
 
 @app.get("/api/sources")
 def sources(reader: ReaderDep) -> JSONResponse:
-    """Those that the user may read, and files that are none yet."""
+    """Return the sources that the user may read, and broken files for users who may see import errors."""
     files = list(sources_of(pipelines_folder()))
     good = {config.source.name: (file, config) for file, config in files if isinstance(config, PipelineConfig)}
     readable = reader.readable(good)
     dags = answers.dag_states(sorted(readable))
-    told: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for name in sorted(readable):
         try:
-            told.append(answers.source(*good[name], dags[name]) | {"may": _may(name, reader)})
-        except Exception as error:  # one source's lake hides no other's
-            told.append({"source": name, "file": good[name][0].name, "health": "bad", "error": answers.problem(error)})
+            entries.append(answers.source(*good[name], dags[name]) | {"may": _may(name, reader)})
+        except Exception as error:  # an error of one source must not hide the others
+            entries.append(
+                {"source": name, "file": good[name][0].name, "health": "bad", "error": answers.problem(error)}
+            )
     if reader.reads_import_errors():
-        told += [answers.broken(file, config) for file, config in files if not isinstance(config, PipelineConfig)]
-    return JSONResponse({"sources": told, "folder": str(pipelines_folder()), "now_us": now_us()})
+        entries += [answers.broken(file, config) for file, config in files if not isinstance(config, PipelineConfig)]
+    return JSONResponse({"sources": entries, "folder": str(pipelines_folder()), "now_us": now_us()})
 
 
 @app.get("/api/sources/{source}", dependencies=_OF_SOURCE)
-def one_source(source: str, found: SourceDep, reader: ReaderDep) -> JSONResponse:
-    told = answers.source(*found, answers.dag_states([source])[source])
-    return JSONResponse(told | {"may": _may(source, reader)})
+def one_source(source: str, loaded: SourceDep, reader: ReaderDep) -> JSONResponse:
+    answer = answers.source(*loaded, answers.dag_states([source])[source])
+    return JSONResponse(answer | {"may": _may(source, reader)})
 
 
 def _may(source: str, reader: Reader) -> dict[str, bool]:
-    """What the user may do: trigger each DAG, and edit, which is to decide about tables and events."""
+    """Return what the user may do: trigger each DAG, and edit (decide about tables and events)."""
     triggers: dict[str, bool] = {what: reader.may_trigger(source, what) for what in DAGS}
     return {**triggers, "edit": reader.may_edit(source)}
 
 
 @app.get("/api/sources/{source}/tables", dependencies=_OF_SOURCE)
-def tables(found: SourceDep) -> JSONResponse:
-    return JSONResponse(tables_of.tables(found[1]))
+def tables(loaded: SourceDep) -> JSONResponse:
+    return JSONResponse(tables_of.tables(loaded[1]))
 
 
 @app.get("/api/sources/{source}/tables/{table:path}", dependencies=_OF_SOURCE)
 def one_table(
     source: str,
     table: str,
-    found: SourceDep,
+    loaded: SourceDep,
     reader: ReaderDep,
     at: Annotated[str | None, Query(max_length=200)] = None,
 ) -> JSONResponse:
-    """at: ``FILE:POS`` or a time, of which the shape is told, too. Keys of rows are values: for who may edit."""
-    told = tables_of.table(found[1], table, at, with_keys=reader.may_edit(source))
-    if told is None:
-        raise HTTPException(404, f"the source {found[1].source.name} has no table {table!r}")
-    return JSONResponse(told)
+    """Return one table. at: ``FILE:POS`` or a time, for the table's columns then.
+
+    Keys of rows are values, so only users who may edit get them.
+    """
+    answer = tables_of.table(loaded[1], table, at, with_keys=reader.may_edit(source))
+    if answer is None:
+        raise HTTPException(404, f"the source {loaded[1].source.name} has no table {table!r}")
+    return JSONResponse(answer)
 
 
 @app.get("/api/sources/{source}/feeds", dependencies=_OF_SOURCE)
-def feeds(found: SourceDep) -> JSONResponse:
-    return JSONResponse(feeds_of.feeds(found[1]))
+def feeds(loaded: SourceDep) -> JSONResponse:
+    return JSONResponse(feeds_of.feeds(loaded[1]))
 
 
 @app.get("/api/sources/{source}/runs", dependencies=_OF_SOURCE)
 def newest_runs(
-    found: SourceDep,
+    loaded: SourceDep,
     before_us: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     count: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> JSONResponse:
-    return JSONResponse(answers.newest_runs(found[1], before_us, count))
+    return JSONResponse(answers.newest_runs(loaded[1], before_us, count))
 
 
 @app.get("/api/sources/{source}/runs/{batch}", dependencies=_OF_SOURCE)
-def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], found: SourceDep) -> JSONResponse:
-    told = answers.run(found[1], batch)
-    if told is None:
-        raise HTTPException(404, f"the source {found[1].source.name} has no batch {batch}, or it is known no more")
-    return JSONResponse(told)
+def one_run(batch: Annotated[int, PathParameter(ge=0, lt=2**63)], loaded: SourceDep) -> JSONResponse:
+    answer = answers.run(loaded[1], batch)
+    if answer is None:
+        raise HTTPException(404, f"the source {loaded[1].source.name} has no batch {batch}, or it is known no more")
+    return JSONResponse(answer)
 
 
 app.include_router(actions.router)

@@ -1,4 +1,4 @@
-"""What the page is told of feeds, and of the relay's clients: from metadata and the relay's file, without values."""
+"""JSON answers about feeds and the relay's clients, from metadata and the relay's file, without values."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from binlake_airflow.page.remembered import RememberedMetadata
 
 
 def feeds(config: PipelineConfig) -> dict[str, Any]:
-    """Each feed's place, with when that was up to date (carried_us), and what the relay told its clients."""
+    """Return each feed's position, with the time up to which it has every commit (carried_us), and the relay's
+    clients."""
     metadata = metadata_of(config)
     found = feed_watermarks.statuses(config, metadata)
     carried = _carried(metadata, {feed.batch for feed in found if feed.batch is not None})
-    told = {feed.name: {**asdict(feed), "carried_us": carried.get(feed.batch)} for feed in found}
-    relayed = told.pop(RELAY, None)
+    by_name = {feed.name: {**asdict(feed), "carried_us": carried.get(feed.batch)} for feed in found}
+    relayed = by_name.pop(RELAY, None)
     return {
         "source": config.source.name,
-        "feeds": list(told.values()),
+        "feeds": list(by_name.values()),
         "relay": {**relayed, **_clients(config)} if relayed else None,
         "now_us": now_us(),
     }
 
 
 def _carried(metadata: RememberedMetadata, batches: set[int]) -> dict[int | None, int]:
-    """By batch, up to when it tells all that was committed."""
+    """Return, by batch, the time up to which it has every commit."""
     if not batches:
         return {}
     where = f"batch IN ({', '.join(map(str, sorted(batches)))})"
@@ -40,7 +41,7 @@ def _carried(metadata: RememberedMetadata, batches: set[int]) -> dict[int | None
 
 
 def _clients(config: PipelineConfig) -> dict[str, Any]:
-    """Or why they can't be told: that hides nothing else."""
+    """Return the relay's clients, or why they can't be read, which must not hide anything else."""
     try:
         return {"clients": relay.last_saved(config), "clients_problem": None}
     except BinlakeError as error:

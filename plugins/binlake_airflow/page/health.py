@@ -1,4 +1,4 @@
-"""How a source fares, and what is to be done about it: pure, from its status."""
+"""Health of a source and advice what to do, from its status. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from binlake.source.ahead import LogSeen
 Health = Literal["good", "new", "warn", "bad"]
 _WORST_FIRST: tuple[Health, ...] = ("bad", "new", "warn", "good")
 _GRACE = timedelta(minutes=15)
-"""That a scheduled run may take before it is said to be late."""
+"""Time that a scheduled run may take before it counts as late."""
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What the page can do about it. do: bootstrap, sync, feeds, unpause, skip-event or show; dag: which to unpause;
-    state: of the tables to show."""
+    """An action that the page offers. do: bootstrap, sync, feeds, unpause, skip-event or show. dag: which to unpause.
+    file, offset: the event to skip. state: of the tables to show."""
 
     do: str
     dag: str | None = None
@@ -34,7 +34,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Advice:
-    """What isn't as it should be, and what to do next; button: where the page can do it."""
+    """What is wrong, and what to do next. button: the page's action, if it can do it."""
 
     health: Health
     what: str
@@ -44,7 +44,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class DagState:
-    """A DAG of the source as Airflow knows it; next_run_us: when the scheduler makes its next run."""
+    """A DAG of the source in Airflow. next_run_us: when the scheduler makes its next run."""
 
     dag_id: str
     is_paused: bool
@@ -53,19 +53,19 @@ class DagState:
 
 @dataclass(frozen=True)
 class LogStanding(LogSeen):
-    """What the server said of its log when it was looked at last, beside what is merged.
+    """The server's log as last seen, compared with what is merged.
 
-    bytes_ahead: of log beyond what is merged. kept_until_us: before then the log that is needed next isn't purged for
-    its age; None where it is kept for ever, or nobody says for how long.
+    bytes_ahead: bytes of log that aren't merged. kept_until_us: the time before which the log that is needed next isn't
+    purged by age; None if it is kept for ever, or the retention is unknown.
     """
 
     kept_until_us: int | None
 
 
 def health(advice: list[Advice]) -> Health:
-    """The worst of them."""
-    found = {one.health for one in advice}
-    return next((one for one in _WORST_FIRST if one in found), "good")
+    """Return the worst health in the advice; good without advice."""
+    levels = {item.health for item in advice}
+    return next((level for level in _WORST_FIRST if level in levels), "good")
 
 
 def advise(
@@ -76,8 +76,8 @@ def advise(
     now: datetime,
     log: LogStanding | None = None,
 ) -> list[Advice]:
-    """dags: those that Airflow knows, by what they do (bootstrap, sync, maintain). The worst comes first."""
-    said = [
+    """Return advice on a source, the worst first. dags: those that Airflow knows, by kind (bootstrap, sync …)."""
+    advice = [
         *_beginning(found, dags),
         *_poisoned(found),
         *_failed(found, now),
@@ -88,28 +88,28 @@ def advise(
         *_unfinished(found),
         *_feeds(found),
     ]
-    return sorted(said, key=lambda one: _WORST_FIRST.index(one.health))
+    return sorted(advice, key=lambda item: _WORST_FIRST.index(item.health))
 
 
 def _poisoned(found: SourceStatus) -> list[Advice]:
     return [
         Advice(
             "bad",
-            f"the run is stopped at {one['file']}:{one['offset']} by {one['reason']}",
-            one["remedy"] or "",
-            Remedy("skip-event", file=one["file"], offset=one["offset"]),
+            f"the run is stopped at {event['file']}:{event['offset']} by {event['reason']}",
+            event["remedy"] or "",
+            Remedy("skip-event", file=event["file"], offset=event["offset"]),
         )
-        for one in found.poison
+        for event in found.poison
     ]
 
 
 def _failed(found: SourceStatus, now: datetime) -> list[Advice]:
     failed = found.failed
-    if failed is None or found.poison:  # which says it better
+    if failed is None or found.poison:  # whose own advice is more precise
         return []
-    said, _, remedy = failed.message.partition("\n  → ")
+    problem, _, remedy = failed.message.partition("\n  → ")
     ago = max(0, round((now.timestamp() - failed.ended_us / 1e6) / 60))
-    what = f"the last run failed in {failed.phase}, {ago:,} minutes ago: {said}"
+    what = f"the last run failed in {failed.phase}, {ago:,} minutes ago: {problem}"
     return [Advice("warn", what, remedy or "look at its log; the next run tries again")]
 
 
@@ -131,7 +131,7 @@ def _beginning(found: SourceStatus, dags: Mapping[str, DagState]) -> list[Advice
 def _tables(found: SourceStatus) -> list[Advice]:
     counts = Counter(row["status"] for row in found.tables)
     look = "the list of tables says what to do about each"
-    said: list[Advice] = []
+    advice: list[Advice] = []
     for status, level, what in (
         ("stopped", "bad", "stopped"),
         ("missing", "bad", "missing in the lake"),
@@ -139,8 +139,8 @@ def _tables(found: SourceStatus) -> list[Advice]:
         ("paused", "warn", "paused"),
     ):
         if count := counts[status]:
-            said.append(Advice(level, f"{_tables_are(count)} {what}", look, Remedy("show", state=status)))  # type: ignore[arg-type]
-    return said
+            advice.append(Advice(level, f"{_tables_are(count)} {what}", look, Remedy("show", state=status)))  # type: ignore[arg-type]
+    return advice
 
 
 def _tables_are(count: int) -> str:
@@ -164,7 +164,7 @@ def _late(found: SourceStatus, schedule: str | None, dags: Mapping[str, DagState
 
 
 def _missed(schedule: str, since_us: int, now: datetime) -> bool:
-    """Whether more than a run was due since then."""
+    """Tell whether more than one run has been due since a time, plus some grace."""
     due = croniter(schedule, datetime.fromtimestamp(since_us / 1e6, UTC))
     due.get_next(datetime)
     missed: datetime = due.get_next(datetime)
@@ -172,7 +172,7 @@ def _missed(schedule: str, since_us: int, now: datetime) -> bool:
 
 
 def _unseen(log: LogStanding | None, schedule: str | None, now: datetime) -> list[Advice]:
-    """The server was looked at longer ago than its schedule allows: what is told of its log is old."""
+    """Return advice if the server was last seen too long ago for the schedule, so that what is known of it is old."""
     if log is None or schedule is None or not _missed(schedule, log.at_us, now):
         return []
     hours = now.timestamp() / 3600 - log.at_us / 3.6e9
@@ -185,7 +185,7 @@ def _unseen(log: LogStanding | None, schedule: str | None, now: datetime) -> lis
 
 
 def _purged(log: LogStanding | None, now: datetime) -> list[Advice]:
-    """Where less than a quarter of the time is left for which the server keeps its log."""
+    """Return advice if less than a quarter of the log's retention is left."""
     if log is None or log.kept_until_us is None or log.kept_hours is None:
         return []
     left = log.kept_until_us / 3.6e9 - now.timestamp() / 3600
@@ -199,17 +199,17 @@ def _purged(log: LogStanding | None, now: datetime) -> list[Advice]:
 
 
 def _unfinished(found: SourceStatus) -> list[Advice]:
-    said = [
+    advice = [
         Advice(
             "warn",
-            f"the snapshot of {one.table} isn't finished: {one.copied} of {one.chunks} chunks",
+            f"the snapshot of {copy.table} isn't finished: {copy.copied} of {copy.chunks} chunks",
             "nothing if a run is at it; else run the bootstrap again, which goes on with the chunks that are missing",
             None if found.holder and not found.holder_died else Remedy("bootstrap"),
         )
-        for one in found.snapshots
+        for copy in found.snapshots
     ]
     if found.holder_died:
-        said.append(
+        advice.append(
             Advice(
                 "warn",
                 f"{found.holder}, which held the source, is dead",
@@ -217,11 +217,11 @@ def _unfinished(found: SourceStatus) -> list[Advice]:
                 Remedy("sync") if found.position else None,
             )
         )
-    return said
+    return advice
 
 
 def _feeds(found: SourceStatus) -> list[Advice]:
-    """They hold nothing of the mirror back, but whoever reads them waits."""
+    """Return advice on stopped feeds: they don't hold up the mirror, but their readers wait."""
     return [
         Advice(
             "bad",

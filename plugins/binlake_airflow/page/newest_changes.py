@@ -1,6 +1,6 @@
-"""The newest mutations of a table, as far as their batches' staging is kept (``maintain.staging_hours``, a feed).
+"""The newest mutations of a table, from staging that is still kept (by ``maintain.staging_hours``, or for a feed).
 
-Which rows, when and where; their values, or the key's, where that is asked for, and never those of masked columns.
+Values, or only those of the key, are read if asked for, but never those of masked columns.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from binlake.staging import staged_files
 from binlake.storage import files, parquet_files
 
 BATCHES = 24
-"""That are looked through, the newest first."""
+"""How many batches are searched, the newest first."""
 _NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _MASK = "***"
 _MOST_LETTERS = 300
-"""Of one value."""
-_TOLD = ["op", "offset", "row", "committed_us", "gtid", "xid"]
+"""The most letters shown of a value."""
+_COLUMNS = ["op", "offset", "row", "committed_us", "gtid", "xid"]
 
 
 @dataclass(frozen=True)
 class NewestChange:
-    """One mutation. position: ``file:offset`` of its event. key, before, after: values as text, by column; None where
-    they weren't asked for, or there is none."""
+    """One mutation. position: ``file:offset`` of its event. key, before, after: values as text, by column; None if they
+    weren't asked for, or there are none."""
 
     batch: int
     op: str
@@ -48,7 +48,7 @@ class NewestChange:
 
 @dataclass(frozen=True)
 class NewestChanges:
-    """since_batch: the oldest batch that was looked through; None where no staging is kept."""
+    """The newest mutations. since_batch: the oldest batch that was searched; None if no staging is kept."""
 
     changes: tuple[NewestChange, ...]
     since_batch: int | None
@@ -63,8 +63,8 @@ def newest_changes(
     with_key: bool,
     with_values: bool = False,
 ) -> NewestChanges:
-    """Of recorded batches, the newest first. Rows of XA transactions, which wait for their outcome, aren't told."""
-    found: list[NewestChange] = []
+    """Return at most ``count`` mutations of recorded batches, the newest first, without rows of XA transactions."""
+    changes: list[NewestChange] = []
     since: int | None = None
     shown = _Shown(with_key, with_values, config.page.masked(name))
     wanted = ["batch", "attempt", "range"]
@@ -73,36 +73,36 @@ def newest_changes(
         if not files.exists(f"{folder}/manifest.json"):
             break
         since = row["batch"]
-        found += _of_batch(folder, row, name, count - len(found), shown)
-        if len(found) >= count:
+        changes += _of_batch(folder, row, name, count - len(changes), shown)
+        if len(changes) >= count:
             break
-    return NewestChanges(tuple(found), since)
+    return NewestChanges(tuple(changes), since)
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """Which values are told. masked: columns, in small letters, whose values aren't read at all."""
+    """Which values are shown. masked: columns, in lower case, whose values aren't even read."""
 
     key: bool
     values: bool
     masked: frozenset[str]
 
     def columns(self, file: StagedFile) -> list[str]:
-        """That are told of a file's rows."""
+        """Return the columns that are shown of a file's rows."""
         every = [column.name for column in file.columns]
         return every if self.values else list(file.key) if self.key else []
 
     def images(self, file: StagedFile) -> list[str]:
-        """As Parquet names what is read for that."""
+        """Return the Parquet columns that must be read for that."""
         read = [column for column in self.columns(file) if column.lower() not in self.masked]
         return [f"{image}.{column}" for image in ("before", "after") for column in read]
 
     def of(self, image: dict[str, Any] | None, columns: Sequence[str], *, whole: bool) -> dict[str, str | None] | None:
-        """An image's values; whole: the row has one, though nothing of it was read."""
+        """Return an image's values as text. whole: whether the row has the image, even if nothing of it was read."""
         if not whole:
             return None
-        told = {column: _MASK if column.lower() in self.masked else (image or {}).get(column) for column in columns}
-        return {column: _told(value) for column, value in told.items()}
+        values = {column: _MASK if column.lower() in self.masked else (image or {}).get(column) for column in columns}
+        return {column: _text_of(value) for column, value in values.items()}
 
 
 def _of_batch(folder: str, row: dict[str, Any], name: TableName, count: int, shown: _Shown) -> list[NewestChange]:
@@ -110,25 +110,25 @@ def _of_batch(folder: str, row: dict[str, Any], name: TableName, count: int, sho
         manifest = staged_files.read_manifest(folder, row["batch"], row["attempt"])
         log_files = {number: part.file for number, part in enumerate(loads(Range, row["range"]).slices)}
         staged = [file for part in manifest.slices for file in part.files if file.name == name]
-        found: list[NewestChange] = []
+        changes: list[NewestChange] = []
         for file in sorted(staged, key=lambda file: file.last, reverse=True):
-            rows = _rows(file, count - len(found), shown)
-            found += [_change(one, file, row["batch"], log_files[file.slice], shown) for one in rows]
-            if len(found) >= count:
+            rows = _rows(file, count - len(changes), shown)
+            changes += [_change(mutation, file, row["batch"], log_files[file.slice], shown) for mutation in rows]
+            if len(changes) >= count:
                 break
-    except (BinlakeError, OSError):  # it went while it was read
+    except (BinlakeError, OSError):  # it was removed while it was read
         return []
-    return found
+    return changes
 
 
 def _rows(file: StagedFile, count: int, shown: _Shown) -> list[dict[str, Any]]:
-    """The last of a file, the newest first."""
-    found: list[dict[str, Any]] = []
-    for part in parquet_files.staged_groups_backwards(file.path, [*_TOLD, *shown.images(file)]):
-        found += [row for row in _backwards(part) if row["xid"] is None and not _is_void(row, file)]
-        if len(found) >= count:
+    """Return a file's last rows, the newest first."""
+    newest: list[dict[str, Any]] = []
+    for part in parquet_files.staged_groups_backwards(file.path, [*_COLUMNS, *shown.images(file)]):
+        newest += [row for row in _backwards(part) if row["xid"] is None and not _is_void(row, file)]
+        if len(newest) >= count:
             break
-    return found[:count]
+    return newest[:count]
 
 
 def _backwards(part: pa.Table) -> Iterator[dict[str, Any]]:
@@ -136,7 +136,7 @@ def _backwards(part: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _is_void(row: dict[str, Any], file: StagedFile) -> bool:
-    """Rolled back."""
+    """Tell whether a row was rolled back."""
     place = row["offset"], row["row"]
     return any((first, begun) <= place < (last, ended) for first, begun, last, ended in file.void)
 
@@ -152,7 +152,7 @@ def _change(row: dict[str, Any], file: StagedFile, batch: int, log_file: str, sh
     return NewestChange(batch, _NAMES[row["op"]], row["committed_us"], position, row["gtid"], key or None, *images)
 
 
-def _told(value: Any) -> str | None:
+def _text_of(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -160,5 +160,5 @@ def _told(value: Any) -> str | None:
             value = value.decode()
         except UnicodeDecodeError:
             value = f"0x{value.hex()}"
-    said = str(value)
-    return said if len(said) <= _MOST_LETTERS else f"{said[:_MOST_LETTERS]}…"
+    text = str(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"

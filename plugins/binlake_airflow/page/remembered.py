@@ -1,7 +1,7 @@
-"""Metadata for who asks again and again: what was read is kept until the table has another commit.
+"""Metadata with a cache: what was read from a table is kept until the table has another commit.
 
-A request of the page costs a look for two files of a table's log, instead of reading that log and the data files. The
-newest commit's size and time are looked at as well: so a lake that was begun anew under the same versions is seen.
+A repeated read only checks two files of the table's log, instead of reading log and data files. The newest commit's
+size and time are compared as well, so that a new lake with the same versions at the same place is noticed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from binlake.storage import files
 from binlake.storage.protocol import StoredFile
 
 _ANSWERS = 64
-"""Kept of one table: those asked for last."""
+"""How many answers are kept of one table, the last used ones."""
 
 _Question = tuple[tuple[str, ...], str | None, Newest | None]
 
 
 @dataclass
 class _Remembered:
-    """A table at a version. commit: the file of its log that made the version."""
+    """A table at a version, with cached answers. commit: the log file of that version."""
 
     table: DeltaTable
     commit: StoredFile | None
@@ -35,14 +35,14 @@ class _Remembered:
 
 
 class RememberedMetadata(Metadata):
-    """For reading, from any thread. Rows are the caller's own."""
+    """Metadata with cached reads, for any thread. Returned rows are copies."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._known: dict[str, _Remembered] = {}
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self.reads = 0
-        """How often a table was read, and not the memory."""
+        """How often a table was read instead of the cache."""
 
     def read(
         self,
@@ -61,7 +61,7 @@ class RememberedMetadata(Metadata):
             if known is None or question not in known.answers:
                 rows = super().read(name, columns, where=where, newest=newest)
                 known = self._known.get(name)
-                if known is None:  # no table is there
+                if known is None:  # the table doesn't exist
                     return rows
                 known.answers[question] = rows
             known.answers.move_to_end(question)

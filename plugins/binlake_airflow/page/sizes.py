@@ -1,6 +1,6 @@
-"""How large the Delta tables are, by their logs: measured beside what is asked, and known until a table changes.
+"""Sizes of Delta tables, read from their logs in the background, and kept until a table changes.
 
-To open a thousand logs takes seconds. Who asks gets what is known within a moment, and the rest the next time.
+Opening a thousand logs takes seconds, so an answer has the sizes that are known within a moment, the next one the rest.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _THREADS = 2
 
 @dataclass(frozen=True)
 class TableSize:
-    """At a Delta version. small: files below half of a whole one. rows: less those that deletion vectors hide; None
-    where a file doesn't tell."""
+    """A table's size at a Delta version. small: number of files smaller than half of a full one. rows: without those
+    hidden by deletion vectors; None if a file has no row count."""
 
     delta_version: int
     bytes: int
@@ -33,7 +33,7 @@ class TableSize:
 
 
 def measure(path: str, whole: int) -> TableSize | None:
-    """whole: bytes of a whole data file. None where no table is, or none that can be read."""
+    """Return a table's size; None if it doesn't exist or can't be read. whole: bytes of a full data file."""
     try:
         log = opened_tables.opened(path)
         added = pa.table(log.get_add_actions())
@@ -51,7 +51,7 @@ def measure(path: str, whole: int) -> TableSize | None:
 
 
 class Sizes:
-    """Of all tables that anybody asked for, by path."""
+    """The sizes of all requested tables, by path."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,9 +60,9 @@ class Sizes:
         self._running: dict[str, Future[None]] = {}
 
     def of(self, wanted: Mapping[str, Hashable], whole: int, patience: float) -> dict[str, TableSize]:
-        """By path, of those that are known within ``patience`` seconds; that of before while a new one is measured.
+        """Return the sizes known within ``patience`` seconds, by path; the old one while a table is measured again.
 
-        wanted: each path with what is another once the table has changed. whole: bytes of a whole data file.
+        wanted: paths, each with a stamp that differs once the table has changed. whole: bytes of a full data file.
         """
         with self._lock:
             for path, stamp in wanted.items():
@@ -71,8 +71,8 @@ class Sizes:
             running = [self._running[path] for path in wanted if path in self._running]
         wait(running, timeout=patience)
         with self._lock:
-            found = {path: self._known[path][1] for path in wanted if path in self._known}
-        return {path: size for path, size in found.items() if size is not None}
+            sizes = {path: self._known[path][1] for path in wanted if path in self._known}
+        return {path: size for path, size in sizes.items() if size is not None}
 
     def _measure(self, path: str, stamp: tuple[Hashable, int]) -> None:
         try:

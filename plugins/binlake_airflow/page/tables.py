@@ -1,4 +1,4 @@
-"""What the page is told of tables, in the words of ``binlake status --json``: from metadata and Delta logs alone."""
+"""JSON answers about tables, with the keys of ``binlake status --json``, from metadata and Delta logs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from binlake_airflow.page.sizes import Sizes, TableSize
 from binlake_airflow.page.totals import Totals
 
 TABLE_DAYS = 30
-"""A table's runs are told of so many days."""
+"""Days of a table's runs in an answer."""
 COMMITS = 30
-"""Of the Delta history."""
+"""The most commits of a table's Delta history in an answer."""
 CHANGES = 10
-"""The newest mutations."""
+"""The most newest mutations of a table in an answer."""
 MANY_SMALL_FILES = 100
-"""Of one table: upkeep doesn't keep up with what the syncs add, or never runs."""
+"""Number of a table's small files from which upkeep seems not to run, or not to keep up with the syncs."""
 _PATIENCE = 0.1
-"""Seconds that an answer waits for sizes that aren't known."""
+"""Seconds that an answer waits for unknown sizes."""
 _sizes = Sizes()
 
 
@@ -41,7 +41,7 @@ def _totals(metadata: RememberedMetadata) -> Totals:
 
 
 def tables(config: PipelineConfig) -> dict[str, Any]:
-    """All tables of a source: how each stands, what changed, how large it is, through when it was verified."""
+    """Return all tables of a source: status, changes, size, and last verification of each."""
     metadata = metadata_of(config)
     now = now_us()
     found = read_status(config, metadata)
@@ -51,7 +51,9 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
     marks = _marks(metadata)
     sizes = _sizes_of(config, metadata, marks)
     verified = runs.all_last_verified(metadata)
-    copying = {one.table: {"chunks": one.chunks, "copied": one.copied, "rows": one.rows} for one in found.snapshots}
+    copying = {
+        copy.table: {"chunks": copy.chunks, "copied": copy.copied, "rows": copy.rows} for copy in found.snapshots
+    }
     first = [_bootstrapping(table) for table in copying.keys() - {row["table"] for row in found.tables}]
     rows = [
         {
@@ -70,14 +72,14 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
 
 
 def _bootstrapping(table: str) -> dict[str, Any]:
-    """A table that is copied for the first time."""
+    """Return the status row of a table that is being copied for the first time."""
     return {"table": table, "status": "bootstrapping"} | dict.fromkeys(
         ("batch", "position", "delta_version", "reason", "remedy", "table_id")
     )
 
 
 def _marks(metadata: RememberedMetadata) -> dict[str, dict[str, Any]]:
-    """Of each name its life's watermark, as far as the list needs it."""
+    """Return the watermark of each table, with the columns that the list needs."""
     wanted = ["table_id", "database", "table", "status", "delta_version", "updated_us"]
     rows = sorted(metadata.read("watermarks", wanted), key=lambda row: row["status"] != "dropped")
     return {f"{row['database']}.{row['table']}": row for row in rows}
@@ -86,7 +88,7 @@ def _marks(metadata: RememberedMetadata) -> dict[str, dict[str, Any]]:
 def _sizes_of(
     config: PipelineConfig, metadata: RememberedMetadata, marks: dict[str, dict[str, Any]]
 ) -> dict[str, TableSize]:
-    """By name. A table is another once a batch changed it, or the upkeep ran."""
+    """Return the known sizes by name. A table is measured again after a batch changed it, or the upkeep ran."""
     kept = metadata.read("runs", ["ended_us"], where="kind = 'maintain'", newest=Newest("ended_us", 1))
     upkeep = kept[0]["ended_us"] if kept else None
     paths = {name: config.table_path(TableName(row["database"], row["table"])) for name, row in marks.items()}
@@ -102,7 +104,7 @@ def _size(found: TableSize | None) -> dict[str, Any] | None:
 
 
 def _changed(found: MutationCounts | None) -> dict[str, int] | None:
-    return dict(vars(found)) if found else None  # asdict would copy a thousand times what is flat
+    return dict(vars(found)) if found else None  # faster than asdict, as it is flat
 
 
 def _verified(found: Verified | None) -> dict[str, Any] | None:
@@ -112,11 +114,10 @@ def _verified(found: Verified | None) -> dict[str, Any] | None:
 def table(
     config: PipelineConfig, name: str, at: str | None = None, *, with_keys: bool = False
 ) -> dict[str, Any] | None:
-    """One table by ``database.table``; None where the source has none of that name.
+    """Return one table by ``database.table``; None if the source has none of that name.
 
-    at: ``FILE:POS`` or a time, of which the shape is told. with_keys: the newest mutations come with their keys, and
-    with all values where the YAML's section page says so.
-    Raises UsageError where nothing is known of it there.
+    at: ``FILE:POS`` or a time, for the table's columns then. with_keys: include keys of the newest mutations, and all
+    values if the YAML's section ``page`` says so. Raises UsageError if nothing is known of the table at ``at``.
     """
     metadata = metadata_of(config)
     now = now_us()
@@ -126,7 +127,7 @@ def table(
         return None
     table_name = _name_of(metadata, row["table_id"], name)
     schema = history.schema_now(metadata, row["table_id"])
-    mark = {name: one for name, one in _marks(metadata).items() if name == row["table"]}
+    mark = {name: watermark for name, watermark in _marks(metadata).items() if name == row["table"]}
     kept = ("batch", "file", "offset", "committed_us", "statement", "kind", "action", "reason")
     since = minute(now - TABLE_DAYS * DAY)
     with_values = with_keys and config.page.show_values
@@ -138,10 +139,10 @@ def table(
         "schema": _schema(schema) if schema else None,
         "shape": _shape(metadata, table_name, at) if at else None,
         "verified": _verified(runs.last_verified(metadata, table_name)),
-        "history": [{key: one[key] for key in kept} for one in history.statements(metadata, table_name)],
+        "history": [{key: entry[key] for key in kept} for entry in history.statements(metadata, table_name)],
         "runs": [
-            {"batch": one.batch, "ended_us": one.ended_us, "phases": one.phases, **asdict(one.did)}
-            for one in runs.of_table(metadata, name, since_us=since)
+            {"batch": run.batch, "ended_us": run.ended_us, "phases": run.phases, **asdict(run.did)}
+            for run in runs.of_table(metadata, name, since_us=since)
         ],
         "runs_days": TABLE_DAYS,
         **_commits(config.table_path(table_name)),
@@ -157,9 +158,9 @@ def table(
 
 
 def _commits(path: str) -> dict[str, Any]:
-    """The Delta history, or why it can't be read: that hides nothing else."""
+    """Return the Delta history, or why it can't be read, which must not hide anything else."""
     try:
-        return {"commits": [asdict(one) for one in delta_log.commits(path, COMMITS)], "commits_problem": None}
+        return {"commits": [asdict(commit) for commit in delta_log.commits(path, COMMITS)], "commits_problem": None}
     except LakeError as error:
         return {"commits": [], "commits_problem": problem(error)}
 
@@ -175,7 +176,7 @@ def _shape(metadata: RememberedMetadata, name: TableName, at: str) -> dict[str, 
 
 
 def _name_of(metadata: RememberedMetadata, table_id: str, name: str) -> TableName:
-    """Its two parts: a dot may stand in either."""
+    """Return a table's name in its two parts, either of which may contain a dot."""
     for row in metadata.read("watermarks", ["table_id", "database", "table"]):
         if row["table_id"] == table_id:
             return TableName(row["database"], row["table"])
@@ -183,10 +184,10 @@ def _name_of(metadata: RememberedMetadata, table_id: str, name: str) -> TableNam
 
 
 def table_names(config: PipelineConfig) -> dict[str, TableName]:
-    """All tables of a source, by ``database.table``: a dot may stand in either part."""
+    """Return the names of a source's tables by ``database.table``; either part may contain a dot."""
     rows = metadata_of(config).read("watermarks", ["database", "table"])
-    found = (TableName(row["database"], row["table"]) for row in rows)
-    return {str(name): name for name in found}
+    all_names = (TableName(row["database"], row["table"]) for row in rows)
+    return {str(name): name for name in all_names}
 
 
 def _schema(schema: TableSchema) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What batches did to each table in all, counted once and kept up as they are recorded.
+"""Totals of mutations per table, counted once and updated with each recorded batch.
 
-A year of hourly runs is some 30 MB of metadata: who is asked every few seconds reads it once, and then what is new.
+A year of hourly runs is about 30 MB of metadata, so they are read once, and then only the new ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DAY = 86_400_000_000
 
 
 class Totals:
-    """Of one source, for any thread. Counts are kept by day: days leave as the runs of them do."""
+    """Totals of one source, for any thread. Counts are kept by day, and dropped with the days' runs."""
 
     def __init__(self, metadata: RememberedMetadata) -> None:
         self._metadata = metadata
@@ -32,16 +32,16 @@ class Totals:
         )
 
     def since(self, since_us: int) -> dict[str, MutationCounts]:
-        """By ``database.table``, of the whole days since then, as far as runs are known."""
+        """Return the totals by ``database.table``, of whole days since a time, as far as runs are known."""
         with self._lock:
             self._catch_up()
             for day in [day for day in self._days if day < since_us // _DAY]:
                 del self._days[day]
-            found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+            totals: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
             for tables in self._days.values():
                 for table, numbers in tables.items():
-                    _add(found[table], numbers)
-        return {table: MutationCounts(*numbers) for table, numbers in found.items()}
+                    _add(totals[table], numbers)
+        return {table: MutationCounts(*numbers) for table, numbers in totals.items()}
 
     def _catch_up(self) -> None:
         columns = ["batch", "ended_us", "tables"]
@@ -52,7 +52,7 @@ class Totals:
                 self._count([row for row in rows if row["batch"] > batch])
                 return
             self._forget()  # the lake was begun anew, or the batch was recorded again
-        whole = Metadata(self._metadata.location("").rstrip("/"))  # so much isn't worth remembering
+        whole = Metadata(self._metadata.location("").rstrip("/"))  # too much for the cache
         self._count(whole.read("runs", columns, where="kind = 'sync'"))
 
     def _count(self, rows: list[dict[str, Any]]) -> None:
