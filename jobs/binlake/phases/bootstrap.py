@@ -15,7 +15,7 @@ from binlake.binlog.locate import executed_before
 from binlake.config import PipelineConfig
 from binlake.errors import UNMATCHED_REMEDY, LakeError, ServerSettingError, TableError, UsageError
 from binlake.metadata import decisions, watermarks
-from binlake.metadata.lease import Lease, RecordedState
+from binlake.metadata.lease import Control, Lease, RecordedState
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import FIRST_OFFSET, Position, file_number
 from binlake.schema.cascades import CASCADE_REMEDY, cascading
@@ -173,16 +173,12 @@ def begin_lives(
     following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
     lows = [life.low for life in following]
     here = source.server_identity
-    recorded_state = control.recorded_state
+    recorded_state, planned_to = control.recorded_state, control.planned_to
     known = {life.name for life in following}
     skips = known.issuperset(awaited)
     fresh = all(
         low.server == here
-        and (
-            recorded_state is None
-            or _is_of_lost_log(recorded_state.position, low)
-            or (skips and recorded_state.position < low)
-        )
+        and (planned_to is None or _is_of_lost_log(planned_to, low) or (skips and _is_ahead(low, control)))
         for low in lows
     )
     if lows and fresh:
@@ -190,6 +186,16 @@ def begin_lives(
         held.stand(RecordedState(control.batch, min(lows), database_charsets(source), prepared))
     elif recorded_state and recorded_state.charsets is None:
         held.know(recorded_state, database_charsets(source))
+
+
+def _is_ahead(low: Position, control: Control) -> bool:
+    """Tell whether a life that begins at ``low`` needs no mutation of the open batch, a part of which may be merged.
+
+    Without an open batch: whether ``low`` is behind the recorded position.
+    """
+    if control.open is not None:
+        return control.open.range.stop <= low
+    return control.position is None or control.position < low
 
 
 def refuse_read(read_from: Position | None, results: list[SnapshotResult]) -> None:
