@@ -19,13 +19,19 @@ from binlake.metadata import lease, record
 from binlake.metadata.holder import LIFETIME
 from binlake.phases import open_batch
 from binlake.schema.table import TableName
-from protocol_model import KEYLESS_TABLE, TABLES, Row, Waiting, Worker, World
+from model_lake import Lake
+from model_server import Row
+from model_worker import Waiting, Worker
+from model_world import KEYLESS_TABLE, TABLES, World
 
 A, B, HEAP = TABLES
-FAULTS = ("planned", "manifest written", "epoch committed", "table merged", "merged", "recorded")
+FAULTS = (
+    "planned", "slice staged", "manifest written", "rows marked", "data file written", "schema evolved",
+    "epoch committed", "table merged", "merged", "recorded",
+)  # fmt: skip
 ACCESSES = (
     "take lease", "read lease", "read log", "freeze plan", "write batches", "write manifest", "advance to staged",
-    "read manifest", "read schemas", "read watermarks", "begin commit", "end commit", "write ddl_history",
+    "read manifest", "read schemas", "read watermarks", "begin step", "begin commit", "end commit", "write ddl_history",
     "write schemas", "advance to merged", "write watermarks", "commit watermarks", "write quarantine", "write runs",
     "commit runs", "move position", "remove folder", "give lease back",
 )  # fmt: skip
@@ -37,7 +43,7 @@ OF_SNAPSHOT = (
 )  # fmt: skip
 EXPECTED = (LeaseHeld, LakeError, StagingError, UsageError)
 ROWS, COLUMNS = ("put", "delete", "move", "twins"), ("add column", "add null column", "rename column")
-OTHERS = ("truncate", "recreate", "rotate")
+OTHERS = ("truncate", "recreate", "rotate", "optimize")
 
 NUMBERS, WHICH = st.integers(0, 99), st.integers(0, 1)
 HOW = st.sampled_from(["sleeps", "dies", "sleeps too long"])
@@ -76,11 +82,14 @@ class Protocol(RuleBasedStateMachine):
         self.values += 1
         return self.values
 
-    @initialize()
-    def follow(self) -> None:
+    @initialize(marked=st.booleans())
+    def follow(self, marked: bool) -> None:
+        """marked: changed rows are marked by deletion vectors, as in large tables."""
+        if marked:
+            self.world.mark_rows()
         for name in TABLES:
             self.world.server.create(name, keyed=name != KEYLESS_TABLE)
-            self.world.server.change(name, [(None, (key, self.value())) for key in range(2)])
+            self.world.server.change(name, [(None, (key, self.value())) for key in range(4)])
         self.go(self.world.start("bootstrap", "here"), "")
 
     @rule(first=CHANGES, then=st.one_of(CHANGES, WORKS, WORKS, SLEEPERS, SNAPSHOTS))
@@ -90,7 +99,7 @@ class Protocol(RuleBasedStateMachine):
             getattr(self, name)(*arguments)
 
     def change(self, name: TableName, keys: list[int], what: int) -> None:
-        """Something happens on the server."""
+        """Something happens on the server, or somebody else puts a table's data files together."""
         change(self.world, name, keys, self.changes[what % len(self.changes)], self.value)
 
     def work(self, job: str, host: str, point: int, how: str) -> None:
@@ -118,7 +127,7 @@ class Protocol(RuleBasedStateMachine):
 
     def on(self, worker: Worker, number: int, how: str, of: tuple[str, ...] = ()) -> None:
         # Most is decided at ends and commits.
-        points = of or (*[""] * 8, *["begin commit"] * 4, *self.sleeps, *self.dies)
+        points = of or (*[""] * 8, *["begin step", "begin commit", "end commit"] * 2, *self.sleeps, *self.dies)
         point = points[number % len(points)]
         self.go(worker, point)
         if not worker.ended and (how == "dies" or point not in self.sleeps):
@@ -154,6 +163,20 @@ class ProtocolWithColumns(Protocol):
     changes: ClassVar[tuple[str, ...]] = (*ROWS, *COLUMNS, *OTHERS)
 
 
+class ProtocolWithKills(Protocol):
+    """Workers that only die, where a phase of a run ends."""
+
+    sleeps: ClassVar[tuple[str, ...]] = ()
+    dies: ClassVar[tuple[str, ...]] = FAULTS
+
+
+class ProtocolBetweenSteps(ProtocolWithColumns):
+    """Workers that die between the steps of a batch."""
+
+    dies: ClassVar[tuple[str, ...]] = ("epoch committed",) * 8
+    changes: ClassVar[tuple[str, ...]] = ("put", *COLUMNS)
+
+
 def change(world: World, name: TableName, keys: list[int], what: str, value: Callable[[], int]) -> None:
     server = world.server
     if what == "add column":
@@ -169,6 +192,8 @@ def change(world: World, name: TableName, keys: list[int], what: str, value: Cal
         server.create(name, keyed=name != KEYLESS_TABLE)
     elif what == "rotate":
         server.rotate()
+    elif what == "optimize":
+        world.optimize(name)
     else:
         server.change(name, row_changes(world, name, keys, what, value))
 
@@ -283,24 +308,24 @@ def lease_not_checked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lease.Lease, "check", lambda self: None)
 
 
-PLANTED = (
-    record_before_merge,
-    widen_the_range,
-    version_without_batch,
-    version_without_step,
-    version_as_product,
-    steps_numbered_anew,
-    lease_not_checked,
-)
+PLANTED = {
+    record_before_merge: Protocol,
+    widen_the_range: ProtocolWithKills,
+    version_without_batch: Protocol,
+    version_without_step: Protocol,
+    version_as_product: Protocol,
+    steps_numbered_anew: ProtocolBetweenSteps,
+    lease_not_checked: Protocol,
+}
+"""Each with the machine that comes upon it soon."""
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    machine = ProtocolWithColumns if plant is steps_numbered_anew else Protocol
     once = settings(SETTINGS, max_examples=300, phases=[Phase.generate], report_multiple_bugs=False)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(machine, settings=once)
+        run_state_machine_as_test(PLANTED[plant], settings=once)
 
 
 # smallest examples ---------------------------------------------------------------------------------------------------
@@ -338,7 +363,7 @@ def insert(world: World, name: TableName, key: int) -> None:
 def test_a_merge_that_wakes_after_another_did_it_is_left_out(
     world: World, skips: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(World, "skips", skips)
+    monkeypatch.setattr(Lake, "skips", skips)
     insert(world, HEAP, 2)
     sleeper = stopped_at(world, "sync", "begin commit")
     world.expire()
@@ -362,20 +387,81 @@ def test_snapshotted_anew_between_merge_and_record(world: World) -> None:
     world.settle()
 
 
+def test_a_snapshot_leaves_an_open_batch_to_be_finished_that_other_tables_have_a_part_of(world: World) -> None:
+    insert(world, A, 2)
+    done(world.start("bootstrap", "here", tables=[str(B), str(HEAP)]))
+    insert(world, HEAP, 2)
+    stopped_at(world, "sync", "merged").kill()
+    done(world.start("bootstrap", "here", tables=[str(A)]))
+    world.settle()
+
+
+def test_a_snapshot_of_all_tables_takes_the_place_of_an_open_batch(world: World) -> None:
+    insert(world, HEAP, 2)
+    stopped_at(world, "sync", "begin step").kill()
+    done(world.start("bootstrap", "here", tables=[str(name) for name in TABLES]))
+    assert world.store.peek("lease")[0]["plan"] is None
+    world.settle()
+
+
 def test_killed_between_a_snapshots_commit_and_its_life(world: World) -> None:
     insert(world, HEAP, 2)
     stopped_at(world, "bootstrap", "write schemas", tables=[str(HEAP)]).kill()
     world.settle()
 
 
-def test_a_merge_that_wakes_after_a_new_snapshot(world: World) -> None:
+@pytest.mark.parametrize("point", ["begin step", "data file written", "end commit"])
+def test_a_merge_that_wakes_after_a_new_snapshot(world: World, point: str) -> None:
     (row,) = world.server.tables[A].rows
     world.server.change(A, [(row, (1, 10))])
-    sleeper = stopped_at(world, "sync", "begin commit")
+    sleeper = stopped_at(world, "sync", point)
     world.expire()
     world.server.change(A, [((1, 10), (1, 20))])
     done(world.start("bootstrap", "here", tables=[str(A)]))
     sleeper.run()
+    world.settle()
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("point", ["begin step", "data file written", "end commit"])
+def test_who_commits_between_a_merges_look_and_its_commit_makes_it_begin_again(
+    world: World, point: str, marked: bool
+) -> None:
+    if marked:
+        world.mark_rows()
+    world.server.change(A, [((1, 0), (1, 10)), (None, (2, 20))])
+    sleeper = stopped_at(world, "sync", point)
+    world.optimize(A)
+    done(sleeper)
+    world.check(at_end=True)
+    world.settle()
+
+
+@pytest.mark.parametrize("point", ["rows marked", "data file written", "end commit", "epoch committed"])
+def test_killed_around_a_merges_commit(world: World, point: str) -> None:
+    world.mark_rows()
+    world.server.change(A, [(None, (2, 2)), (None, (3, 3))])
+    done(world.start("sync", "here"))
+    world.server.change(A, [((1, 0), (1, 10)), ((2, 2), None)])
+    stopped_at(world, "sync", point).kill()
+    world.settle()
+
+
+def test_a_merge_that_wakes_after_another_run_did_it_commits_nothing(world: World) -> None:
+    insert(world, A, 2)
+    sleeper = stopped_at(world, "sync", "end commit")
+    world.expire()
+    done(world.start("sync", "there"))
+    sleeper.run()
+    assert isinstance(sleeper.error, LeaseHeld)
+    world.settle()
+
+
+def test_a_merge_whose_commit_is_not_answered_is_not_repeated(world: World) -> None:
+    insert(world, A, 2)
+    world.lose_an_answer()
+    done(world.start("sync", "here"))
+    assert not world.loses_answer, "nothing was committed"
     world.settle()
 
 
