@@ -1,6 +1,6 @@
-"""The second opinion: a log read by the package mysql-replication instead of by our own decoder.
+"""The second opinion: a log read by the package mysql-replication instead of binlake's own decoder.
 
-``border_values`` converts its values to those of the border, ``misread`` names what it is known to get wrong,
+``border_values`` converts its values to those of binlog.border, ``misread`` lists what it is known to get wrong,
 ``stream`` reads a slice, ``opinion_listing`` lists one (``binlake binlog --reader mysql-replication``). ``window``,
 ``comparison`` and ``opinion_checks`` make the lines of ``binlake doctor --second-opinion``.
 """

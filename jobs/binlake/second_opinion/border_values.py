@@ -1,4 +1,4 @@
-"""Values as mysql-replication gives them, turned into those of the border (binlog.border)."""
+"""Conversion of mysql-replication's values to those of binlog.border."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def plain(column: Column, value: Any) -> Any:
-    """The border's value; text that the package has no codec for stays bytes."""
+    """Return the border's value. Text for which the package has no codec stays bytes."""
     kind = column.type
     if value is None:
         return None
@@ -39,7 +39,7 @@ def plain(column: Column, value: Any) -> Any:
 
 
 def same(column: Column, ours: Any, theirs: Any) -> bool:
-    """Whether a value of the border and one of the package's are the same to the last bit; JSON as documents."""
+    """Tell whether a value of the border and one of the package are exactly the same; JSON compares as documents."""
     if ours is None or theirs is None:
         return (ours is None) == (theirs is None)
     try:
@@ -61,23 +61,23 @@ def _identical(ours: Any, theirs: Any) -> bool:
 
 
 def document(value: Any) -> Any:
-    """A JSON document of the package's, whose strings and keys are bytes; what isn't of JSON becomes text."""
+    """Convert the package's JSON document, whose strings and keys are bytes; values that JSON lacks become text."""
     if isinstance(value, dict):
-        return {key.decode(): document(one) for key, one in value.items()}
+        return {key.decode(): document(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [document(one) for one in value]
+        return [document(item) for item in value]
     if isinstance(value, bytes):
         return value.decode()
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 def document_text(value: Any) -> str:
-    """Its text; the server's own is spaced alike, but writes some numbers otherwise."""
+    """Return a document's text. It has the server's spacing, but some numbers are written differently."""
     return json.dumps(document(value), ensure_ascii=False)
 
 
 def has_opaque(value: Any) -> bool:
-    """Whether a document holds what JSON has no type for: decimals, moments, bytes."""
+    """Tell whether a document has values for which JSON has no type: decimals, times, bytes."""
     if isinstance(value, dict):
         return any(map(has_opaque, value.values()))
     if isinstance(value, list):

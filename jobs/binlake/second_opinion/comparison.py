@@ -1,4 +1,4 @@
-"""Both readers' rows of one stretch of a log, held against each other value by value."""
+"""Comparison of both readers' rows in a part of a log, value by value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from binlake.second_opinion.misread import MISREADINGS, Misreading
 from binlake.second_opinion.stream import Image, Rows, Unread
 
 SHOWN = 5
-"""Differences that a table's report names; the others are counted."""
+"""How many differences a table's report names; the others are counted."""
 
 EventPlace = tuple[int, int]
 """(file number, offset in bytes)."""
@@ -30,7 +30,8 @@ EventPlace = tuple[int, int]
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the readers differ, never what they read. row: in its event, from 0; column: None where it isn't one."""
+    """The place where the readers differ, without values. row: its number in the event, from 0. column: None if the
+    difference isn't in a column."""
 
     file: str
     offset: int
@@ -49,8 +50,8 @@ class Difference:
 class Tally:
     """What was compared of one table, and what wasn't.
 
-    left: by column and misreading, how many values. unread: by reason, how many rows. stopped: where and why our own
-    decoder doesn't go on.
+    left: how many values were left out, by column and misreading. unread: how many rows weren't read, by reason.
+    stopped: where and why binlake's own decoder stopped the table.
     """
 
     events: int = 0
@@ -70,10 +71,10 @@ class Tally:
 
 @dataclass
 class Theirs:
-    """What the package gave of a stretch of the log.
+    """What the package read of a part of the log.
 
-    files: their names by number; rows: by place of the event; unread: in the order of the log; stop: (file, offset)
-    from which on it wasn't asked, None if to the end.
+    files: file names by number. rows: row events by place. unread: parts that it left out, in the order of the log.
+    stop: (file, offset) at which reading was ended; None if it went to the end.
     """
 
     files: dict[int, str]
@@ -91,7 +92,7 @@ class Theirs:
 
 
 def compare(ours: Iterable[Emitted], theirs: Theirs, wanted: Wanted) -> dict[TableName, Tally]:
-    """By table. wanted: what our reader was asked for."""
+    """Compare both readers' rows. Returns a tally by table. wanted: what binlake's own reader was asked for."""
     compared = _Comparison(theirs, wanted)
     for item in ours:
         if isinstance(item, Stopped):
@@ -154,26 +155,26 @@ class _Comparison:
                     tally.differs(Difference(event.file, event.offset, number, said, column, kind))
 
     def _image(self, tally: Tally, item: Mutations, ours: Image, theirs: Image) -> list[tuple[str, str | None, str]]:
-        """(column, type, what) of each difference of two images."""
+        """Return (column, type, what) for each difference of two images."""
         names = {column.name for column in item.columns}
         excluded = self._wanted(item.name.database, item.name.table) or frozenset()
-        found: list[tuple[str, str | None, str]] = [
+        differences: list[tuple[str, str | None, str]] = [
             (name, None, f"only {PACKAGE} has it")
             for name in theirs.keys() - names
             if excluded is True or name.lower() not in excluded
         ]
         for column in item.columns:
-            judged = _judged(column, _with_text(column, ours, names), theirs)
-            if isinstance(judged, Misreading):
-                tally.left[column.name, judged] += 1
+            verdict = _verdict(column, _with_text(column, ours, names), theirs)
+            if isinstance(verdict, Misreading):
+                tally.left[column.name, verdict] += 1
                 continue
             tally.values += 1
-            if judged:
-                found.append((column.name, declared(column), judged))
-        return found
+            if verdict:
+                differences.append((column.name, declared(column), verdict))
+        return differences
 
     def ended(self) -> None:
-        """Rows that the package has and we haven't."""
+        """Note the rows that only the package has, once all of binlake's own were compared."""
         for place, event in self._theirs.rows.items():
             since = self._stopped.get(event.name)
             if since is not None and place >= since:
@@ -185,11 +186,11 @@ class _Comparison:
 
 @cache
 def _known(column: Column) -> tuple[Misreading, ...]:
-    return tuple(one for one in MISREADINGS if one.columns(column))
+    return tuple(misreading for misreading in MISREADINGS if misreading.columns(column))
 
 
-def _judged(column: Column, mine: Any, theirs: Image) -> str | Misreading:
-    """Empty if the values are the same; else what is wrong, or the known misreading that it is."""
+def _verdict(column: Column, mine: Any, theirs: Image) -> str | Misreading:
+    """Return an empty text if the values are the same; else what is wrong, or the known misreading."""
     for known in _known(column):
         if known.values is None:
             return known
@@ -198,12 +199,14 @@ def _judged(column: Column, mine: Any, theirs: Image) -> str | Misreading:
     its = theirs[column.name]
     if same(column, mine, its):
         return ""
-    known_as = (one for one in _known(column) if one.values and one.values(column, mine, its))
+    known_as = (
+        misreading for misreading in _known(column) if misreading.values and misreading.values(column, mine, its)
+    )
     return next(known_as, "the values differ")
 
 
 def _with_text(column: Column, image: Image, names: set[str]) -> Any:
-    """The value of an image; of an invalid date its text, which the reader keeps in a column beside it."""
+    """Return a column's value in an image; for an invalid date its text, which the reader keeps in a side column."""
     value = image[column.name]
     if value is None and (side := _side(column)) and side not in names:
         return image.get(side)
@@ -216,7 +219,7 @@ def _side(column: Column) -> str | None:
 
 
 def declared(column: Column) -> str:
-    """A column's type for people."""
+    """Return a column's type for messages."""
     digits = f"({column.precision},{column.scale})" if column.type == "decimal" else ""
     digits = digits or (f"({column.length})" if column.length else f"({column.fraction})" if column.fraction else "")
     return f"{column.type.upper()}{digits}{' UNSIGNED' if column.unsigned else ''}"

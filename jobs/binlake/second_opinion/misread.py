@@ -1,7 +1,7 @@
-"""What mysql-replication 1.0.17 is known to misread: data, each entry with its reason.
+"""Known misreadings of mysql-replication 1.0.17, each with its reason.
 
-Found by reading each sample of tests/odd_values.py and each code of each character set by it and by us, on MySQL 9.7
-and MariaDB 10.11; what is not in this list must be equal. Sources: its row_event.py, column.py, json_binary.py and
+They were found by reading each sample of tests/odd_values.py and each code of each character set with both readers, on
+MySQL 9.7 and MariaDB 10.11. What isn't listed must be equal. Sources: its row_event.py, column.py, json_binary.py and
 constants/CHARSET.py.
 """
 
@@ -30,15 +30,15 @@ _OTHER_CODES = {
     "sjis": ("＼", "\\"),
     "ujis": ("＼", "\\"),
 }
-"""By character set, Python's characters for some codes, and the server's for the same."""
+"""By character set: Python's characters for some codes, and the server's for the same codes."""
 
 
 @dataclass(frozen=True)
 class Misreading:
-    """what: which columns or values; how: what the package makes of them.
+    """A known misreading. what: which columns or values. how: what the package makes of them.
 
-    columns: whether a column can hold such values; values: whether a value of ours, and what the package has in its
-    place, are this misreading. None: the whole column is left out. An invalid date of ours comes as its text.
+    columns: tells whether a column can have such values. values: tells whether a value of binlake's reader and the
+    package's are this misreading; None leaves out the whole column. An invalid date is given as its text.
     """
 
     what: str
@@ -124,8 +124,8 @@ NEVER_READ = {
     141: "MariaDB's COMPRESSED",
     242: "VECTOR",
 }
-"""Types of columns by their number in a table map: it doesn't know how much of the map and of a row is theirs, so that
-nothing else of the table can be trusted."""
+"""Column types that it doesn't know, by number. It doesn't know their size in a table map and a row either, so nothing
+that it reads of such a table can be trusted."""
 
 WITHOUT_ROWS = frozenset(
     {
@@ -139,4 +139,4 @@ WITHOUT_ROWS = frozenset(
         EventType.IGNORABLE,
     }
 )
-"""Events that it doesn't know, or fails on (sets of GTIDs with tags), and that hold neither rows nor statements."""
+"""Events that it doesn't know or can't read (GTID sets with tags), and that have neither rows nor statements."""

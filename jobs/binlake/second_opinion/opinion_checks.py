@@ -1,4 +1,4 @@
-"""``binlake doctor --second-opinion``: the newest of the user's own log by both readers, as the doctor's lines."""
+"""``binlake doctor --second-opinion``: compares both readers on the newest part of the user's own log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _USUAL = Bounds()
 
 
 def second_opinion(config: PipelineConfig, endpoint: Endpoint, minutes: float, bounds: Bounds = _USUAL) -> list[Check]:
-    """A line of the whole, and one of each table. What can't be read at all gives one failing line."""
+    """Return a line for the whole log and one for each table. If nothing can be read, there is one failing line."""
     server_id = config.source.replica_id(config.source.server_ids - 1)  # which a sync needs last
     deadline = time.monotonic() + bounds.seconds
     try:
@@ -51,16 +51,16 @@ def second_opinion(config: PipelineConfig, endpoint: Endpoint, minutes: float, b
 def _theirs(
     config: PipelineConfig, endpoint: Endpoint, server_id: int, window: Window, most: int, deadline: float
 ) -> Theirs:
-    """What the package reads of the window, up to a number of rows and a time."""
+    """Read the window with the package. most: rows. deadline: a value of time.monotonic()."""
     theirs = Theirs({file_number(part.file): part.file for part in window.slices})
     rows = 0
     for part in window.slices:
         with closing(events(endpoint, server_id, part)) as stream:
-            for found in stream:
-                if isinstance(found, Seen) and (rows >= most or time.monotonic() > deadline):
-                    theirs.stop = (found.file, found.offset)
+            for item in stream:
+                if isinstance(item, Seen) and (rows >= most or time.monotonic() > deadline):
+                    theirs.stop = (item.file, item.offset)
                     return theirs
-                decoded = _decoded(config, found)
+                decoded = _decoded(config, item)
                 if isinstance(decoded, Unread):
                     theirs.unread.append(decoded)
                 elif decoded:
@@ -69,19 +69,19 @@ def _theirs(
     return theirs
 
 
-def _decoded(config: PipelineConfig, found: Seen | Unread) -> Any:
-    """Rows of an included table, or what is left out; None of any other event."""
-    if isinstance(found, Unread):
-        return found if found.has_rows else None
-    if not found.is_known and found.kind not in WITHOUT_ROWS:
-        return found.unread(f"in events that it doesn't know ({kind_name(found.kind)})")
-    name = table_of(found)
+def _decoded(config: PipelineConfig, part: Seen | Unread) -> Any:
+    """Return the rows of an included table, or the part that is left out; None for any other event."""
+    if isinstance(part, Unread):
+        return part if part.has_rows else None
+    if not part.is_known and part.kind not in WITHOUT_ROWS:
+        return part.unread(f"in events that it doesn't know ({kind_name(part.kind)})")
+    name = table_of(part)
     wanted = name and config.tables.wanted(name.database, name.table) is not False
-    return rows_of(found) if wanted else None
+    return rows_of(part) if wanted else None
 
 
 def _ours(config: PipelineConfig, transport: Transport, window: Window, theirs: Theirs) -> Iterator[Emitted]:
-    """Our own reading, of the slices that the package came to."""
+    """Read the slices that the package came to with binlake's own reader."""
     for part in window.slices:
         if theirs.reaches((file_number(part.file), part.start)):
             yield from read(transport, part, config.tables.wanted, invalid=InvalidValues(config.invalid_dates))
@@ -91,8 +91,8 @@ def _ours(config: PipelineConfig, transport: Transport, window: Window, theirs: 
 
 
 def _whole(minutes: float, window: Window, theirs: Theirs, tallies: dict[TableName, Tally]) -> Check:
-    events_, rows, values = (sum(getattr(one, name) for one in tallies.values()) for name in _COUNTS)
-    differing = sum(1 for one in tallies.values() if one.differing)
+    events_, rows, values = (sum(getattr(tally, name) for tally in tallies.values()) for name in _COUNTS)
+    differing = sum(1 for tally in tallies.values() if tally.differing)
     said = f"the log of the last {minutes:g} minutes" + (f" ({window.cut})" if window.cut else "")
     if not window.transactions:
         said += " holds no transaction" if not window.cut else ": nothing was read"
@@ -125,12 +125,12 @@ def _end(window: Window, theirs: Theirs) -> str:
 
 
 def _unread(theirs: Theirs) -> list[tuple[str, tuple[int, str]]]:
-    """By reason: how many parts of the log, and the first of them."""
-    found: dict[str, tuple[int, str]] = {}
+    """Return by reason how many parts of the log are unread, and the place of the first."""
+    reasons: dict[str, tuple[int, str]] = {}
     for part in theirs.unread:
-        count, first = found.get(part.why, (0, f"{part.file}:{part.first}"))
-        found[part.why] = count + 1, first
-    return list(found.items())
+        count, first = reasons.get(part.why, (0, f"{part.file}:{part.first}"))
+        reasons[part.why] = count + 1, first
+    return list(reasons.items())
 
 
 def _table(name: TableName, tally: Tally) -> Check:
@@ -147,7 +147,7 @@ def _table(name: TableName, tally: Tally) -> Check:
         "table": str(name),
         **{key: getattr(tally, key) for key in _COUNTS},
         "differing": tally.differing,
-        "differences": [asdict(one) for one in tally.differences],
+        "differences": [asdict(difference) for difference in tally.differences],
         "left_out": [{"why": why, "columns": columns, "values": count} for why, columns, count in _left(tally)],
         "unread": [{"why": why, "rows": count} for why, count in tally.unread.items()],
         "stopped": tally.stopped,
@@ -157,7 +157,7 @@ def _table(name: TableName, tally: Tally) -> Check:
 
 
 def _left(tally: Tally) -> list[tuple[str, list[str], int]]:
-    """By misreading: the columns, and how many values of them all."""
+    """Return by misreading the columns, and how many of their values were left out."""
     columns: dict[str, dict[str, int]] = {}
     for (column, why), count in tally.left.items():
         columns.setdefault(str(why), {})[column] = count

@@ -1,7 +1,6 @@
-"""``binlake binlog --reader mysql-replication``: a server's log in the forms of our own reader.
+"""``binlake binlog --reader mysql-replication``: a server's log in the forms of binlake's own reader.
 
-Times are those of the events' headers, in whole seconds, and rows don't tell an XA transaction: the package has no
-more.
+The package gives no more than the times of events' headers, in whole seconds, and no XA ids of rows.
 """
 
 from __future__ import annotations
@@ -36,43 +35,46 @@ _REMEDY = "read it without --reader: binlake's own reads it"
 
 @dataclass(frozen=True)
 class PackageLog:
-    """A stretch of a server's log, frozen. Reading goes to its end, and then says what the package left out."""
+    """A fixed range of a server's log. It is read to its end; then an error says what the package left out, if any."""
 
     endpoint: Endpoint
     server_id: int
     slices: tuple[Slice, ...]
 
     def events(self) -> Iterator[Event]:
-        """Every event that the package gives, described by it. Raises SourceError, at last UnsupportedEvent."""
+        """Yield every event that the package returns, with its own description.
+
+        Raises SourceError, at last UnsupportedEvent.
+        """
         unread: list[Unread] = []
-        for found in self._found():
-            if isinstance(found, Unread):
-                unread.append(found)
+        for part in self._parts():
+            if isinstance(part, Unread):
+                unread.append(part)
             else:
-                yield _event(found)
+                yield _event(part)
         _check(unread)
 
     def mutations(self, wanted: Wanted | None = None) -> Iterator[Item]:
-        """Its rows and statements; a table of which it can't read an event stops there.
+        """Yield rows and statements. A table stops at an event that the package can't read.
 
         Raises SourceError, at last UnsupportedEvent.
         """
         unread: list[Unread] = []
         stopped: set[TableName | None] = set()
         reader = _Mutations(wanted)
-        for found in self._found():
-            if isinstance(found, Unread):
-                unread += [found] if found.has_rows else []
-            elif not found.is_known and found.kind not in WITHOUT_ROWS:
-                unread.append(found.unread(f"in events that it doesn't know ({kind_name(found.kind)})"))
-            elif (name := table_of(found)) is None or name not in stopped:
-                for item in reader.of(found):
+        for part in self._parts():
+            if isinstance(part, Unread):
+                unread += [part] if part.has_rows else []
+            elif not part.is_known and part.kind not in WITHOUT_ROWS:
+                unread.append(part.unread(f"in events that it doesn't know ({kind_name(part.kind)})"))
+            elif (name := table_of(part)) is None or name not in stopped:
+                for item in reader.of(part):
                     if isinstance(item, Stopped):
                         stopped.add(name)
                     yield item
         _check(unread)
 
-    def _found(self) -> Iterator[Seen | Unread]:
+    def _parts(self) -> Iterator[Seen | Unread]:
         for part in self.slices:
             yield from events(self.endpoint, self.server_id, part)
 
@@ -86,7 +88,7 @@ def _check(unread: list[Unread]) -> None:
 
 
 def open(uri: str, start: str | None = None, stop: str | None = None) -> PackageLog:  # noqa: A001  # as binlog.open
-    """As ``binlog.open``, of servers alone. Raises UsageError for files."""
+    """Open a server's log as ``binlog.open`` does. Raises UsageError for files."""
     if folder_of(uri):
         raise UsageError(
             f"{PACKAGE} reads from servers alone",
@@ -101,7 +103,7 @@ def open(uri: str, start: str | None = None, stop: str | None = None) -> Package
 
 
 def _event(seen: Seen) -> Event:
-    found = seen.event
+    event = seen.event
     name = kind_name(seen.kind) if seen.is_known else None
     return Event(
         seen.file,
@@ -109,31 +111,31 @@ def _event(seen: Seen) -> Event:
         seen.size,
         seen.kind,
         name,
-        found.timestamp,
-        found.packet.server_id,
-        detail=_detail(found, name or ""),
+        event.timestamp,
+        event.packet.server_id,
+        detail=_detail(event, name or ""),
     )
 
 
-def _detail(found: Any, name: str) -> dict[str, Any]:
-    if isinstance(found, RowsEvent):
+def _detail(event: Any, name: str) -> dict[str, Any]:
+    if isinstance(event, RowsEvent):
         words = {"operation": name.partition("_ROWS")[0].lower()}
-        return {**words, "table": f"{found.schema}.{found.table}", "table_id": found.table_id}
-    if isinstance(found, TableMapEvent):
-        columns = {str(column.name): _column(column).type for column in found.columns}
-        return {"table": f"{found.schema}.{found.table}", "table_id": found.table_id, "columns": columns}
-    if isinstance(found, package_events.QueryEvent):
-        return {"database": _text(found.schema), "statement": found.query}
-    if isinstance(found, package_events.GtidEvent | package_events.MariadbGtidEvent):
-        return {"gtid": found.gtid}
-    if isinstance(found, package_events.XidEvent):
-        return {"xid": found.xid}
-    if isinstance(found, package_events.RotateEvent):
-        return {"file": found.next_binlog, "offset": found.position}
-    if isinstance(found, package_events.RowsQueryLogEvent):
-        return {"statement": found.query}
-    if isinstance(found, package_events.MariadbAnnotateRowsEvent):
-        return {"statement": _text(found.sql_statement)}
+        return {**words, "table": f"{event.schema}.{event.table}", "table_id": event.table_id}
+    if isinstance(event, TableMapEvent):
+        columns = {str(column.name): _column(column).type for column in event.columns}
+        return {"table": f"{event.schema}.{event.table}", "table_id": event.table_id, "columns": columns}
+    if isinstance(event, package_events.QueryEvent):
+        return {"database": _text(event.schema), "statement": event.query}
+    if isinstance(event, package_events.GtidEvent | package_events.MariadbGtidEvent):
+        return {"gtid": event.gtid}
+    if isinstance(event, package_events.XidEvent):
+        return {"xid": event.xid}
+    if isinstance(event, package_events.RotateEvent):
+        return {"file": event.next_binlog, "offset": event.position}
+    if isinstance(event, package_events.RowsQueryLogEvent):
+        return {"statement": event.query}
+    if isinstance(event, package_events.MariadbAnnotateRowsEvent):
+        return {"statement": _text(event.sql_statement)}
     return {}
 
 
@@ -145,7 +147,7 @@ def _text(raw: bytes) -> str:
 
 
 class _Mutations:
-    """What an event needs of those before it to become items of the border."""
+    """Converts events to items of the border; keeps what later events need of earlier ones."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         self._wanted = wanted or (lambda database, table: True)
@@ -154,26 +156,26 @@ class _Mutations:
         self._file = ""
 
     def of(self, seen: Seen) -> Iterator[Mutations | Statement | Stopped]:
-        found = seen.event
+        event = seen.event
         if seen.file != self._file:
             self._file, self._statements = seen.file, 0
-        if isinstance(found, package_events.GtidEvent | package_events.MariadbGtidEvent):
-            self._gtid = found.gtid
+        if isinstance(event, package_events.GtidEvent | package_events.MariadbGtidEvent):
+            self._gtid = event.gtid
         elif not seen.is_known:  # anonymous, or with a tag
             self._gtid = None
-        elif isinstance(found, package_events.QueryEvent):
+        elif isinstance(event, package_events.QueryEvent):
             yield from self._statement(seen)
         elif (name := table_of(seen)) and self._wanted(name.database, name.table) is not False:
             yield self._rows(seen, name)
 
     def _statement(self, seen: Seen) -> Iterator[Statement]:
-        found = seen.event
-        if found.query.strip().upper() in ("BEGIN", "COMMIT"):
+        event = seen.event
+        if event.query.strip().upper() in ("BEGIN", "COMMIT"):
             return
-        moment = found.timestamp * 1_000_000
-        sql_mode = getattr(found, "sql_mode", 0)
+        moment = event.timestamp * 1_000_000
+        sql_mode = getattr(event, "sql_mode", 0)
         yield Statement(
-            seen.file, seen.offset, self._statements, moment, self._gtid, _text(found.schema), sql_mode, found.query
+            seen.file, seen.offset, self._statements, moment, self._gtid, _text(event.schema), sql_mode, event.query
         )
         self._statements += 1
 
@@ -213,7 +215,7 @@ _BLOBS = ("tiny", "", "medium", "long")
 
 
 def _column(theirs: Any) -> Column:
-    """A column as the package describes it; text that it leaves as bytes is declared as bytes."""
+    """Return a column as the package describes it. Text that it leaves as bytes gets a type of bytes."""
     code = theirs.type
     kind = _NUMBERS.get(code) or _TEXTS.get(code) or f"type {code}"
     is_text = code == Wire.BLOB or code in _TEXTS

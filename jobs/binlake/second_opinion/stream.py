@@ -1,7 +1,7 @@
-"""A slice of a server's log through mysql-replication: its events, and what it left out.
+"""Reading a slice of a server's log with mysql-replication: its events, and the parts that it left out.
 
-The package drops what it doesn't know and what it was told to filter without a word. Here each event's place is held
-against the end of the one before it, so that nothing is missed unseen.
+The package silently drops events that it doesn't know or filters. Here each event's place is compared with the end of
+the one before it, so that every gap is noticed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from binlake.source.connection import Endpoint, connect
 from binlake.source.dump import STALLED, translate
 
 _WRAP = 1 << 32
-"""The command has 32 bits for where to begin."""
+"""The bound of offsets at which the package can begin: the command has 32 bits for it."""
 _SEND_ANNOTATE_ROWS = 2
 _KIND_AT = 5
-"""Of an event's packet: a byte for OK, then four of its timestamp."""
+"""Index of the type in an event's packet, after a byte for OK and four of the timestamp."""
 _WITH_CHECKSUM = 23
-"""Bytes that the package takes off an event's size where it thinks that checksums are on."""
+"""Bytes that the package subtracts from an event's size if it assumes that checksums are on."""
 _ALL = [
     kind
     for module in (event, row_event)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, event.BinLogEvent)
 ]
-"""By default it leaves some out."""
+"""All event classes of the package; by default it leaves some out."""
 _KINDS = frozenset(map(int, EventType))
 _OPERATIONS: dict[type, int] = {
     row_event.WriteRowsEvent: INSERT,
@@ -48,12 +48,12 @@ _OPERATIONS: dict[type, int] = {
 }
 
 Image = dict[str, Any]
-"""The package's values by column."""
+"""A row's values as the package gives them, by column."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """An event that the package gave. event: its own object; offset: bytes."""
+    """An event that the package returned. event: its own object. offset: bytes."""
 
     file: str
     offset: int
@@ -77,9 +77,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Unread:
-    """Part of a file, first <= offset < stop (bytes), that the package left out. why: without any value.
+    """Part of a file, first <= offset < stop (bytes), that the package left out. why: a text without values.
 
-    has_rows: False where it is known to hold neither rows nor statements.
+    has_rows: False if it is known to have neither rows nor statements.
     """
 
     file: str
@@ -91,7 +91,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Rows:
-    """A row event. rows: before and after each; columns: the package's own descriptions."""
+    """A row event. rows: before and after image of each. columns: the package's own descriptions."""
 
     file: str
     offset: int
@@ -103,7 +103,7 @@ class Rows:
 
 
 def events(endpoint: Endpoint, server_id: int, part: Slice) -> Generator[Seen | Unread]:
-    """All of a slice, in its order and without gaps. Raises SourceError."""
+    """Yield all parts of a slice, in their order and without gaps. Raises SourceError."""
     at = max(part.start, FIRST_OFFSET)
     if at >= part.stop:
         return
@@ -126,20 +126,20 @@ def _events(stream: BinLogStreamReader, connections: _Connections, part: Slice, 
     failed: list[tuple[int, str]] = []
     while at < part.stop:
         try:
-            found = stream.fetchone()
+            read = stream.fetchone()
         except (BinlakeError, pymysql.err.MySQLError, OSError):
             raise
         except Exception as error:  # whatever its parser trips over; the next packet is read all the same
             failed.append((connections.kind, type(error).__name__))
             continue
-        if found is None and not failed:
+        if read is None and not failed:
             raise connections.broken("the server ended the stream")
-        if found is None or _left(found, part.file):
+        if read is None or _begins_next_file(read, part.file):
             break
-        if wrong := _checksum_unseen(found):
+        if wrong := _checksum_unseen(read):
             yield Unread(part.file, at, part.stop, wrong)
             return
-        if _is_made_up(found):
+        if _is_made_up(read):
             continue
         start, end = connections.place
         if start >= part.stop:
@@ -147,13 +147,16 @@ def _events(stream: BinLogStreamReader, connections: _Connections, part: Slice, 
         if start > at:
             yield _gap(part.file, at, start, failed)
         failed, at = [], end
-        yield Seen(part.file, start, found)
+        yield Seen(part.file, start, read)
     if at < part.stop:
         yield _gap(part.file, at, part.stop, failed)
 
 
 def _gap(file: str, first: int, stop: int, failed: list[tuple[int, str]]) -> Unread:
-    """failed: kinds of events, and of the errors they raised, whose messages may hold values."""
+    """Return the unread part before an event. failed: types of events and names of the errors that they raised.
+
+    The errors' messages aren't shown, for they may have values.
+    """
     if not failed:
         return Unread(file, first, stop, "dropped without a word")
     named = " and ".join(sorted({f"{kind_name(kind)} events, where it fails ({error})" for kind, error in failed}))
@@ -161,10 +164,10 @@ def _gap(file: str, first: int, stop: int, failed: list[tuple[int, str]]) -> Unr
 
 
 class _Connections:
-    """What the package connects by: ours, with our deadlines and TLS.
+    """Opens the package's connections, with binlake's deadlines and TLS.
 
-    kind, place: type of the event that came last, and the bytes of the file that it takes (start, end). They are
-    counted, for MariaDB 11.4 and newer write no end into the headers of a transaction's events.
+    kind, place: type of the last event, and its place in the file (start, end). The place is counted, because MariaDB
+    11.4 and newer write no end into the headers of a transaction's events.
     """
 
     def __init__(self, endpoint: Endpoint, file: str, start: int) -> None:
@@ -226,9 +229,9 @@ def _open(connections: _Connections, server_id: int, file: str, start: int) -> B
 
 
 def _ask_for_annotations(session: Any) -> None:
-    """MariaDB keeps ANNOTATE_ROWS back unless it is asked; what is kept back can't be told from what is dropped.
+    """Make the session ask MariaDB for ANNOTATE_ROWS events; without them a gap could also be an event left out.
 
-    The package asks only where it follows GTIDs. Layout: 4 bytes of the packet's head, COM_BINLOG_DUMP, 4 of the
+    The package asks for them only if it follows GTIDs. Layout: 4 bytes of the packet's head, COM_BINLOG_DUMP, 4 of the
     offset, 2 of flags (MariaDB's "COM_BINLOG_DUMP").
     """
     write = session._write_bytes
@@ -241,55 +244,58 @@ def _ask_for_annotations(session: Any) -> None:
     session._write_bytes = asking
 
 
-def _left(found: Any, file: str) -> bool:
-    """Whether the next file begins."""
-    return isinstance(found, event.RotateEvent) and _is_made_up(found) and found.next_binlog != file
+def _begins_next_file(given: Any, file: str) -> bool:
+    """Tell whether an event begins the next file."""
+    return isinstance(given, event.RotateEvent) and _is_made_up(given) and given.next_binlog != file
 
 
-def _is_made_up(found: Any) -> bool:
-    """For the connection: not in the file."""
-    return stands_in_no_file(found.event_type, found.packet.log_pos, found.packet.flags)
+def _is_made_up(given: Any) -> bool:
+    """Tell whether an event was made for the connection and isn't in the file."""
+    return stands_in_no_file(given.event_type, given.packet.log_pos, given.packet.flags)
 
 
-def _checksum_unseen(found: Any) -> str:
-    """It looks for checksums by the server's setting of today, and cuts files of another one short; empty if right."""
-    if not isinstance(found, event.FormatDescriptionEvent):
+def _checksum_unseen(given: Any) -> str:
+    """Return why a file's events are misread; empty if they aren't.
+
+    The package assumes checksums by the server's present setting, and cuts off events of files written under another.
+    """
+    if not isinstance(given, event.FormatDescriptionEvent):
         return ""
-    thought = found.packet.event_size - found.event_size == _WITH_CHECKSUM
-    if thought == bool(found.checksum_algorithm):
+    thought = given.packet.event_size - given.event_size == _WITH_CHECKSUM
+    if thought == bool(given.checksum_algorithm):
         return ""
     return "in a file written under another binlog_checksum than the server has now"
 
 
 def kind_name(kind: int) -> str:
-    """An event's type for people."""
+    """Return an event's type for messages."""
     return EventType(kind).name if kind in _KINDS else f"type {kind}"
 
 
 def table_of(seen: Seen) -> TableName | None:
-    """The table of a row event; None for any other event."""
+    """Return the table of a row event; None for any other event."""
     return TableName(seen.event.schema, seen.event.table) if type(seen.event) in _OPERATIONS else None
 
 
 def rows_of(seen: Seen) -> Rows | Unread:
-    """Decodes a row event; Unread where that can't be trusted."""
-    found = seen.event
-    table = found.table_map[found.table_id]
+    """Decode a row event. Returns Unread if the package's values can't be trusted."""
+    given = seen.event
+    table = given.table_map[given.table_id]
     if why := _not_understood(table.columns):
         return seen.unread(why)
     try:
-        rows = found.rows
+        rows = given.rows
     except Exception as error:  # its parser's, of any kind
         return seen.unread(f"where it fails ({type(error).__name__})")
     key = table.primary_key
     return Rows(
         seen.file,
         seen.offset,
-        TableName(found.schema, found.table),
-        _OPERATIONS[type(found)],
+        TableName(given.schema, given.table),
+        _OPERATIONS[type(given)],
         tuple(table.columns),
         (key,) if isinstance(key, str) and key else tuple(key),
-        [_images(type(found), row) for row in rows],
+        [_images(type(given), row) for row in rows],
     )
 
 

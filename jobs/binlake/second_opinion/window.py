@@ -1,4 +1,4 @@
-"""The newest part of a log, bounded: what a second opinion is asked about."""
+"""The newest part of a log, within bounds, for a second opinion."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from binlake.source.log import Log
 
 @dataclass(frozen=True)
 class Bounds:
-    """The most that is read: bytes of log, rows of included tables, and seconds to find and read them by the package.
+    """The most that is read: bytes of log, rows of included tables, and seconds for the package to find and read them.
 
-    It reads some ten thousand rows a second.
+    The package reads some ten thousand rows a second.
     """
 
     bytes: int = 16_000_000
@@ -28,7 +28,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Window:
-    """The newest part of a log, between two transactions. cut: why it doesn't reach back all the time asked for."""
+    """The newest part of a log, between two transactions. cut: why it doesn't reach back as far as it was asked to."""
 
     slices: tuple[Slice, ...] = ()
     transactions: int = 0
@@ -37,7 +37,7 @@ class Window:
 
 @dataclass
 class _Newest:
-    """The last transactions that take no more than ``most`` bytes together."""
+    """The last transactions that take at most ``most`` bytes together."""
 
     most: int
     starts: deque[tuple[Place, int]] = field(default_factory=deque)
@@ -53,26 +53,26 @@ class _Newest:
 
 
 def newest(log: Log, transport: Transport, since: int, bounds: Bounds, deadline: float) -> Window:
-    """From the first transaction on that committed at or after ``since`` (microseconds since 1970 UTC).
+    """Return the log from the first transaction that committed at or after ``since`` (microseconds since 1970 UTC).
 
-    deadline: of time.monotonic(). Raises SourceError and BinlogError.
+    deadline: a value of time.monotonic(). Raises SourceError and BinlogError.
     """
     files, head = log.binary_logs(), log.head()[:2]
     older = (file for file, _ in reversed(files) if format_description(transport, file) * 1_000_000 < since)
     begin = next(older, files[0][0])
-    found = _Newest(bounds.bytes)
+    last = _Newest(bounds.bytes)
     for place, size, committed in _transactions(transport, between(transport, files, (begin, FIRST_OFFSET), head)):
         if time.monotonic() > deadline:
             return Window(cut=f"it wasn't found within {bounds.seconds:g} seconds")
-        if found.starts or found.dropped or committed >= since:
-            found.add(place, size)
-    cut = f"no more than the newest {bounds.bytes / 1e6:g} MB in whole transactions" if found.dropped else ""
-    if not found.starts:
+        if last.starts or last.dropped or committed >= since:
+            last.add(place, size)
+    cut = f"no more than the newest {bounds.bytes / 1e6:g} MB in whole transactions" if last.dropped else ""
+    if not last.starts:
         return Window(cut=cut)
-    return Window(between(transport, files, found.starts[0][0], head), len(found.starts), cut)
+    return Window(between(transport, files, last.starts[0][0], head), len(last.starts), cut)
 
 
 def _transactions(transport: Transport, parts: tuple[Slice, ...]) -> Iterator[tuple[Place, int, int]]:
     for part in parts:
-        for one in transaction_boundaries(transport, part):
-            yield (part.file, one.start_offset), one.end_offset - one.start_offset, one.committed_us
+        for boundary in transaction_boundaries(transport, part):
+            yield (part.file, boundary.start_offset), boundary.end_offset - boundary.start_offset, boundary.committed_us
