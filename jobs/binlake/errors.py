@@ -1,4 +1,4 @@
-"""The tree of errors: what went wrong, what to do next, and whether trying again can help.
+"""The tree of errors: what went wrong, what to do next, and whether a retry can help.
 
     BinlakeError                  exit code 3
     ├── UsageError                exit code 2   the command line or the YAML is wrong
@@ -15,7 +15,7 @@
     │   ├── CorruptEvent
     │   └── UnsupportedEvent
     ├── TableError                              concerns one table; the others go on
-    │   ├── UnfollowedStatement                 a DDL statement we can't follow
+    │   ├── UnfollowedStatement                 a DDL statement that can't be followed
     │   ├── UnsupportedColumn
     │   ├── InvalidDate
     │   ├── InvalidText
@@ -42,36 +42,36 @@ from __future__ import annotations
 from typing import Final
 
 SNAPSHOTTED_BY_ITSELF: Final = "nothing: it is snapshotted anew by itself"
-"""The remedy of a table whose snapshot the next run takes."""
+"""The remedy for a table of which the next run takes a snapshot."""
 UNMATCHED_REMEDY: Final = "patterns are database.table; tables must be included in the YAML and exist on the server"
-"""The remedy of patterns that name no table."""
+"""The remedy for patterns that match no table."""
 
 DIFFERING_REMEDY: Final = (
     "snapshot the tables named above again; where few rows differ, those alone: "
     "binlake snapshot --config FILE --tables TABLE --keys FIRST..LAST"
 )
-"""The remedy of a lake that isn't what the server is."""
+"""The remedy for tables that differ from the server's."""
 UNVERIFIED_REMEDY: Final = "see what is said of each above, then verify again"
-"""The remedy of tables that should have been compared with the server."""
+"""The remedy for tables that couldn't be compared with the server."""
 
 
 def snapshot_command(table: object) -> str:
-    """table: ``database.table``, here and below."""
+    """Return the command that snapshots a table. table: ``database.table``, as in the next functions."""
     return f"binlake snapshot --config FILE --tables '{table}'"
 
 
 def snapshot_again(table: object) -> str:
-    """The remedy of a table whose rows in the lake can't be carried on."""
+    """Return the remedy for a table whose rows in the lake can't be updated from the log."""
     return f"snapshot this table again: {snapshot_command(table)}"
 
 
 def resnapshot_again(table: object) -> str:
-    """The same, of a table that somebody decides about."""
+    """Return the remedy for a table of which somebody has to ask for a new snapshot."""
     return f"snapshot it again: binlake table resnapshot --config FILE --table '{table}' --why …"
 
 
 def catch_up_again(table: object) -> str:
-    """The remedy of a table that missed a part of the log."""
+    """Return the remedy for a table that missed a part of the log."""
     return f"read what it missed while the server has it: {resume_command(table)}; or {snapshot_again(table)}"
 
 
@@ -80,9 +80,9 @@ def resume_command(table: object) -> str:
 
 
 class BinlakeError(Exception):
-    """Root of all errors raised on purpose.
+    """Root of all errors that binlake raises.
 
-    ``remedy`` says what to do next; ``retryable`` whether the same call can succeed later unchanged.
+    remedy: what to do next. retryable: the same call can succeed later, unchanged.
     """
 
     exit_code = 3
@@ -125,7 +125,7 @@ class CheckFailed(BinlakeError):
 
 
 class SetupFailed(BinlakeError):
-    """What a machine needs can't be had, or doesn't run on it."""
+    """Something that a machine needs can't be downloaded, or doesn't run on it."""
 
 
 class SourceError(BinlakeError):
@@ -147,19 +147,19 @@ class ServerSettingError(SourceError):
 
 
 class PositionLost(SourceError):
-    """The server no longer holds (or never held) the log from our position on."""
+    """The server no longer has (or never had) the log from the lake's position on."""
 
 
 class ServerIdInUse(SourceError):
-    """Another replica uses our server_id."""
+    """Another replica uses the same server_id."""
 
     retryable = True
 
 
 class BinlogError(BinlakeError):
-    """Bytes of the log at ``file``:``offset`` (offset in bytes from the start of the file).
+    """The log can't be read at ``file``:``offset`` (offset in bytes from the start of the file).
 
-    raw: the event, or its first bytes, where it was read.
+    raw: the event or its first bytes, if they were read.
     """
 
     raw = b""
@@ -207,11 +207,11 @@ class StagedRowsLost(TableError):
 
 
 class LakeTableChanged(TableError):
-    """The Delta table isn't the one we wrote."""
+    """The Delta table isn't the one that binlake wrote."""
 
 
 class SnapshotUnfinished(TableError):
-    """A snapshot of the table was committed and its run ended before the life began: it is taken up, or anew."""
+    """A snapshot of the table was committed, but its run ended before the life began. It is resumed, or repeated."""
 
 
 class StagingError(BinlakeError):
@@ -221,7 +221,7 @@ class StagingError(BinlakeError):
 
 
 class StagedRowsDiffer(StagingError):
-    """What is staged now isn't what was staged when a part of the batch was merged."""
+    """Staging a partly merged batch again gave other content than before."""
 
     retryable = False
 
@@ -243,7 +243,7 @@ class SinkFailed(FeedError):
 
 
 class SparkNeeded(Exception):
-    """Nothing failed: what is left to do needs Spark, which this process was not to start."""
+    """The remaining work needs Spark, and this process may not start it. Nothing failed."""
 
 
 class LeftToSpark(Exception):
@@ -257,7 +257,7 @@ class NewerMetadata(LakeError):
 
 
 class LakeGone(LakeError):
-    """Nothing is in the place of a lake that this account worked on: trying again helps once its disk is back."""
+    """There is nothing at the place of a lake that this account worked on. A retry helps once its disk is mounted."""
 
 
 class LeaseHeld(BinlakeError):

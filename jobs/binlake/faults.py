@@ -1,4 +1,4 @@
-"""The named points of a run, where tests kill it, put it to sleep or raise."""
+"""The named points of a run at which tests kill it, delay it or raise errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FaultPoint = Literal[
 
 
 def _pass(point: FaultPoint) -> None:
-    """A run that isn't tested goes on."""
+    """Do nothing, outside of tests."""
 
 
 at_point: Callable[[FaultPoint], None] = _pass
-"""Tests put their own in its place."""
+"""The function called at each point. Tests replace it."""
 
 
 def fault(point: FaultPoint) -> None:
-    """A run has come to the point."""
+    """Tell that a run has come to a point."""
     at_point(point)

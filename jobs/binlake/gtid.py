@@ -1,4 +1,4 @@
-"""Sets of GTIDs: what has been executed, as each server family writes it.
+"""Sets of GTIDs of executed transactions, in the forms of MySQL and MariaDB.
 
 MySQL ("GTID Sets", reference manual 19.1.3.1): intervals of transaction numbers by uuid and, from 8.3, tag:
 ``uuid:1-3:5:blue:1-2``. MariaDB ("gtid_binlog_pos", knowledge base): the last GTID of each domain: ``0-1-100,1-2-7``.
@@ -21,19 +21,19 @@ _INTERVAL = re.compile(r"(\d+)(?:-(\d+))?\Z")
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)\Z")
 
 Interval = tuple[int, int]
-"""First and last transaction number, both in it."""
+"""First and last transaction number, both included."""
 
 
 @dataclass(frozen=True)
 class GtidSet:
-    """MySQL's. ``members``: disjoint ascending intervals by ``uuid`` or ``uuid:tag``."""
+    """A GTID set of MySQL. members: disjoint ascending intervals by ``uuid`` or ``uuid:tag``."""
 
     members: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> GtidSet:
-        """From the server's text. Raises UsageError."""
-        found: dict[str, list[Interval]] = {}
+        """Parse the server's text. Raises UsageError."""
+        collected: dict[str, list[Interval]] = {}
         for item in text.lower().split(","):
             uuid, *words = [word.strip() for word in item.split(":")]
             if not uuid and not words:
@@ -46,25 +46,25 @@ class GtidSet:
                     first, last = int(interval[1]), int(interval[2] or interval[1])
                     if not 0 < first <= last:
                         raise _not_a_set(text)
-                    found.setdefault(member, []).append((first, last))
+                    collected.setdefault(member, []).append((first, last))
                 elif _TAG.match(word):
                     member = f"{uuid}:{word}"
                 else:
                     raise _not_a_set(text)
-        return cls.of(found)
+        return cls.of(collected)
 
     @classmethod
     def of(cls, members: Mapping[str, Iterable[Interval]]) -> GtidSet:
-        """From intervals in any order, which may touch or overlap."""
+        """Return a set of intervals, which may be in any order, touch or overlap."""
         return cls({member: _merged(list(intervals)) for member, intervals in members.items()})
 
     @classmethod
     def decode(cls, body: bytes) -> GtidSet:
-        """From the body of a PREVIOUS_GTIDS event. Raises ValueError.
+        """Decode the body of a PREVIOUS_GTIDS event. Raises ValueError.
 
-        Without tags ("Gtid_set::add_gtid_encoding"): the number of uuids, then of each uuid its intervals, whose ends
-        aren't in them. With tags the first and the eighth byte are 1, the number stands in the six between them, and a
-        tag follows each uuid: its length as an integer of MySQL's serialization, and its characters.
+        Without tags ("Gtid_set::add_gtid_encoding") it has the number of uuids, then each uuid with its half-open
+        intervals. With tags the first and the eighth byte are 1, the number is in the six bytes between, and a tag
+        follows each uuid: its length as an integer of MySQL's serialization, and its characters.
         """
         try:
             return cls._decode(body)
@@ -98,7 +98,7 @@ class GtidSet:
         return cls.of(found)
 
     def has(self, gtid: str) -> bool:
-        """Whether one transaction (``uuid:5``, ``uuid:tag:5``) is in it."""
+        """Tell whether a transaction (``uuid:5``, ``uuid:tag:5``) is in the set."""
         member, _, number = gtid.rpartition(":")
         return _inside(self.members.get(member, ()), int(number), int(number))
 
@@ -111,17 +111,17 @@ class GtidSet:
 
     def union(self, other: GtidSet) -> GtidSet:
         both = (*self.members.items(), *other.members.items())
-        found: dict[str, list[Interval]] = {}
+        merged: dict[str, list[Interval]] = {}
         for member, intervals in both:
-            found.setdefault(member, []).extend(intervals)
-        return GtidSet.of(found)
+            merged.setdefault(member, []).extend(intervals)
+        return GtidSet.of(merged)
 
     def adding(self, gtids: Iterable[str]) -> GtidSet:
-        found = {member: list(intervals) for member, intervals in self.members.items()}
+        extended = {member: list(intervals) for member, intervals in self.members.items()}
         for gtid in gtids:
             member, _, number = gtid.rpartition(":")
-            found.setdefault(member, []).append((int(number), int(number)))
-        return GtidSet.of(found)
+            extended.setdefault(member, []).append((int(number), int(number)))
+        return GtidSet.of(extended)
 
     def __str__(self) -> str:
         by_uuid: dict[str, list[str]] = {}
@@ -134,27 +134,27 @@ class GtidSet:
 
 @dataclass(frozen=True)
 class GtidPosition:
-    """MariaDB's. ``domains``: (server_id, sequence number) of the last transaction, by domain.
+    """A GTID position of MariaDB. domains: (server_id, sequence number) of the last transaction, by domain.
 
-    Within a domain the log has one order, so the last transaction says that all before it were executed.
+    Within a domain the log has one order, so all transactions before the last were executed, too.
     """
 
     domains: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> GtidPosition:
-        """From the server's text. Raises UsageError."""
+        """Parse the server's text. Raises UsageError."""
         return cls().adding(item.strip() for item in text.split(",") if item.strip())
 
     @classmethod
     def decode(cls, body: bytes) -> GtidPosition:
-        """From the body of a GTID_LIST event. Raises ValueError."""
+        """Decode the body of a GTID_LIST event. Raises ValueError."""
         try:
             (head,) = struct.unpack_from("<I", body)
-            found = [struct.unpack_from("<IIQ", body, 4 + 16 * number) for number in range(head & 0x0FFFFFFF)]
+            entries = [struct.unpack_from("<IIQ", body, 4 + 16 * number) for number in range(head & 0x0FFFFFFF)]
         except struct.error as error:
             raise ValueError("a GTID list that is cut off") from error
-        return cls().adding(f"{domain}-{server}-{number}" for domain, server, number in found)
+        return cls().adding(f"{domain}-{server}-{number}" for domain, server, number in entries)
 
     def has(self, gtid: str) -> bool:
         domain, _, number = _mariadb(gtid)
@@ -167,13 +167,13 @@ class GtidPosition:
         )
 
     def adding(self, gtids: Iterable[str]) -> GtidPosition:
-        """With later transactions; of a domain's (several servers' in a GTID list) the highest number stands."""
-        found = dict(self.domains)
+        """Return the position after later transactions. Of a domain's GTIDs the one with the highest number counts."""
+        domains = dict(self.domains)
         for gtid in gtids:
             domain, server, number = _mariadb(gtid)
-            if domain not in found or number >= found[domain][1]:
-                found[domain] = server, number
-        return GtidPosition(found)
+            if domain not in domains or number >= domains[domain][1]:
+                domains[domain] = server, number
+        return GtidPosition(domains)
 
     def union(self, later: GtidPosition) -> GtidPosition:
         return self.adding(f"{domain}-{server}-{number}" for domain, (server, number) in later.domains.items())
@@ -186,12 +186,12 @@ Executed = GtidSet | GtidPosition
 
 
 def parse(text: str, flavour: Flavour) -> Executed:
-    """What has been executed, from the server's text. Raises UsageError."""
+    """Parse what has been executed from the server's text. Raises UsageError."""
     return GtidPosition.parse(text) if flavour == "mariadb" else GtidSet.parse(text)
 
 
 def uuid_text(sid: bytes) -> str:
-    """Sixteen bytes as the server writes its uuid."""
+    """Return sixteen bytes as the text of a uuid."""
     text = sid.hex()
     if len(text) != 32:
         raise ValueError("a uuid that is cut off")

@@ -1,6 +1,6 @@
-"""Ctrl-C, whenever it comes: one line, and the exit code of shells.
+"""Handling of Ctrl-C at any time: it prints one line and exits with the code that shells use.
 
-Nothing here takes time to import.
+This module imports quickly.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import signal
 from types import FrameType
 
 EXIT_CODE = 130
-"""As shells tell it: 128 and the signal's number."""
+"""The exit code of shells: 128 plus the signal's number."""
 SAID = "binlake: interrupted; run again to go on, nothing is lost\n"
 
 _caught: list[int] = []
 
 
 def end_at_once() -> bool:
-    """While modules are imported nothing is at work, and what an extension module makes of a KeyboardInterrupt can be
-    any error: an interrupt ends the process where it stands. Gives False where the caller ignores it (nohup)."""
+    """Let an interrupt end the process at once, while modules are imported. Returns False if it is ignored (nohup).
+
+    No work can be lost then, and an extension module may turn a KeyboardInterrupt into any error."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return False
     signal.signal(signal.SIGINT, _end)
@@ -26,12 +27,12 @@ def end_at_once() -> bool:
 
 
 def raise_from_here_on() -> None:
-    """As Python does by itself, but known afterwards."""
+    """Let an interrupt raise KeyboardInterrupt, as Python does by itself, and remember that it came."""
     signal.signal(signal.SIGINT, _raise)
 
 
 def was_raised() -> bool:
-    """Whether an interrupt came, whatever became of the KeyboardInterrupt."""
+    """Tell whether an interrupt came, whatever became of the KeyboardInterrupt."""
     return bool(_caught)
 
 

@@ -1,4 +1,4 @@
-"""A moment, as people write it."""
+"""Parsing of a time as people write it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from binlake.errors import UsageError
 
 
 def parse_moment(text: str, option: str, *, instead: str = "") -> datetime:
-    """ISO 8601, UTC unless it names another zone.
+    """Parse a time in ISO 8601, in UTC unless it names another zone. Raises UsageError.
 
-    option: where it was written; instead: what else may stand there, both for the error. Raises UsageError.
+    option, instead: for the error, where the text was written and what else may be written there.
     """
     try:
         moment = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Names are data: quoted for MySQL, for Spark SQL and for paths alike."""
+"""Quoting of names for MySQL, Spark SQL and paths, and patterns of names."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.=-]")
 
 
 def mysql_quote(name: str) -> str:
-    """`` `name` `` with backticks doubled."""
+    """Return `` `name` `` with backticks doubled."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def spark_quote(name: str) -> str:
-    """Spark SQL quotes names as MySQL does."""
+    """Quote a name for Spark SQL, which does it as MySQL."""
     return mysql_quote(name)
 
 
 def mysql_string(text: str) -> str:
-    """A string literal that means the same under any sql_mode: hexadecimal when it isn't plain."""
+    """Return a string literal that means the same under any sql_mode: hexadecimal if the text isn't plain."""
     if re.fullmatch(r"[A-Za-z0-9 _.:,+-]*", text):
         return f"'{text}'"
     return f"CONVERT(0x{text.encode().hex()} USING utf8mb4)"
 
 
 def spark_string(text: str) -> str:
-    """A Spark SQL string literal."""
+    """Return a Spark SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def folder(name: str, *, plain: bool = False) -> str:
-    """The folder of a database or table: its name as it stands, odd characters as ``~XX``.
+    """Return the folder of a database or table: its name, with odd characters as ``~XX``.
 
-    ``/ \\ % ~ ? # [ ] ^ |``, control characters and a leading ``_`` or ``.`` are written as the bytes' hexadecimal:
-    deltalake 1.6 reads no history where a path has ``?`` or ``#``, as if an address ended there, and panics at those
-    behind. plain: so is all but ASCII's letters, digits, ``_ . = -``.
+    Odd are ``/ \\ % ~ ? # [ ] ^ |``, control characters and a leading ``_`` or ``.``; XX are their bytes, hexadecimal.
+    deltalake 1.6 takes ``?`` and ``#`` for the end of an address and reads no history, and panics at ``[ ] ^ |``.
+    plain: all but ASCII letters, digits and ``_ . = -`` are odd.
     """
 
     def escape(text: str) -> str:
@@ -50,7 +50,7 @@ def folder(name: str, *, plain: bool = False) -> str:
 
 
 def pattern_of(database: str, table: str) -> str:
-    """A pattern that matches this table, and hardly another: a dot in the database's name can be any character."""
+    """Return a pattern that matches this table, and others only if the database's name has a dot, for any character."""
 
     def plain(name: str) -> str:
         return re.sub(r"([*?\[])", r"[\1]", name)
@@ -59,15 +59,15 @@ def pattern_of(database: str, table: str) -> str:
 
 
 def matches(pattern: str, database: str, table: str) -> bool:
-    """Shell-style match of ``database.table``; the pattern's first dot parts database and table."""
+    """Match ``database.table`` with a shell-style pattern, whose first dot separates database and table."""
     return matches_database(pattern, database) and fnmatch.fnmatchcase(table, pattern.partition(".")[2])
 
 
 def matches_database(pattern: str, database: str) -> bool:
-    """Whether it may match a table of the database."""
+    """Tell whether a pattern may match a table of the database."""
     return fnmatch.fnmatchcase(database, pattern.partition(".")[0])
 
 
 def unmatched(patterns: Iterable[str], tables: Sequence[tuple[str, str]]) -> list[str]:
-    """The patterns that match none of the tables, each of which is (database, table)."""
+    """Return the patterns that match none of the tables, which are (database, table)."""
     return [pattern for pattern in patterns if not any(matches(pattern, *table) for table in tables)]

@@ -1,4 +1,4 @@
-"""What is made once in a process, also where several threads ask for it at the same time."""
+"""Values that are made once in a process, even if several threads ask for them at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ Made = TypeVar("Made")
 
 
 def once(make: Callable[Given, Made]) -> Callable[Given, Made]:
-    """``functools.cache`` whose first callers wait for one another: cache itself lets each of them make one."""
+    """Return a cached function that is called once only; concurrent first callers wait.
+
+    ``functools.cache`` would call it for each of them.
+    """
     making = threading.Lock()
     kept = cache(make)
 

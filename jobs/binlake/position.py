@@ -1,4 +1,4 @@
-"""Positions, ranges and slices: where in the log we are.
+"""Positions, ranges and slices of the log.
 
 A position lies between two transactions. It is ordered by file number and offset, never by time.
 """
@@ -15,13 +15,13 @@ from binlake.errors import UsageError
 
 _TEXT = re.compile(r"(?P<server>.+)/(?P<file>[^/]+):(?P<offset>\d+)@(?P<created>\d+)\Z")
 Flavour = Literal["mysql", "mariadb"]
-"""Of a server, and of its log."""
+"""The flavour of a server and of its log."""
 FIRST_OFFSET = 4
 """Offset of the first event in a binlog file, after the magic number (bytes)."""
 
 
 def file_number(file: str) -> int:
-    """Number at the end of a binlog file's name: ``binlog.000042`` → 42. Names compare as numbers."""
+    """Return the number at the end of a binlog file's name, by which files compare: ``binlog.000042`` → 42."""
     stem, dot, number = file.rpartition(".")
     if not dot or not stem or not number.isdigit():
         raise UsageError(f"{file!r} is not the name of a binlog file", remedy="names end in a number: binlog.000042")
@@ -69,11 +69,11 @@ class Position:
 
     @property
     def series(self) -> str:
-        """The files' base name, which a server can be started with another of."""
+        """Return the base name of the binlog files. A server may be restarted with another."""
         return self.file.rpartition(".")[0]
 
     def reaches(self, standing: Position | None) -> bool:
-        """Whether a log that is followed from ``standing`` on holds all that came after this position."""
+        """Tell whether a log that is read from ``standing`` on has everything after this position."""
         if standing is None:
             return True
         return (self.server, self.series) == (standing.server, standing.series) and self.order >= standing.order
@@ -83,12 +83,12 @@ class Position:
 
     @property
     def short(self) -> str:
-        """``file:offset``, for people."""
+        """Return ``file:offset``, for messages."""
         return f"{self.file}:{self.offset}"
 
     @classmethod
     def parse(cls, text: str, gtid_set: str = "") -> Position:
-        """The inverse of ``str()``; raises UsageError."""
+        """Parse what ``str()`` returns. Raises UsageError."""
         match = _TEXT.match(text)
         if not match:
             raise UsageError(f"{text!r} is not a position", remedy="write server/file:offset@timestamp")
@@ -97,7 +97,7 @@ class Position:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
-        """In JSON it is its text, with the GTID set beside it."""
+        """Return the schema of its JSON form: its text and the GTID set."""
         return core_schema.no_info_plain_validator_function(
             cls._told,
             serialization=core_schema.plain_serializer_function_ser_schema(
@@ -133,7 +133,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Range:
-    """(start, stop]: frozen once planned."""
+    """A range (start, stop] of the log. It doesn't change once planned."""
 
     start: Position
     stop: Position
@@ -145,7 +145,7 @@ class Range:
 
     @property
     def size(self) -> int:
-        """Bytes of log to read."""
+        """Return its size in bytes of log."""
         return sum(part.size for part in self.slices)
 
 

@@ -1,4 +1,4 @@
-"""Work shared out among readers, of which each takes the next piece when it gets free."""
+"""Distribution of work among readers, each of which takes the next piece when it is free."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def share_out(
     work: Callable[[Piece, Reader], Result],
     ended: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """What ``work`` gives for each piece, in the pieces' order. They are begun in that order, too.
+    """Run ``work`` for each piece, in the pieces' order. Returns the results in that order, too.
 
-    A reader has one piece at a time. ended: called in this thread with each result, as they come.
-    Raises what ``work`` or ``ended`` raises, once the pieces that were begun have ended; no other is begun then.
+    A reader has one piece at a time. ended: called in this thread with each result when its piece ends. Raises what
+    ``work`` or ``ended`` raises, after all running pieces have ended; no further piece is begun.
     """
     waiting = deque(enumerate(pieces))
     free = deque(readers)
@@ -33,7 +33,7 @@ def share_out(
                 (number, piece), reader = waiting.popleft(), free.popleft()
                 running[pool.submit(work, piece, reader)] = number, reader
             done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=lambda one: running[one][0]):
+            for future in sorted(done, key=lambda future: running[future][0]):
                 number, reader = running.pop(future)
                 results[number] = future.result()
                 free.append(reader)

@@ -1,4 +1,4 @@
-"""What a run says while it works: bars on a terminal, plain lines otherwise."""
+"""Progress of a run: bars on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 _PLAIN_INTERVAL = 5.0
 _REPEATED_AFTER = 60.0
-"""Seconds, after which a line that tells nothing new is said again: it is still at work."""
+"""Seconds after which an unchanged line is printed again, to show that the run still works."""
 
 
-class Told(Protocol):
-    """Says how far something has come, in any unit; cheap to call often."""
+class ProgressCallback(Protocol):
+    """Callback with the progress of some work, in any unit. It is cheap to call often."""
 
     def __call__(self, done: float, total: float, detail: str = "") -> None: ...
 
 
 class Report:
-    """Lines and progress of one run, written to ``stream`` (standard error: standard output is for results)."""
+    """Lines and progress of a run, written to ``stream`` (standard error, because standard output is for results)."""
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = stream or sys.stderr
@@ -34,7 +34,7 @@ class Report:
         self._lock = threading.Lock()
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Print a line."""
         if self._quiet:
             return
         with self._lock:
@@ -44,25 +44,25 @@ class Report:
                 print(text, file=self._stream, flush=True)
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Told]:
-        """Gives what to call while ``what`` goes on. It ends at 100 %, or where an error found it."""
+    def progress(self, what: str) -> Iterator[ProgressCallback]:
+        """Return a callback for the progress of ``what``. At the end 100 % is shown, unless an error is raised."""
         if self._quiet or not self._terminal:
             lines = _Lines(what, self.say)
-            yield lines.told
+            yield lines.update
             lines.end()
             return
         with self._shown() as bars:
             bar = bars.add_task(what, total=None, detail="")
 
-            def told(done: float, total: float, detail: str = "") -> None:
+            def update(done: float, total: float, detail: str = "") -> None:
                 bars.update(bar, completed=done, total=total, detail=detail)
 
-            yield told
+            yield update
             bars.update(bar, completed=1, total=1)
 
     @contextmanager
     def _shown(self) -> Iterator[Progress]:
-        """The bars, on the screen as long as one is in progress."""
+        """Yield the bars, which are shown until the last progress ends."""
         if self._bars is not None:
             yield self._bars
             return
@@ -76,7 +76,7 @@ class Report:
 
 
 class _Lines:
-    """A line every few seconds, where there is something new to tell, and one at the end."""
+    """Prints a line every few seconds if the progress has changed, and one at the end."""
 
     def __init__(self, what: str, say: Callable[[str], None]) -> None:
         self._what = what
@@ -87,7 +87,7 @@ class _Lines:
         self._detail: str | None = None
         self._lock = threading.Lock()
 
-    def told(self, done: float, total: float, detail: str = "") -> None:
+    def update(self, done: float, total: float, detail: str = "") -> None:
         now = time.monotonic()
         with self._lock:
             self._detail = detail
@@ -98,7 +98,7 @@ class _Lines:
                     self._show(percent)
 
     def end(self) -> None:
-        """Nothing is said of what was never told of."""
+        """Print the 100 % line, unless no progress was reported."""
         if self._detail is not None and self._shown < 100:
             self._show(100)
 

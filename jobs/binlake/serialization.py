@@ -1,7 +1,7 @@
-"""How a dataclass is written as JSON and read again: the one way for all that stands in metadata and staging.
+"""Writing dataclasses as JSON and reading them again, for everything that metadata and staging hold.
 
-Fields are written under their names, all of them. A field that isn't there gets its default when it is read: what was
-written before the field was thought of. Pydantic checks the types, strictly; it needs no word of it in the dataclass.
+All fields are written under their names. A missing field gets its default when it is read: an older version may have
+written the text before the field existed. Pydantic checks the types strictly; dataclasses need no declaration for it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def _encoded(value: bytes) -> str:
 
 
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, return_type=str)]
-"""Bytes, in JSON as base64 of the standard alphabet."""
+"""Bytes that are base64 of the standard alphabet in JSON."""
 
 _adapters: dict[type, TypeAdapter[Any]] = {}
-"""Making one costs as much as reading a thousand values with it (tens of milliseconds)."""
+"""Cached adapters: making one takes as long as reading a thousand values with it (tens of milliseconds)."""
 
 
 def _adapter(kind: type) -> TypeAdapter[Any]:
@@ -37,26 +37,26 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 
 
 def dump(value: Any) -> Any:
-    """What json.dumps takes for a dataclass."""
+    """Convert a dataclass to a value for json.dumps."""
     return _adapter(type(value)).dump_python(value, mode="json")
 
 
 def dumps(value: Any) -> str:
-    """A dataclass as JSON text."""
+    """Return a dataclass as JSON text."""
     return str(_adapter(type(value)).dump_json(value), "utf-8")
 
 
 def load(kind: type[T], value: Any) -> T:
-    """The inverse of ``dump``. Raises ValueError, which names the field and not what stands in it."""
+    """Read what ``dump`` returned. Raises ValueError, which names the field but not its value."""
     return loads(kind, json.dumps(value))
 
 
 def loads(kind: type[T], text: str) -> T:
-    """The inverse of ``dumps``. Raises ValueError, which names the field and not what stands in it."""
+    """Read what ``dumps`` returned. Raises ValueError, which names the field but not its value."""
     try:
-        found: T = _adapter(kind).validate_json(text, strict=True)
+        value: T = _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
         raise ValueError(f"it holds no {kind.__name__}: {place}: {first['msg']}") from None
-    return found
+    return value

@@ -1,4 +1,4 @@
-"""The jars beside pyspark's own: the one place for their versions. Imports nothing outside the stdlib."""
+"""Versions of the jars that are added to pyspark's own. Imports nothing outside the stdlib."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ SPARK = "4.2.0"
 DELTA = "4.4.0"
 CONNECTOR_J = "9.7.0"
 HADOOP = "3.5.0"
-"""That of pyspark's own Hadoop client."""
+"""The version of pyspark's own Hadoop client."""
 AWS_SDK = "2.35.4"
-"""The one that this Hadoop was built and tested with."""
+"""The version that this Hadoop was built and tested with."""
 JAVA = 17
-"""The least major version that Spark runs on."""
+"""The lowest major version that Spark runs on."""
 
 
 @dataclass(frozen=True)
 class Jar:
-    """Coordinates as Ivy and Maven know them, and the SHA-256 of the file."""
+    """A jar: its coordinates for Ivy and Maven, and the file's SHA-256."""
 
     organisation: str
     name: str
@@ -120,4 +120,4 @@ STORE_JARS: dict[str, tuple[Jar, ...]] = {
         ),
     ),
 }
-"""Those of object stores, which `binlake setup --stores NAME` brings."""
+"""The jars of object stores, which `binlake setup --stores NAME` downloads."""

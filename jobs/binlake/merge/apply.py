@@ -47,7 +47,7 @@ from binlake.merge.by_spark import merge_epoch
 from binlake.merge.lake_table import CONFLICTS, LakeTable
 from binlake.merge.reshape import lake_columns_after
 from binlake.merge.table_progress import TableProgress
-from binlake.report import Report, Told
+from binlake.report import ProgressCallback, Report
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import TableName
 from binlake.spark import functions
@@ -172,7 +172,7 @@ class _AtWork:
             behind = f"{left:,} of {self._total:,} tables left" if left else "no table left"
             self._report.say(f"{table.life.name}: {_mutations(table):,} mutations merged in {seconds:,.1f} s, {behind}")
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: ProgressCallback) -> None:
         with self._lock:
             done, now = self._done, dict(self._began)
         for identity, (table, began) in now.items():

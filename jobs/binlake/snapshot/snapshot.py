@@ -27,7 +27,7 @@ from binlake.errors import BinlakeError, LakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.metadata.metadata import Metadata
 from binlake.position import Position
-from binlake.report import Report, Told
+from binlake.report import ProgressCallback, Report
 from binlake.schema.table import TableName
 from binlake.schema.virtual import generated_columns
 from binlake.snapshot import few_rows
@@ -287,7 +287,7 @@ class _Snapshotter:
         self.task.report.say(f"{name}: {error}")
         self.failed.append(error)
 
-    def _watch(self, tables: Sequence[TableSnapshot], progress: Told) -> Callable[[int], None]:
+    def _watch(self, tables: Sequence[TableSnapshot], progress: ProgressCallback) -> Callable[[int], None]:
         """Return a function that reports progress, given the bytes that the running wave has written."""
         began = time.monotonic()
         before = sum(table.rows for table in tables)

@@ -25,7 +25,7 @@ from binlake.errors import UNMATCHED_REMEDY, SourceError, UsageError, snapshot_c
 from binlake.metadata import watermarks
 from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import Position
-from binlake.report import Report, Told
+from binlake.report import ProgressCallback, Report
 from binlake.schema.table import TableName, TableSchema
 from binlake.source.catalog import MIRRORED, SourceTable, list_tables, read_tables
 from binlake.source.connection import Endpoint
@@ -223,7 +223,7 @@ class _Comparison:
         return [future.result() for future in futures.values()]
 
     def _wait_for_results(
-        self, futures: Mapping[TableName, Future[TableResult]], progress: ComparisonProgress, show: Told
+        self, futures: Mapping[TableName, Future[TableResult]], progress: ComparisonProgress, show: ProgressCallback
     ) -> set[Future[TableResult]]:
         """Wait for all tables, or for the first error, which cancels those not begun; return the futures that ended."""
         while True:

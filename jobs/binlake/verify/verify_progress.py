@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from binlake.report import Told
+from binlake.report import ProgressCallback
 from binlake.schema.table import TableName
 
 
@@ -20,7 +20,7 @@ class ComparisonProgress:
     rows: Mapping[TableName, int]
     began: float = field(default_factory=time.monotonic)
 
-    def show(self, progress: Told, compared: Collection[TableName], tables: int) -> None:
+    def show(self, progress: ProgressCallback, compared: Collection[TableName], tables: int) -> None:
         """Report progress; the server's hashing counts as half of the work.
 
         compared: the tables that are done. tables: how many there are, including those that aren't hashed.
