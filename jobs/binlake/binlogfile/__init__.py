@@ -1,1 +1,1 @@
-"""A binlog file made anew: Arrow rows and statements to the bytes of events, as a server writes them. Pure."""
+"""Writing of binlog files: Arrow rows and statements become the bytes of events, as a server writes them. Pure."""

@@ -1,4 +1,4 @@
-"""Events of a binlog file, whole: header, body, checksum. The inverse of ``binlog.events``, which names the manuals."""
+"""Encoding of binlog events: header, body, checksum. The inverse of ``binlog.events``, which names the manuals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from binlake.position import Flavour
 from binlake.schema import charsets
 
 VERSIONS: dict[Flavour, str] = {"mysql": "8.4.0-binlake", "mariadb": "10.11.0-MariaDB-binlake"}
-"""What the format description calls the server that wrote the file: its events are such a one's."""
+"""Server versions in the format description: the events are those of such a server."""
 
 _POST_HEADERS: dict[Flavour, dict[int, int]] = {
     "mysql": {2: 13, 4: 8, 9: 4, 11: 4, 15: 99, 17: 4, 18: 26, 19: 8, 26: 2, 30: 10, 31: 10, 32: 10, 33: 42, 34: 42,
@@ -25,21 +25,21 @@ _POST_HEADERS: dict[Flavour, dict[int, int]] = {
                 166: 8, 167: 8, 168: 8, 169: 10, 170: 10, 171: 10},
 }  # fmt: skip
 _TYPES: dict[Flavour, int] = {"mysql": 42, "mariadb": 171}
-"""Of each type the bytes before its variable part, and how many types there are: constants of the servers' sources."""
+"""How many event types there are, and above the bytes of each type's fixed part: constants of the servers' sources."""
 
 _BINLOG_VERSION = 4
 _CRC32 = 1
 _THREAD = 0
 _UTF8MB4_GENERAL_CI = 45
-"""Statements are written in utf8mb4; both servers know this collation."""
+"""A collation of utf8mb4 that both servers know; statements are written in utf8mb4."""
 _NO_FOREIGN_KEY_CHECKS = 1 << 26
-"""OPTION_NO_FOREIGN_KEY_CHECKS of both servers: what the source's server let pass, another one lets pass, too."""
+"""OPTION_NO_FOREIGN_KEY_CHECKS of both servers: another server must accept whatever the source's server accepted."""
 _EXPLICIT_TIMESTAMPS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the header of each event of a transaction says. server_id: of the server where it was committed."""
+    """What the headers of a transaction's events have in common. server_id: of the server that committed it."""
 
     committed_us: int
     server_id: int
@@ -50,7 +50,7 @@ class Stamp:
 
 
 def event(kind: int, stamp: Stamp, body: bytes, offset: int, flags: int = 0) -> bytes:
-    """A whole event that begins at ``offset`` of its file."""
+    """Return a whole event that begins at ``offset`` of its file."""
     size = HEADER_SIZE + len(body) + CHECKSUM_SIZE
     end = offset + size & 0xFFFFFFFF
     data = HEADER.pack(stamp.seconds & 0xFFFFFFFF, kind, stamp.server_id, size, end, flags) + body
@@ -58,7 +58,7 @@ def event(kind: int, stamp: Stamp, body: bytes, offset: int, flags: int = 0) -> 
 
 
 def format_description(flavour: Flavour) -> bytes:
-    """The body of the first event of a file."""
+    """Return the body of a file's first event."""
     lengths = bytes(_POST_HEADERS[flavour].get(kind, 0) for kind in range(1, _TYPES[flavour] + 1))
     version = VERSIONS[flavour].encode().ljust(50, b"\0")
     created = bytes(4)  # set only in a server's first file after its start, where replicas drop temporary tables
@@ -66,7 +66,7 @@ def format_description(flavour: Flavour) -> bytes:
 
 
 def previous_gtids(text: str, flavour: Flavour) -> tuple[EventType, bytes]:
-    """What was executed before the file, as PREVIOUS_GTIDS or GTID_LIST; text: as the server writes a set."""
+    """Return type and body of PREVIOUS_GTIDS or GTID_LIST. text: the GTID set executed before the file."""
     known = parse(text, flavour)
     if isinstance(known, GtidPosition):
         listed = [struct.pack("<IIQ", domain, *last) for domain, last in sorted(known.domains.items())]
@@ -91,7 +91,7 @@ def _gtid_set(known: GtidSet) -> bytes:
 
 @dataclass(frozen=True)
 class GtidEvent:
-    """What opens a transaction of MySQL. ordinal: its number in the file, from 1. only_rows: it holds no statement."""
+    """MySQL's event that begins a transaction. ordinal: number in the file, from 1. only_rows: it has no statement."""
 
     gtid: str | None
     stamp: Stamp
@@ -99,7 +99,7 @@ class GtidEvent:
     only_rows: bool
 
     def encoded(self, length: int) -> tuple[EventType, bytes]:
-        """Type and body. length: bytes of the transaction with this event, whose own size doesn't depend on it."""
+        """Return type and body. length: bytes of the transaction with this event, whose size doesn't depend on it."""
         sid, tag, number = _parts(self.gtid)
         if tag:
             return EventType.GTID_TAGGED, self._tagged(sid, tag, number, length)
@@ -127,7 +127,7 @@ class GtidEvent:
 
 
 def _parts(gtid: str | None) -> tuple[bytes, str, int]:
-    """Uuid, tag and number of MySQL's GTID."""
+    """Return uuid, tag and number of a GTID of MySQL."""
     if gtid is None:
         return bytes(16), "", 0
     sid, *words = gtid.split(":")
@@ -135,19 +135,19 @@ def _parts(gtid: str | None) -> tuple[bytes, str, int]:
 
 
 def mariadb_gtid(gtid: str, *, statement: bool) -> bytes:
-    """The body of MariaDB's GTID event; the server's number stands in the header."""
+    """Return the body of MariaDB's GTID event; the server id is in the header."""
     domain, _, number = (int(part) for part in gtid.split("-"))
     flags = 0x21 if statement else 0x0C  # FL_STANDALONE and FL_DDL, or FL_TRANSACTIONAL and FL_ALLOW_PARALLEL
     return (struct.pack("<QIB", number, domain, flags)).ljust(19, b"\0")
 
 
 def begin() -> bytes:
-    """BEGIN as a query event's body."""
+    """Return BEGIN as a query event's body."""
     return _query("", b"BEGIN", _charsets("utf8mb4"), 0)
 
 
 def statement(logged: Statement, flavour: Flavour, number: int) -> bytes:
-    """A statement's body. number: of the transaction, for MySQL's DDL that has one."""
+    """Return a statement as a query event's body. number: the transaction's, for DDL of MySQL that has one."""
     flags = _NO_FOREIGN_KEY_CHECKS
     variables, behind = b"", b""
     session = logged.session
@@ -172,7 +172,7 @@ def statement(logged: Statement, flavour: Flavour, number: int) -> bytes:
 
 
 def _charsets(of_databases: str) -> bytes:
-    """Of the client, the connection, and new databases."""
+    """Return the status variable with the collations of client, connection and new databases."""
     server = charsets.default_collation(of_databases)
     return bytes([4]) + struct.pack("<HHH", _UTF8MB4_GENERAL_CI, _UTF8MB4_GENERAL_CI, server)
 

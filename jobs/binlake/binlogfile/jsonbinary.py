@@ -1,4 +1,4 @@
-"""MySQL's binary JSON, from the server's own text of a document: what ``binlog.jsontext`` reads.
+"""Encoding of the server's text of a JSON document to MySQL's binary JSON: the inverse of ``kernels.jsontext``.
 
 Manual: MySQL source documentation, "JSON binary format" (sql-common/json_binary.h). The text doesn't tell a DECIMAL
 from a DOUBLE, or a date from a string: a number that isn't a double's own text becomes a DECIMAL, and dates stay
@@ -20,16 +20,16 @@ _DOUBLE, _STRING, _OPAQUE = 0xB, 0xC, 0xF
 _LITERALS: tuple[tuple[Any, int], ...] = ((None, 0), (True, 1), (False, 2))
 _NEWDECIMAL = 246
 _MOST_SMALL = 0xFFFF
-"""Bytes of a container whose offsets take two bytes."""
+"""Bytes of the largest container with two-byte offsets."""
 _MOST_DIGITS = 65
 
 
 class _Decimal(str):
-    """The text of a number that no double prints as."""
+    """The text of a number that isn't the text of a double."""
 
 
 def binary_json(text: str) -> bytes:
-    """Raises ValueError for what isn't a document's text."""
+    """Return a document's binary form. Raises ValueError for a text that isn't a document's."""
     document = json.loads(text, parse_int=_whole, parse_float=_real)
     kind, data = _value(document)
     return bytes([kind]) + data
@@ -52,7 +52,7 @@ def _real(text: str) -> float | _Decimal:
 
 
 def _value(value: Any) -> tuple[int, bytes]:
-    """Type and bytes of a value that stands outside of its entry."""
+    """Return type and bytes of a value that isn't stored inside its entry."""
     if isinstance(value, dict):
         return _container(value)
     if isinstance(value, list):
@@ -85,7 +85,7 @@ def _integer(value: int) -> tuple[int, bytes]:
 
 
 def _length(size: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Encode a length with seven bits per byte, the lowest first."""
     data = bytearray()
     while size > 0x7F:
         data.append(size & 0x7F | 0x80)
@@ -112,7 +112,7 @@ def _container(value: dict[str, Any] | list[Any]) -> tuple[int, bytes]:
 
 
 def _laid_out(keys: list[bytes], values: list[tuple[int, bytes]], *, large: bool) -> bytes | None:
-    """Count, size, key entries, value entries, keys, values; None where two bytes don't reach."""
+    """Return a container: count, size, key entries, value entries, keys, values; None if two bytes are too small."""
     width, code = (4, "<I") if large else (2, "<H")
     at = 2 * width + len(keys) * (width + 2) + len(values) * (width + 1)
     size = at + sum(map(len, keys)) + sum(len(data) for kind, data in values if not _inlined(kind, large=large))

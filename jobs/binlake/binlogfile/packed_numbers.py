@@ -1,4 +1,4 @@
-"""Numbers as the servers pack them: what ``binlog.values`` and ``binlog.events.ByteCursor`` read."""
+"""Packing of numbers as the servers do: the inverse of ``binlog.values`` and ``binlog.events.ByteCursor``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from binlake.binlog.values import DIGIT_BYTES, decimal_size
 
 
 def packed_integer(value: int) -> bytes:
-    """A length-encoded integer ("Integer and String Types" of the client/server protocol)."""
+    """Return a length-encoded integer ("Integer and String Types" of the client/server protocol)."""
     if value < 251:
         return bytes([value])
     for lead, size in ((252, 2), (253, 3)):
@@ -16,12 +16,12 @@ def packed_integer(value: int) -> bytes:
 
 
 def fixed_packed(value: int) -> bytes:
-    """The same in nine bytes, whatever the value."""
+    """Return a length-encoded integer in nine bytes, whatever the value."""
     return b"\xfe" + value.to_bytes(8, "little")
 
 
 def fixed_variable(value: int) -> bytes:
-    """``variable`` in nine bytes, whatever the value."""
+    """Return what ``variable`` encodes in nine bytes, whatever the value."""
     return b"\xff" + value.to_bytes(8, "little")
 
 
@@ -30,7 +30,7 @@ def packed_bytes(data: bytes) -> bytes:
 
 
 def variable(value: int) -> bytes:
-    """An unsigned integer of MySQL's mysql::serialization: the trailing ones of the first byte count what follows."""
+    """Return an unsigned integer of mysql::serialization: trailing ones of the first byte count the bytes after it."""
     extra = max(0, (value.bit_length() - 1) // 7)
     if extra >= 8:
         return b"\xff" + value.to_bytes(8, "little")
@@ -42,9 +42,9 @@ def variable_signed(value: int) -> bytes:
 
 
 def packed_decimal(text: str, precision: int, scale: int) -> bytes:
-    """DECIMAL(precision, scale) as rows and JSON hold it: groups of nine digits, big-endian (strings/decimal.cc).
+    """Return a DECIMAL(precision, scale) as in rows and JSON: groups of nine digits, big-endian (strings/decimal.cc).
 
-    text: plain digits with at most ``scale`` behind the point. Raises ValueError for one that doesn't fit.
+    text: plain digits, at most ``scale`` after the point. Raises ValueError if it doesn't fit.
     """
     negative = text.startswith("-")
     whole, _, fraction = text.lstrip("-+").partition(".")

@@ -1,4 +1,4 @@
-"""Rows to the bytes of row events, a column at a time: the inverse of the kernels and of ``binlog.finishers``."""
+"""Encoding of rows to row events, column by column: the inverse of the kernels and of ``binlog.finishers``."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from binlake.schema.render import STORED
 
 ColumnBytes = Sequence[bytes | None]
 EncodeColumn = Callable[[pa.Array], ColumnBytes]
-"""Of one column. Raises ValueError, LookupError and UnicodeError for values that its type can't have."""
+"""A function that encodes a column. It raises ValueError, LookupError and UnicodeError for values outside its type."""
 
 _INTEGERS = {Wire.TINY: 1, Wire.SHORT: 2, Wire.INT24: 3, Wire.LONG: 4, Wire.LONGLONG: 8}
 _DAY_US = 86_400_000_000
 _SCALE = (1_000_000, 10_000, 100, 1)
-"""Microseconds of a fraction's unit, by its bytes."""
+"""Microseconds of a fraction's unit, by the fraction's size in bytes."""
 
 
 class RowImages:
-    """The rows of one staged batch as they stand in row events: null bitmap and values, before and after.
+    """The rows of a staged batch as in row events: null bitmap and values, before and after.
 
-    fields: as ``tablemap.fields_of`` gives them, in the order of ``mutations.columns``. Raises StagingError, naming the
-    column, never the value.
+    fields: those of ``table_map_bytes.fields_of``, in the order of ``mutations.columns``. Raises StagingError, which
+    names the column but not the value.
     """
 
     def __init__(self, mutations: Mutations, fields: Sequence[Field], invalid: InvalidValues) -> None:
@@ -84,7 +84,7 @@ def _images(
 
 
 def encoder(field: Field) -> EncodeColumn:
-    """Of a column's values in the registry's Arrow type."""
+    """Return the encoder of a column, from values in the registry's Arrow type."""
     wire, column = field.wire, field.column
     if wire in _INTEGERS:
         return _integers(_INTEGERS[wire], unsigned=column.unsigned)
@@ -120,13 +120,13 @@ def encoder(field: Field) -> EncodeColumn:
 
 
 def _stored(array: pa.Array, kind: str) -> ColumnBytes:
-    """Of the server's text, or of the bytes that the log had."""
+    """Return stored bytes, from the server's text or from the bytes that the log had."""
     known = array.to_pylist()
     return known if pa.types.is_binary(array.type) else _mapped(array, STORED[kind][1])
 
 
 def _mapped(array: pa.Array, encode: Callable[[str], bytes]) -> ColumnBytes:
-    """Each distinct text is encoded once."""
+    """Encode texts, each distinct one once."""
     coded = array.dictionary_encode()
     known = [encode(text) for text in coded.dictionary.to_pylist()]
     return [None if at is None else known[at] for at in coded.indices.to_pylist()]
@@ -151,7 +151,7 @@ def _bit(value: bool | bytes | None, size: int) -> bytes | None:
 
 
 def _pieces(raw: bytes, width: int, step: int, array: pa.Array) -> ColumnBytes:
-    """``width`` bytes of every ``step``, None where the array is."""
+    """Return ``width`` bytes of every ``step``; None where the array is NULL."""
     pieces = [raw[at : at + width] for at in range(0, len(raw), step)]
     if not array.null_count:
         return pieces
@@ -159,7 +159,7 @@ def _pieces(raw: bytes, width: int, step: int, array: pa.Array) -> ColumnBytes:
 
 
 def _numbers(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Of dates, times and integers; 0 where there is none."""
+    """Return dates, times or integers as int64; 0 for NULL."""
     if pa.types.is_date32(array.type):
         array = array.cast(pa.int32())
     numbers: npt.NDArray[np.int64] = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -199,7 +199,7 @@ def _year(field: Field) -> EncodeColumn:
 
 
 def _calendar(days: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
-    """Year, month and day of days since 1970."""
+    """Return year, month and day for days since 1970."""
     dates = days.astype("datetime64[D]")
     months = dates.astype("datetime64[M]")
     count = months.astype(np.int64)
@@ -271,14 +271,14 @@ _FIXED: dict[Wire, Callable[[Field], EncodeColumn]] = {
 
 
 def _beside(field: Field, array: pa.Array, holds: str) -> ColumnBytes:
-    """ColumnBytes that no Delta type holds, from their side column (see schema.lake_columns)."""
+    """Encode the values that no Delta type holds, from their side column (see schema.lake_columns)."""
     if holds == "bytes":
         return _prefixed(array.to_pylist(), field.size)
     return [None if text is None else _invalid_date(field, text) for text in array.to_pylist()]
 
 
 def _invalid_date(field: Field, text: str) -> bytes:
-    """``2020-02-30 01:02:03.45``, as the server shows a date that no calendar has."""
+    """Encode an invalid date from the server's text, such as ``2020-02-30 01:02:03.45``."""
     date, _, clock = text.partition(" ")
     year, month, day = (int(part) for part in date.split("-"))
     if field.wire is Wire.DATE:

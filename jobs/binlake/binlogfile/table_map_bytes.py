@@ -1,4 +1,4 @@
-"""TABLE_MAP events: a table in one shape as the log tells it, with all that ``binlog_row_metadata=FULL`` adds.
+"""Encoding of TABLE_MAP events: a table in one shape, with all that ``binlog_row_metadata=FULL`` adds.
 
 The inverse of ``binlog.tablemap``; the manuals are named there.
 """
@@ -49,7 +49,7 @@ _NAMES_LISTED = (Wire.ENUM, Wire.SET)
 
 
 def fields_of(columns: Sequence[Column]) -> tuple[Field, ...]:
-    """How the columns travel. Raises UnsupportedColumn."""
+    """Return how the log encodes columns. Raises UnsupportedColumn."""
     return tuple(_field(column) for column in columns)
 
 
@@ -86,7 +86,7 @@ def _most_bytes(column: Column) -> int:
 
 
 def table_map(table_id: int, name: TableName, fields: Sequence[Field], key: Sequence[str], flavour: Flavour) -> bytes:
-    """The event's body."""
+    """Return the event's body."""
     body = bytearray(table_id.to_bytes(6, "little") + b"\x01\x00")
     for word in (name.database, name.table):
         data = word.encode()
@@ -100,7 +100,7 @@ def table_map(table_id: int, name: TableName, fields: Sequence[Field], key: Sequ
 
 
 def _types(fields: Sequence[Field]) -> tuple[bytes, bytes]:
-    """Type codes, and what is told of each type."""
+    """Return the type codes, and the metadata of each type."""
     types, metadata = bytearray(), bytearray()
     for field in fields:
         wire, column = field.wire, field.column
@@ -124,7 +124,7 @@ def _types(fields: Sequence[Field]) -> tuple[bytes, bytes]:
 
 
 def _optional(fields: Sequence[Field], key: Sequence[str], flavour: Flavour) -> list[tuple[Meta, bytes]]:
-    """The metadata in the order in which the servers write them; what no column has is left out."""
+    """Return the optional metadata in the servers' order; fields that no column needs are left out."""
     columns = [field.column for field in fields]
     names = [column.name for column in columns]
     listed = [field for field in fields if field.wire in _NAMES_LISTED]

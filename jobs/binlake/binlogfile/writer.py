@@ -1,7 +1,7 @@
-"""A binlog file, written from its magic number to its ROTATE: whole transactions, in order, each with its GTID.
+"""Writer of a binlog file, from its magic number to its ROTATE: whole transactions, in order, each with its GTID.
 
-Rows of a transaction come as images (rows.RowImages); those of one table and one kind that follow each other share an
-event. Each event of rows has its table map before it and ends a statement: which rows were one statement's isn't known.
+Rows are given as images (row_bytes.RowImages); consecutive rows of one table and one operation share an event. Each row
+event has its table map before it and ends a statement, because it isn't known which rows one statement changed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from binlake.ddl import statements
 from binlake.position import Flavour
 
 EVENT_BYTES = 1 << 20
-"""Of rows, after which a table's next rows get an event of their own; a larger row stands alone."""
+"""Bytes of rows after which a new event begins; a larger row has an event of its own."""
 _WITHOUT_USE = 0x08
-"""Header flag LOG_EVENT_SUPPRESS_USE_F: the statement needs no default database, which may not be there yet."""
+"""Header flag LOG_EVENT_SUPPRESS_USE_F: the statement needs no default database, which may not exist yet."""
 _STATEMENT_END, _NO_FOREIGN_KEY_CHECKS = 1, 2
 _KINDS: dict[Flavour, dict[int, EventType]] = {
     "mysql": {INSERT: EventType.WRITE_ROWS, UPDATE: EventType.UPDATE_ROWS, DELETE: EventType.DELETE_ROWS},
@@ -32,7 +32,7 @@ _KINDS: dict[Flavour, dict[int, EventType]] = {
 
 @dataclass(frozen=True)
 class Head:
-    """What a transaction is known by: when it was committed (µs since 1970 UTC), and its GTID where it has one."""
+    """The commit time of a transaction (µs since 1970 UTC), and its GTID, if it has one."""
 
     committed_us: int
     gtid: str | None = None
@@ -40,8 +40,10 @@ class Head:
 
 @dataclass(frozen=True)
 class RowEvent:
-    """Rows of one table and one kind. op: as staged. table_map: body of its table map, with the table's id.
-    width: columns. images: before, after or both of each row, in turn. unchecked: foreign keys didn't count."""
+    """Rows of one table and one operation.
+
+    op: as staged. table_map: the body of its table map, with the table's id. width: number of columns. images: before,
+    after or both of each row, in turn. unchecked: the session had foreign_key_checks = 0."""
 
     op: int
     table_map: bytes
@@ -52,8 +54,7 @@ class RowEvent:
 
 @dataclass
 class FileEnd:
-    """Where a file ends, between two transactions. transactions: how many are in it; last_us: when the last one was
-    committed."""
+    """The end of a file, between two transactions. transactions: how many it has. last_us: the last commit's time."""
 
     offset: int
     transactions: int
@@ -61,10 +62,10 @@ class FileEnd:
 
 
 class BinlogWriter:
-    """Writes one file to ``out``, a stream that seeks. end: where it ends by now."""
+    """Writes a file to ``out``, a seekable stream. end: its present end."""
 
     def __init__(self, out: BinaryIO, flavour: Flavour, *, server_id: int, end: FileEnd) -> None:
-        """A file that is there goes on behind ``end``."""
+        """Continue an existing file after ``end``."""
         self._out, self._flavour, self._server_id = out, flavour, server_id
         self.end = end
         self._opening: tuple[int, GtidEvent] | None = None
@@ -74,7 +75,7 @@ class BinlogWriter:
     def begun(
         cls, out: BinaryIO, flavour: Flavour, *, server_id: int, created_us: int, previous_gtids: str = ""
     ) -> BinlogWriter:
-        """A new file. created_us: of its first transaction, so that the same content makes the same bytes."""
+        """Begin a new file. created_us: its first transaction's time, so that the same content gives the same bytes."""
         made = cls(out, flavour, server_id=server_id, end=FileEnd(out.write(MAGIC), 0, created_us))
         made._event(EventType.FORMAT_DESCRIPTION, event_bytes.format_description(flavour), made._open)
         kind, body = event_bytes.previous_gtids(previous_gtids, flavour)
@@ -82,7 +83,7 @@ class BinlogWriter:
         return made
 
     def transaction(self, head: Head, rows: Iterable[RowEvent]) -> None:
-        """One transaction with its BEGIN and commit."""
+        """Write a transaction with its BEGIN and commit."""
         self.begin(head)
         for event in rows:
             self.rows(event)
@@ -102,7 +103,7 @@ class BinlogWriter:
         self._finish()
 
     def statement(self, head: Head, statement: Statement) -> None:
-        """A statement that is a transaction by itself: DDL."""
+        """Write a statement that is a transaction by itself: DDL."""
         self._start(head, only_rows=False)
         began_us = head.committed_us if statement.session.began is None else statement.session.began * 1_000_000
         parsed = statements.parse(
@@ -114,7 +115,7 @@ class BinlogWriter:
         self._finish()
 
     def close(self, next_file: str) -> None:
-        """Ends the file; who reads on finds the next one by name. The stream stays open."""
+        """End the file with the name of the next. The stream stays open."""
         self._event(EventType.ROTATE, event_bytes.rotate(next_file), Stamp(self.end.last_us, self._server_id))
 
     def _start(self, head: Head, *, only_rows: bool) -> None:
@@ -132,7 +133,7 @@ class BinlogWriter:
             self._event(EventType.MARIADB_GTID, body, self._open)
 
     def _finish(self) -> None:
-        """MySQL's GTID event tells the length of the transaction, which is known by now."""
+        """Write MySQL's GTID event again, at the end of its transaction, whose length it holds."""
         if self._opening is None:
             return
         offset, opening = self._opening
@@ -159,7 +160,7 @@ class BinlogWriter:
 
 
 def _cut(images: Sequence[bytes], step: int) -> Iterable[Sequence[bytes]]:
-    """Images of whole rows, of EVENT_BYTES together."""
+    """Yield the images in portions of whole rows, of about EVENT_BYTES each."""
     start = size = 0
     for at in range(0, len(images), step):
         row = sum(map(len, images[at : at + step]))
