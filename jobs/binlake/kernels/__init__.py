@@ -1,1 +1,1 @@
-"""Kernels: compiled functions over bytes and column buffers. Pure; imports no other room."""
+"""Kernels: compiled functions that work on bytes and column buffers. Pure; they import no other room."""

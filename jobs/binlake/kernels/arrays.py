@@ -1,4 +1,4 @@
-"""Arrow arrays over buffers of ours, without what ``pa.array`` costs (it imports pandas)."""
+"""Arrow arrays over existing buffers, without the cost of ``pa.array``, which imports pandas."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 MOST_ROWS = 1 << 16
-"""Rows of an array, at most."""
+"""The most rows of an array."""
 _ZEROS = pa.py_buffer(bytes(16 * MOST_ROWS + 16))
 
 
 def absent(kind: pa.DataType, rows: int) -> pa.Array:
-    """As pa.nulls, out of one buffer: half of the images of most logs are absent. rows: MOST_ROWS at most."""
+    """Return an array of NULLs, as pa.nulls, over a shared buffer. rows: at most MOST_ROWS."""
     if pa.types.is_struct(kind):
         children = [absent(field.type, rows) for field in kind]
         return pa.StructArray.from_buffers(kind, rows, [_ZEROS], null_count=rows, children=children)
@@ -26,17 +26,17 @@ def absent(kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Arrow over a numpy array without NULLs. (``pa.array`` imports pandas, which costs a stage task a second.)"""
+    """Return an Arrow array over a numpy array without NULLs. (``pa.array`` imports pandas, which takes a second.)"""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], 0)
 
 
 def texts(values: Sequence[str | None]) -> pa.Array:
-    """Arrow strings."""
+    """Return an Arrow array of strings."""
     return binaries([None if value is None else value.encode() for value in values], pa.string())
 
 
 def binaries(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
-    """Arrow binaries, or strings whose UTF-8 is given."""
+    """Return an Arrow array of binaries, or of strings whose UTF-8 is given."""
     encoded = [value or b"" for value in values]
     offsets = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(value) for value in encoded], out=offsets[1:])

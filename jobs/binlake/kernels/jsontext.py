@@ -1,4 +1,4 @@
-"""Compiled: MySQL's binary JSON to the server's own text, as ``CAST(j AS CHAR)`` gives it.
+"""Compiled conversion of MySQL's binary JSON to the server's own text, as ``CAST(j AS CHAR)`` gives it.
 
 Manual: MySQL source documentation, "JSON binary format" (sql-common/json_binary.h).
 """
@@ -22,32 +22,32 @@ from binlake.kernels.numbertext import (
 )
 
 MOST_DEEP = 100
-"""The server refuses deeper documents (JSON_DOCUMENT_MAX_DEPTH)."""
+"""The greatest depth of a document; the server refuses deeper ones (JSON_DOCUMENT_MAX_DEPTH)."""
 _FRAME = 48
 # A frame: start of the container, its end, members, the member that is next, whether an object, whether large
 _START, _END, _COUNT, _NEXT, _OBJECT, _LARGE = 0, 8, 16, 24, 32, 40
 _AFTER = _FRAME * (MOST_DEEP + 2)
 _DIGITS = _AFTER + 8
 STACK_BYTES = _DIGITS + 64
-"""What a document needs to be worked through: a frame for each open container, an address, a double's digits."""
+"""Bytes of working memory for a document: a frame for each open container, an address, a double's digits."""
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8).astype(np.int64)
 _BASE64_COLON, _TYPE = (int.from_bytes(word, "little") for word in (b'"base64:', b"type"))
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).astype(np.int64)
 
 SHORT = np.zeros(256, np.int64)
-"""The letter behind the backslash of a byte that JSON escapes; 1 where it is \\u00xx; 0 for the rest."""
+"""By byte: the letter after the backslash of an escaped one; 1 if it is escaped as \\u00xx; 0 if it isn't escaped."""
 SHORT[:32] = 1
 for _byte, _letter in ((0x22, '"'), (0x5C, "\\"), (8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
     SHORT[_byte] = ord(_letter)
 
 
 _ROOM = 96
-"""Bytes for any value that isn't a string."""
+"""Bytes that suffice for any value that isn't a string."""
 
 
 def most_bytes(size: int) -> int:
-    """Text of a document of ``size`` bytes, at most."""
+    """Return the greatest size of a document's text. size: bytes of the document."""
     return 12 * size + 2 * _ROOM
 
 
@@ -58,7 +58,7 @@ _LETTERS = 0x6161616161616161
 
 @kernel
 def _plain(word: int) -> bool:
-    """Whether none of eight bytes is to be escaped or isn't ASCII."""
+    """Tell whether eight bytes are ASCII, and none needs to be escaped."""
     quote, slash = word ^ 0x22 * _ONES, word ^ 0x5C * _ONES
     low = word - 0x20 * _ONES
     return (word | low | (quote - _ONES) | (slash - _ONES)) & _HIGH == 0
@@ -66,7 +66,7 @@ def _plain(word: int) -> bool:
 
 @kernel
 def put_character(to: int, byte: int) -> int:
-    """A byte of a string, escaped where JSON wants it."""
+    """Write a byte of a string, escaped if JSON needs it. Returns the address after it."""
     escape = SHORT[byte]
     if escape == 0:
         store8(to, byte)
@@ -84,7 +84,7 @@ def put_character(to: int, byte: int) -> int:
 
 @kernel
 def put_string(to: int, source: int, size: int) -> int:
-    """A quoted string with the server's escapes; 0 if it isn't UTF-8."""
+    """Write a quoted string with the server's escapes. Returns the address after it; 0 if it isn't UTF-8."""
     store8(to, 34)
     to += 1
     at, end = source, source + size
@@ -131,7 +131,7 @@ def put_string(to: int, source: int, size: int) -> int:
 
 @kernel
 def _size_at(address: int, end: int, after: int) -> int:
-    """A length of seven bits a byte; the address behind it is stored at ``after``; -1 if there is none."""
+    """Return a length of seven bits per byte; -1 if there is none. The address after it is stored at ``after``."""
     size = 0
     for place in range(5):
         if address + place >= end:
@@ -146,7 +146,7 @@ def _size_at(address: int, end: int, after: int) -> int:
 
 @act
 def _open(kind: int, at: int, end: int, stack: int, depth: int) -> bool:
-    """A frame for the object or array at ``at``; whether it lies in its parent."""
+    """Push a frame for the object or array at ``at``. Tells whether it lies inside its parent."""
     large = kind & 1
     width = 4 if large else 2
     if depth > MOST_DEEP or at + 2 * width > end:
@@ -168,7 +168,7 @@ def _open(kind: int, at: int, end: int, stack: int, depth: int) -> bool:
 
 @act
 def _close(to: int, depth: int, stack: int) -> tuple[int, int]:
-    """Ends the containers whose members all are written; the address after them, and how many are open still."""
+    """End the containers whose members are all written. Returns the address after them, and how many are still open."""
     while depth:
         frame = stack + (depth - 1) * _FRAME
         if load64(frame + _NEXT) < load64(frame + _COUNT):
@@ -181,8 +181,9 @@ def _close(to: int, depth: int, stack: int) -> tuple[int, int]:
 
 @act
 def _member(to: int, limit: int, stack: int, depth: int) -> tuple[int, int, int]:
-    """What stands before the innermost container's next member, and its key: the address after them (0 if that can't
-    be), the member's type, and where its value is."""
+    """Write what precedes the next member of the innermost container, including its key.
+
+    Returns the address after them (0 if the document is damaged), the member's type, and its value's address."""
     frame = stack + (depth - 1) * _FRAME
     start, end, count = load64(frame + _START), load64(frame + _END), load64(frame + _COUNT)
     member, large = load64(frame + _NEXT), load64(frame + _LARGE)
@@ -228,7 +229,7 @@ def _literal(to: int, literal: int) -> int:
 
 @act
 def _number(to: int, kind: int, at: int, end: int, scratch: int) -> int:
-    """Integers of 16, 32 and 64 bits, with sign (odd types) and without; doubles."""
+    """Write an integer of 16, 32 or 64 bits, signed (odd types) or unsigned, or a double."""
     if kind <= 6:
         if at + 2 > end:
             return 0
@@ -250,7 +251,7 @@ def _number(to: int, kind: int, at: int, end: int, scratch: int) -> int:
 
 @act
 def _decimal(to: int, limit: int, inside: int, length: int) -> int:
-    """The opaque value of ``length`` bytes that is a DECIMAL. A literal's may have more digits than a column's."""
+    """Write the opaque value of ``length`` bytes that is a DECIMAL. A literal may have more digits than a column."""
     if length < 3:
         return 0
     precision, scale = load8(inside), load8(inside + 1)
@@ -265,8 +266,9 @@ def _decimal(to: int, limit: int, inside: int, length: int) -> int:
 
 @kernel
 def put_blob(to: int, opaque: int, source: int, size: int) -> int:
-    """An opaque value that has no other text: its type and base64, in lines of 76 characters as the server breaks them
-    (their ends are escaped like any others)."""
+    """Write an opaque value without a text of its own: type and base64, in lines of 76 characters, as the server does.
+
+    The line ends are escaped like any others."""
     store64(to, _BASE64_COLON)
     store32(to + 8, _TYPE)
     to = put_unsigned(to + 12, opaque)
@@ -289,7 +291,7 @@ def put_blob(to: int, opaque: int, source: int, size: int) -> int:
 
 @act
 def _scalar(to: int, limit: int, kind: int, at: int, end: int, stack: int) -> int:
-    """Text of the value at ``at``, inside ``end``, that is no container."""
+    """Write the value at ``at``, before ``end``, that is no container."""
     if kind == 4:
         return _literal(to, load8(at)) if at < end else 0
     if kind <= 11:
@@ -312,8 +314,9 @@ def _scalar(to: int, limit: int, kind: int, at: int, end: int, stack: int) -> in
 
 @kernel
 def document(address: int, size: int, to: int, stack: int) -> int:
-    """Text of one document at ``to``; the address after it, or 0 if it is damaged. stack: address of STACK_BYTES to
-    work with."""
+    """Write a document's text at ``to``. Returns the address after it, or 0 if it is damaged.
+
+    stack: the address of STACK_BYTES of working memory."""
     if size == 0:  # left by INSERT IGNORE; the server reads it so
         return _literal(to, 0)
     # Offsets of a damaged document may point to one value many times
@@ -343,7 +346,7 @@ def document(address: int, size: int, to: int, stack: int) -> int:
 
 
 class Documents(NamedTuple):
-    """A column of binary JSON: Arrow's offsets, the address of its bytes, its validity's bits where it has NULLs."""
+    """A column of binary JSON: Arrow's offsets, the address of its bytes, and its validity bitmap if it has NULLs."""
 
     offsets: npt.NDArray[np.int32]
     data: int
@@ -352,7 +355,7 @@ class Documents(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """The column of their texts: address, bytes that fit there, Arrow's offsets."""
+    """The column of the documents' texts: address, capacity in bytes, Arrow's offsets."""
 
     data: int
     capacity: int
@@ -361,7 +364,7 @@ class Texts(NamedTuple):
 
 @kernel
 def column(documents: Any, texts: Any, row: int, stack: int) -> int:
-    """Documents from ``row`` on; returns the row that needs more room than there is or is damaged, or all rows."""
+    """Convert documents from ``row`` on. Returns the row that is damaged or needs more room, or the number of rows."""
     offsets, data, validity, nullable = documents
     target, capacity, converted = texts
     rows = len(offsets) - 1

@@ -1,4 +1,4 @@
-"""Memory that Python and the compiled kernels share, as numpy record types: one name for each field on both sides."""
+"""Layouts of memory that Python and the compiled kernels share, as numpy record types with named fields."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from a session with foreign_key_checks = 0."""
 MAPPED = _integers("table_id", "known")
 """A table id and the number of its map."""
 GTID_RUN = _integers("start", "size", "first", "last", "transaction")
-"""GTIDs that count on: where the text before their number stands, its bytes, first and last number, and the number of
-the transaction that has the first."""
+"""A run of consecutive GTIDs: address and size of the text before their number, first and last number, and the number
+of the transaction that has the first."""
 
 ROWS = _integers("address", "end", "op", "transaction", "offset", "ordinal", "xa")
 """The rows of one event, uncompressed: their address and end; the rest as in ROW_EVENT."""
@@ -44,20 +44,20 @@ text isn't ASCII."""
 INVALID = _integers("side", "column", "row", "address")
 """A date that no calendar has."""
 META = _integers("op", "offset", "ordinal", "transaction", "xa", "before", "after", "event")
-"""Addresses of what is told of each row beside its values. before, after: whether it has the side; event: its index."""
+"""Addresses of what is noted of each row besides its values. before, after: whether it has the image. event: index."""
 
 
 def record(layout: np.dtype[Any]) -> Any:
-    """A record of zeros, whose fields are attributes for Python and for kernels."""
+    """Return a record of zeros, whose fields are attributes in Python and in kernels."""
     return np.zeros(1, layout).view(np.recarray)[0]
 
 
 def taken(records: Any, places: Any) -> Any:
-    """Some of the records, copied. As numbers, because numpy copies records field by field."""
+    """Return a copy of some records. They are copied as numbers, because numpy copies records field by field."""
     numbers = records.view(np.int64).reshape(len(records), -1)
     return numbers[places].reshape(-1).view(records.dtype)
 
 
 def many(count: int | tuple[int, ...], layout: np.dtype[Any]) -> Any:
-    """An array of records of zeros."""
+    """Return an array of records of zeros."""
     return np.zeros(count, layout)

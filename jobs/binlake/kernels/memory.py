@@ -1,4 +1,4 @@
-"""Memory of column buffers, used again once Arrow has let it go: fresh pages cost more than the bytes in them."""
+"""A pool of memory for column buffers, reused once Arrow has released it, because fresh pages are expensive."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 import numpy.typing as npt
 
 SMALLEST = 64 << 10
-"""Bytes; smaller buffers are numpy's own."""
+"""Size in bytes of the smallest pooled buffer; smaller ones are allocated by numpy."""
 MOST_KEPT = 128 << 20
-"""Bytes that wait to be used again, at most."""
+"""The most bytes that are kept for reuse."""
 
 
 class BufferPool:
-    """Buffers by size, for all threads: each takes and gives by one step of a list, which no other can come between."""
+    """Buffers by size, for all threads: taking and returning one is a single, atomic operation of a list."""
 
     def __init__(self) -> None:
         self._free: defaultdict[int, list[mmap.mmap]] = defaultdict(list)
 
     @property
     def kept(self) -> int:
-        """Bytes that wait."""
+        """Return how many bytes are kept for reuse."""
         return sum(size * len(free) for size, free in list(self._free.items()))
 
     def take(self, size: int) -> npt.NDArray[np.uint8]:
-        """At least ``size`` bytes of anything. They are taken back when the array and all views of it are gone."""
+        """Return an uninitialized array of at least ``size`` bytes. It goes back when all its views are gone."""
         if size < SMALLEST:
             return np.empty(size, np.uint8)
         rounded = (

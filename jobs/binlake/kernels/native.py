@@ -1,7 +1,7 @@
-"""What kernels need of the machine: loads and stores at addresses, copies, CRC-32.
+"""Low-level functions for kernels: loads and stores at addresses, copies, CRC-32.
 
 Kernels work on addresses (int64) instead of arrays, because a slice's rows lie in many buffers (chunks, decompressed
-payloads). Who calls a load has proved before that it stays inside its event.
+payloads). Callers of a load have verified before that it stays inside its event.
 
 The compiled code is kept in ``{sys.prefix}/share/binlake/numba``, in a folder for each state of the sources, which
 ``binlake.binlog.warm()`` fills at set-up, so that no stage task pays for the compiler. Where the engine was shipped to
@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 
 def _sources() -> str:
-    """Digest of all kernels: numba looks at the file that a kernel stands in, not at those that it calls into."""
+    """Return a digest of all kernels' sources: numba checks a kernel's own file, not those of its callees."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         text = path.read_bytes()
@@ -50,7 +50,7 @@ _cache_subpath: Any = UserProvidedCacheLocator.get_suitable_cache_subpath
 
 
 def kept(root: Path) -> Iterator[tuple[str, Path]]:
-    """Compiled code of the engine in ``root``: where it belongs below another root, and its file."""
+    """Yield the compiled files of the engine in ``root``: the path below another root, and the file."""
     for folder in {path.parent for path in root.rglob("*.py")}:
         at = Path(_cache_subpath(str(folder / "any.py")))
         for file in sorted((Path(os.environ.get("NUMBA_CACHE_DIR", CACHE)) / at).glob("*.nb[ic]")):
@@ -58,20 +58,19 @@ def kept(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 intrinsic: Any = extending.intrinsic
-"""Of numba, whose stubs don't know that it makes functions without the typing context."""
+"""numba's decorator, untyped: its stubs don't know that it makes functions without the typing context."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
-    """Compiled, cached, without the interpreter's lock."""
+    """Compile a function, cached and without the interpreter's lock."""
     compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     return cast(Function, compiled)
 
 
 def act(function: Function) -> Function:
-    """A part of a kernel, for its reader: compiled into each that calls it. A call of its own would cost as much as the
-    everyday event that it is made for."""
+    """Compile a function into each kernel that calls it: a call would take as long as an ordinary event."""
     compiled: Any = numba.njit(nogil=True, error_model="numpy", inline="always")(function)
     return cast(Function, compiled)
 
@@ -108,13 +107,13 @@ def _store(bits: int) -> Any:
 
 
 load8, load16, load32, load64 = _load(8), _load(16), _load(32), _load(64)
-"""Little-endian, unsigned below 64 bits, at any alignment."""
+"""Loads of little-endian numbers at any alignment, unsigned below 64 bits."""
 store8, store16, store32, store64 = _store(8), _store(16), _store(32), _store(64)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def swap64(typing_context: Any, value: Any) -> Any:
-    """The eight bytes the other way round."""
+    """Return eight bytes in reversed order."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bswap(arguments[0])
@@ -124,7 +123,7 @@ def swap64(typing_context: Any, value: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
-    """memcpy."""
+    """Copy bytes, as memcpy."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -138,7 +137,7 @@ def copy(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy32(typing_context: Any, target: Any, source: Any) -> Any:
-    """32 bytes."""
+    """Copy 32 bytes."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.VectorType(ir.IntType(64), 4).as_pointer()
@@ -151,7 +150,7 @@ def copy32(typing_context: Any, target: Any, source: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def fill(typing_context: Any, target: Any, value: Any, size: Any) -> Any:
-    """memset."""
+    """Fill bytes, as memset."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte = ir.IntType(8)
@@ -171,7 +170,7 @@ _V = ir.VectorType(ir.IntType(64), 2)
 
 
 def _polynomial_power(bits: int) -> int:
-    """x**bits modulo CRC-32's polynomial, bits reversed, as folding by carry-less multiplication wants it: 33 bits."""
+    """Return x**bits modulo CRC-32's polynomial, bits reversed, in 33 bits, for carry-less multiplication."""
     value = 1
     for _ in range(bits):
         value <<= 1
@@ -197,7 +196,7 @@ def _fold(builder: Any, multiply: Any, value: Any, constants: Any) -> Any:
 
 
 def _folding(lanes: int, constants: tuple[int, int]) -> Any:
-    """(state, source, blocks): folds ``blocks`` of 16 bytes * lanes at ``source`` into as many bytes at ``state``."""
+    """Return a function (state, source, blocks) that folds blocks of 16 * lanes bytes at source into those at state."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(64)
@@ -253,7 +252,7 @@ def _fold_16_bytes(typing_context: Any, state: Any, source: Any, blocks: Any) ->
 
 
 def _tables() -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Eight tables for eight bytes at a time."""
+    """Return eight tables, for eight bytes at a time."""
     tables = np.zeros((8, 256), np.int64)
     for byte in range(256):
         value = byte
@@ -272,7 +271,7 @@ _T = _tables()
 
 @kernel
 def _crc_bytes(state: int, address: int, size: int) -> int:
-    """CRC-32's register over bytes, eight at a time by tables."""
+    """Return CRC-32's register after more bytes, eight at a time by tables."""
     at = address
     stop = address + size
     while at + 8 <= stop:
@@ -296,7 +295,7 @@ def _crc_bytes(state: int, address: int, size: int) -> int:
 
 
 SCRATCH = 96
-"""Bytes that ``crc32`` works with."""
+"""Bytes of working memory for ``crc32``."""
 
 if HAS_CARRYLESS:
 

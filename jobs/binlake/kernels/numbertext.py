@@ -1,4 +1,4 @@
-"""Compiled: numbers, decimals and times to the server's text, at an address; each returns the address behind it."""
+"""Compiled functions that write numbers, decimals and times as the server's text; they return the address after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAIRS = np.array([ord("0") + place // 10 + ((ord("0") + place % 10) << 8) for p
 
 
 def _shortest(value: float) -> tuple[int, int]:
-    """Its digits, and how many of them stand before the point."""
+    """Return the shortest digits of a double, and how many of them are before the point."""
     text = repr(value)
     return int(text.partition("e")[0].replace(".", "")), Decimal(text).adjusted() + 1
 
@@ -32,7 +32,7 @@ _TWOS, _POINTS_OF_TWOS = np.array([(0, 0)] + [_shortest(2.0**power) for power in
 
 @kernel
 def decimal_bytes(digits: int) -> int:
-    """Bytes of that many digits on one side of the point."""
+    """Return the bytes of so many digits on one side of a packed DECIMAL's point."""
     return digits // 9 * 4 + int(_DIGIT_BYTES[digits % 9])
 
 
@@ -46,7 +46,7 @@ def _bits_to_double(typing_context: Any, value: Any) -> Any:
 
 @kernel
 def put_unsigned(to: int, value: int) -> int:
-    """Decimal digits of a non-negative number; returns the address after them."""
+    """Write the decimal digits of a non-negative number. Returns the address after them."""
     digits = 1
     limit = 10
     while digits < 19 and value >= limit:
@@ -80,7 +80,7 @@ def put_signed(to: int, value: int) -> int:
 
 @kernel
 def put_uint64(to: int, bits: int) -> int:
-    """A number of 64 bits without sign."""
+    """Write an unsigned number of 64 bits."""
     if bits >= 0:
         return put_unsigned(to, bits)
     half = bits >> 1 & 0x7FFFFFFFFFFFFFFF
@@ -92,7 +92,7 @@ def put_uint64(to: int, bits: int) -> int:
 
 @kernel
 def _put_digits(to: int, digits: int, count: int, point: int) -> int:
-    """``count`` digits at the address ``digits``, the point after ``point`` of them, as my_gcvt of the server."""
+    """Write ``count`` digits at the address ``digits``, the point after ``point`` of them, as the server's my_gcvt."""
     if point <= -15 or point > 15:
         store8(to, load8(digits))
         to += 1
@@ -126,8 +126,10 @@ def _put_digits(to: int, digits: int, count: int, point: int) -> int:
 
 @act
 def _few_digits(value: float, digits: int) -> tuple[int, int]:
-    """A whole number of up to 15 digits over a power of ten, which is then the shortest form: how many digits, and how
-    many of them before the point; none if the value isn't one."""
+    """Try a whole number of up to 15 digits over a power of ten, which is then the shortest form.
+
+    Returns how many digits it has, and how many of them before the point; 0 digits if the value has no such form.
+    """
     if 1e-7 <= value < 1e15:
         for power in range(23):
             scaled = value * _TENS[power]
@@ -142,7 +144,7 @@ def _few_digits(value: float, digits: int) -> tuple[int, int]:
 
 @act
 def _printed(value: float, least: int, digits: int) -> tuple[int, int]:
-    """The C library's digits, from ``least`` on the first that read back the same; as _few_digits."""
+    """Return the C library's digits, as few as read back the same, at least ``least``. As _few_digits."""
     for precision in range(least, 18):
         _gcvt(value, precision, digits)
         if _strtod(digits, 0) == value:
@@ -173,8 +175,9 @@ def _printed(value: float, least: int, digits: int) -> tuple[int, int]:
 
 @kernel
 def put_double(to: int, bits: int, scratch: int) -> int:
-    """As the server prints a double in JSON: the shortest digits that read back the same, of those the nearest; 0 for
-    what is no number. scratch: address of 48 bytes."""
+    """Write a double as the server does in JSON: the shortest digits that read back the same, of those the nearest.
+
+    Returns 0 if it is no number. scratch: address of 48 bytes."""
     value = _bits_to_double(bits)
     if value != value or value - value != 0:
         return 0
@@ -200,7 +203,7 @@ def put_double(to: int, bits: int, scratch: int) -> int:
 
 @kernel
 def _group(address: int, size: int, flip: int, mask: int) -> int:
-    """Up to nine digits of a packed DECIMAL; flip: 0x80 if the sign's bit is in it."""
+    """Return up to nine digits of a packed DECIMAL. flip: 0x80 if they include the sign's bit."""
     value = 0
     for place in range(size):
         value = value << 8 | load8(address + place)
@@ -211,7 +214,7 @@ def _group(address: int, size: int, flip: int, mask: int) -> int:
 
 @kernel
 def put_decimal(to: int, address: int, precision: int, scale: int) -> int:
-    """A packed DECIMAL as the server prints it: all digits of the fraction, a zero before the point; 0 if malformed."""
+    """Write a packed DECIMAL as the server: the whole fraction, a zero before the point. Returns 0 if malformed."""
     mask = 0 if load8(address) & 0x80 else 1
     start = to
     if mask:
@@ -256,7 +259,7 @@ def put_decimal(to: int, address: int, precision: int, scale: int) -> int:
 
 @kernel
 def decimals(raw: int, validity: Any, nullable: bool, shape: Any, target: int, converted: Any) -> int:
-    """A column of packed DECIMALs, shape = (precision, scale, bytes), to text; a malformed row, or -1."""
+    """Convert a column of packed DECIMALs, shape = (precision, scale, bytes). Returns a malformed row, or -1."""
     used = 0
     for row in range(len(converted) - 1):
         if not nullable or validity[row >> 3] >> (row & 7) & 1:
@@ -270,7 +273,7 @@ def decimals(raw: int, validity: Any, nullable: bool, shape: Any, target: int, c
 
 @kernel
 def _put_pair(to: int, value: int, mark: int) -> int:
-    """A character before two digits, if it isn't 0."""
+    """Write two digits, with a character before them if that isn't 0."""
     if mark:
         store8(to, mark)
         to += 1
@@ -280,7 +283,7 @@ def _put_pair(to: int, value: int, mark: int) -> int:
 
 @kernel
 def put_temporal(to: int, packed: int, kind: int) -> int:
-    """DATE (10), TIME (11), DATETIME (12) and TIMESTAMP (7) in the packed form that JSON keeps."""
+    """Write a DATE (10), TIME (11), DATETIME (12) or TIMESTAMP (7) from the packed form in JSON."""
     store8(to, 34)
     to += 1
     if packed < 0:

@@ -1,8 +1,8 @@
-"""Compiled: row images to column buffers.
+"""Compiled decoding of row images to column buffers.
 
-``decode`` takes rows in blocks that fit the L2 cache: it first walks a block's rows, which finds the address of every
-value, then gathers the block column by column. Nothing is loaded before its row was proved to lie in its event; loads
-may read up to SLACK bytes beyond a value, which every buffer has behind its end.
+``decode`` takes rows in blocks that fit the L2 cache: it first walks a block's rows to find the address of every value,
+then gathers the block column by column. No value is loaded before its row is known to lie inside its event; loads may
+read up to SLACK bytes beyond a value, which every buffer has after its end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from binlake.kernels.native import (
 Numbers = npt.NDArray[np.int64]
 
 SLACK = 64
-"""Bytes that may be read (of events) or written (of column buffers) behind the end."""
+"""Bytes after the end that may be read (of events) or written (of column buffers)."""
 
 # How a column is gathered (``program[column].kind``)
 COPY1, COPY2, COPY4, COPY8 = 1, 2, 3, 4
@@ -53,11 +53,11 @@ DONE, FULL, GROW, MALFORMED, INVALID, INVALID_FULL = 0, 1, 2, 3, 4, 5
 
 
 class Scratch(NamedTuple):
-    """What a block needs while it is decoded.
+    """Working memory for decoding a block.
 
-    block: the most rows of one. present: for each side, whether any row has it; the others are left alone. positions:
-    (2, columns, block) addresses of values. needed: (2, columns + 2) bytes of strings; behind the columns stand the
-    rows that lack this side, and those with a NULL.
+    block: the most rows of a block. present: for each side, whether any row has it; a side that none has isn't
+    decoded. positions: (2, columns, block) addresses of values. needed: (2, columns + 2) bytes of strings; the last two
+    are the numbers of rows that lack this side, and of rows with a NULL.
     """
 
     block: int
@@ -67,7 +67,7 @@ class Scratch(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Where the decoded rows go (layouts.BUFFERS for each side and column, META, INVALID)."""
+    """The buffers for decoded rows (layouts.BUFFERS for each side and column, META, INVALID)."""
 
     out: Any
     meta: Any
@@ -89,8 +89,9 @@ def all_ascii(address: int, size: int) -> bool:
 
 @kernel
 def walk_row(address: int, end: int, program: Any, positions: int, stride: int, needed: int) -> int:
-    """Addresses of one image's values to ``positions + column * stride`` (addresses, bytes), 0 for NULL; sizes of
-    strings added to the numbers at ``needed``, an image with NULLs to needed[columns + 1].
+    """Write the addresses of an image's values at ``positions + column * stride`` (an address, bytes); 0 for NULL.
+
+    Adds sizes of strings to the numbers at ``needed``, and 1 to needed[columns + 1] if the image has NULLs.
 
     Returns the address after the image, 0 if it reaches beyond ``end``.
     """
@@ -132,7 +133,7 @@ def walk_row(address: int, end: int, program: Any, positions: int, stride: int, 
 
 @kernel
 def count_rows(address: int, end: int, images: int, program: Any, scratch: int) -> int:
-    """Rows of one event, -1 if it is malformed. scratch: address of 16 bytes for each column, and 16 more."""
+    """Return the number of rows in an event, -1 if it is malformed. scratch: address of 16 * (columns + 1) bytes."""
     rows = 0
     while address < end:
         for _ in range(images):
@@ -145,7 +146,7 @@ def count_rows(address: int, end: int, images: int, program: Any, scratch: int) 
 
 @kernel
 def temporal(kind: int, address: int, digits: int) -> int:
-    """Days of DATE, else microseconds; scalars.BAD for a date that no calendar has, scalars.MALFORMED."""
+    """Return days for a DATE, else microseconds; scalars.BAD for a date that no calendar has, or scalars.MALFORMED."""
     if kind == DATE:
         return scalars.date(address)
     if kind == TIMESTAMP:
@@ -189,7 +190,7 @@ def _gather_strings(out: Any, positions: Any, rows: int, base: int, prefix: int,
 
 @kernel
 def _gather_fixed(kind: int, size: int, positions: Any, rows: int, data: int) -> None:
-    """Values of one size that can't go wrong."""
+    """Gather values of fixed size that can't be invalid."""
     for row in range(rows):
         source = positions[row]
         if kind == COPY4:
@@ -224,7 +225,7 @@ def _gather_fixed(kind: int, size: int, positions: Any, rows: int, data: int) ->
 
 @kernel
 def _gather_checked(how: Any, positions: Any, rows: int, data: int) -> int:
-    """Values of one size that can be malformed: the row of the first that is, or -1."""
+    """Gather values of fixed size that may be malformed. Returns the row of the first that is, or -1."""
     kind, size, first, second = how.kind, how.size, how.first, how.second
     for row in range(rows):
         source = positions[row]
@@ -262,9 +263,9 @@ def _gather_checked(how: Any, positions: Any, rows: int, data: int) -> int:
 def _gather_dates(
     how: Any, positions: Any, rows: int, data: int, side_and_column: tuple[int, int], invalid: Any, state: Any
 ) -> int:
-    """DATE, DATETIME, TIMESTAMP: dates that no calendar has become NULL and are listed in ``invalid``.
+    """Gather DATE, DATETIME or TIMESTAMP. Dates that no calendar has become NULL and are listed in ``invalid``.
 
-    Returns a malformed value's row, -1, or -2 where the list is full. Rows done before are done again then.
+    Returns a malformed value's row, -1, or -2 if the list is full; all rows are gathered again then.
     """
     listed = state.invalid
     kind = how.kind
@@ -294,7 +295,7 @@ def _gather_dates(
 
 @kernel
 def _nothing(out: Any, width: int, rows: int, base: int) -> None:
-    """Rows that have no value in a column, because they haven't this side."""
+    """Set rows of a column to no value, because they lack this side."""
     fill(out.validity + (base >> 3), 0, (rows + 7) >> 3)
     out.nulls += rows
     if out.offsets:
@@ -306,7 +307,7 @@ def _nothing(out: Any, width: int, rows: int, base: int) -> None:
 
 @kernel
 def _validity(out: Any, positions: Any, rows: int, base: int, complete: bool) -> None:
-    """Bits of the rows that aren't NULL (complete: all); ``base`` is a multiple of 8."""
+    """Set the validity bits of rows that aren't NULL (complete: all). base: a multiple of 8."""
     at = out.validity + (base >> 3)
     if complete:
         fill(at, 255, (rows + 7) >> 3)
@@ -325,8 +326,9 @@ def _validity(out: Any, positions: Any, rows: int, base: int, complete: bool) ->
 
 @kernel
 def _walk(events: Any, program: Any, scratch: Any, limit: int, meta: Any, state: Any) -> int:
-    """The next block's rows: the addresses of their values, and what is told of each. Gives how many; -1 for one that
-    is malformed."""
+    """Walk the next block's rows: find the addresses of their values, and note what META has of each.
+
+    Returns how many rows the block has; -1 if one is malformed."""
     block, present, positions, needed = scratch
     columns = program.shape[0]
     count = events.shape[0]
@@ -382,7 +384,7 @@ def _walk(events: Any, program: Any, scratch: Any, limit: int, meta: Any, state:
 
 @kernel
 def _lacking(program: Any, present: Any, needed: Any, out: Any) -> Any:
-    """side * columns + column of the first whose buffer is too small for the block's strings; -1 where all fit."""
+    """Return side * columns + column of the first buffer that is too small for the block's strings; -1 if all fit."""
     columns = program.shape[0]
     for side in range(2):
         if not present[side]:
@@ -400,7 +402,7 @@ def _lacking(program: Any, present: Any, needed: Any, out: Any) -> Any:
 def _gather_column(
     how: Any, values: Any, rows: int, target: Any, side_and_column: tuple[int, int], invalid: Any, state: Any
 ) -> int:
-    """One column of the block. Returns a malformed value's row, -1, or -2 where the list of dates is full."""
+    """Gather one column of the block. Returns a malformed value's row, -1, or -2 if the list of dates is full."""
     kind = how.kind
     if DATE <= kind <= TIMESTAMP:
         return _gather_dates(how, values, rows, target.data, side_and_column, invalid, state)
@@ -419,7 +421,7 @@ def _gather_column(
 
 @kernel
 def value_width(how: Any) -> Any:
-    """Bytes of a value in its buffer."""
+    """Return the bytes of a value in its buffer."""
     return how.size if how.kind == BYTES else WIDTHS[how.kind]
 
 
@@ -427,10 +429,10 @@ def value_width(how: Any) -> Any:
 def decode(
     events: Any, program: Any, scratch: Any, buffers: Any, most_rows: int, keep_invalid: bool, state: Any
 ) -> int:
-    """Rows of ``events`` into ``buffers``, from where ``state`` stands (see layouts).
+    """Decode rows of ``events`` into ``buffers``, continuing from ``state`` (see layouts).
 
-    Returns DONE; FULL (most_rows are there); GROW (state.detail: side * columns + column, of which needed[…] more
-    bytes must fit); INVALID_FULL (make the list longer); MALFORMED or INVALID (state.event: the event).
+    Returns DONE; FULL (most_rows are decoded); GROW (the buffer of state.detail = side * columns + column must take
+    needed[…] more bytes); INVALID_FULL (the list must be longer); MALFORMED or INVALID (at the event state.event).
     """
     block, present, positions, needed = scratch
     out, meta, invalid = buffers

@@ -1,4 +1,4 @@
-"""Compiled: one value of a row image to a number: dates and times, decimals.
+"""Compiled decoding of single values in row images to numbers: dates and times, decimals.
 
 Formats: MySQL source documentation, my_time.cc and decimal.cc (the same in MariaDB).
 """
@@ -17,12 +17,12 @@ _DAY_US = 86_400_000_000
 BAD = -(1 << 63)
 """A date that no calendar has."""
 MALFORMED = BAD + 1
-"""What no server writes."""
+"""A value that no server writes."""
 
 
 @kernel
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01, or BAD if there is no such day or the year is 0."""
+    """Return days since 1970-01-01, or BAD if there is no such day or the year is 0."""
     if month < 1 or month > 12 or day < 1 or year < 1 or year > 9999:
         return BAD
     leap = (year & 3 == 0 and year % 100 != 0) or year % 400 == 0
@@ -36,7 +36,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 @kernel
 def _big(address: int, size: int) -> int:
-    """Big-endian unsigned of 0 … 7 bytes."""
+    """Return a big-endian unsigned number of 0 … 7 bytes."""
     return 0 if size == 0 else (swap64(load64(address)) >> 8 & 0xFFFFFFFFFFFFFF) >> (56 - 8 * size)
 
 
@@ -47,14 +47,14 @@ def _fraction(address: int, size: int) -> int:
 
 @kernel
 def date(address: int) -> int:
-    """Days; BAD."""
+    """Return the days of a DATE, or BAD."""
     raw = load32(address) & 0xFFFFFF
     return _days(raw >> 9, raw >> 5 & 15, raw & 31)
 
 
 @kernel
 def timestamp(address: int, digits: int) -> int:
-    """Microseconds; BAD for zero, which is no instant. digits: of the fraction, here and below."""
+    """Return the microseconds of a TIMESTAMP; BAD for zero, which is no time. digits: of the fraction, as below."""
     seconds = _big(address, 4)
     micro = _fraction(address + 4, (digits + 1) >> 1)
     return BAD if seconds == 0 and micro == 0 else seconds * 1_000_000 + micro
@@ -62,7 +62,7 @@ def timestamp(address: int, digits: int) -> int:
 
 @kernel
 def datetime(address: int, digits: int) -> int:
-    """Microseconds; BAD, MALFORMED."""
+    """Return the microseconds of a DATETIME, or BAD, or MALFORMED."""
     raw = _big(address, 5) - 0x8000000000
     micro = _fraction(address + 5, (digits + 1) >> 1)
     day, clock = raw >> 17, raw & 0x1FFFF
@@ -77,7 +77,7 @@ def datetime(address: int, digits: int) -> int:
 
 @kernel
 def time(address: int, digits: int) -> int:
-    """Microseconds, below zero too; MALFORMED. One signed number over hours to fraction."""
+    """Return the microseconds of a TIME, which may be negative, or MALFORMED."""
     size = (digits + 1) >> 1
     raw = _big(address, 3 + size) - (0x800000 << 8 * size)
     magnitude = -raw if raw < 0 else raw
@@ -91,7 +91,7 @@ def time(address: int, digits: int) -> int:
 
 @kernel
 def store_decimal(target: int, address: int, precision: int, scale: int) -> bool:
-    """A packed DECIMAL of up to 38 digits as a 128-bit number; False if a digit isn't one."""
+    """Store a packed DECIMAL of up to 38 digits as a 128-bit number. Returns False if a digit is above 9."""
     flip = 0x80
     mask = 0 if load8(address) & 0x80 else -1
     low, high = 0, 0
