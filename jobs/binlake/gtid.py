@@ -77,7 +77,7 @@ class GtidSet:
         tagged = body[7] == 1
         if tagged:
             count = int.from_bytes(body[1:7], "little")
-        found: dict[str, list[Interval]] = {}
+        collected: dict[str, list[Interval]] = {}
         at = 8
         for _ in range(count):
             member = uuid_text(body[at : at + 16])
@@ -94,8 +94,8 @@ class GtidSet:
                 at += 16
                 if not 0 < first < end:
                     raise ValueError("a GTID set with an empty interval")
-                found.setdefault(member, []).append((first, end - 1))
-        return cls.of(found)
+                collected.setdefault(member, []).append((first, end - 1))
+        return cls.of(collected)
 
     def has(self, gtid: str) -> bool:
         """Tell whether a transaction (``uuid:5``, ``uuid:tag:5``) is in the set."""

@@ -72,11 +72,11 @@ class Position:
         """Return the base name of the binlog files. A server may be restarted with another."""
         return self.file.rpartition(".")[0]
 
-    def reaches(self, standing: Position | None) -> bool:
-        """Tell whether a log that is read from ``standing`` on has everything after this position."""
-        if standing is None:
+    def reaches(self, watermark: Position | None) -> bool:
+        """Tell whether a log that is read from ``watermark`` on has everything after this position."""
+        if watermark is None:
             return True
-        return (self.server, self.series) == (standing.server, standing.series) and self.order >= standing.order
+        return (self.server, self.series) == (watermark.server, watermark.series) and self.order >= watermark.order
 
     def __str__(self) -> str:
         return f"{self.server}/{self.file}:{self.offset}@{self.created}"
@@ -99,14 +99,14 @@ class Position:
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
         """Return the schema of its JSON form: its text and the GTID set."""
         return core_schema.no_info_plain_validator_function(
-            cls._told,
+            cls._validated,
             serialization=core_schema.plain_serializer_function_ser_schema(
                 lambda position: {"position": str(position), "gtid_set": position.gtid_set}
             ),
         )
 
     @classmethod
-    def _told(cls, value: Any) -> Position:
+    def _validated(cls, value: Any) -> Position:
         if not isinstance(value, dict) or not {"position", "gtid_set"} <= value.keys():
             raise ValueError("no position")
         return cls.parse(value["position"], value["gtid_set"])

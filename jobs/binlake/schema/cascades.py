@@ -21,7 +21,7 @@ _EQUAL_BY_VALUE = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"
 
 @dataclass(frozen=True)
 class Cascade:
-    """A foreign key that deletes or updates rows of ``child``, unlogged, where rows of ``parent`` are.
+    """A foreign key by which deletes or updates of ``parent`` change rows of ``child`` without a word in the log.
 
     columns: the child's columns that hold the values of the parent's columns ``referenced``, in this order. delete,
     update: the actions ON DELETE and ON UPDATE.
@@ -54,42 +54,48 @@ def touched(
     pending = list(cascades)
     changed: dict[TableName, Cascade] = {}
     while True:
-        acting = [key for key in pending if key.child not in changed and acts(key, changed, deleted, updated)]
+        acting = [
+            cascade for cascade in pending if cascade.child not in changed and acts(cascade, changed, deleted, updated)
+        ]
         if not acting:
             return changed
-        changed |= {key.child: key for key in acting}
+        changed |= {cascade.child: cascade for cascade in acting}
 
 
 def acts(
-    one: Cascade, changed: Collection[TableName], deleted: Collection[TableName], updated: Collection[TableName]
+    cascade: Cascade, changed: Collection[TableName], deleted: Collection[TableName], updated: Collection[TableName]
 ) -> bool:
     """Tell whether a foreign key may have acted. changed: tables whose rows changed unlogged."""
     return (
-        (one.on_delete and one.parent in deleted) or (one.on_update and one.parent in updated) or one.parent in changed
+        (cascade.on_delete and cascade.parent in deleted)
+        or (cascade.on_update and cascade.parent in updated)
+        or cascade.parent in changed
     )
 
 
-def cascading(one: Cascade) -> str:
-    return f"foreign key {one.key!r} cascades from {one.parent}, and this server doesn't log what cascades change"
+def cascading(cascade: Cascade) -> str:
+    return (
+        f"foreign key {cascade.key!r} cascades from {cascade.parent}, and this server doesn't log what cascades change"
+    )
 
 
-def not_derivable(one: Cascade, child: TableSchema, parent: TableSchema) -> str:
+def not_derivable(cascade: Cascade, child: TableSchema, parent: TableSchema) -> str:
     """Return why a foreign key's changes can never be derived from the parent's mutations; empty if they can."""
     if child.versioned or parent.versioned:
-        return f"{one.key!r} is of a system-versioned table"
-    for schema, names in ((child, one.columns), (parent, one.referenced)):
+        return f"{cascade.key!r} is of a system-versioned table"
+    for schema, names in ((child, cascade.columns), (parent, cascade.referenced)):
         mirrored = {column.name.lower(): column for column in schema.mirrored}
         if any(name.lower() not in mirrored for name in names):
-            return f"a column of {one.key!r} isn't mirrored"
+            return f"a column of {cascade.key!r} isn't mirrored"
         if any(mirrored[name.lower()].type not in _EQUAL_BY_VALUE for name in names):
-            return f"a column of {one.key!r} is of a type whose equality the server decides"
-    if not _is_unique(parent, one.referenced):
-        return f"what {one.key!r} refers to isn't unique"
-    if "SET DEFAULT" in (one.delete, one.update):
-        return f"{one.key!r} sets a default"
-    rewrites = one.on_update or one.delete != "CASCADE"
-    if rewrites and {name.lower() for name in one.columns} & {name.lower() for name in child.key}:
-        return f"{one.key!r} changes the table's own key"
+            return f"a column of {cascade.key!r} is of a type whose equality the server decides"
+    if not _is_unique(parent, cascade.referenced):
+        return f"what {cascade.key!r} refers to isn't unique"
+    if "SET DEFAULT" in (cascade.delete, cascade.update):
+        return f"{cascade.key!r} sets a default"
+    rewrites = cascade.on_update or cascade.delete != "CASCADE"
+    if rewrites and {name.lower() for name in cascade.columns} & {name.lower() for name in child.key}:
+        return f"{cascade.key!r} changes the table's own key"
     if rewrites and any(column.generated for column in child.columns):
         return "it has generated columns"
     return ""
