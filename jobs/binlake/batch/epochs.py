@@ -52,10 +52,10 @@ def _walk_slice(walk: Walk, follower: StatementFollower, created: int, part: Sta
             follower.follow(part.statements[ordinal], created)
 
 
-def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start: Position) -> None:
+def _follow_cascades(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start: Position) -> None:
     """Stop, snapshot anew or derive tables whose rows foreign keys may have changed without a word in the log."""
     _follow_dropped_keys(walk)
-    deleted, updated = (_changed(walk, manifest, which) for which in (2, 1))
+    deleted, updated = (_changed_tables(walk, manifest, which) for which in (2, 1))
     deleted |= {name for name in updated if (table := walk.at(name)) and table.was_versioned}
     acted = touched(cascades, deleted, updated)
     at_stop = partial(Standstill.at, walk.stop.file, walk.stop.offset)
@@ -75,7 +75,7 @@ def _cascade(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest, start:
     _derive(walk, CascadedBatch(acting, tables, start, altered, unchecked))
 
 
-def _changed(walk: Walk, manifest: Manifest, which: int) -> set[TableName]:
+def _changed_tables(walk: Walk, manifest: Manifest, which: int) -> set[TableName]:
     """Return tables with rows updated (``which`` = 1) or deleted (2), also in XA transactions that end here."""
     plain = {file.name for file in manifest.files if (file.inserted, file.updated, file.deleted)[which]}
     held = {file.name for file in manifest.files if any(counts[which] for counts in file.xids.values())}
@@ -128,7 +128,7 @@ def split(manifest: Manifest, inputs: BatchInputs) -> BatchSteps:
     for staged, part in zip(manifest.slices, inputs.range.slices, strict=True):
         _walk_slice(walk, follower, part.created, staged)
     if inputs.cascades is not None:
-        _cascade(walk, inputs.cascades, manifest, inputs.range.start)
+        _follow_cascades(walk, inputs.cascades, manifest, inputs.range.start)
     skip_unseen(walk.tables.values(), inputs.rules.goes_when_dropped)
     return BatchSteps(
         tuple(walk.tables.values()),

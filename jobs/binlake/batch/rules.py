@@ -108,14 +108,14 @@ class Rules:
         if now.excluded == schema.excluded and schema.invalid in (None, self.invalid):
             return ""  # the common case, made cheap for thousands of tables
         before, after = schema.logged, now.logged
-        gone = _names(column for column in schema.mirrored if column not in after)
-        back = _names(column for column in now.mirrored if column not in before)
+        gone = _column_names(column for column in schema.mirrored if column not in after)
+        back = _column_names(column for column in now.mirrored if column not in before)
         reasons = [f"tables.exclude_columns leaves out {gone}, which the lake still has"] if gone else []
         reasons += [f"tables.exclude_columns no longer leaves out {back}: older values weren't read"] if back else []
         return "; ".join([*reasons, *_policies_changed(now, schema.invalid, self.invalid)])
 
 
-def _names(columns: Iterable[Column]) -> str:
+def _column_names(columns: Iterable[Column]) -> str:
     names = [repr(column.name) for column in columns]
     return f"column{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 

@@ -51,8 +51,8 @@ def apply(document: bytes, diffs: bytes) -> bytes:
                 value = _parse(binary[0], binary, 1, 0)
             elif operation != _REMOVE:
                 raise Malformed(f"JSON difference {operation}")
-            root = _changed(root, legs, operation, value)
-        kind, data = _binary(root)
+            root = _with_difference(root, legs, operation, value)
+        kind, data = _encoded_node(root)
     except (struct.error, IndexError, KeyError, UnicodeDecodeError, ValueError) as error:
         raise Malformed(f"JSON difference: {type(error).__name__}") from None
     return bytes([kind]) + data
@@ -112,7 +112,7 @@ def _container(kind: int, data: bytes, start: int, depth: int) -> _Node:
     return dict(zip(names, members, strict=True))
 
 
-def _binary(node: _Node) -> tuple[int, bytes]:
+def _encoded_node(node: _Node) -> tuple[int, bytes]:
     """Return type and bytes of a node. Containers are written in the large form, which fits all."""
     if isinstance(node, _Leaf):
         return node.kind, node.data
@@ -125,7 +125,7 @@ def _binary(node: _Node) -> tuple[int, bytes]:
         at += len(name)
     entries, bodies = [], []
     for member in members:
-        kind, data = _binary(member)
+        kind, data = _encoded_node(member)
         if len(data) <= 4 and kind in _SIZES:
             entries.append(bytes([kind]) + data.ljust(4, b"\xff" if kind == 5 and data[1] & 0x80 else b"\0"))
             continue
@@ -160,7 +160,7 @@ def _legs(path: str) -> list[bytes | int]:
     return legs
 
 
-def _changed(root: _Node, legs: list[bytes | int], operation: int, value: _Node | None) -> _Node:
+def _with_difference(root: _Node, legs: list[bytes | int], operation: int, value: _Node | None) -> _Node:
     """Return the root after one difference."""
     if operation == _INSERT and legs and value is not None:
         *way, last = legs

@@ -115,7 +115,7 @@ def encoder(field: Field) -> EncodeColumn:
     if column.type in STORED:
         return lambda array: _prefixed(_stored(array, column.type), field.size)
     if column.charset is not None:
-        return lambda array: _prefixed(_text(array, str(column.charset)), field.size)
+        return lambda array: _prefixed(_encoded_text(array, str(column.charset)), field.size)
     return lambda array: _prefixed(array.to_pylist(), field.size)
 
 
@@ -132,7 +132,7 @@ def _mapped(array: pa.Array, encode: Callable[[str], bytes]) -> ColumnBytes:
     return [None if at is None else known[at] for at in coded.indices.to_pylist()]
 
 
-def _text(array: pa.Array, charset: str) -> ColumnBytes:
+def _encoded_text(array: pa.Array, charset: str) -> ColumnBytes:
     if charset in ("utf8mb4", "utf8mb3"):
         return array.cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
     if keeps_ascii(charset) and pc.all(pc.string_is_ascii(array)).as_py() is not False:

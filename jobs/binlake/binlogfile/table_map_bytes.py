@@ -93,7 +93,7 @@ def table_map(table_id: int, name: TableName, fields: Sequence[Field], key: Sequ
         body += bytes([len(data)]) + data + b"\0"
     types, metadata = _types(fields)
     body += packed_integer(len(fields)) + types + packed_bytes(metadata)
-    body += _bits([field.column.nullable for field in fields], low_first=True)
+    body += _packed_flags([field.column.nullable for field in fields], low_first=True)
     for kind, value in _optional(fields, key, flavour):
         body += bytes([kind]) + packed_bytes(value)
     return bytes(body)
@@ -129,7 +129,10 @@ def _optional(fields: Sequence[Field], key: Sequence[str], flavour: Flavour) -> 
     names = [column.name for column in columns]
     listed = [field for field in fields if field.wire in _NAMES_LISTED]
     optional = [
-        (Meta.SIGNEDNESS, _bits([f.column.unsigned for f in fields if f.wire in _SIGNED_OR_NOT], low_first=False)),
+        (
+            Meta.SIGNEDNESS,
+            _packed_flags([f.column.unsigned for f in fields if f.wire in _SIGNED_OR_NOT], low_first=False),
+        ),
         (Meta.COLUMN_CHARSET, _collations([f for f in fields if f.wire in _COLLATED[flavour]])),
         (Meta.COLUMN_NAME, b"".join(packed_bytes(name.encode()) for name in names)),
         (Meta.SET_VALUES, _values([f for f in listed if f.wire is Wire.SET])),
@@ -141,7 +144,7 @@ def _optional(fields: Sequence[Field], key: Sequence[str], flavour: Flavour) -> 
     if flavour == "mysql":
         vectors = [f.column.length or 0 for f in fields if f.wire is Wire.VECTOR]
         shown = [not column.invisible for column in columns]
-        optional.append((Meta.VISIBILITY, b"" if all(shown) else _bits(shown, low_first=False)))
+        optional.append((Meta.VISIBILITY, b"" if all(shown) else _packed_flags(shown, low_first=False)))
         optional.append((Meta.VECTOR_DIMENSIONS, b"".join(map(packed_integer, vectors))))
     return [(kind, value) for kind, value in optional if value]
 
@@ -160,7 +163,7 @@ def _values(fields: Sequence[Field]) -> bytes:
     return bytes(lists)
 
 
-def _bits(flags: Sequence[bool], *, low_first: bool) -> bytes:
+def _packed_flags(flags: Sequence[bool], *, low_first: bool) -> bytes:
     data = bytearray((len(flags) + 7) // 8)
     for at, flag in enumerate(flags):
         data[at >> 3] |= flag << (at & 7 if low_first else 7 - (at & 7))

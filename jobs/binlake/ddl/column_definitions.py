@@ -113,7 +113,7 @@ def _type_details(cursor: Cursor, dialect: Dialect, definition: ColumnDefinition
     if type_ in ("enum", "set"):
         definition = replace(definition, values=_values(cursor))
     elif cursor.at("("):
-        definition = replace(definition, arguments=_arguments(cursor))
+        definition = replace(definition, arguments=_type_arguments(cursor))
     elif type_ in ("varchar", "varbinary"):
         raise cursor.not_understood(f"a length of column {definition.name!r}")
     if type_ == "float" and len(definition.arguments) == 1:
@@ -177,7 +177,7 @@ def word_or_string(cursor: Cursor) -> str:
     return token.text
 
 
-def _arguments(cursor: Cursor) -> tuple[int, ...]:
+def _type_arguments(cursor: Cursor) -> tuple[int, ...]:
     cursor.expect("(")
     numbers = [_whole_part(cursor) if cursor.peek().key == ")" else cursor.integer()]
     while cursor.accept(","):
@@ -418,7 +418,7 @@ def index_parts(cursor: Cursor, kind: KeyKind) -> IndexDefinition:
             cursor.skip_parentheses()
         else:
             columns.append(cursor.name())
-            prefixes.append(_arguments(cursor)[0] if cursor.at("(") else None)
+            prefixes.append(_type_arguments(cursor)[0] if cursor.at("(") else None)
         cursor.accept_any("ASC", "DESC")
         if cursor.at("WITHOUT", "OVERLAPS"):
             raise UnfollowedStatement("tables with periods aren't mirrored")

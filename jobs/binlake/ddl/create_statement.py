@@ -39,7 +39,8 @@ def create_table(name: TableName, schema: TableSchema, flavour: Flavour) -> str:
     leading = set(schema.key[:1]) if schema.key_kind == "primary" else set[str | None]()
     leading |= {index.columns[0] for index in schema.indexes if _is_writable(schema, index)}
     columns = [
-        _column(column, flavour, exact=column.name in exact, keyed=column.name in leading) for column in schema.columns
+        _column_clause(column, flavour, exact=column.name in exact, keyed=column.name in leading)
+        for column in schema.columns
     ]
     versioned = " WITH SYSTEM VERSIONING" if schema.versioned else ""
     period = _period(schema)
@@ -48,7 +49,7 @@ def create_table(name: TableName, schema: TableSchema, flavour: Flavour) -> str:
     return f"CREATE TABLE {table} (\n  {inside}\n) DEFAULT CHARACTER SET {schema.charset}{versioned}"
 
 
-def _column(column: Column, flavour: Flavour, *, exact: bool, keyed: bool) -> str:
+def _column_clause(column: Column, flavour: Flavour, *, exact: bool, keyed: bool) -> str:
     words = [mysql_quote(column.name), _type(column)]
     if column.charset and column.type != "json":
         words.append(f"CHARACTER SET {column.charset}")

@@ -76,7 +76,7 @@ def old_row_default(column: Column) -> str | None:
     if is_impossible_date(column, column.default):
         raise ImpossibleDate(f"the default of column {column.name!r} is an invalid date", column.default)
     if column.type == "year" and column.length == 2:
-        return _year(Literal("string", column.default))
+        return _year_text(Literal("string", column.default))
     return column.default
 
 
@@ -104,7 +104,7 @@ def _implicit_default(column: Column) -> str:
     if type_ == "enum":
         return column.values[0]
     if type_ in _ZERO_DATES:
-        zero = _date("0000-00-00", type_ != "date", column.fraction)
+        zero = _date_text("0000-00-00", type_ != "date", column.fraction)
         assert zero is not None
         raise ImpossibleDate(f"old rows get the invalid date 0000-00-00 in column {column.name!r}", zero)
     others = {
@@ -187,27 +187,27 @@ def _convert(column: Column, literal: Literal, flavour: Flavour) -> str | None:
     if type_ in ("float", "double"):
         return _floating(column, literal)
     if type_ == "bit":
-        return f"b'{_bits(literal):b}'"
+        return f"b'{_bit_text(literal):b}'"
     if type_ == "year":
-        year = _year(literal)
+        year = _year_text(literal)
         return year[2:] if year and column.length == 2 else year
     if type_ == "time":
-        return _time(_plain(literal), column.fraction)
+        return _time_text(_plain(literal), column.fraction)
     if type_ in _ZERO_DATES and literal.kind == "number" and not _number(literal):
-        return _date("0000-00-00", type_ != "date", column.fraction)
+        return _date_text("0000-00-00", type_ != "date", column.fraction)
     if type_ in _ZERO_DATES:
-        return _date(_plain(literal), type_ != "date", column.fraction)
+        return _date_text(_plain(literal), type_ != "date", column.fraction)
     if type_ in TEXTS:
-        text = _text(literal, column.charset)
+        text = _characters(literal, column.charset)
         return text.rstrip(" ") if type_ == "char" else text
     if type_ in BYTES:
-        return _binary(type_, literal, flavour)
+        return _binary_text(type_, literal, flavour)
     if type_ in ("enum", "set") and literal.kind == "number":
         return None  # a number is a member's place, or its text
     if type_ == "enum":
-        return _member(column.values, _text(literal, column.charset).rstrip(" "))
+        return _member(column.values, _characters(literal, column.charset).rstrip(" "))
     if type_ == "set":
-        return _members(column.values, _text(literal, column.charset))
+        return _members(column.values, _characters(literal, column.charset))
     return _address(type_, _plain(literal))
 
 
@@ -249,7 +249,7 @@ def _floating(column: Column, literal: Literal) -> str | None:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _bits(literal: Literal) -> int:
+def _bit_text(literal: Literal) -> int:
     if literal.kind == "string":
         return int.from_bytes(literal.text.encode("ascii"), "big")
     return int(_rounded(literal, 0))
@@ -261,10 +261,10 @@ def _plain(literal: Literal) -> str:
     return literal.text.strip()
 
 
-def _text(literal: Literal, charset: str | None) -> str:
+def _characters(literal: Literal, charset: str | None) -> str:
     """Return the characters of a default in a column of this character set. Raises ValueError."""
     if literal.kind == "bytes":
-        return _decoded(literal, charset or "ascii")
+        return _decoded_bytes(literal, charset or "ascii")
     # The bytes of 'é' are those of the session's character set, which an introducer takes for another one's.
     if charsets.NO_CHARACTER in literal.text or (literal.charset and not literal.text.isascii()):
         raise ValueError
@@ -278,7 +278,7 @@ def _text(literal: Literal, charset: str | None) -> str:
     return literal.text
 
 
-def _decoded(literal: Literal, charset: str) -> str:
+def _decoded_bytes(literal: Literal, charset: str) -> str:
     """Return the text of a literal such as x'e9', whose bytes are in the column's or the introducer's character set.
 
     Raises ValueError if it has bytes that are no character, or may have characters that the column's set lacks.
@@ -290,14 +290,14 @@ def _decoded(literal: Literal, charset: str) -> str:
     return text
 
 
-def _binary(type_: str, literal: Literal, flavour: Flavour) -> str:
+def _binary_text(type_: str, literal: Literal, flavour: Flavour) -> str:
     # Beyond ASCII the bytes depend on the session's character set.
-    raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else _text(literal, "ascii").encode("ascii")
+    raw = bytes.fromhex(literal.text) if literal.kind == "bytes" else _characters(literal, "ascii").encode("ascii")
     shown = raw.partition(b"\0")[0] if flavour == "mysql" else raw.rstrip(b"\0")
     return "" if not raw and type_ != "binary" else "0x" + shown.hex().upper()
 
 
-def _year(literal: Literal) -> str | None:
+def _year_text(literal: Literal) -> str | None:
     year = int(_plain(literal))
     if literal.kind == "number" and year == 0:
         return "0000"
@@ -308,7 +308,7 @@ def _year(literal: Literal) -> str | None:
     return str(year) if 1901 <= year <= 2155 else None
 
 
-def _fraction(written: str | None, digits: int) -> str:
+def _fraction_text(written: str | None, digits: int) -> str:
     """Return a fraction of a second with its point, as ``.250`` for three digits; empty for none.
 
     Raises ValueError if digits other than zeros would be cut or rounded away, in which the servers differ.
@@ -325,7 +325,7 @@ _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\
 _DATE_DIGITS = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?()", re.A)
 
 
-def _time(text: str, fraction: int) -> str | None:
+def _time_text(text: str, fraction: int) -> str | None:
     match = _TIME.fullmatch(text) or _TIME_DIGITS.fullmatch(text)
     if not match:
         return None
@@ -333,16 +333,16 @@ def _time(text: str, fraction: int) -> str | None:
     hours, minutes, seconds = (int(part or "0") for part in parts[:3])
     if hours > 838 or minutes > 59 or seconds > 59 or (sign and not hours + minutes + seconds):
         return None
-    rest = _fraction(parts[3] if len(parts) > 3 else "", fraction)
+    rest = _fraction_text(parts[3] if len(parts) > 3 else "", fraction)
     return f"{sign}{hours:02}:{minutes:02}:{seconds:02}{rest}"
 
 
-def _date(text: str, with_time: bool, fraction: int) -> str | None:
+def _date_text(text: str, with_time: bool, fraction: int) -> str | None:
     match = _DATE.fullmatch(text) or _DATE_DIGITS.fullmatch(text)
     if not match:
         return None
     year, month, day, hour, minute, second = (int(part or "0") for part in match.groups()[:6])
-    rest = _fraction(match[7], fraction)
+    rest = _fraction_text(match[7], fraction)
     if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
         return None
     if with_time:

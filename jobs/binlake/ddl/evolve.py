@@ -266,7 +266,7 @@ class _Evolving:
         kept = [
             index
             for old in self.before.indexes
-            if old.name.lower() not in dropped and (index := _carried(old, names, self.before)) is not None
+            if old.name.lower() not in dropped and (index := _remaining_index(old, names, self.before)) is not None
         ]
         renamed = {clause.old.lower(): clause.new for clause in self._all(RenameKey)}
         kept = [replace(index, name=renamed.get(index.name.lower(), index.name)) for index in kept]
@@ -368,7 +368,7 @@ def _typed(column: Column) -> Column:
 _CAN_HAVE_PREFIX = ("char", "text", "blob", "binary")
 
 
-def _carried(index: Index, columns: dict[str, Column], before: TableSchema) -> Index | None:
+def _remaining_index(index: Index, columns: dict[str, Column], before: TableSchema) -> Index | None:
     """Return an index without the parts whose columns were dropped; None if no part is left."""
     parts = [
         (None, None) if name is None else (columns[name].name, _prefix(prefix, before.column(name), columns[name]))

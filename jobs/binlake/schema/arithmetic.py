@@ -116,7 +116,7 @@ class _Parser:
             raise NotComputable
         self._tokens, self._at = tokens_of(column.expression), 0
         term = self._sum()
-        if self._at != len(self._tokens) or _digits(term) > _MOST_DIGITS:
+        if self._at != len(self._tokens) or _most_digits(term) > _MOST_DIGITS:
             raise NotComputable
         return Stored(column, term)
 
@@ -172,7 +172,7 @@ def _scale(term: Term) -> int:
             return max(_scale(left), _scale(right))
 
 
-def _digits(term: Term) -> int:
+def _most_digits(term: Term) -> int:
     """Return how many decimal digits the value may have; whole numbers stay within the server's 64 bits."""
     match term:
         case Constant(unscaled=unscaled, scale=scale):
@@ -181,13 +181,13 @@ def _digits(term: Term) -> int:
             bits = INTEGER_BITS.get(column.type)
             return _DIGITS[bits] if bits else column.precision or 0
         case Negated(operand=operand):
-            return _digits(operand)
+            return _most_digits(operand)
         case Combined(operator=operator, left=left, right=right):
             if not _has_decimal(term):
                 return _DIGITS[64]
             if operator == "*":
-                return _digits(left) + _digits(right) + 1
-            whole = max(_digits(left) - _scale(left), _digits(right) - _scale(right))
+                return _most_digits(left) + _most_digits(right) + 1
+            whole = max(_most_digits(left) - _scale(left), _most_digits(right) - _scale(right))
             return whole + _scale(term) + 1
 
 
@@ -219,9 +219,9 @@ def sql(term: Term, image: str) -> str:
     """Return Spark SQL over the row ``image``, a DECIMAL of the term's scale."""
     match term:
         case Constant(unscaled=unscaled, scale=scale):
-            return f"CAST({_written(unscaled, scale)} AS DECIMAL({_digits(term)},{scale}))"
+            return f"CAST({_written(unscaled, scale)} AS DECIMAL({_most_digits(term)},{scale}))"
         case Reference(column=column):
-            return f"CAST({image}.{spark_quote(column.name)} AS DECIMAL({_digits(term)},{_scale(term)}))"
+            return f"CAST({image}.{spark_quote(column.name)} AS DECIMAL({_most_digits(term)},{_scale(term)}))"
         case Negated(operand=operand):
             return f"(-{sql(operand, image)})"
         case Combined(operator=operator, left=left, right=right):
@@ -238,7 +238,7 @@ def _side(term: Term, image: str, digits: int | None) -> str:
     value = sql(term, image)
     if digits is None and _has_decimal(term):
         return value
-    return f"CAST({value} AS DECIMAL({digits or _digits(term)},0))"
+    return f"CAST({value} AS DECIMAL({digits or _most_digits(term)},0))"
 
 
 def _held_sql(column: Column, value: str, scale: int) -> str:

@@ -296,7 +296,7 @@ _RENDERED = DataType(
 )
 
 
-def _bytes(expression: str = "{}") -> DataType:
+def _bytes_type(expression: str = "{}") -> DataType:
     return DataType(
         arrow=lambda column: pa.binary(),
         delta=lambda column: "BINARY",
@@ -317,7 +317,7 @@ _VECTOR = DataType(
 )
 
 # HEX and back: drivers interpret geometry columns, the bytes are wanted as stored
-_GEOMETRY = _bytes("UNHEX(HEX({}))")
+_GEOMETRY = _bytes_type("UNHEX(HEX({}))")
 
 REGISTRY: dict[str, DataType] = {
     "tinyint": _integer(pa.int8(), "TINYINT", pa.int16(), "SMALLINT"),
@@ -342,12 +342,12 @@ REGISTRY: dict[str, DataType] = {
     "longtext": _TEXT,
     "enum": _TEXT,
     "set": _TEXT,
-    "binary": _bytes(),
-    "varbinary": _bytes(),
-    "tinyblob": _bytes(),
-    "blob": _bytes(),
-    "mediumblob": _bytes(),
-    "longblob": _bytes(),
+    "binary": _bytes_type(),
+    "varbinary": _bytes_type(),
+    "tinyblob": _bytes_type(),
+    "blob": _bytes_type(),
+    "mediumblob": _bytes_type(),
+    "longblob": _bytes_type(),
     "json": _RENDERED,
     "geometry": _GEOMETRY,
     "point": _GEOMETRY,

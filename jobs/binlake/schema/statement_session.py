@@ -37,7 +37,7 @@ class Session:
         """
         if self.began is None or not 0 < self.began < _LATEST or (fraction and self.microsecond is None):
             return None
-        return _text(_EPOCH + timedelta(seconds=self.began), f"{self.microsecond or 0:06}"[:fraction])
+        return _time_text(_EPOCH + timedelta(seconds=self.began), f"{self.microsecond or 0:06}"[:fraction])
 
     def local_now(self, fraction: int) -> str | None:
         """Return the same in the session's time zone; None if that isn't known either."""
@@ -71,11 +71,11 @@ class Session:
 UNKNOWN_SESSION = Session()
 
 
-def _text(time: datetime, fraction: str) -> str:
+def _time_text(time: datetime, fraction: str) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}" + (f".{fraction}" if fraction else "")
 
 
 def _moved(text: str, offset: timedelta) -> str:
     """Return a time moved by ``offset``. Raises ValueError if it is no date, OverflowError beyond the calendar."""
     whole, _, fraction = text.partition(".")
-    return _text(datetime.fromisoformat(whole) + offset, fraction)
+    return _time_text(datetime.fromisoformat(whole) + offset, fraction)

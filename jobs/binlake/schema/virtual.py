@@ -166,10 +166,10 @@ def leaving_out(schema: TableSchema) -> TableSchema:
 
 def canonical(tokens: Iterable[Token]) -> str:
     """Return an expression's text as the default sql_mode reads it, whatever the mode of the session that wrote it."""
-    return " ".join(_written(token) for token in tokens)
+    return " ".join(_token_text(token) for token in tokens)
 
 
-def _written(token: Token) -> str:
+def _token_text(token: Token) -> str:
     match token.kind:
         case "quoted":
             return "`" + token.text.replace("`", "``") + "`"
@@ -294,7 +294,7 @@ class _ExpressionCheck:
         if name in _CASTS:
             return self._cast(inside)
         if name in _SECOND_IS_A_SPAN:
-            first, *others = _arguments(inside)
+            first, *others = _split_arguments(inside)
             facts = self.expression(first)
             for other in others:
                 facts |= replace(self.expression(other), span=False)
@@ -310,10 +310,10 @@ class _ExpressionCheck:
 
     def _temporal(self, name: str, inside: list[Token], facts: _Facts) -> _Facts:
         # MySQL writes the creating session's mode into the definition.
-        if name == "WEEK" and len(_arguments(inside)) < 2 and self.flavour == "mariadb":
+        if name == "WEEK" and len(_split_arguments(inside)) < 2 and self.flavour == "mariadb":
             raise _MayDiffer("WEEK without a mode takes the session's default_week_format")
         if name == "DATE_FORMAT":
-            shown = _arguments(inside)[-1]
+            shown = _split_arguments(inside)[-1]
             if shown[-1].kind != "string" or _LANGUAGE.search(shown[-1].text):
                 raise _MayDiffer("DATE_FORMAT writes names in the session's language")
         if name == "STR_TO_DATE":  # by its format, which knows no offset
@@ -356,7 +356,7 @@ def _closing(tokens: list[Token], opening: int) -> int:
     raise _MayDiffer("its expression isn't understood")
 
 
-def _arguments(tokens: list[Token]) -> list[list[Token]]:
+def _split_arguments(tokens: list[Token]) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:

@@ -208,13 +208,13 @@ def _verdict(column: Column, mine: Any, theirs: Image) -> str | Misreading:
 def _with_text(column: Column, image: Image, names: set[str]) -> Any:
     """Return a column's value in an image; for an invalid date its text, which the reader keeps in a side column."""
     value = image[column.name]
-    if value is None and (side := _side(column)) and side not in names:
+    if value is None and (side := _side_column(column)) and side not in names:
         return image.get(side)
     return value
 
 
 @cache
-def _side(column: Column) -> str | None:
+def _side_column(column: Column) -> str | None:
     return next((side.name for side in side_columns([column], KEEP_ALL)), None)
 
 

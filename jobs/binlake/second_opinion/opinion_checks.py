@@ -42,7 +42,7 @@ def second_opinion(config: PipelineConfig, endpoint: Endpoint, minutes: float, b
         tallies = compare(_ours(config, transport, window, theirs), theirs, config.tables.wanted)
     except BinlakeError as error:
         return [Check(LINE, False, error.message, error.remedy)]
-    return [_whole(minutes, window, theirs, tallies), *(_table(name, tallies[name]) for name in sorted(tallies))]
+    return [_whole_check(minutes, window, theirs, tallies), *(_table(name, tallies[name]) for name in sorted(tallies))]
 
 
 # what is read --------------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def _theirs(
                 if isinstance(item, Seen) and (rows >= most or time.monotonic() > deadline):
                     theirs.stop = (item.file, item.offset)
                     return theirs
-                decoded = _decoded(config, item)
+                decoded = _rows_or_unread(config, item)
                 if isinstance(decoded, Unread):
                     theirs.unread.append(decoded)
                 elif decoded:
@@ -69,7 +69,7 @@ def _theirs(
     return theirs
 
 
-def _decoded(config: PipelineConfig, part: Seen | Unread) -> Any:
+def _rows_or_unread(config: PipelineConfig, part: Seen | Unread) -> Any:
     """Return the rows of an included table, or the part that is left out; None for any other event."""
     if isinstance(part, Unread):
         return part if part.has_rows else None
@@ -90,7 +90,7 @@ def _ours(config: PipelineConfig, transport: Transport, window: Window, theirs: 
 # the lines -----------------------------------------------------------------------------------------------------------
 
 
-def _whole(minutes: float, window: Window, theirs: Theirs, tallies: dict[TableName, Tally]) -> Check:
+def _whole_check(minutes: float, window: Window, theirs: Theirs, tallies: dict[TableName, Tally]) -> Check:
     events_, rows, values = (sum(getattr(tally, name) for tally in tallies.values()) for name in _COUNTS)
     differing = sum(1 for tally in tallies.values() if tally.differing)
     said = f"the log of the last {minutes:g} minutes" + (f" ({window.cut})" if window.cut else "")

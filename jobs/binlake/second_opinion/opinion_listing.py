@@ -52,7 +52,7 @@ class PackageLog:
                 unread.append(part)
             else:
                 yield _event(part)
-        _check(unread)
+        _refuse_unread(unread)
 
     def mutations(self, wanted: Wanted | None = None) -> Iterator[Item]:
         """Yield rows and statements. A table stops at an event that the package can't read.
@@ -72,14 +72,14 @@ class PackageLog:
                     if isinstance(item, Stopped):
                         stopped.add(name)
                     yield item
-        _check(unread)
+        _refuse_unread(unread)
 
     def _parts(self) -> Iterator[Seen | Unread]:
         for part in self.slices:
             yield from events(self.endpoint, self.server_id, part)
 
 
-def _check(unread: list[Unread]) -> None:
+def _refuse_unread(unread: list[Unread]) -> None:
     if unread:
         first = unread[0]
         more = f", and {len(unread) - 1} other parts of the log" if len(unread) > 1 else ""
@@ -122,10 +122,10 @@ def _detail(event: Any, name: str) -> dict[str, Any]:
         words = {"operation": name.partition("_ROWS")[0].lower()}
         return {**words, "table": f"{event.schema}.{event.table}", "table_id": event.table_id}
     if isinstance(event, TableMapEvent):
-        columns = {str(column.name): _column(column).type for column in event.columns}
+        columns = {str(column.name): _package_column(column).type for column in event.columns}
         return {"table": f"{event.schema}.{event.table}", "table_id": event.table_id, "columns": columns}
     if isinstance(event, package_events.QueryEvent):
-        return {"database": _text(event.schema), "statement": event.query}
+        return {"database": _decoded_text(event.schema), "statement": event.query}
     if isinstance(event, package_events.GtidEvent | package_events.MariadbGtidEvent):
         return {"gtid": event.gtid}
     if isinstance(event, package_events.XidEvent):
@@ -135,11 +135,11 @@ def _detail(event: Any, name: str) -> dict[str, Any]:
     if isinstance(event, package_events.RowsQueryLogEvent):
         return {"statement": event.query}
     if isinstance(event, package_events.MariadbAnnotateRowsEvent):
-        return {"statement": _text(event.sql_statement)}
+        return {"statement": _decoded_text(event.sql_statement)}
     return {}
 
 
-def _text(raw: bytes) -> str:
+def _decoded_text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
@@ -175,7 +175,14 @@ class _Mutations:
         moment = event.timestamp * 1_000_000
         sql_mode = getattr(event, "sql_mode", 0)
         yield Statement(
-            seen.file, seen.offset, self._statements, moment, self._gtid, _text(event.schema), sql_mode, event.query
+            seen.file,
+            seen.offset,
+            self._statements,
+            moment,
+            self._gtid,
+            _decoded_text(event.schema),
+            sql_mode,
+            event.query,
         )
         self._statements += 1
 
@@ -183,7 +190,7 @@ class _Mutations:
         rows = rows_of(seen)
         if isinstance(rows, Unread):
             return Stopped(name, seen.file, seen.offset, f"{PACKAGE} leaves out what is {rows.why}", _REMEDY)
-        columns = tuple(map(_column, rows.columns))
+        columns = tuple(map(_package_column, rows.columns))
         schema = staged_schema(columns, FAIL)
         try:
             batch = pa.RecordBatch.from_pylist(list(self._staged(rows, columns, seen.event.timestamp)), schema)
@@ -214,7 +221,7 @@ _AS_BYTES = {"varchar": "varbinary", "char": "binary"}
 _BLOBS = ("tiny", "", "medium", "long")
 
 
-def _column(theirs: Any) -> Column:
+def _package_column(theirs: Any) -> Column:
     """Return a column as the package describes it. Text that it leaves as bytes gets a type of bytes."""
     code = theirs.type
     kind = _NUMBERS.get(code) or _TEXTS.get(code) or f"type {code}"

@@ -39,7 +39,7 @@ def ahead_of(config: PipelineConfig, log: Log, position: Position | None) -> Ahe
     file, offset, _ = log.head()
     beyond = None
     if position is not None and log.is_of(position.server):
-        beyond = _bytes(log.binary_logs(), position, (file, offset))
+        beyond = _size_beyond(log.binary_logs(), position, (file, offset))
     tables = tuple(included_tables(log, config)) if isinstance(log, Source) else ()
     return Ahead(f"{file}:{offset}", beyond, tables)
 
@@ -70,7 +70,7 @@ def log_seen(log: Log, planned_to: Position) -> LogSeen:
     return LogSeen(
         log.now(),
         f"{file}:{offset}",
-        _bytes(left, planned_to, (file, offset)) if log.is_of(planned_to.server) else None,
+        _size_beyond(left, planned_to, (file, offset)) if log.is_of(planned_to.server) else None,
         left[0][0] if left else None,
         len(left),
         sum(size for _, size in left),
@@ -78,7 +78,7 @@ def log_seen(log: Log, planned_to: Position) -> LogSeen:
     )
 
 
-def _bytes(files: tuple[tuple[str, int], ...], position: Position, head: tuple[str, int]) -> int | None:
+def _size_beyond(files: tuple[tuple[str, int], ...], position: Position, head: tuple[str, int]) -> int | None:
     first, last = file_number(position.file), file_number(head[0])
     sizes = {file_number(file): size for file, size in files} | {last: head[1]}
     if first not in sizes or position.offset > sizes[first]:

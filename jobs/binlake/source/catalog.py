@@ -242,11 +242,11 @@ def _columns(source: Source, names: set[TableName]) -> dict[TableName, list[Colu
         names,
     )
     for row in rows:
-        columns[TableName(row["d"], row["t"])].append(_column(row, mariadb=source.is_mariadb))
+        columns[TableName(row["d"], row["t"])].append(_column_of_row(row, mariadb=source.is_mariadb))
     return columns
 
 
-def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
+def _column_of_row(row: dict[str, Any], *, mariadb: bool) -> Column:
     type_, declared, extra = row["type"].lower(), _as_text(row["declared"]), (row["extra"] or "").upper()
     virtual = "VIRTUAL GENERATED" in extra
     generated = virtual or "STORED GENERATED" in extra or extra.startswith("PERSISTENT")
@@ -266,7 +266,7 @@ def _column(row: dict[str, Any], *, mariadb: bool) -> Column:
         scale=int(row["scale"]) if has_scale else None,
         fraction=int(row["fraction"] or 0) if type_ in _WITH_FRACTION else 0,
         charset=_charset(row["charset"]) if type_ in _WITH_CHARSET else None,
-        values=tuple(_quoted(declared)) if type_ in ("enum", "set") else (),
+        values=tuple(_strings_in(declared)) if type_ in ("enum", "set") else (),
         nullable=row["nullable"] == "YES",
         default=None if generated else default,
         default_is_expression=is_expression,
@@ -335,7 +335,7 @@ _STRING = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.S)
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "\\": "\\", "'": "'"}
 
 
-def _quoted(text: str) -> Iterator[str]:
+def _strings_in(text: str) -> Iterator[str]:
     """Yield the strings in ``enum('a','b''c')``. The server doubles quotes, and escapes NUL, line ends, backslashes."""
     for match in _STRING.finditer(text):
         yield re.sub(
@@ -356,7 +356,7 @@ def _mariadb_default(type_: str, text: str, extra: str) -> tuple[bool, str | Non
     if text == "NULL":
         return False, None
     if _STRING.fullmatch(text):
-        value = next(_quoted(text))
+        value = next(_strings_in(text))
         if type_ in _BYTES and (value or type_ == "binary"):
             return False, "0x" + value.encode().rstrip(b"\0").hex().upper()
         return False, value

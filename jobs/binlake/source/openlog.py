@@ -113,7 +113,7 @@ def _slices(log: Log, transport: Transport, start: str | None, stop: str | None)
     begin = _place(start, FIRST_OFFSET) if start else (files[0][0], FIRST_OFFSET)
     for place in (begin, end):
         if place is not None:
-            _check(place, files)
+            _check_place(place, files)
     if begin and (file_number(begin[0]), begin[1]) > (file_number(end[0]), end[1]):
         raise UsageError(f"the start {begin[0]}:{begin[1]} lies behind the stop {end[0]}:{end[1]}", remedy="swap them")
     if begin is None:
@@ -126,7 +126,7 @@ def _place(text: str, default: int) -> Place | None:
     return (match["file"], max(int(match["offset"] or 0), default)) if match else None
 
 
-def _check(place: Place, files: tuple[tuple[str, int], ...]) -> None:
+def _check_place(place: Place, files: tuple[tuple[str, int], ...]) -> None:
     """Check that a file exists and has the offset. Raises UsageError."""
     size = dict(files).get(place[0])
     if size is None:

@@ -20,7 +20,7 @@ def refused_engines(source: Source) -> dict[TableName, str]:
     refused |= dict.fromkeys(_versioned_by_transaction(source), BY_TRANSACTION)
     for table in listed:
         if table.engine.lower() in MERGE_ENGINES:
-            refused = _members(source, table) | refused
+            refused = _merge_members(source, table) | refused
     return refused
 
 
@@ -33,7 +33,7 @@ def _versioned_by_transaction(source: Source) -> list[TableName]:
     return [TableName(row["d"], row["t"]) for row in rows] if source.is_mariadb else []
 
 
-def _members(source: Source, merge: Listed) -> dict[TableName, str]:
+def _merge_members(source: Source, merge: Listed) -> dict[TableName, str]:
     """Return the tables that a MERGE table unites, each with the reason why it isn't mirrored."""
     database, table = mysql_quote(merge.name.database), mysql_quote(merge.name.table)
     try:
