@@ -495,7 +495,7 @@ class _Reader:
 def up_to_last_failing(count: int, fails: Callable[[int, int], bool]) -> int:
     """Return the number of events up to and including the last that fails; 0 if none does.
 
-    fails: tells whether any event from a first index up to, not including, an end fails. A bisection asks it of about
+    fails: tells whether any event from a first index up to, not including, an end fails. It is asked about no more than
     ``count`` events in all.
     """
     low = 0

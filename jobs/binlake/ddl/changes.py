@@ -153,8 +153,8 @@ class ParsedStatement:
     temporary: tuple[TableName, ...] = ()
 
     def failed(self) -> ParsedStatement:
-        """Return what a statement did that failed: nothing, but a failed CREATE OR REPLACE of MariaDB has dropped."""
+        """Return what a failed statement did. A CREATE did nothing, but with MariaDB's OR REPLACE it has dropped."""
         if not self.kind.startswith("CREATE"):
-            return self  # of a DROP the server names what went
+            return self  # a failed DROP is logged with the tables that it did drop
         dropped = tuple(change for change in self.changes if isinstance(change, DropTable | DropDatabase))
         return replace(self, changes=dropped, database_charset=None)

@@ -139,7 +139,10 @@ def _from_integer(before: Column, after: Column, strict: bool) -> bool:
 
 
 def _into_decimal(after: Column, digits: int, scale: int, *, negative: bool, strict: bool) -> bool:
-    """Tell whether a DECIMAL takes numbers with so many digits before the point, and ``scale`` after it, unchanged."""
+    """Tell whether numbers with so many digits before the point, and ``scale`` after it, stayed the same in a DECIMAL.
+
+    Under strict mode the statement would have failed if one didn't fit.
+    """
     new_scale = after.scale or 0
     if datatypes.delta_type(after) == "STRING" and new_scale != scale:
         return False  # its text has more zeros

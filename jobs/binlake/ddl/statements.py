@@ -202,7 +202,10 @@ class _Reader:
         raise cursor.not_understood("an unknown statement")
 
     def _skip_set_statement(self) -> None:
-        """Step over MariaDB's ``SET STATEMENT variable=value, … FOR`` before a statement, and apply what matters."""
+        """Step over MariaDB's ``SET STATEMENT variable=value, … FOR`` before a statement.
+
+        Raises UnfollowedStatement if a variable changes what the rest means.
+        """
         cursor = self.cursor
         names: set[str] = set()
         while cursor.accept("SET", "STATEMENT"):
