@@ -76,7 +76,7 @@ class Report:
 
 
 class _Lines:
-    """Prints a line every few seconds if the progress has changed, and one at the end."""
+    """Progress in plain lines: one every few seconds if something has changed, and one at the end."""
 
     def __init__(self, what: str, say: Callable[[str], None]) -> None:
         self._what = what

@@ -50,7 +50,7 @@ class _PlacedStatement:
 
 
 class StatementFollower:
-    """Applies a batch's statements to the tables of a walk, in the order of the log.
+    """Follower of a batch's statements, which applies them to the tables of a walk in the order of the log.
 
     charsets: the databases' default character sets at this point of the log. server_shapes: see BatchInputs.
     """

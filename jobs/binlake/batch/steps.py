@@ -150,7 +150,7 @@ class ParentMutations:
 
 @dataclass(frozen=True)
 class MergeStep:
-    """Merge the mutations of one epoch, all in ``schema``'s shape.
+    """The merge of one epoch's mutations, all in ``schema``'s shape.
 
     files: their rows outside XA transactions are merged. xa: only the rows of that XA transaction, which ends here, are
     merged from the file. parents: foreign keys by which the parents' mutations changed this table's rows without a word
@@ -178,14 +178,14 @@ class MergeStep:
 
 @dataclass(frozen=True)
 class CreateStep:
-    """Put an empty table in the place of whatever lies at its path."""
+    """The creation of an empty table, in the place of whatever lies at its path."""
 
     schema: TableSchema
 
 
 @dataclass(frozen=True)
 class ReshapeStep:
-    """Change the columns of a table and keep its rows.
+    """The change of a table's columns; its rows are kept.
 
     origins: for each column of ``after``, the column of ``before`` that has its values; None for a new one.
     kept_origins: for each of ``after.kept``, the lake's column that has its values. fills: for a new column, the
@@ -202,12 +202,12 @@ class ReshapeStep:
 
 @dataclass(frozen=True)
 class TruncateStep:
-    """Delete all rows."""
+    """The deletion of all rows."""
 
 
 @dataclass(frozen=True)
 class MoveStep:
-    """Copy the table inside the lake to the path of its new name, where it goes on."""
+    """The copy of a table inside the lake to the path of its new name, where it goes on."""
 
     old: TableName
     new: TableName
@@ -215,7 +215,7 @@ class MoveStep:
 
 @dataclass(frozen=True)
 class LeaveStep:
-    """Delete the rows at the path of a name that no table has any more; the commit says where they moved."""
+    """The deletion of the rows at the path of a name that no table has any more; the commit says where they moved."""
 
     old: TableName
     new: TableName

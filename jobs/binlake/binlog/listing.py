@@ -59,7 +59,7 @@ def list_events(transport: Transport, part: Slice) -> Iterator[Event]:
 
 
 class _Lister:
-    """Describes events; keeps what later descriptions need of earlier events."""
+    """Describer of events, with what later descriptions need of earlier events."""
 
     def __init__(self, file: str, description: FormatDescription) -> None:
         self._file = file

@@ -62,7 +62,7 @@ class FileEnd:
 
 
 class BinlogWriter:
-    """Writes a file to ``out``, a seekable stream. end: its present end."""
+    """Writer of a file to ``out``, a seekable stream. end: the file's present end."""
 
     def __init__(self, out: BinaryIO, flavour: Flavour, *, server_id: int, end: FileEnd) -> None:
         """Continue an existing file after ``end``."""

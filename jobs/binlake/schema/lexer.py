@@ -71,7 +71,7 @@ _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 
 
 class Lexer:
-    """Reads the tokens of a statement, without comments, as they are asked for; the last has the kind ``end``."""
+    """Lexer of a statement, which reads its tokens, without comments, on demand. The last has the kind ``end``."""
 
     def __init__(self, text: str, sql_mode: int, flavour: Flavour) -> None:
         self.text = text
@@ -203,7 +203,7 @@ class Dialect:
 
 
 class Cursor:
-    """Walks over the tokens of one statement. Its methods raise UnfollowedStatement where another token is expected.
+    """Cursor over the tokens of a statement. Its methods raise UnfollowedStatement where another token is expected.
 
     Tokens are read when they are asked for: an INSERT logged as text may have megabytes after its table.
     lower_case_names: the server stores names of databases and tables in lower case, however a statement writes them.

@@ -224,7 +224,7 @@ def _is_free(column: Column, columns: Sequence[Column]) -> bool:
 
 
 class _ExpressionCheck:
-    """Walks through an expression; raises _MayDiffer where its value may depend on the session.
+    """Check of an expression, which raises _MayDiffer where its value may depend on the session.
 
     within: names of the virtual columns whose expressions led to this one. counts: whether it refers to an
     AUTO_INCREMENT column.

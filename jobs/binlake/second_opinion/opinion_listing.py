@@ -147,7 +147,7 @@ def _decoded_text(raw: bytes) -> str:
 
 
 class _Mutations:
-    """Converts events to items of the border; keeps what later events need of earlier ones."""
+    """Converter of events to items of the border, with what later events need of earlier ones."""
 
     def __init__(self, wanted: Wanted | None) -> None:
         self._wanted = wanted or (lambda database, table: True)

@@ -164,7 +164,7 @@ def _gap(file: str, first: int, stop: int, failed: list[tuple[int, str]]) -> Unr
 
 
 class _Connections:
-    """Opens the package's connections, with binlake's deadlines and TLS.
+    """The package's connections, opened with binlake's deadlines and TLS.
 
     kind, place: type of the last event, and its place in the file (start, end). The place is counted, because MariaDB
     11.4 and newer write no end into the headers of a transaction's events.
