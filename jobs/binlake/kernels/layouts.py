@@ -15,9 +15,9 @@ SCAN = _integers(
     "at", "row_events", "transactions", "text_used", "mapped", "xa", "id_size", "checksum", "fixed_offset", "began",
     "scratch",
 )  # fmt: skip
-"""Where ``scan`` stands: bytes of the chunk that are behind, row events, transactions, bytes of their GTIDs,
-tables mapped in the open one, the number of its XA id (0 is none), bytes of a table id and of a checksum, the offset at
-which all events of a payload stand (0 outside), that of the open transaction, and native.SCRATCH bytes to work with."""
+"""The state of ``scan``: bytes of the chunk already read, row events and transactions so far, bytes of their GTIDs,
+tables mapped in the open transaction, number of its XA id (0 is none), sizes of a table id and of a checksum,
+offset of a payload's events (0 outside), offset of the open transaction, and the address of native.SCRATCH bytes."""
 ROW_EVENT = _integers("body", "end", "kind", "transaction", "offset", "known", "xa", "ordinal")
 """A row event that ``scan`` found: addresses of its body and its end, the event's type, the number of its transaction,
 its place in the file, the number of its table's map, of its XA id, and the ordinal of its first row."""
@@ -36,8 +36,8 @@ PROGRAM = _integers("kind", "prefix", "size", "first", "second")
 """How a column is gathered: what kind of value, bytes of a string's length (else 0), bytes of a fixed value, and two
 parameters (digits after the second; precision and scale; length to pad to, and whether ASCII is worth knowing)."""
 DECODE = _integers("event", "address", "row", "walked", "detail", "invalid", "ordinal")
-"""Where ``decode`` stands: event, address in it and ordinal of the next row; rows gathered, rows walked and not
-gathered yet; which column it is about, and how many invalid dates are listed."""
+"""The state of ``decode``: event, address in it and ordinal of the next row; rows gathered; rows walked, not gathered
+yet; the column that a status concerns; and how many invalid dates are listed."""
 BUFFERS = _integers("validity", "data", "offsets", "capacity", "used", "nulls", "not_ascii")
 """A column's buffers on one side: addresses, bytes that fit in its data, bytes in it, nulls, and whether a byte of its
 text isn't ASCII."""
