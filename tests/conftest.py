@@ -29,7 +29,7 @@ from shared_servers import SharedServers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirror import Mirror
+    from mirror import Merge, Mirror
 
 OPTIMISED_LATE = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000"
@@ -181,9 +181,22 @@ def spark() -> Iterator[SparkSession]:
     built.stop()
 
 
-@pytest.fixture
-def mirror(server: Server, database: str, lake: Path, spark: SparkSession) -> Mirror:
-    """One fresh database of each server, and its lake."""
-    from mirror import Mirror
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let a test of ``mirror`` begin with one way of merging, which its id shows; chosen tests with each in turn."""
+    if "first_merge" in metafunc.fixturenames:
+        firsts = selection.first_merges(metafunc.definition.nodeid)
+        metafunc.parametrize("first_merge", firsts, indirect=True, ids=[f"{first} first" for first in firsts])
 
-    return Mirror(server, database, lake, spark)
+
+@pytest.fixture
+def first_merge(request: pytest.FixtureRequest) -> Merge:
+    way: Merge = request.param
+    return way
+
+
+@pytest.fixture
+def mirror(server: Server, database: str, lake: Path, spark: SparkSession, first_merge: Merge) -> Mirror:
+    """One fresh database of each server, and its lake."""
+    from mirror import Mirror, merges_from
+
+    return Mirror(server, database, lake, spark, merges=merges_from(first_merge))

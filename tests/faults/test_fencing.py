@@ -28,7 +28,7 @@ TABLES = ("a", "b")
 
 
 @pytest.fixture(scope="module")
-def shared(mysql_server: Server, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+def mirror(mysql_server: Server, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
     """Two tables, followed, for all tests of this file."""
     mysql_server.execute("CREATE DATABASE fenced")
     mirror = Mirror(mysql_server, "fenced", tmp_path_factory.mktemp("lake"), spark)
@@ -39,13 +39,15 @@ def shared(mysql_server: Server, spark: SparkSession, tmp_path_factory: pytest.T
         "INSERT INTO b VALUES ('same'), ('same')",
     )
     mirror.snapshot()
-    yield mirror
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_TESTS", mysql_server.uri())
+        yield mirror
     mysql_server.execute("DROP DATABASE fenced")
 
 
 @pytest.fixture(scope="module")
-def frozen(shared: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
-    process = Frozen(shared, tmp_path_factory.mktemp("frozen"))
+def frozen(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
+    process = Frozen(mirror, tmp_path_factory.mktemp("frozen"))
     yield process
     process.kill()
 
@@ -54,12 +56,6 @@ def frozen(shared: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others: the command line in this process, on the tests' session."""
     monkeypatch.setattr(session, "build", lambda name, **options: spark)
-
-
-@pytest.fixture
-def mirror(shared: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    monkeypatch.setenv("AIRFLOW_CONN_TESTS", shared.server.uri())
-    return shared
 
 
 def work(mirror: Mirror) -> None:

@@ -61,7 +61,7 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="module")
-def shared(
+def mirror(
     mysql_server: Server, spark: SparkSession, store: BlobStorage, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mirror]:
     """Three tables, bootstrapped on the store, for all tests of this file."""
@@ -69,14 +69,10 @@ def shared(
     mirror = Mirror(mysql_server, "on_azure", tmp_path_factory.mktemp("yaml"), spark, url=LAKE)
     make_tables(mirror)
     mirror.snapshot()
-    yield mirror
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_TESTS", mysql_server.uri())
+        yield mirror
     mysql_server.execute("DROP DATABASE on_azure")
-
-
-@pytest.fixture
-def mirror(shared: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    monkeypatch.setenv("AIRFLOW_CONN_TESTS", shared.server.uri())
-    return shared
 
 
 @pytest.mark.soak

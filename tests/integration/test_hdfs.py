@@ -43,7 +43,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServers]:
 
 
 @pytest.fixture(scope="module")
-def shared(
+def mirror(
     mysql_server: Server, spark: SparkSession, hdfs: HdfsServers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mirror]:
     mysql_server.execute("CREATE DATABASE on_hdfs")
@@ -57,14 +57,10 @@ def shared(
         "INSERT INTO `späß #1[]` VALUES (1, 'one')",
     )
     mirror.snapshot()
-    yield mirror
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_TESTS", mysql_server.uri())
+        yield mirror
     mysql_server.execute("DROP DATABASE on_hdfs")
-
-
-@pytest.fixture
-def mirror(shared: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    monkeypatch.setenv("AIRFLOW_CONN_TESTS", shared.server.uri())
-    return shared
 
 
 def work(mirror: Mirror) -> None:

@@ -73,7 +73,7 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="module")
-def shared(
+def mirror(
     mysql_server: Server, spark: SparkSession, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mirror]:
     """Two tables, bootstrapped on the store, for all tests of this file."""
@@ -81,23 +81,17 @@ def shared(
     mirror = Mirror(mysql_server, "on_s3", tmp_path_factory.mktemp("yaml"), spark, url="s3://lake/mirrors")
     make_tables(mirror)
     mirror.snapshot()
-    yield mirror
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_TESTS", mysql_server.uri())
+        yield mirror
     mysql_server.execute("DROP DATABASE on_s3")
 
 
-@pytest.fixture
-def mirror(shared: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    monkeypatch.setenv("AIRFLOW_CONN_TESTS", shared.server.uri())
-    return shared
-
-
 @pytest.fixture(scope="module")
-def frozen(shared: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AIRFLOW_CONN_TESTS", shared.server.uri())
-        process = Frozen(shared, tmp_path_factory.mktemp("frozen"))
-        yield process
-        process.kill()
+def frozen(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
+    process = Frozen(mirror, tmp_path_factory.mktemp("frozen"))
+    yield process
+    process.kill()
 
 
 def test_spark_s_commit_is_written_once_another_write_of_it_is_over(spark: SparkSession, store: ObjectStore) -> None:

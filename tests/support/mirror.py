@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from unittest import mock
 
 import pytest
@@ -44,12 +44,22 @@ if TYPE_CHECKING:
     from binlake.verify.verify import VerifyReport
 
 
+Merge = Literal["rewrite", "spark", "mark"]
+"""By Spark, or without it: files are rewritten, as in small tables, or their rows marked, as in large ones."""
+MERGES: tuple[Merge, ...] = ("rewrite", "spark", "mark")
+
 MOST_RUNS = 60
 SHORT_LIVED = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"}
 """For processes whose JVM lives for seconds: to optimise their code costs more than it gives back."""
 
 on_mysql, on_mariadb = (pytest.mark.parametrize("server", [kind], indirect=True) for kind in ("mysql", "mariadb"))
 """For a test of what is the same on both: the corpus of cases tells what isn't."""
+
+
+def merges_from(first: Merge) -> tuple[Merge, ...]:
+    """Return MERGES in their order, beginning with one of them."""
+    at = MERGES.index(first)
+    return MERGES[at:] + MERGES[:at]
 
 
 class CutOff(BaseException):
@@ -83,7 +93,10 @@ class Mirror:
     """The lake's address in the place of the folder."""
     files: Path | None = None
     """Read the log from this folder instead of the server."""
+    merges: tuple[Merge, ...] = MERGES
+    """How the rows of its syncs are merged, in turn."""
     turns: int = 0
+    """How many of its syncs took their turn."""
 
     @property
     def config(self) -> PipelineConfig:
@@ -139,17 +152,14 @@ class Mirror:
         )
 
     def sync(self, **options: Any) -> RunReport:
-        """Where the test doesn't say how rows are merged: by turns with Spark and, whatever can be, without; there by
-        turns as in small tables, whose files are written anew, and as in large ones, whose rows are marked."""
+        """Sync; where the options don't say how rows are merged, by the next of ``merges``."""
         if "merge" in self.options:
             return self._sync(self.config, in_process.SMALL, options)
+        way = self.merges[self.turns % len(self.merges)]
         self.turns += 1
-        by_spark, marked = [(True, False), (False, True), (False, False)][
-            (self.turns + (self.server.kind == "mysql")) % 3
-        ]
-        merge = MergeConfig(without_spark_mb=0 if by_spark else 16)
+        merge = MergeConfig(without_spark_mb=0 if way == "spark" else 16)
         config = self.config.model_copy(update={"merge": merge})
-        return self._sync(config, 0 if marked else in_process.SMALL, options)
+        return self._sync(config, 0 if way == "mark" else in_process.SMALL, options)
 
     def _sync(self, config: PipelineConfig, small: int, options: dict[str, Any]) -> RunReport:
         with mock.patch.object(in_process, "SMALL", small):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +26,10 @@ NEEDS = {
 QUICK_SYNC = "test_constants_of_old_rows_are_written_without_spark"
 """The test that ``--quick`` runs although it needs a server and, for its snapshot, Spark: its syncs start none."""
 
+FIRST_MERGES = ("rewrite", "spark", "mark")
+IN_EVERY_ORDER = frozenset({"test_swapped_keys_and_several_tables_in_one_transaction"})
+"""Tests that begin with each way of merging; others begin with one that their name decides."""
+
 NEWEST_MARIADB = "11.8"
 ON_NEWEST_MARIADB = frozenset(
     {
@@ -43,6 +48,13 @@ def place(item: pytest.Item) -> int:
     """Return the rank of a test's folder: folders with a smaller one run first."""
     folder = item.path.relative_to(TESTS).parts[0]
     return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
+
+
+def first_merges(test: str) -> tuple[str, ...]:
+    """Return the ways of merging with which a test begins, one run for each. test: its node id without parameters."""
+    if test.rpartition("::")[2] in IN_EVERY_ORDER:
+        return FIRST_MERGES
+    return (FIRST_MERGES[zlib.crc32(test.encode()) % len(FIRST_MERGES)],)
 
 
 def needs(item: pytest.Item) -> list[str]:

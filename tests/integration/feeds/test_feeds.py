@@ -17,7 +17,6 @@ from binlake.cli import command_line
 from binlake.errors import FeedError
 from binlake.feeds import outlet as carrying
 from binlake.feeds.sinks.topic_files import FileSink
-from binlake.merge import merge
 from binlake.metadata import feed_watermarks
 from binlake.metadata.feed_watermarks import FeedLimits, FeedPosition
 from binlake.metadata.metadata import metadata_of
@@ -28,17 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from pyspark.sql import SparkSession
-
     from binlake.faults import FaultPoint
-    from servers import Server
-
-
-@pytest.fixture
-def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
-    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
-    return Mirror(server, database, lake, cast("SparkSession", None))
 
 
 def staged(mirror: Mirror) -> set[int]:

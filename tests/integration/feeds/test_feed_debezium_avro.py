@@ -17,26 +17,14 @@ from binlake.cli import command_line
 from binlake.errors import FeedError
 from binlake.feeds import consume
 from binlake.feeds.schema_registry import SchemaRegistry
-from binlake.merge import merge
 from fake_registry import FakeRegistry
 from feeding import feed, kept
 from mirror import Mirror, on_mariadb, on_mysql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from binlake.feeds.contract import Message
-    from servers import Server
-
-
-@pytest.fixture
-def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
-    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
-    return Mirror(server, database, lake, cast("SparkSession", None))
 
 
 @pytest.fixture

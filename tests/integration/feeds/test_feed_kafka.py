@@ -14,7 +14,7 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pyarrow as pa
@@ -42,11 +42,8 @@ from mirror import Mirror, on_mariadb, on_mysql
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
 
-    from servers import Server
-
-KILLED = Path(__file__).parents[1] / "faults" / "killed.py"
+KILLED = Path(__file__).parents[2] / "faults" / "killed.py"
 POINTS: tuple[FaultPoint, ...] = ("feed sent", "feed flushed", "sink committed", "feed committed")
 
 
@@ -54,13 +51,6 @@ POINTS: tuple[FaultPoint, ...] = ("feed sent", "feed flushed", "sink committed",
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("broker")) as running:
         yield running
-
-
-@pytest.fixture
-def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
-    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
-    return Mirror(server, database, lake, cast("SparkSession", None))
 
 
 def killed(mirror: Mirror, point: FaultPoint, count: int) -> None:

@@ -6,7 +6,7 @@ import io
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
@@ -20,7 +20,6 @@ from binlake.feeds.carry import Parts
 from binlake.feeds.contract import Message
 from binlake.feeds.registry import make_format
 from binlake.feeds.schema_registry import SchemaRegistry
-from binlake.merge import merge
 from binlake.report import Report
 from fake_registry import FakeRegistry
 from feeding import Kept, feed, kept
@@ -29,17 +28,6 @@ from mirror import Mirror, on_mariadb, on_mysql
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from servers import Server
-
-
-@pytest.fixture
-def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
-    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
-    return Mirror(server, database, lake, cast("SparkSession", None))
 
 
 @pytest.fixture

@@ -5,28 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from pyspark.sql import functions as F
 
-from binlake.merge import merge
 from feeding import carried, feed, lines
 from mirror import Mirror, on_mysql
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from servers import Server
-
-
-@pytest.fixture
-def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
-    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
-    return Mirror(server, database, lake, cast("SparkSession", None))
 
 
 def messages(mirror: Mirror, *statements: str, topic: str | None = None, **settings: Any) -> list[Any]:

@@ -22,16 +22,11 @@ from feeding import carried, feed, lines
 from mirror import Mirror, on_mysql
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
     from binlake.faults import FaultPoint
-    from servers import Server
 
 
 @pytest.fixture
-def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+def mirror(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     """Merged by nobody: the tables' rows are written by the test, as deltalake's version 0. No Spark starts."""
 
     def merged(config: Any, session: Any, batch: Any, steps: Any, report: Any) -> list[TableOutcome]:
@@ -40,7 +35,7 @@ def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(merge, "apply_steps", merged)
     monkeypatch.setattr(merge, "changed_by_others", lambda *_: [])
-    return Mirror(server, database, lake, cast("SparkSession", None))
+    return mirror
 
 
 @on_mysql

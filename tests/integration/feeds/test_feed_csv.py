@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from binlake.feeds.formats.csvlog import COLUMNS
-from binlake.merge import merge
 from feeding import carried, feed
 from mirror import Mirror, on_mysql
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from servers import Server
+    pass
 
 
 @pytest.fixture
-def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
-    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
-    made = Mirror(server, database, lake, cast("SparkSession", None))
-    made.follow_from_here()
-    return made
+def mirror(mirror: Mirror) -> Mirror:
+    mirror.follow_from_here()
+    return mirror
 
 
 def logged(mirror: Mirror) -> dict[str, list[dict[str, str]]]:

@@ -14,18 +14,16 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from binlake.merge import merge
 from mirror import Mirror, on_mysql
 from relay_client import POLLV2, Event, RelayClient
-from servers import Server, die_with_parent
+from servers import die_with_parent
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 SECRET, ADMIN = b"Freedelity", b"AdminPassword"
 OK, NOTHING, FAILED = 0, 0xFC, 0xFF
@@ -33,14 +31,11 @@ INSERT, UPDATE, DELETE = 1, 2, 4
 
 
 @pytest.fixture
-def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Without a lake: the relay reads the staging, so nothing is merged, and no Spark starts."""
-    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
-    made = Mirror(server, database, lake, cast("SparkSession", None))
-    made.follow_from_here()
-    made.execute("CREATE TABLE orders (id INT PRIMARY KEY, v VARCHAR(20))", "CREATE TABLE items (id INT PRIMARY KEY)")
-    made.sync()
-    return made
+def mirror(mirror: Mirror) -> Mirror:
+    mirror.follow_from_here()
+    mirror.execute("CREATE TABLE orders (id INT PRIMARY KEY, v VARCHAR(20))", "CREATE TABLE items (id INT PRIMARY KEY)")
+    mirror.sync()
+    return mirror
 
 
 @dataclass

@@ -8,13 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import peers
-from binlake.merge import merge
 from feeding import feed, kept
 from mirror import Mirror, on_mysql
 from odd_values import LENIENT, SampleTable
@@ -22,8 +21,6 @@ from real_debezium import RealDebezium, Told, build
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from servers import Kind, Server
 
@@ -267,10 +264,9 @@ def _peer(server: Server) -> None:
 
 
 @pytest.fixture
-def following(server: Server, database: str, lake: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """Without a lake: feeds read the staging, so nothing is merged, and no Spark starts."""
-    monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
-    return Mirror(server, database, lake, cast("SparkSession", None), options={"invalid_dates": "keep_text"})
+def following(mirror: Mirror) -> Mirror:
+    mirror.options = {"invalid_dates": "keep_text"}
+    return mirror
 
 
 def told(mirror: Mirror, **settings: Any) -> list[Told]:
