@@ -100,24 +100,24 @@ def actions_of(log: DeltaTable, table_path: str, paths: Sequence[str]) -> list[D
 
 def removed(add: DeltaAction) -> DeltaAction:
     """Return the action that takes a data file away."""
-    told = {"path": add["path"], "deletionTimestamp": now(), "dataChange": True, "extendedFileMetadata": True}
+    fields = {"path": add["path"], "deletionTimestamp": now(), "dataChange": True, "extendedFileMetadata": True}
     vector = {"deletionVector": add["deletionVector"]} if add.get("deletionVector") else {}
-    return {"remove": {**told, "partitionValues": {}, "size": add["size"], **vector}}
+    return {"remove": {**fields, "partitionValues": {}, "size": add["size"], **vector}}
 
 
-def commit(table: LakeLog, log: DeltaTable, told: OwnCommit, actions: Sequence[DeltaAction]) -> None:
+def commit(table: LakeLog, log: DeltaTable, own: OwnCommit, actions: Sequence[DeltaAction]) -> None:
     """Commit these in the version behind the one that ``log`` was read at, with the life's transaction version.
 
     Raises CommitFailedError where that version is taken, which may be by ourselves; OSError.
     """
     at = now()
     info = {
-        "timestamp": at, "operation": told.operation, "operationParameters": told.parameters,
+        "timestamp": at, "operation": own.operation, "operationParameters": own.parameters,
         "readVersion": log.version(), "isolationLevel": "Serializable", "isBlindAppend": False,
-        "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(told.note, ensure_ascii=False),
-        "operationMetrics": {name: str(count) for name, count in told.metrics.items()},
+        "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(own.note, ensure_ascii=False),
+        "operationMetrics": {name: str(count) for name, count in own.metrics.items()},
     }  # fmt: skip
-    transaction = {"appId": table.app, "version": told.version, "lastUpdated": at}
+    transaction = {"appId": table.app, "version": own.version, "lastUpdated": at}
     delta_actions.commit(log, table.path, [{"commitInfo": info}, {"txn": transaction}, *actions])
 
 

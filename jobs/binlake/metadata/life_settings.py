@@ -78,5 +78,5 @@ def _row(row: dict[str, Any], now: Life, recorded_state: RecordedState) -> dict[
 
 
 def _no_longer_awaited(metadata: Metadata, config: PipelineConfig) -> list[TableName]:
-    """Tables without a life that the YAML leaves out by now."""
+    """Return the tables without a life that the YAML leaves out now."""
     return [name for name in watermarks.unsnapshotted(metadata) if not config.included(name)]

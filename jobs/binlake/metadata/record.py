@@ -135,7 +135,7 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | No
     stop = plan.range.stop
     before = {row["table_id"]: row for row in watermarks.read(metadata)}
     living = _still_living(plan, before)
-    ended = {one.id for one in plan.outcome.lives} - {one.id for one in living.lives}
+    ended = {life.id for life in plan.outcome.lives} - {life.id for life in living.lives}
     before = {key: row for key, row in before.items() if key not in ended}
     plan = replace(plan, outcome=living)
     _write_watermarks(metadata, plan, before)
@@ -143,7 +143,7 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | No
         plan.batch,
         str(stop),
         f"batch {plan.batch} recorded: every table that isn't stopped stands at {stop.short}",
-        sum(one.mutations for one in living.lives),
+        sum(life.mutations for life in living.lives),
         plan.range.size,
         _tables(plan, before),
         plan.phases,
@@ -163,13 +163,13 @@ def _still_living(plan: OpenBatch, before: Mapping[str, dict[str, Any]]) -> Batc
     A life that begins while a batch is open has the batch's number, and isn't among those that the batch changed.
     """
     outcome = plan.outcome
-    changed = {one.id for one in outcome.lives}
+    changed = {life.id for life in outcome.lives}
     current = (row for key, row in before.items() if row["low"] and key not in changed)
     begun = {_name(row) for row in current if row["batch"] == plan.batch}
     return replace(
         outcome,
-        lives=tuple(one for one in outcome.lives if one.name not in begun),
-        lifeless=tuple(one for one in outcome.lifeless if one.name not in begun),
+        lives=tuple(life for life in outcome.lives if life.name not in begun),
+        lifeless=tuple(table for table in outcome.lifeless if table.name not in begun),
     )
 
 
@@ -185,13 +185,13 @@ def _write_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dic
     another took.
     """
     stop = plan.range.stop
-    gone = {watermarks.unsnapshotted_id(one.name) for one in plan.outcome.lifeless if one.status == "dropped"}
+    gone = {watermarks.unsnapshotted_id(table.name) for table in plan.outcome.lifeless if table.status == "dropped"}
     rows = {
-        watermarks.unsnapshotted_id(one.name): watermarks.unsnapshotted_row(
-            one.name, one.status, one.reason, batch=plan.batch, position=stop
+        watermarks.unsnapshotted_id(table.name): watermarks.unsnapshotted_row(
+            table.name, table.status, table.reason, batch=plan.batch, position=stop
         )
-        for one in plan.outcome.lifeless
-        if one.status != "dropped"
+        for table in plan.outcome.lifeless
+        if table.status != "dropped"
     }
     for life in plan.outcome.lives:
         row = _watermark(life, before.get(life.id), plan)
@@ -230,12 +230,12 @@ def names_dropped(metadata: Metadata, plan: OpenBatch) -> list[TableName]:
     """Return the names of tables that this batch saw dropped, and that no table has now."""
     before = {row["table_id"]: row for row in watermarks.read(metadata)}
     already = {key for key, row in before.items() if row["status"] == "dropped"}
-    lives = [one for one in _still_living(plan, before).lives if one.id not in already]
-    changed = {one.id for one in plan.outcome.lives}
+    lives = [life for life in _still_living(plan, before).lives if life.id not in already]
+    changed = {life.id for life in plan.outcome.lives}
     rows = (row for key, row in before.items() if row["low"] and key not in changed)
     living = {_name(row) for row in rows if row["status"] != "dropped"}
-    living |= {one.name for one in lives if one.status != "dropped"}
-    return sorted({one.name for one in lives if one.status == "dropped"} - living)
+    living |= {life.name for life in lives if life.status != "dropped"}
+    return sorted({life.name for life in lives if life.status == "dropped"} - living)
 
 
 def changed_by_yaml(life: Life) -> TableRun:
@@ -309,10 +309,19 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
     )
     lifeless = (
         TableRun(
-            str(one.name), one.status, 0, 0, 0, None, "", 0.0, one.reason, watermarks.remedy_of(one.name, one.status)
+            str(table.name),
+            table.status,
+            0,
+            0,
+            0,
+            None,
+            "",
+            0.0,
+            table.reason,
+            watermarks.remedy_of(table.name, table.status),
         )
-        for one in plan.outcome.lifeless
-        if one.status != "dropped"
+        for table in plan.outcome.lifeless
+        if table.status != "dropped"
     )
     return (*lives, *standing_still, *lifeless)
 

@@ -75,15 +75,15 @@ def note(metadata: Metadata, catalog: str, made: Iterable[Registration]) -> None
     """Write all names that a catalog has for the lake's tables."""
     rows = [
         {
-            "catalog": one.catalog,
-            "registered_database": one.database,
-            "registered_table": one.name,
-            "path": one.path,
-            "database": one.table.database,
-            "table": one.table.table,
+            "catalog": entry.catalog,
+            "registered_database": entry.database,
+            "registered_table": entry.name,
+            "path": entry.path,
+            "database": entry.table.database,
+            "table": entry.table.table,
             "at_us": now_us(),
         }
-        for one in made
+        for entry in made
     ]
     metadata.replace("registrations", f"catalog = {literal(catalog)}", rows)
 
@@ -95,10 +95,10 @@ def _wanted(
     none gets it."""
     by_name: dict[str, list[Registration]] = defaultdict(list)
     for table in _readable(config, metadata):
-        one = _registration(config, catalog, table)
-        by_name[str(one)].append(one)
-    twins = tuple((name, tuple(one.table for one in made)) for name, made in by_name.items() if len(made) > 1)
-    return {one for made in by_name.values() for one in made if len(made) == 1 or one in known}, twins
+        entry = _registration(config, catalog, table)
+        by_name[str(entry)].append(entry)
+    twins = tuple((name, tuple(entry.table for entry in same)) for name, same in by_name.items() if len(same) > 1)
+    return {entry for same in by_name.values() for entry in same if len(same) == 1 or entry in known}, twins
 
 
 def _readable(config: PipelineConfig, metadata: Metadata) -> Sequence[TableName]:

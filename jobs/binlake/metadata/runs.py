@@ -201,8 +201,8 @@ def of_table(metadata: Metadata, table: str, *, since_us: int) -> list[TableChan
 
 def last_verified(metadata: Metadata, name: TableName) -> Verified | None:
     """Return the newest comparison of a table; None where it was never compared, or too long ago."""
-    found = metadata.read("verifications", _VERIFIED, where=rows_of(name), newest=Newest("at_us", 1))
-    return Verified(**found[0]) if found else None
+    rows = metadata.read("verifications", _VERIFIED, where=rows_of(name), newest=Newest("at_us", 1))
+    return Verified(**rows[0]) if rows else None
 
 
 def all_last_verified(metadata: Metadata) -> dict[str, Verified]:

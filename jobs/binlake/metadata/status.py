@@ -153,7 +153,7 @@ def _unfinished(metadata: Metadata) -> list[SnapshotStatus]:
             continue
         chunks[f"{row['database']}.{row['table']}", row["snapshot"]].append(row)
     newest: dict[str, list[dict[str, Any]]] = {}
-    for (table, _), rows in sorted(chunks.items(), key=lambda one: max(row["updated_us"] for row in one[1])):
+    for (table, _), rows in sorted(chunks.items(), key=lambda item: max(row["updated_us"] for row in item[1])):
         newest[table] = rows
     return [
         SnapshotStatus(table, len(rows), len(copied), sum(row["rows"] or 0 for row in copied))
