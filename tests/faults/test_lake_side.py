@@ -245,7 +245,7 @@ def between_read_and_commit(
     """
     reading, go = folder / "reading", folder / "go"
     versions: list[int] = []
-    staged, merged = by_spark.staged_rows, by_spark.merge_epoch
+    staged, merged = by_spark.staged_rows, apply.merge_epoch
 
     def waits(batches: Iterator[Any]) -> Iterator[Any]:
         import time

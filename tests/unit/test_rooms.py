@@ -124,6 +124,7 @@ def test_a_folder_needs_no_more_than_it_may(folder: str) -> None:
         "phases.bootstrap",
         "phases.catchup",
         "merge.merge",
+        "merge.apply",
         "staging.stage",
         "job.script",
         "cli.command_line",

@@ -3,16 +3,16 @@ each in a session of its own."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from deltalake.exceptions import CommitFailedError
 
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import (
@@ -43,18 +43,20 @@ from binlake.errors import (
 )
 from binlake.faults import fault
 from binlake.merge import reshape_in_process
-from binlake.merge.by_spark import merge_epoch
-from binlake.merge.lake_table import CONFLICTS, LakeTable
+from binlake.merge.epoch import merge_epoch
 from binlake.merge.reshape import lake_columns_after
 from binlake.merge.table_progress import TableProgress
 from binlake.report import ProgressCallback, Report
 from binlake.schema.lake_columns import lake_columns
 from binlake.schema.table import TableName
-from binlake.spark import functions
-from binlake.spark.session import of_this_thread
-from binlake.spark.starting import SessionFactory
 from binlake.staging.staged_files import check_file
 from binlake.storage import storage_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from binlake.merge.lake_table import LakeTable
+    from binlake.spark.starting import SessionFactory
 
 SIDE_BY_SIDE = 4
 """Tables merged at once: half of a small MERGE is planning on the driver, so more than the cores pays."""
@@ -144,7 +146,7 @@ def _give_up(futures: Sequence[Future[Any]]) -> None:
         future.cancel()
     while wait(futures, timeout=_LOOK_AGAIN).not_done:
         with suppress(Exception):  # it may be about to begin, or its JVM may be gone
-            SparkContext._active_spark_context.cancelAllJobs()  # type: ignore[union-attr]
+            _cancel_jobs()
 
 
 class _AtWork:
@@ -238,6 +240,9 @@ class _Group:
         self._report.say(f"{_ACTIONS[type(step)]} of {one.life.name} by Spark: {why}")
         one.done_by_spark(why)
         if self._own is None:
+            from binlake.spark import functions
+            from binlake.spark.session import of_this_thread
+
             self._own = of_this_thread(self._spark(f"{one.life.name}: {why}"))
             functions.register(self._own)
         return self._own
@@ -287,7 +292,7 @@ class _Group:
             try:
                 self._run_step(one, step, version, number)
                 return
-            except CONFLICTS:
+            except _conflicts():
                 if one.target.recorded() >= version:  # a run that lost its lease was quicker
                     return
                 if attempt + 1 == _TRIES:
@@ -295,12 +300,12 @@ class _Group:
             time.sleep(_PAUSE * (attempt + 1))
 
     def _run_step(self, one: TableProgress, step: Step, version: int, number: int) -> None:
-        target, invalid = _writable(one.target), self._config.invalid
+        invalid = self._config.invalid
         note = self._note(one.life, number)
         spark = partial(self._session, one, step)
         match step:
             case CreateStep(schema):
-                target.create(
+                _writable(one.target).create(
                     spark("new tables are made by Delta's own writer"), lake_columns(schema, invalid), version, note
                 )
             case ReshapeStep():
@@ -308,12 +313,13 @@ class _Group:
                 try:
                     reshape_in_process.reshape(one.target, columns, self._config, version=version, note=note)
                 except LeftToSpark as left:
-                    target.reshape(spark(str(left)), columns, version, note, widen=self._config.type_widening)
+                    widen = self._config.type_widening
+                    _writable(one.target).reshape(spark(str(left)), columns, version, note, widen=widen)
             case TruncateStep():
                 try:
                     reshape_in_process.truncate(one.target, self._config, version=version, note=note)
                 except LeftToSpark as left:
-                    target.truncate(spark(str(left)), version, note)
+                    _writable(one.target).truncate(spark(str(left)), version, note)
             case MoveStep(old, new):
                 told = self._told(note, moved_from=str(old))
                 session = spark("a renamed table's rows are copied by Delta's own writer")
@@ -323,7 +329,7 @@ class _Group:
                 _writable(one.at(old)).leave(session, version, self._told(note, moved_to=str(new)))
             case MergeStep():
                 self._refuse_lost(one.life, step)
-                merge_epoch(spark, target, one.life, step, self._config, version=version, note=note)
+                merge_epoch(spark, one.target, one.life, step, self._config, version=version, note=note)
 
     def _refuse_lost(self, life: Life, step: MergeStep) -> None:
         for file, commit in step.xa:
@@ -343,7 +349,27 @@ class _Group:
 
 
 def _writable(log: LakeLog) -> LakeTable:
+    """Return the table for changes by Spark."""
+    from binlake.merge.lake_table import LakeTable
+
     return LakeTable(log.path, log.app)
+
+
+def _conflicts() -> tuple[type[Exception], ...]:
+    """Return the errors of a commit that conflicts with another's. Delta's own are raised by Spark alone."""
+    if "pyspark" not in sys.modules:
+        return (CommitFailedError,)
+    from binlake.merge.lake_table import CONFLICTS
+
+    return CONFLICTS
+
+
+def _cancel_jobs() -> None:
+    """Cancel Spark's jobs, where Spark is at work."""
+    if "pyspark" in sys.modules:
+        from pyspark import SparkContext
+
+        SparkContext._active_spark_context.cancelAllJobs()  # type: ignore[union-attr]
 
 
 def _translate(error: Exception, one: TableProgress) -> LakeError:

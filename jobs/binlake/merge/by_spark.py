@@ -1,7 +1,4 @@
-"""One table's epoch: staged mutations, compacted to the last one per key, in one Delta commit.
-
-By ``in_process`` where that is cheaper and the table plain, else by Delta's MERGE.
-"""
+"""Merge one table's epoch by Delta's MERGE: staged mutations, compacted to the last one per key, in one commit."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.config import PipelineConfig
@@ -20,94 +16,19 @@ from binlake.delta.key_order import spark_literal
 from binlake.errors import (
     InvalidDate,
     InvalidText,
-    LeftToSpark,
-    SchemaMismatch,
     TableError,
     UnfollowedStatement,
     snapshot_again,
 )
-from binlake.merge import derived, in_process
+from binlake.merge import derived
 from binlake.merge.lake_table import LakeTable
 from binlake.merge.mutations import lake_image, staged_rows
 from binlake.names import spark_quote
-from binlake.schema import datatypes
-from binlake.schema.invalid import KEEP_ALL
-from binlake.schema.lake_columns import LakeColumn, lake_columns, side_columns
-from binlake.schema.render import RENDERERS, is_vector_in_bytes
+from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.table import TableName, TableSchema
-from binlake.spark.starting import SessionFactory
 
 
-def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
-    """Compare a staged file's columns with the schema that metadata have. Raises SchemaMismatch."""
-    shown = [column for column in file.columns if column.name not in schema.hidden]
-    if [column.name for column in shown] != [column.name for column in schema.logged]:
-        raise _mismatch(name, file, _other_columns([one.name for one in shown], [one.name for one in schema.logged]))
-    if schema.row_end is not None and not any(column.name == schema.row_end for column in file.columns):
-        raise _mismatch(name, file, f"the column {schema.row_end!r} is missing")
-    for logged, known in zip(shown, schema.logged, strict=True):
-        in_bytes = known.type in RENDERERS or is_vector_in_bytes(known, logged)
-        if not in_bytes and datatypes.arrow_type(logged) != datatypes.arrow_type(known):
-            raise _mismatch(name, file, f"column {known.name!r} is {logged.type} in the log, {known.type} here")
-    key = tuple(column for column in file.key if column != schema.row_end)
-    if key and schema.key_kind == "primary" and key != schema.key:
-        raise _mismatch(name, file, "its primary key is another")
-
-
-def _other_columns(logged: list[str], known: list[str]) -> str:
-    more, less = (", ".join(sorted({*one} - {*other})) for one, other in ((logged, known), (known, logged)))
-    said = [f"the log has {more}, which the recorded shape lacks"] if more else []
-    said += [f"the log lacks {less}, which the recorded shape has"] if less else []
-    return "its columns are others: " + ("; ".join(said) or "they stand in another order")
-
-
-def _check_side_columns(name: TableName, schema: TableSchema, columns: Sequence[LakeColumn], table: LakeTable) -> None:
-    """Check that the lake has the side columns that the YAML asks for, and no others. Raises SchemaMismatch."""
-    others = {column.name for column in (*schema.mirrored, *schema.kept)}
-    have = {field.name for field in table.log().schema().fields} - others
-    wanted = {column.name for column in columns}
-    for side in side_columns(schema.mirrored, KEEP_ALL):
-        if (side.name in have) != (side.name in wanted - others):
-            policy = "invalid_dates" if side.holds == "text" else "invalid_text"
-            raise SchemaMismatch(
-                f"{name}: the lake was made under another {policy} than the YAML has, so column {side.name!r} differs",
-                remedy=f"take {policy} back, or {snapshot_again(name)}",
-            )
-
-
-def _mismatch(name: TableName, file: StagedFile, why: str) -> SchemaMismatch:
-    number, offset, _ = file.first
-    return SchemaMismatch(
-        f"{name}: file {number} of the log, offset {offset}: the recorded schema doesn't fit: {why}",
-        remedy=snapshot_again(name),
-    )
-
-
-def merge_epoch(
-    spark: SessionFactory,
-    table: LakeTable,
-    life: Life,
-    step: MergeStep,
-    config: PipelineConfig,
-    *,
-    version: int,
-    note: dict[str, Any],
-) -> None:
-    """Merge one epoch in one commit; repeating it changes nothing. spark: asked where this process can't merge it.
-
-    Raises UnfollowedStatement where rows changed in a table that only grows (without_key: append).
-    """
-    for file in step.staged:
-        check_shape(life.name, step.schema, file)
-    columns = lake_columns(step.schema, config.invalid)
-    _check_side_columns(life.name, step.schema, columns, table)
-    try:
-        in_process.merge(table, life, step, columns, config, version=version, note=note)
-    except LeftToSpark as left:
-        _merge_by_spark(spark(str(left)), table, life, step, columns, config, version, note)
-
-
-def _merge_by_spark(
+def merge_by_spark(
     session: SparkSession,
     table: LakeTable,
     life: Life,
@@ -117,7 +38,10 @@ def _merge_by_spark(
     version: int,
     note: dict[str, Any],
 ) -> None:
-    """Merge an epoch by Spark; see merge_epoch."""
+    """Merge an epoch by Spark in one commit; repeating it changes nothing.
+
+    Raises UnfollowedStatement where rows changed in a table that only grows (without_key: append).
+    """
     staged = staged_rows(session, life, step, config.invalid)
     if staged is not None:
         _refuse_invalid_keys(life.name, step.schema, columns, staged)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from binlake.merge import apply
 from binlake.report import Report
@@ -50,7 +51,7 @@ def test_two_lives_of_one_name_are_told_of_one_after_the_other() -> None:
 def test_who_interrupts_a_merge_does_not_wait_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled = Event()
     context = SimpleNamespace(cancelAllJobs=cancelled.set)
-    monkeypatch.setattr(apply.SparkContext, "_active_spark_context", context)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
     with ThreadPoolExecutor(1) as pool:
         at_work, waiting = (pool.submit(cancelled.wait, 30) for _ in range(2))
         apply._give_up([at_work, waiting])

@@ -6,7 +6,7 @@ import pytest
 
 from binlake.batch.manifest import StagedFile
 from binlake.errors import SchemaMismatch
-from binlake.merge.by_spark import check_shape
+from binlake.merge.epoch import check_shape
 from binlake.schema.table import Column, TableName, TableSchema
 
 T = TableName("shop", "t")
