@@ -130,26 +130,26 @@ def in_one_session(server: Server, config: PipelineConfig, tables: Sequence[Copi
     start_seconds, spark = timed(lambda: session.build("binlake bench"))
     report.say("a tenth of the table by each way, so that none is timed cold …")
     for warm in (config, apart(config)):
-        pipeline.bootstrap(warm, endpoint, lambda: spark, report, tables=["warm.*"])
+        pipeline.bootstrap(warm, endpoint, lambda why: spark, report, tables=["warm.*"])
     plain_jdbc(spark, server, config, Copied("warm", "narrow", ROWS // 10, ""))
     copied = [figure for table in tables for figure in copies(server, config, spark, table, report)]
     report.say(f"snapshot of {SMALL_TABLES} small tables …")
-    small = of_processes(lambda: pipeline.bootstrap(config, endpoint, lambda: spark, report, tables=["small.*"]))
+    small = of_processes(lambda: pipeline.bootstrap(config, endpoint, lambda why: spark, report, tables=["small.*"]))
     grow(server, "warm", 1000)
-    pipeline.sync(config, endpoint, lambda: spark, report)
+    pipeline.sync(config, endpoint, lambda why: spark, report)
     start = lease.read(pipeline.metadata_of(config)).position
     mutations = change(server, ROWS // 5)
     report.say("sync …")
-    sync, synced = timed(lambda: pipeline.sync(config, endpoint, lambda: spark, report))
+    sync, synced = timed(lambda: pipeline.sync(config, endpoint, lambda why: spark, report))
     stop = lease.read(pipeline.metadata_of(config)).position
     assert start is not None
     assert stop is not None
     appended = insert(server, ROWS // 5)
     report.say("sync of inserts …")
-    inserts, found = timed(lambda: pipeline.sync(config, endpoint, lambda: spark, report))
+    inserts, found = timed(lambda: pipeline.sync(config, endpoint, lambda why: spark, report))
     assert found.mutations == appended, (found.mutations, appended)
     report.say("a table that grows …")
-    growing = merges_of_growing_tables(server, lambda: pipeline.sync(config, endpoint, lambda: spark, report))
+    growing = merges_of_growing_tables(server, lambda: pipeline.sync(config, endpoint, lambda why: spark, report))
     report.say("mysql-replication alone …")
     alone, rows = timed(lambda: mysql_replication(server, start, stop))
     assert (rows, synced.mutations) == (mutations, mutations), (rows, synced.mutations, mutations)

@@ -180,7 +180,7 @@ def into(log: bench_logs.Log, source: str, lake: str, address: str) -> None:
     assert run.mutations == log.rows, run
 
 
-def no_spark() -> Any:
+def no_spark(why: str) -> Any:
     raise SystemExit("the bench needs no Spark")
 
 

@@ -51,7 +51,7 @@ def copies(server: Server, config: PipelineConfig, spark: SparkSession, copied: 
     tables = [f"{copied.database}.*"]
 
     def by(where: PipelineConfig) -> Callable[[], Any]:
-        return lambda: pipeline.bootstrap(where, endpoint, lambda: spark, report, tables=tables)
+        return lambda: pipeline.bootstrap(where, endpoint, lambda why: spark, report, tables=tables)
 
     name = f"snapshot{copied.suffix}"
     report.say(f"{name} …")
