@@ -40,8 +40,8 @@ def staged(mirror: Mirror, monkeypatch: pytest.MonkeyPatch, *, limit: int) -> tu
     """The open batch staged, with this limit to what the process reads itself, and given back to be staged again."""
     asked: list[str] = []
 
-    def session() -> SparkSession:
-        asked.append("spark")
+    def session(why: str) -> SparkSession:
+        asked.append(why)
         return mirror.spark
 
     monkeypatch.setattr(stage, "SHORT_RANGE", limit)

@@ -363,8 +363,8 @@ def test_the_jvm_that_merges_a_short_range_optimises_no_code(
     merging = BinlakeMergeOperator(task_id="merge", config_file=operator.config_file, plan={"batch": 1})
     monkeypatch.setattr(lease, "read", lambda metadata: Control(None, None, 0, 0, 1, begun(beyond), None))
 
-    def merge(config: object, session: Callable[[], object], report: object) -> None:
-        session()
+    def merge(config: object, session: Callable[[str], object], report: object) -> None:
+        session("to merge")
 
     monkeypatch.setattr(pipeline, "merge", merge)
     seen = submitted(monkeypatch, answer({"result": {"batch": 1}}, fails=False))
@@ -381,9 +381,9 @@ def test_a_sync_that_needs_spark_is_a_job_that_stops_where_the_run_does(
     run = SimpleNamespace(dag_id="nightly", run_id="r", run_type="scheduled", data_interval_end=until)
     monkeypatch.setattr(lease, "read", lambda metadata: Control(None, None, 0, 0, 1, begun(0), None))
 
-    def sync(config: object, origin: object, session: Callable[[], object], report: object, **asked: Any) -> None:
+    def sync(config: object, origin: object, session: Callable[[str], object], report: object, **asked: Any) -> None:
         assert asked == {"until": until, "run": "nightly/r"}
-        session()
+        session("to merge")
 
     monkeypatch.setattr(pipeline, "sync", sync)
     result = RunReport(7, "server/b.000001:4@1", "nothing new", 0, 0, (), ()).to_json()
