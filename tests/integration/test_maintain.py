@@ -17,9 +17,11 @@ from binlake.errors import LeaseHeld, UsageError
 from binlake.maintain import needs
 from binlake.maintain.maintain import maintain, wants_spark
 from binlake.merge import in_process
-from binlake.metadata import lease
+from binlake.metadata import decisions, lease
+from binlake.metadata.decisions import Reason
 from binlake.metadata.metadata import query
 from binlake.report import Report
+from binlake.schema.table import TableName
 from binlake.spark import session
 from long_life import BRIEF, begin, live
 from mirror import Mirror, on_mariadb, on_mysql
@@ -291,8 +293,8 @@ def test_a_half_done_snapshot_and_what_stands_still_are_left_alone(worn: Mirror)
     with worn.cut_off_at("chunks written"):
         worn.snapshot("*.keyed")
     worn.spark.sql(f"DELETE FROM delta.`{worn.path('keyless')}`")
-    pause = pipeline.decisions.pause
-    pause(worn.config, pipeline.TableName(worn.database, "mapped"), pipeline.Reason("me", "to see"))
+    pause = decisions.pause
+    pause(worn.config, TableName(worn.database, "mapped"), Reason("me", "to see"))
     staged = sorted(Path(worn.path("keyed")).glob("snapshot-*/part-*.parquet"))
     disk = {table: on_disk(worn, table) for table in ("keyed", "keyless")}
     found = {table.table.rpartition(".")[2]: table for table in worn.maintain().tables}
@@ -308,9 +310,9 @@ def test_a_half_done_snapshot_and_what_stands_still_are_left_alone(worn: Mirror)
     assert worn.watermark("keyless")["status"] == "stopped"
     (stopped,) = worn.maintain("*.keyless").tables
     assert stopped.left == "it is stopped"
-    reason = pipeline.Reason("me", "seen")
+    reason = Reason("me", "seen")
     pipeline.resume(
-        worn.config, worn.origin, lambda _: worn.spark, Report(), pipeline.TableName(worn.database, "mapped"), reason
+        worn.config, worn.origin, lambda _: worn.spark, Report(), TableName(worn.database, "mapped"), reason
     )
     worn.assert_equal("mapped")
 

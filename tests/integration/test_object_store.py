@@ -334,7 +334,7 @@ def test_jars_that_are_missing_are_told_before_anything_begins(
     plain_work(mirror, "without jars")
     said = io.StringIO()
     config = mirror.config.model_copy(update={"merge": MergeConfig(without_spark_mb=16)})
-    pipeline.sync(config, mirror.origin, lambda: pytest.fail("Spark is asked for"), Report(said))
+    pipeline.sync(config, mirror.origin, lambda why: pytest.fail("Spark is asked for"), Report(said))
     assert "binlake setup --stores s3" in said.getvalue()
     assert "a sync that needs Spark ends there" in said.getvalue()
     mirror.assert_equal("plain")

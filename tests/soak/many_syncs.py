@@ -41,8 +41,8 @@ class WithoutSpark(Mirror):
     """Its syncs, as they are by default where few rows change."""
 
     def sync(self, **options: Any) -> RunReport:
-        def refuse() -> NoReturn:
-            raise AssertionError("a sync asks for Spark")
+        def refuse(why: str) -> NoReturn:
+            raise AssertionError(f"a sync asks for Spark: {why}")
 
         return pipeline.sync(self.config, self.origin, refuse, Report(quiet=True), **options)
 

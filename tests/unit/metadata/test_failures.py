@@ -94,7 +94,7 @@ def test_a_failure_is_told_until_something_succeeds(past: Past) -> None:
     past.write()
     server = endpoint(host="127.0.0.1", port=free_port(), user="u", password="topsecret", extra={})
     with pytest.raises(BinlakeError):
-        pipeline.sync(past.config, server, lambda: None, Report())
+        pipeline.sync(past.config, server, lambda why: None, Report())
     found = read_status(past.config)
     assert found.failed is not None
     assert (found.failed.phase, "topsecret" in found.failed.message) == ("plan", False)
