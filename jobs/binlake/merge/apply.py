@@ -125,17 +125,17 @@ def apply_batch(
         with at_work.on(tables):
             return _Group(spark, config, batch, position, tables, frozenset(lost), report).run()
 
-    with report.progress("merged") as told, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
+    with report.progress("merged") as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
         futures = [pool.submit(one_group, tables) for tables in groups(working)]
         try:
             while wait(futures, timeout=_SAID_EVERY).not_done:
-                at_work.tell(told)
+                at_work.tell(show)
         except KeyboardInterrupt:
             _give_up(futures)
             raise
         if errors := [error for future in futures if (error := future.exception())]:
             raise errors[0]
-        at_work.tell(told)
+        at_work.tell(show)
     return [outcome for future in futures for outcome in future.result()]
 
 
@@ -174,7 +174,7 @@ class _AtWork:
             behind = f"{left:,} of {self._total:,} tables left" if left else "no table left"
             self._report.say(f"{table.life.name}: {_mutations(table):,} mutations merged in {seconds:,.1f} s, {behind}")
 
-    def tell(self, told: ProgressCallback) -> None:
+    def tell(self, show: ProgressCallback) -> None:
         with self._lock:
             done, now = self._done, dict(self._began)
         for identity, (table, began) in now.items():
@@ -184,7 +184,7 @@ class _AtWork:
         more = f" and {len(now) - _NAMED} more" if len(now) > _NAMED else ""
         names = ", ".join(str(table.life.name) for table, _ in list(now.values())[:_NAMED])
         named = f"; now {names}{more}" if now else ""
-        told(done, self._total, f"{done:,} of {self._total:,} tables{named}")
+        show(done, self._total, f"{done:,} of {self._total:,} tables{named}")
 
 
 def _mutations(table: TableSteps) -> int:
@@ -195,17 +195,17 @@ def _mutations(table: TableSteps) -> int:
 
 def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
     """Put tables together that meet at a path, by a rename or a name used again. The groups can work side by side."""
-    found: list[tuple[set[TableName], list[TableSteps]]] = []
+    components: list[tuple[set[TableName], list[TableSteps]]] = []
     for table in tables:
         names, members = set(table.names), [table]
-        apart = []
-        for other_names, others in found:
+        disjoint = []
+        for other_names, others in components:
             if names & other_names:
                 names, members = names | other_names, [*others, *members]
             else:
-                apart.append((other_names, others))
-        found = [*apart, (names, members)]
-    return [members for _, members in found]
+                disjoint.append((other_names, others))
+        components = [*disjoint, (names, members)]
+    return [members for _, members in components]
 
 
 def files_of(step: Step) -> tuple[StagedFile, ...]:
@@ -235,101 +235,101 @@ class _Group:
         self._lives = frozenset(table.life.id for table in tables)
         self._own: SparkSession | None = None
 
-    def _session(self, one: TableProgress, step: Step, why: str) -> SparkSession:
+    def _session(self, progress: TableProgress, step: Step, why: str) -> SparkSession:
         """Return this thread's session for a step of a table; why Spark does it is said, and kept with the table."""
-        self._report.say(f"{_ACTIONS[type(step)]} of {one.life.name} by Spark: {why}")
-        one.done_by_spark(why)
+        self._report.say(f"{_ACTIONS[type(step)]} of {progress.life.name} by Spark: {why}")
+        progress.done_by_spark(why)
         if self._own is None:
             from binlake.spark import functions
             from binlake.spark.session import of_this_thread
 
-            self._own = of_this_thread(self._spark(f"{one.life.name}: {why}"))
+            self._own = of_this_thread(self._spark(f"{progress.life.name}: {why}"))
             functions.register(self._own)
         return self._own
 
     def run(self) -> list[TableOutcome]:
         for _, place, number in sorted(
             (turn, place, number)
-            for place, one in enumerate(self._running)
-            for number, turn in enumerate(one.table.turns, start=1)
+            for place, progress in enumerate(self._running)
+            for number, turn in enumerate(progress.table.turns, start=1)
         ):
-            one = self._running[place]
+            progress = self._running[place]
             began = time.monotonic()
-            self._step(one, number, one.table.steps[number - 1])
-            one.seconds += time.monotonic() - began
-        for one in self._running:
-            one.look_back(self._lives)
-        return [one.outcome() for one in self._running]
+            self._step(progress, number, progress.table.steps[number - 1])
+            progress.seconds += time.monotonic() - began
+        for progress in self._running:
+            progress.look_back(self._lives)
+        return [progress.outcome() for progress in self._running]
 
-    def _step(self, one: TableProgress, number: int, step: Step) -> None:
+    def _step(self, progress: TableProgress, number: int, step: Step) -> None:
         version = transaction_version(self._batch, number)
-        if one.works and version > one.recorded:
+        if progress.works and version > progress.recorded:
             try:
-                self._run_alone(one, step, version, number)
+                self._run_alone(progress, step, version, number)
             except TableError as error:
-                one.refuse(error)
+                progress.refuse(error)
             except SparkNeeded:
                 raise
             except Exception as error:
-                failed = error if isinstance(error, BinlakeError) else _translate(error, one)
-                if self._config.policies.of(one.life.name).on_commit_failure == "stop_run":
+                failed = error if isinstance(error, BinlakeError) else _translate(error, progress)
+                if self._config.policies.of(progress.life.name).on_commit_failure == "stop_run":
                     raise failed from error
-                one.stop(TableError(failed.message, remedy="mend it, then: " + resume_command(one.life.name)))
+                progress.stop(TableError(failed.message, remedy="mend it, then: " + resume_command(progress.life.name)))
             else:
                 if not isinstance(step, MergeStep):
                     fault("schema evolved")
                 fault("epoch committed")
-        if one.works and isinstance(step, CreateStep | MoveStep):
-            one.begin_at(one.at(step.new) if isinstance(step, MoveStep) else one.target)
-        if number == len(one.table.steps):
+        if progress.works and isinstance(step, CreateStep | MoveStep):
+            progress.begin_at(progress.at(step.new) if isinstance(step, MoveStep) else progress.target)
+        if number == len(progress.table.steps):
             fault("table merged")
 
-    def _run_alone(self, one: TableProgress, step: Step, version: int, number: int) -> None:
+    def _run_alone(self, progress: TableProgress, step: Step, version: int, number: int) -> None:
         """Do a step between those of other writers: one that conflicts, as with OPTIMIZE, begins again under the same
         version."""
         for attempt in range(_TRIES):
-            one.refuse_others(self._lives)
+            progress.refuse_others(self._lives)
             try:
-                self._run_step(one, step, version, number)
+                self._run_step(progress, step, version, number)
                 return
             except _conflicts():
-                if one.target.recorded() >= version:  # a run that lost its lease was quicker
+                if progress.target.recorded() >= version:  # a run that lost its lease was quicker
                     return
                 if attempt + 1 == _TRIES:
                     raise
             time.sleep(_PAUSE * (attempt + 1))
 
-    def _run_step(self, one: TableProgress, step: Step, version: int, number: int) -> None:
+    def _run_step(self, progress: TableProgress, step: Step, version: int, number: int) -> None:
         invalid = self._config.invalid
-        note = self._note(one.life, number)
-        spark = partial(self._session, one, step)
+        note = self._note(progress.life, number)
+        spark = partial(self._session, progress, step)
         match step:
             case CreateStep(schema):
-                _writable(one.target).create(
+                _writable(progress.target).create(
                     spark("new tables are made by Delta's own writer"), lake_columns(schema, invalid), version, note
                 )
             case ReshapeStep():
                 columns = lake_columns_after(step, invalid)
                 try:
-                    reshape_in_process.reshape(one.target, columns, self._config, version=version, note=note)
+                    reshape_in_process.reshape(progress.target, columns, self._config, version=version, note=note)
                 except LeftToSpark as left:
                     widen = self._config.type_widening
-                    _writable(one.target).reshape(spark(str(left)), columns, version, note, widen=widen)
+                    _writable(progress.target).reshape(spark(str(left)), columns, version, note, widen=widen)
             case TruncateStep():
                 try:
-                    reshape_in_process.truncate(one.target, self._config, version=version, note=note)
+                    reshape_in_process.truncate(progress.target, self._config, version=version, note=note)
                 except LeftToSpark as left:
-                    _writable(one.target).truncate(spark(str(left)), version, note)
+                    _writable(progress.target).truncate(spark(str(left)), version, note)
             case MoveStep(old, new):
-                told = self._told(note, moved_from=str(old))
+                moved_note = self._note_with(note, moved_from=str(old))
                 session = spark("a renamed table's rows are copied by Delta's own writer")
-                _writable(one.at(new)).move_from(session, one.at(old), one.life.id, version, told)
+                _writable(progress.at(new)).move_from(session, progress.at(old), progress.life.id, version, moved_note)
             case LeaveStep(old, new):
                 session = spark("a renamed table's old rows are removed by Delta's own writer")
-                _writable(one.at(old)).leave(session, version, self._told(note, moved_to=str(new)))
+                _writable(progress.at(old)).leave(session, version, self._note_with(note, moved_to=str(new)))
             case MergeStep():
-                self._refuse_lost(one.life, step)
-                merge_epoch(spark, one.target, one.life, step, self._config, version=version, note=note)
+                self._refuse_lost(progress.life, step)
+                merge_epoch(spark, progress.target, progress.life, step, self._config, version=version, note=note)
 
     def _refuse_lost(self, life: Life, step: MergeStep) -> None:
         for file, commit in step.xa:
@@ -341,10 +341,10 @@ class _Group:
 
     def _note(self, life: Life, number: int) -> dict[str, Any]:
         """Return what the commit tells of itself in the table's history."""
-        told = {"source": self._config.source.name, "batch": self._batch, "step": number, "position": self._position}
-        return {"binlake": {**told, "life": life.id}}
+        origin = {"source": self._config.source.name, "batch": self._batch, "step": number, "position": self._position}
+        return {"binlake": {**origin, "life": life.id}}
 
-    def _told(self, note: dict[str, Any], **more: str) -> dict[str, Any]:
+    def _note_with(self, note: dict[str, Any], **more: str) -> dict[str, Any]:
         return {"binlake": {**note["binlake"], **more}}
 
 
@@ -372,6 +372,6 @@ def _cancel_jobs() -> None:
         SparkContext._active_spark_context.cancelAllJobs()  # type: ignore[union-attr]
 
 
-def _translate(error: Exception, one: TableProgress) -> LakeError:
+def _translate(error: Exception, progress: TableProgress) -> LakeError:
     """Return the error for a failure of Spark or Delta. The batch stays open, and the next run repeats it."""
-    return storage_errors.failed(f"merging {one.life.name} into {one.target.path} failed", error)
+    return storage_errors.failed(f"merging {progress.life.name} into {progress.target.path} failed", error)

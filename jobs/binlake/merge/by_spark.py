@@ -74,7 +74,7 @@ def _refuse_invalid_keys(
 
     Raises InvalidDate, InvalidText.
     """
-    for side in (one for one in columns if one.is_side and one.source.name in schema.key):
+    for side in (column for column in columns if column.is_side and column.source.name in schema.key):
         quoted = spark_quote(side.source.name)
         wrong = staged.where(
             f"(op <> {DELETE} AND after.{quoted} IS NULL) OR (op <> {INSERT} AND before.{quoted} IS NULL)"
@@ -82,9 +82,9 @@ def _refuse_invalid_keys(
         first = wrong.selectExpr("min(struct(file, offset)) AS place").head()
         if first is not None and first["place"] is not None:
             number, offset = first["place"]
-            found: type[TableError] = InvalidDate if side.holds == "text" else InvalidText
+            error_type: type[TableError] = InvalidDate if side.holds == "text" else InvalidText
             what = "an invalid date" if side.holds == "text" else "text that isn't valid in its character set"
-            raise found(
+            raise error_type(
                 f"{name}: file {number} of the log, offset {offset}: {what} in column {side.source.name!r} of the key",
                 remedy=f"mend the rows, then {snapshot_again(name)}",
             )
@@ -120,9 +120,9 @@ def _apply_by_key(
     if ranges == ():
         table.append(session, newest.where("NOT `gone `").drop("gone "), version, note)
         return
-    found = _condition(step.schema, ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
+    range_condition = _condition(step.schema, ranges) if ranges is not None else " AND ".join(_staged_ranges(step))
     with table.transaction(session, version, note):
-        _merge_newest(session, table, step, newest, columns, found)
+        _merge_newest(session, table, step, newest, columns, range_condition)
 
 
 def _newest(session: SparkSession, step: MergeStep, staged: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
@@ -163,13 +163,16 @@ def _merge_newest(
     step: MergeStep,
     newest: DataFrame,
     columns: Sequence[LakeColumn],
-    found: str = "",
+    range_condition: str = "",
 ) -> None:
-    """``newest``: of each key the lake's columns as they are at last, and ``__gone``. found: what also holds of every
-    row of the table that has one of the keys, so that files are skipped."""
+    """``newest``: of each key the lake's columns as they are at last, and ``__gone``. range_condition: what also
+    holds of every row of the table that has one of the keys, so that files are skipped."""
     key = [spark_quote(name) for name in step.schema.key]
     names = [column.name for column in columns]
-    condition = " AND ".join([*(f"t.{name} = s.{name}" for name in key), *([found] if found else [])]) or "true"
+    condition = (
+        " AND ".join([*(f"t.{name} = s.{name}" for name in key), *([range_condition] if range_condition else [])])
+        or "true"
+    )
     values = {spark_quote(name): f"s.{spark_quote(name)}" for name in names}
     (
         DeltaTable.forPath(session, table.path)
@@ -199,7 +202,7 @@ def _condition(schema: TableSchema, ranges: Sequence[Mapping[str, key_ranges.Key
         ends = (spark_literal(schema.column(name), end) for end in (low, high))
         return f"t.{spark_quote(name)} BETWEEN {' AND '.join(ends)}"
 
-    boxes = (" AND ".join(between(name, *ends) for name, ends in one.items()) for one in ranges)
+    boxes = (" AND ".join(between(name, *ends) for name, ends in key_range.items()) for key_range in ranges)
     return "(" + " OR ".join(f"({box})" for box in boxes) + ")"
 
 
@@ -208,9 +211,9 @@ def _staged_ranges(step: MergeStep) -> list[str]:
     conditions: list[str] = []
     for name in step.schema.key:
         ranges = [file.ranges.get(name) for file in step.staged]
-        if all(found is not None for found in ranges):
-            low = min(found[0] for found in ranges if found)
-            high = max(found[1] for found in ranges if found)
+        if all(bounds is not None for bounds in ranges):
+            low = min(bounds[0] for bounds in ranges if bounds)
+            high = max(bounds[1] for bounds in ranges if bounds)
             conditions.append(f"t.{spark_quote(name)} BETWEEN {low} AND {high}")
     return conditions
 

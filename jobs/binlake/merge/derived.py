@@ -96,36 +96,44 @@ class _Table:
     # cascades --------------------------------------------------------------------------------------------------------
     def derived(self) -> DataFrame:
         """Return the rows that cascades changed: key, at, gone, before (the image until then) and image."""
-        given = [self._events(number, one) for number, one in enumerate(self.step.parents) if one.parent is not None]
+        given = [
+            self._events(number, mutations)
+            for number, mutations in enumerate(self.step.parents)
+            if mutations.parent is not None
+        ]
         given += [self._own_events(number, cascade) for number, cascade in self._to_itself() if self.staged is not None]
-        found = self._acted(reduce(DataFrame.union, given))
+        changes = self._acted(reduce(DataFrame.union, given))
         for _ in range(_DEEPEST):
-            own = [_of_changes(number, cascade, found) for number, cascade in self._to_itself()]
+            own = [_of_changes(number, cascade, changes) for number, cascade in self._to_itself()]
             if not own:
-                return found
+                return changes
             deeper = self._acted(reduce(DataFrame.union, [*given, *own]))
-            if _same(found, deeper):
-                return found
-            found = deeper
+            if _same(changes, deeper):
+                return changes
+            changes = deeper
         raise UnfollowedStatement(
             f"{self.life.name}: rows refer to each other through more than {_DEEPEST} levels",
             remedy=snapshot_again(self.life.name),
         )
 
     def _to_itself(self) -> list[tuple[int, Cascade]]:
-        return [(number, one.cascade) for number, one in enumerate(self.step.parents) if one.parent is None]
+        return [
+            (number, mutations.cascade)
+            for number, mutations in enumerate(self.step.parents)
+            if mutations.parent is None
+        ]
 
-    def _events(self, number: int, one: ParentMutations) -> DataFrame:
+    def _events(self, number: int, mutations: ParentMutations) -> DataFrame:
         """Return what was deleted from the parent, or changed its key: at, number of the foreign key, gone, old and new
         key."""
-        assert one.parent is not None
-        assert one.step is not None
-        parent = _Table(self.session, one.parent, one.step, self.path_of, self.invalid)
+        assert mutations.parent is not None
+        assert mutations.step is not None
+        parent = _Table(self.session, mutations.parent, mutations.step, self.path_of, self.invalid)
         parts = []
         if parent.staged is not None:
-            parts.append(parent._own_events(number, one.cascade))
-        if one.step.parents:
-            parts.append(_of_changes(number, one.cascade, parent.derived()))
+            parts.append(parent._own_events(number, mutations.cascade))
+        if mutations.step.parents:
+            parts.append(_of_changes(number, mutations.cascade, parent.derived()))
         file, offset = self.life.low.order
         return reduce(DataFrame.union, parts).where(f"at.file > {file} OR (at.file = {file} AND at.offset >= {offset})")
 
@@ -137,12 +145,12 @@ class _Table:
 
     def _acted(self, events: DataFrame) -> DataFrame:
         """Return what the events did to the rows."""
-        cascades = [one.cascade for one in self.step.parents]
+        cascades = [mutations.cascade for mutations in self.step.parents]
         events = events.localCheckpoint()
         if events.limit(_FEW + 1).count() <= _FEW:  # of checkpointed rows Spark doesn't know how many they are
             events = F.broadcast(events)
         rows = self._rows(cascades, events)
-        found: list[DataFrame] = []
+        changes: list[DataFrame] = []
         while True:
             hits = [self._hit(rows, events, number, cascade) for number, cascade in enumerate(cascades)]
             first = (
@@ -152,10 +160,10 @@ class _Table:
                 .select("key", "hit.*")
                 .localCheckpoint()
             )
-            found.append(first.select("key", "at", "gone", "before", "image"))
+            changes.append(first.select("key", "at", "gone", "before", "image"))
             rows = first.where("NOT gone").selectExpr("key", "image", "at AS since", "upto")
             if rows.isEmpty():
-                return reduce(DataFrame.union, found)
+                return reduce(DataFrame.union, changes)
 
     def _rows(self, cascades: Sequence[Cascade], events: DataFrame) -> DataFrame:
         """Return rows with the time in which they looked so: those of the lake that an event may match, and the
@@ -185,11 +193,11 @@ class _Table:
 
     def _hit(self, rows: DataFrame, events: DataFrame, number: int, cascade: Cascade) -> DataFrame:
         """Return rows with the events that matched them, and what these made of them."""
-        found = rows.alias("r").join(
+        matches = rows.alias("r").join(
             events.alias("e"), F.expr(f"{_refers(number, cascade)} AND e.at > r.since AND e.at < r.upto")
         )
         goes = "e.gone" if cascade.delete == "CASCADE" else "false"
-        return found.selectExpr(
+        return matches.selectExpr(
             "r.key",
             "r.since",
             "r.upto",
@@ -245,5 +253,5 @@ def _events(number: int, cascade: Cascade, rows: DataFrame) -> DataFrame:
 
 
 def _same(first: DataFrame, second: DataFrame) -> bool:
-    one, other = (rows.select("key", "at", "gone") for rows in (first, second))
-    return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
+    left, right = (rows.select("key", "at", "gone") for rows in (first, second))
+    return left.exceptAll(right).isEmpty() and right.exceptAll(left).isEmpty()

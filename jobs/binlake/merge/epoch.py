@@ -28,7 +28,9 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
     """Compare a staged file's columns with the schema that metadata have. Raises SchemaMismatch."""
     shown = [column for column in file.columns if column.name not in schema.hidden]
     if [column.name for column in shown] != [column.name for column in schema.logged]:
-        raise _mismatch(name, file, _other_columns([one.name for one in shown], [one.name for one in schema.logged]))
+        raise _mismatch(
+            name, file, _other_columns([column.name for column in shown], [column.name for column in schema.logged])
+        )
     if schema.row_end is not None and not any(column.name == schema.row_end for column in file.columns):
         raise _mismatch(name, file, f"the column {schema.row_end!r} is missing")
     for logged, known in zip(shown, schema.logged, strict=True):
@@ -41,7 +43,7 @@ def check_shape(name: TableName, schema: TableSchema, file: StagedFile) -> None:
 
 
 def _other_columns(logged: list[str], known: list[str]) -> str:
-    more, less = (", ".join(sorted({*one} - {*other})) for one, other in ((logged, known), (known, logged)))
+    more, less = (", ".join(sorted({*names} - {*others})) for names, others in ((logged, known), (known, logged)))
     said = [f"the log has {more}, which the recorded shape lacks"] if more else []
     said += [f"the log lacks {less}, which the recorded shape has"] if less else []
     return "its columns are others: " + ("; ".join(said) or "they stand in another order")

@@ -67,17 +67,17 @@ class _Exchange:
         touched = self._touched()
         staying = self._rows_of(touched).where(f"({self._where}) IS NOT TRUE")
         there = staying.unionByName(rows).coalesce(1).sortWithinPartitions(*map(spark_quote, key))
-        told = to_scala_map(self._session, {"maxRecordsPerFile": str(rows_per_file)})
+        option_map = to_scala_map(self._session, {"maxRecordsPerFile": str(rows_per_file)})
         settings = self._session._jsparkSession.sessionState().conf()
-        options = self._jvm.org.apache.spark.sql.delta.DeltaOptions(told, settings)
+        options = self._jvm.org.apache.spark.sql.delta.DeltaOptions(option_map, settings)
         come = to_java_list(self._session, self._transaction.writeFiles(there._jdf, self._jvm.scala.Some(options)))
         actions = to_seq(self._session, [*(file.remove() for file in touched), *come])
         return int(self._transaction.commit(actions, overwriting(self._session)))
 
     def _touched(self) -> list[Any]:
         """Return the data files that have a row to be replaced."""
-        found = self._rows_of(self._files).where(self._where).select("_metadata.file_name").distinct().collect()
-        names = {row[0] for row in found}
+        rows = self._rows_of(self._files).where(self._where).select("_metadata.file_name").distinct().collect()
+        names = {row[0] for row in rows}
         touched = [file for file in self._files if unquote(file.path()).rpartition("/")[2] in names]
         if len(touched) != len(names):
             raise LakeError("two data files have one name", remedy="copy the whole table anew")

@@ -56,21 +56,21 @@ def filled(
 
 def _rows(path: str, add: DeltaAction, schema: pa.Schema, columns: Sequence[ReshapedColumn], room: int) -> pa.Table:
     """Return the rows of a data file that aren't marked as deleted, under the new columns. Raises LeftToSpark."""
-    found = parquet_files.read_within(f"{path}/{add['path']}", room)
-    if found is None:
+    rows = parquet_files.read_within(f"{path}/{add['path']}", room)
+    if rows is None:
         raise LeftToSpark(f"its data files take more than {MOST_BYTES * _UNPACKED / 1e6:.0f} MB of memory")
     if vector := add.get("deletionVector"):
-        found = _without(found, deletion_vectors.read(path, vector))
+        rows = _without(rows, deletion_vectors.read(path, vector))
     arrays: list[Any] = []
     for field, column in zip(schema, columns, strict=True):
         if column.constant is not None:
-            arrays.append(pa.repeat(column.constant, found.num_rows))
-        elif field.name not in found.column_names:  # written before the column came
-            arrays.append(pa.nulls(found.num_rows, field.type))
-        elif found[field.name].type != field.type:
+            arrays.append(pa.repeat(column.constant, rows.num_rows))
+        elif field.name not in rows.column_names:  # written before the column came
+            arrays.append(pa.nulls(rows.num_rows, field.type))
+        elif rows[field.name].type != field.type:
             raise LeftToSpark(f"column {column.name!r} has another type in a data file")
         else:
-            arrays.append(found[field.name])
+            arrays.append(rows[field.name])
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

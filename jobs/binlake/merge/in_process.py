@@ -155,7 +155,7 @@ def _check_table(log: DeltaTable, columns: Sequence[LakeColumn]) -> None:
 def _stored_fields(log: DeltaTable, columns: Sequence[LakeColumn]) -> dict[str, pa.Field]:
     """Return the columns as data files have them, by the lake's names: column mapping gives them other names there."""
     fields = {field["name"]: field for field in plain_tables.fields_of(log)}
-    return {one.name: plain_tables.stored_field(fields[one.name], one.arrow) for one in columns}
+    return {column.name: plain_tables.stored_field(fields[column.name], column.arrow) for column in columns}
 
 
 def _stored(rows: pa.Table, fields: Mapping[str, pa.Field]) -> pa.Table:
@@ -170,27 +170,27 @@ def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
     touched = np.full(added.num_rows, ranges is None)
     if ranges:
         bounds = key_ranges.bounds_of(log, added, step.schema)
-        for one in ranges:
-            touched |= np.logical_and.reduce([_meets(bounds[name], *bound) for name, bound in one.items()])
+        for key_range in ranges:
+            touched |= np.logical_and.reduce([_meets(bounds[name], *bound) for name, bound in key_range.items()])
     there = added.filter(pa.array(touched))
     return dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True))
 
 
 def _meets(spans: key_ranges.Spans | None, low: Any, high: Any) -> NDArray[np.bool_]:
     assert spans is not None  # ranges are told of columns that have bounds alone
-    found: NDArray[np.bool_] = ((spans.low <= high) & (spans.high >= low)).astype(np.bool_) & spans.found
-    return found
+    overlap: NDArray[np.bool_] = ((spans.low <= high) & (spans.high >= low)).astype(np.bool_) & spans.found
+    return overlap
 
 
 def _rewritten(look: _Look, newest: pa.Table) -> _Changes:
     """Put the rows of the files that didn't change together with the newest ones. Raises LeftToSpark."""
     rows, room = [newest], look.room - newest.nbytes
     for add in look.touched:
-        found = _read(look, add, room, [one.name for one in look.columns])
-        gone = _changed_places(look, found) | _marked_before(look, add)
-        kept = np.ones(found.num_rows, np.bool_)
+        stored = _read(look, add, room, [column.name for column in look.columns])
+        gone = _changed_places(look, stored) | _marked_before(look, add)
+        kept = np.ones(stored.num_rows, np.bool_)
         kept[np.fromiter(gone, np.int64, len(gone))] = False
-        rows.append(found.filter(pa.array(kept)))
+        rows.append(stored.filter(pa.array(kept)))
         room -= rows[-1].nbytes
     return _Changes([removed(add) for add in look.touched], pa.concat_tables(rows))
 
@@ -224,8 +224,8 @@ def _marked(look: _Look, newest: pa.Table, log: DeltaTable) -> _Changes:
     for (add, _), vector in zip(marks, vectors, strict=True):
         # With a vector beside them the bounds still hold, but needn't be those of a row that is there.
         stats = {**json.loads(add["stats"]), "tightBounds": False}
-        told = {**add, "partitionValues": {}, "dataChange": True, "stats": json.dumps(stats), "deletionVector": vector}
-        actions.append({"add": told})
+        file = {**add, "partitionValues": {}, "dataChange": True, "stats": json.dumps(stats), "deletionVector": vector}
+        actions.append({"add": file})
     return _Changes(actions, newest)
 
 
@@ -237,23 +237,23 @@ def _read(look: _Look, add: DeltaAction, room: int, names: Sequence[str]) -> pa.
     whole = len(names) == len(look.columns)
     wanted = [look.stored[name] for name in names]
     path = f"{look.table.path}/{add['path']}"
-    found = parquet_files.read_within(path, room, None if whole else [field.name for field in wanted], narrow=not whole)
-    if found is None:
+    rows = parquet_files.read_within(path, room, None if whole else [field.name for field in wanted], narrow=not whole)
+    if rows is None:
         raise LeftToSpark(f"data files that may hold changed rows take more than {look.room / 1e6:,.0f} MB of memory")
     for field in wanted:
-        if field.name not in found.column_names:  # written before the column came
-            found = found.append_column(field, pa.nulls(found.num_rows, field.type))
-    found = found.select([field.name for field in wanted])
-    if found.schema.types != [field.type for field in wanted]:
+        if field.name not in rows.column_names:  # written before the column came
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    rows = rows.select([field.name for field in wanted])
+    if rows.schema.types != [field.type for field in wanted]:
         raise LeftToSpark("a data file has other types than its table")
-    return pa.table(dict(zip(names, found.columns, strict=True)))
+    return pa.table(dict(zip(names, rows.columns, strict=True)))
 
 
 def _changed_places(look: _Look, rows: pa.Table) -> BitMap64:
     """Return the numbers of a data file's rows whose key is among the changed ones."""
     numbered = rows.select(look.key).append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.uint64)))
-    found = numbered.join(look.changed, list(look.key), join_type="left semi", use_threads=False)
-    return BitMap64(found[PLACE].to_numpy())
+    matches = numbered.join(look.changed, list(look.key), join_type="left semi", use_threads=False)
+    return BitMap64(matches[PLACE].to_numpy())
 
 
 def _marked_before(look: _Look, add: DeltaAction) -> BitMap64:
@@ -265,13 +265,13 @@ def _commit(table: LakeLog, log: DeltaTable, changes: _Changes, version: int, no
     """Write the data file and commit. Without its commit the file stays for VACUUM: a store may refuse a version as
     taken although the commit there is this one."""
     operation = "MERGE" if changes.files else "WRITE"
-    told = OwnCommit(operation, version, note, {} if changes.files else {"mode": "Append"}, _metrics(changes))
+    own_commit = OwnCommit(operation, version, note, {} if changes.files else {"mode": "Append"}, _metrics(changes))
     actions = list(changes.files)
     if changes.rows.num_rows:
         added = added_file(table.path, changes.rows)
         fault("data file written")
         actions.append({"add": added})
-    plain_tables.commit(table, log, told, actions)
+    plain_tables.commit(table, log, own_commit, actions)
 
 
 def _metrics(changes: _Changes) -> dict[str, int]:

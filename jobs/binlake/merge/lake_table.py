@@ -108,10 +108,10 @@ class LakeTable(LakeLog):
         self._prove(version)
 
     def _prove(self, version: int) -> None:
-        found = self.recorded()
-        if found < version:
+        recorded = self.recorded()
+        if recorded < version:
             raise LakeTableChanged(
-                f"{self.path} records transaction {found}, {version} was expected",
+                f"{self.path} records transaction {recorded}, {version} was expected",
                 remedy="somebody replaced the table while it was written; snapshot it again",
             )
 
@@ -160,8 +160,8 @@ class LakeTable(LakeLog):
         announced = {**note["binlake"], "snapshot": None, "begins": note["binlake"]["snapshot"]}
         with self._optimistic(session, {"binlake": announced}) as transaction:
             check()
-            found = transaction.versions()
-            ours = {app: max(fence, found[app]) for app in found if app.startswith(APPLICATIONS)}
+            versions = transaction.versions()
+            ours = {app: max(fence, versions[app]) for app in versions if app.startswith(APPLICATIONS)}
             transaction.commit({**ours, _FENCE: fence}, metadata=transaction.metadata)
 
     def take(self, session: SparkSession, rows: DataFrame, version: int, note: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ class LakeTable(LakeLog):
 
     def create(self, session: SparkSession, columns: Sequence[LakeColumn], version: int, note: dict[str, Any]) -> None:
         """Put an empty table in the place of whatever is there."""
-        selected = ", ".join(f"CAST(NULL AS {one.delta}) AS {spark_quote(one.name)}" for one in columns)
+        selected = ", ".join(f"CAST(NULL AS {column.delta}) AS {spark_quote(column.name)}" for column in columns)
         self.take(session, session.sql(f"SELECT {selected} WHERE false"), version, note)
 
     def truncate(self, session: SparkSession, version: int, note: dict[str, Any]) -> None:
@@ -229,7 +229,7 @@ class LakeTable(LakeLog):
         self._widen(session, written)
         if renames_or_drops(json.loads(self.log().schema().to_json())["fields"], columns):
             self._map_columns(session)
-        self._commit_fields(session, lambda found: reshaped_fields(found, columns), version, note)
+        self._commit_fields(session, lambda fields: reshaped_fields(fields, columns), version, note)
         self._prove(version)
 
     def _widen(self, session: SparkSession, columns: list[ReshapedColumn]) -> None:
@@ -277,8 +277,8 @@ class LakeTable(LakeLog):
 
     @contextmanager
     def _optimistic(self, session: SparkSession, note: dict[str, Any]) -> Iterator[OptimisticTransaction]:
-        with noted(session, note) as told:
-            yield OptimisticTransaction(session, self.path, told)
+        with noted(session, note) as note_json:
+            yield OptimisticTransaction(session, self.path, note_json)
 
     def move_from(self, session: SparkSession, old: LakeLog, life: str, version: int, note: dict[str, Any]) -> None:
         """Replace whatever lies here by the rows of this life, as they stood at its old path."""

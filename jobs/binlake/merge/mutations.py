@@ -89,7 +89,9 @@ def _read(
 def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -> DataFrame:
     """Return the rows of the XA transactions that ended."""
     staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), step.schema, invalid)
-    rows = sorted({(one.xid, one.file, one.after, one.prepared, *one.committed) for _, one in step.xa})
+    rows = sorted(
+        {(commit.xid, commit.file, commit.after, commit.prepared, *commit.committed) for _, commit in step.xa}
+    )
     columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
     session.createDataFrame(rows, columns).createOrReplaceTempView("ended")
     staged.createOrReplaceTempView("held")

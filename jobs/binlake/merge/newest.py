@@ -51,7 +51,7 @@ def _staged_rows(life: Life, step: MergeStep, config: PipelineConfig, most: int)
     ``number``, their place in it. Raises LeftToSpark where they take more than ``most`` bytes of memory."""
     parts: list[pa.Table] = []
     for file in step.files:
-        part = parquet_files.read_within(file.path, most - sum(one.nbytes for one in parts), _READ)
+        part = parquet_files.read_within(file.path, most - sum(earlier.nbytes for earlier in parts), _READ)
         if part is None:
             raise LeftToSpark(f"the staged rows take more than {most / 1e6:,.0f} MB of memory")
         schema = staged_schema(file.columns, config.invalid)
@@ -140,19 +140,19 @@ def _images(
     columns: Sequence[LakeColumn], rows: pa.Table, image: str, computed: Mapping[str, arithmetic.Stored]
 ) -> pa.Table:
     """Return the lake's columns of a staged image."""
-    found = {}
+    arrays = {}
     for column in columns:
         if column.name in computed:
             images = rows[image].combine_chunks()
-            found[column.name] = pa.chunked_array([arithmetic.computed(computed[column.name], images, column.arrow)])
+            arrays[column.name] = pa.chunked_array([arithmetic.computed(computed[column.name], images, column.arrow)])
             continue
         stored = image_column(rows, image, column.name)
         if is_rendered(column):
             render = RENDERERS[column.source.type]
             texts = [None if data is None else render(data) for data in stored.to_pylist()]
             stored = pa.chunked_array([pa.array(texts, pa.string())])
-        found[column.name] = stored
-    return pa.table(found)
+        arrays[column.name] = stored
+    return pa.table(arrays)
 
 
 def is_rendered(column: LakeColumn) -> bool:

@@ -60,18 +60,18 @@ class ReshapedColumn:
 def lake_columns_after(step: ReshapeStep, invalid: InvalidValues) -> list[ReshapedColumn]:
     """Return the Delta table's columns after the step."""
     origins = {column.name: origin for column, origin in zip(step.after.columns, step.origins, strict=True)}
-    before = {(one.source.name, one.holds): one for one in lake_columns(step.before, invalid)}
+    before = {(column.source.name, column.holds): column for column in lake_columns(step.before, invalid)}
     fills = {column.name: text for column, text in step.fills}
     columns: list[ReshapedColumn] = []
-    for one in lake_columns(step.after, invalid):
-        origin, text = origins[one.source.name] or "", fills.get(one.source.name)
-        old = before.get((origin, one.holds))
-        if one.is_side:
-            columns.append(_side_column(one, old, text))
+    for lake_column in lake_columns(step.after, invalid):
+        origin, text = origins[lake_column.source.name] or "", fills.get(lake_column.source.name)
+        old = before.get((origin, lake_column.holds))
+        if lake_column.is_side:
+            columns.append(_side_column(lake_column, old, text))
         else:
-            new = _reshaped(one, old, value=_value(one.source, before.get((origin, "text")), text))
+            new = _reshaped(lake_column, old, value=_value(lake_column.source, before.get((origin, "text")), text))
             if text is not None and old is None and new.value is not None:
-                new = replace(new, constant=constant(one, text))
+                new = replace(new, constant=constant(lake_column, text))
             columns.append(new)
     for column, kept_origin in zip(step.after.kept, step.kept_origins, strict=True):
         kind = datatypes.delta_type(column)

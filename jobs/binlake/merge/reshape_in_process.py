@@ -123,8 +123,8 @@ def truncate(table: LakeLog, config: PipelineConfig, *, version: int, note: dict
     _check(log, table.path, config)
     paths = pa.table(log.get_add_actions())["path"].to_pylist()
     gone = plain_tables.actions_of(log, table.path, paths)
-    told = OwnCommit("DELETE", version, note, {"predicate": '["true"]'}, {"numRemovedFiles": len(gone)})
-    plain_tables.commit(table, log, told, [plain_tables.removed(add) for add in gone])
+    own_commit = OwnCommit("DELETE", version, note, {"predicate": '["true"]'}, {"numRemovedFiles": len(gone)})
+    plain_tables.commit(table, log, own_commit, [plain_tables.removed(add) for add in gone])
 
 
 def _check(log: DeltaTable, path: str, config: PipelineConfig) -> None:
@@ -138,11 +138,11 @@ def _check(log: DeltaTable, path: str, config: PipelineConfig) -> None:
 
 def _metadata(log: DeltaTable, after: _Columns) -> DeltaAction:
     before = log.metadata()
-    told = {"id": before.id, "name": before.name, "description": before.description, "createdTime": before.created_time}
+    kept = {"id": before.id, "name": before.name, "description": before.description, "createdTime": before.created_time}
     schema = json.dumps({"type": "struct", "fields": after.fields}, ensure_ascii=False)
     return {
         "metaData": {
-            **{name: value for name, value in told.items() if value is not None},
+            **{name: value for name, value in kept.items() if value is not None},
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema,
             "partitionColumns": [],

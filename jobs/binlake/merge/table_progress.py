@@ -123,9 +123,9 @@ def changed_by_others(config: PipelineConfig, steps: BatchSteps) -> list[TableOu
     def look(table: TableSteps) -> TableOutcome | None:
         if _stands(config, table.life):
             return None
-        one = TableProgress(config, table)
-        one.look_back({table.life.id})
-        return None if one.works else one.outcome()
+        progress = TableProgress(config, table)
+        progress.look_back({table.life.id})
+        return None if progress.works else progress.outcome()
 
     following = [table for table in steps.tables if not table.steps and table.life.status == "following"]
     with ThreadPoolExecutor(_LOOKS, thread_name_prefix="look") as pool:

@@ -71,13 +71,13 @@ class SliceTask:
         return stage_slice(items, self.part, self.number, self.folder, self.config.invalid)
 
 
-def _read_here(told: Callable[[int, int], None], task: SliceTask, transport: Transport) -> StagedSlice:
+def _read_here(reached: Callable[[int, int], None], task: SliceTask, transport: Transport) -> StagedSlice:
     """Read a slice in this process. An unexpected error is raised without its message, which may hold a row's values.
 
-    told: the number of a slice, and how many of its bytes are read.
+    reached: called with the number of a slice, and how many of its bytes are read.
     """
     try:
-        return task.run(transport, partial(told, task.number))
+        return task.run(transport, partial(reached, task.number))
     except BinlakeError:
         raise
     except Exception as error:
@@ -165,13 +165,13 @@ def _staged(
     """Return the staged slices in the order of the log. A reader takes the next slice when it gets free."""
     short = is_short(plan)
     readers = transports[: os.cpu_count() or 1] if short else transports
-    with report.progress("staged") as told:
+    with report.progress("staged") as show:
         read, began = dict.fromkeys(range(len(tasks)), 0), time.monotonic()
 
         def reached(number: int, size: int) -> None:
             read[number] = size
             done = sum(read.values())
-            told(done, plan.range.size, pace(done / 1e6, plan.range.size / 1e6, time.monotonic() - began))
+            show(done, plan.range.size, pace(done / 1e6, plan.range.size / 1e6, time.monotonic() - began))
 
         def ended(result: StagedSlice) -> None:
             reached(result.slice, tasks[result.slice].part.size)
