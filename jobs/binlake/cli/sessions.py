@@ -1,4 +1,4 @@
-"""What commands are given to work with: a Spark session on demand, the server, a report."""
+"""The Spark session on demand, the server and the report that a command works with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feeds in the YAML: what of the log's mutations goes where, and in which form. Checked at the border, once."""
+"""Settings of feeds in the YAML: which mutations go where, in which format. Checked once, when the YAML is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Compatibility = Literal["NONE", "BACKWARD", "FORWARD", "FULL"]
 Subjects = Literal["TopicName", "RecordName", "TopicRecordName"]
 SINK_SCHEMES = ("file", "kafka", "https", "http", "binlog")
 TOPIC_WORDS = {"source": "", "feed": "", "db": "", "table": ""}
-"""What a topic's name may hold, as ``${db}``."""
+"""Placeholders that a topic's name may hold, written as ``${db}``."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 
 
@@ -59,9 +59,9 @@ class DebeziumFormat(_Strict):
     encoding: JSON, or Avro by a schema registry (registry and what belongs to it: see SpecificFormat). schemas: each
     message in JSON carries its schema beside the payload. tombstones: a delete is followed by its key without a value.
     transactions: BEGIN and END on the topic ``{source}.transaction``, and the order inside the transaction in each
-    message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is told on the table's topic, as t.
-    heartbeat: a message where a run found nothing to carry. decimals, bigint_unsigned, binary: as
-    Debezium's decimal.handling.mode, bigint.unsigned.handling.mode and binary.handling.mode.
+    message. schema_changes: DDL on the topic ``{source}``. truncates: TRUNCATE is a message of the operation t on the
+    table's topic. heartbeat: a message if a run had nothing to carry. decimals, bigint_unsigned, binary: as Debezium's
+    decimal.handling.mode, bigint.unsigned.handling.mode and binary.handling.mode.
     """
 
     type: Literal["debezium"]
@@ -150,7 +150,7 @@ FormatConfig = Annotated[
 
 
 class SinkConfig(_Strict):
-    """Where messages go.
+    """The sink that messages go to.
 
     url: file:///folder, kafka://host:port[,host:port], https://…, binlog:///folder. connection: an Airflow connection's
     id, whose login, password and extra are the credentials. settings: of the sink's own client (librdkafka's for
@@ -189,19 +189,20 @@ class SinkConfig(_Strict):
 
     @property
     def address(self) -> str:
-        """Of kafka://: host:port, of one broker or several."""
+        """Return the host and port in the URL; kafka:// may have several, with commas between them."""
         return urlsplit(self.url).netloc
 
     @property
     def folder(self) -> str:
-        """Of file:// and binlog://."""
+        """Return the folder of file:// and binlog://."""
         return urlsplit(self.url).path
 
 
 class FeedErrorsConfig(_Strict):
-    """At which failures a feed stops, by mypipe's flags, which may be written as there, with hyphens (see
-    feeds.error_layers). None: as ``on_error`` says. handler: an entry point's name, or ``module:Class``; it is asked in
-    the flags' place.
+    """mypipe's flags for the failures at which a feed stops (see feeds.error_layers).
+
+    They may be written with hyphens, as in mypipe. None: as ``on_error`` says. handler: an entry point's name, or
+    ``module:Class``; it decides instead of the flags.
     """
 
     model_config = ConfigDict(
@@ -229,13 +230,13 @@ class FeedConfig(_Strict):
     """One feed: the mutations that match, in one format, to one sink, from a watermark of its own.
 
     sources: in a file of feeds, the YAML files of the sources; in a source's own YAML that source. where: a condition
-    over ``db``, ``table``, ``op`` and columns (see feeds.condition). position: where the feed's place is kept: in the
+    over ``db``, ``table``, ``op`` and columns (see feeds.condition). position: where the feed's position is kept: the
     lake's metadata, ``file:/path``, ``mysql:CONNECTION/database.table``, or a class of one's own as ``module:Class``.
-    begin: what a feed begins with that has no place yet: the oldest batch that is staged, what comes from now on, or
-    the tables' rows in the lake. on_error: of an event of the feed's tables that nobody can decode, the feed stops in
-    front of its batch, or leaves the event out and says so; what else goes wrong stops it, unless ``errors`` says
-    otherwise. keep_gb: so many gigabytes (10**9 bytes) of log are kept staged for the feed; keep_hours: for so many
-    hours; a feed further behind stops.
+    begin: what a feed without a position begins with: the oldest batch that is staged, what comes from now on, or the
+    tables' rows in the lake. on_error: at an event of the feed's tables that can't be decoded, the feed stops before
+    the event's batch, or leaves the event out and says so; other failures stop it, unless ``errors`` says otherwise.
+    keep_gb: so many gigabytes (10**9 bytes) of log are kept staged for the feed; keep_hours: for so many hours; a feed
+    further behind stops.
     """
 
     name: Annotated[str, Field(pattern=NAME)]
@@ -255,11 +256,11 @@ class FeedConfig(_Strict):
 
     @property
     def registry(self) -> tuple[str, str | None] | None:
-        """The format's schema registry: its address, and the connection that lets in; None without one."""
-        told = self.format
-        if not isinstance(told, DebeziumFormat | SpecificFormat) or told.registry is None:
+        """Return the address of the format's schema registry and its connection, if any; None without a registry."""
+        form = self.format
+        if not isinstance(form, DebeziumFormat | SpecificFormat) or form.registry is None:
             return None
-        return told.registry, told.registry_connection
+        return form.registry, form.registry_connection
 
     @field_validator("format", mode="before")
     @classmethod
@@ -279,7 +280,7 @@ class FeedConfig(_Strict):
 
     @property
     def stops(self) -> FeedStops:
-        """What ``on_error`` and the flags come to."""
+        """Return the layers at whose failures the feed stops, by ``on_error`` and the flags."""
         flags, stop = self.errors, self.on_error == "stop"
         decode, empty = flags.quit_on_event_decode_failure, flags.quit_on_empty_mutation_commit_failure
         return FeedStops(
@@ -319,7 +320,7 @@ def _contradiction(setting: str, flag: str, value: bool) -> str:
 
 
 def names_once(feeds: list[FeedConfig]) -> list[FeedConfig]:
-    """Raises ValueError for a name that two feeds have: their places would be one."""
+    """Return the feeds. Raises ValueError if two have the same name, as they would share a position."""
     names = [feed.name for feed in feeds]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"two feeds are named {twice!r}; each needs a name of its own")

@@ -1,4 +1,4 @@
-"""What the units in the names of settings mean: ``_mb``, ``_gb``, ``_hours`` and ``_days``.
+"""Units in the names of settings: ``_mb``, ``_gb``, ``_hours`` and ``_days``.
 
 A megabyte is 10**6 bytes and a gigabyte 10**9 bytes, as disks and object stores count; an hour is 3600 seconds and a
 day 24 hours. Settings may be fractions.
@@ -13,15 +13,15 @@ _MB, _GB = 10**6, 10**9
 
 
 def bytes_of_mb(mb: float) -> int:
-    """Return whole bytes of megabytes."""
+    """Return megabytes as whole bytes."""
     return int(mb * _MB)
 
 
 def bytes_of_gb(gb: float) -> int:
-    """Return whole bytes of gigabytes."""
+    """Return gigabytes as whole bytes."""
     return int(gb * _GB)
 
 
 def gb_of_bytes(size: int) -> float:
-    """Return gigabytes of bytes."""
+    """Return bytes as gigabytes."""
     return size / _GB

@@ -198,7 +198,7 @@ class _Run:
                 outlet = self._outlet(context, store, self._safe, errors, outlet.refused)
         mutations, sent = mutations + outlet.mutations, self._total - before
         message = f"feed {self._feed.name}: {mutations:,} mutations as {sent:,} messages, up to {place}"
-        message += "".join(f"\n  left out: {event}" for event in errors.told)
+        message += "".join(f"\n  left out: {event}" for event in errors.lines)
         seconds = round(time.monotonic() - began, 2)
         source = self._config.source.name
         return FeedRun(self._feed.name, source, place.batch, place.batch - first, mutations, sent, seconds, message)

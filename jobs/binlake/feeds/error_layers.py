@@ -1,15 +1,16 @@
-"""What becomes of an event that a feed can't tell: mypipe's layers of error handlers.
+"""Layers of error handlers, which decide on events that a feed can't carry.
 
-    first    ``decode``: an event that nobody can decode
-    second   what can't be told of one that was: ``table_map`` (its table doesn't fit the feed's condition),
+    first    ``decode``: an event that can't be decoded
+    second   a decoded event that can't be carried: ``table_map`` (its table doesn't fit the feed's condition),
              ``mutation`` (the format or the sink refuses rows), ``alter`` (the format refuses a statement), ``commit``
              (of an XA transaction whose rows came before the feed), ``empty_commit`` (a statement was logged in the
              place of rows)
     third    ``event``: asked, with the same failure, where the layer before it doesn't go on
 
-A layer that answers True has the feed go on without the event; where the third answers False, too, the feed stops. What
-is left out is written down, with its count, before the sink commits what follows: ``status`` tells it. Killed between
-the two it is written twice, never not at all. What is no event's, such as a sink that can't be reached, always stops.
+If a layer returns True, the feed goes on without the event. If the third returns False as well, the feed stops. What is
+left out is recorded, with its count, before the sink commits what follows; ``status`` shows it. A kill between the two
+records it twice, never not at all. A failure that concerns no event, such as a sink that can't be reached, always stops
+the feed.
 
 Source: mypipe's README, "Error Handling", and its ConfigBasedErrorHandler.
 """
@@ -28,15 +29,15 @@ from binlake.metadata.feed_watermarks import Omission
 from binlake.schema.table import TableName
 
 GROUP = "binlake.feed_errors"
-"""Of entry points that make handlers: each is called with the feed's FeedConfig."""
+"""Group of the entry points that make handlers; each is called with the feed's FeedConfig."""
 _Kind = tuple[str, str, str]
-"""Layer, table and reason of what was left out: one row in the status."""
+"""Layer, table and reason of an omission: one row in the status."""
 ErrorLayer = Literal["decode", "table_map", "mutation", "alter", "commit", "empty_commit"]
 
 
 @dataclass(frozen=True)
 class FeedFailure:
-    """An event that can't be told. place: where it stands. mutations: how many go with it; 0 where that isn't known."""
+    """An event that can't be carried. place: where it stands. mutations: how many go with it; 0 if that isn't known."""
 
     layer: ErrorLayer
     table: TableName | None
@@ -65,7 +66,7 @@ class FeedErrorHandler(Protocol):
 
 
 class FlagErrors:
-    """Go on where the YAML's settings don't have the feed stop. A handler of one's own may be made of this class."""
+    """A handler that decides by the YAML's flags. The classes of other handlers may derive from this one."""
 
     def __init__(self, feed: FeedConfig) -> None:
         self._stops = feed.stops
@@ -113,7 +114,7 @@ def handler_of(feed: FeedConfig) -> FeedErrorHandler:
 
 
 class FeedErrors:
-    """The failures of one run of a feed. record: writes down what was left out. told: a line for each of them."""
+    """The failures of one run of a feed. record: writes omissions down. lines: one for each omission."""
 
     def __init__(self, feed: FeedConfig, record: Callable[[list[Omission]], None]) -> None:
         self._feed, self._record = feed.name, record
@@ -121,7 +122,7 @@ class FeedErrors:
         self._waiting: dict[_Kind, Omission] = {}
         self._written: dict[_Kind, Omission] = {}
         self._owed: Counter[_Kind] = Counter()
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def decide(self, failure: FeedFailure, error: FeedError, *, known: bool = False) -> None:
         """Raise the error unless the feed goes on without the event. known: it was written down already."""
@@ -137,31 +138,33 @@ class FeedErrors:
         if known:
             return
         table = str(failure.table) if failure.table else ""
-        one = Omission(self._feed, failure.layer, table, failure.place, 1, failure.mutations, failure.reason)
+        omission = Omission(self._feed, failure.layer, table, failure.place, 1, failure.mutations, failure.reason)
         key = failure.layer, table, failure.reason
         if before := self._waiting.get(key):
-            one = replace(before, events=before.events + 1, mutations=before.mutations + failure.mutations)
-        elif (line := str(one)) not in self.told:
-            self.told.append(line)
-        self._waiting[key] = one
+            omission = replace(before, events=before.events + 1, mutations=before.mutations + failure.mutations)
+        elif (line := str(omission)) not in self.lines:
+            self.lines.append(line)
+        self._waiting[key] = omission
 
     def guarded(self, layer: ErrorLayer, table: TableName | None, place: str, mutations: int) -> _Guard:
-        """Return a context whose failure is decided upon; where the feed goes on, its block is left out."""
+        """Return a context manager that calls ``decide`` with a failure of its block."""
         return _Guard(self, layer, table, place, mutations)
 
     def record(self) -> None:
         """Write down what was left out; called before each commit."""
-        new = [self._unwritten(key, one) for key, one in self._waiting.items()]
-        if any(one.events for one in new):
-            self._record([one for one in new if one.events])
+        new = [self._unwritten(key, omission) for key, omission in self._waiting.items()]
+        if any(omission.events for omission in new):
+            self._record([omission for omission in new if omission.events])
         self._written, self._waiting = self._waiting, {}
 
-    def _unwritten(self, key: _Kind, one: Omission) -> Omission:
+    def _unwritten(self, key: _Kind, omission: Omission) -> Omission:
         """Return the part that wasn't written down before its commit was refused."""
-        told = min(one.events, self._owed[key])
-        self._owed[key] -= told
-        left = one.events - told
-        return one if not told else replace(one, events=left, mutations=one.mutations * left // one.events)
+        recorded = min(omission.events, self._owed[key])
+        self._owed[key] -= recorded
+        left = omission.events - recorded
+        if not recorded:
+            return omission
+        return replace(omission, events=left, mutations=omission.mutations * left // omission.events)
 
     def commit(self) -> None:
         """Forget what was written down: it is committed."""
@@ -169,8 +172,8 @@ class FeedErrors:
 
     def again(self) -> None:
         """Begin again behind the last commit, because the sink wants all since then once more."""
-        for key, one in self._written.items():
-            self._owed[key] += one.events
+        for key, omission in self._written.items():
+            self._owed[key] += omission.events
         self._written, self._waiting = {}, {}
 
 
@@ -183,12 +186,12 @@ class _Guard:
     mutations: int
 
     def __enter__(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        """Tell whether the failure is dealt with; those of a sink or registry that concern no event are raised."""
+        """Tell whether the failure was decided upon; one of a sink or registry that concerns no event goes on."""
         if not isinstance(error, FeedError) or isinstance(error, SinkFailed):
             return False
-        told = FeedFailure(self.layer, self.table, self.place, self.mutations, error.message, error.remedy)
-        self.errors.decide(told, error)
+        failure = FeedFailure(self.layer, self.table, self.place, self.mutations, error.message, error.remedy)
+        self.errors.decide(failure, error)
         return True

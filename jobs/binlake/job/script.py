@@ -1,4 +1,4 @@
-"""What the spark-submit scripts share: arguments, the session, how a result and an error are handed back.
+"""Common parts of the spark-submit scripts: arguments, the session, the way back of a result or an error.
 
 A script ends with the error's exit code and its message on standard error. Airflow, which started it, finds the
 result or the error as JSON in the file that ``BINLAKE_OUTCOME_FILE`` names.
@@ -33,14 +33,14 @@ OUTCOME_FILE = "BINLAKE_OUTCOME_FILE"
 
 @dataclass(frozen=True)
 class Job:
-    """One script's run: what the engine's functions ask for."""
+    """One run of a script, with the arguments that the engine's functions take."""
 
     name: str
     arguments: argparse.Namespace
     config: PipelineConfig
     report: Report
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of Spark, beyond the project's."""
+    """Settings of Spark, in addition to the project's."""
 
     @cached_property
     def origin(self) -> Origin:
@@ -53,14 +53,14 @@ class Job:
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """A script's parser, with ``--config``."""
+    """Return a script's parser, with ``--config``."""
     made = argparse.ArgumentParser(prog=name)
     made.add_argument("--config", required=True, metavar="FILE", help="the source's YAML")
     return made
 
 
 def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: Sequence[str] | None = None) -> int:
-    """Do the work; gives the exit code."""
+    """Do the work, hand its result or error back, and return the exit code."""
     parsed = parser.parse_args(arguments)
     submitter.end_with_submitter()
     logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -68,8 +68,8 @@ def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: 
         result = work(Job(parser.prog, parsed, configuration.load(parsed.config), Report()))
     except BinlakeError as error:
         print(f"binlake: {error}", file=sys.stderr)
-        told = {"kind": type(error).__name__, "message": str(error), "retryable": error.retryable}
-        _hand_back({"error": told, **_application()})
+        failure = {"kind": type(error).__name__, "message": str(error), "retryable": error.retryable}
+        _hand_back({"error": failure, **_application()})
         return error.exit_code
     except KeyboardInterrupt:
         print(interrupts.SAID, end="", file=sys.stderr)
@@ -87,7 +87,7 @@ def run(parser: argparse.ArgumentParser, work: Callable[[Job], Any], arguments: 
 
 
 def _application() -> dict[str, Any]:
-    """Spark's, where the work started one that is alive; ui: of its own, None where it has none."""
+    """Return Spark's application, if the work started one that is alive. ui: its own address, None without one."""
     if "pyspark" not in sys.modules:
         return {}
     from pyspark import SparkContext
