@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _WIDE = 80, 200
 _MOST_ROWS = 40
-"""With more tables than this, those that follow the log are counted, not listed."""
+"""Number of tables above which those that follow the log are counted, not listed."""
 
 
 def as_json(value: Any) -> None:
@@ -85,11 +85,11 @@ def _mb(*sizes: int) -> str:
     return " → ".join(f"{size / 1e6:,.1f}" for size in sizes)
 
 
-def shape(name: TableName, found: Shape) -> None:
+def shape(name: TableName, table_shape: Shape) -> None:
     """Print a table's columns at some time."""
-    schema = found.schema
+    schema = table_shape.schema
     if schema is None:
-        print(f"there is no {name} from {found.position} on")
+        print(f"there is no {name} from {table_shape.position} on")
         return
     rows = [
         (
@@ -102,7 +102,7 @@ def shape(name: TableName, found: Shape) -> None:
         )
         for column in schema.columns
     ]
-    table(f"{name} from {found.position} on", ("column", "type", "null", "charset", "default", "lake"), rows)
+    table(f"{name} from {table_shape.position} on", ("column", "type", "null", "charset", "default", "lake"), rows)
     print(f"key ({schema.key_kind}): {', '.join(schema.key) or 'none'}")
 
 
@@ -130,15 +130,15 @@ def maintained(report: MaintainReport) -> None:
     print(report.headline)
 
 
-def status(found: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> None:
+def status(status: SourceStatus, ahead: Ahead | str, *, all_tables: bool) -> None:
     """Print the state of a source and its tables. all_tables: list all that follow the log, however many."""
-    for line in status_lines(found, ahead):
+    for line in status_lines(status, ahead):
         _say(line)
-    if not found.tables:
+    if not status.tables:
         return
-    counts = Counter(row["status"] for row in found.tables)
+    counts = Counter(row["status"] for row in status.tables)
     _say("tables: " + ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items())))
-    listed = found.tables
+    listed = status.tables
     if not all_tables and len(listed) > _MOST_ROWS:
         listed = tuple(row for row in listed if row["status"] != "following")
         _say(f"only those that don't follow are listed; --state following lists the {counts['following']:,} others")
@@ -159,23 +159,23 @@ def _say(text: str) -> None:
         print(textwrap.fill(line, _WIDTH, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False))
 
 
-def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
+def status_lines(status: SourceStatus, ahead: Ahead | str) -> list[str]:
     """Return lines on the source as a whole. ahead: how far the server is ahead, or why that isn't known."""
-    if found.position is None:
-        lines = [f"{found.source}: no table has a snapshot yet; run binlake snapshot"]
+    if status.position is None:
+        lines = [f"{status.source}: no table has a snapshot yet; run binlake snapshot"]
     else:
-        lines = [f"{found.source}: batch {found.batch}, at {Position.parse(found.position).short}, {_behind(ahead)}"]
-    if found.carried_us:
-        lines.append(f"what was committed before {_time_and_age(found.carried_us)} is in the lake")
-    if opened := found.open_batch:
+        lines = [f"{status.source}: batch {status.batch}, at {Position.parse(status.position).short}, {_behind(ahead)}"]
+    if status.carried_us:
+        lines.append(f"what was committed before {_time_and_age(status.carried_us)} is in the lake")
+    if opened := status.open_batch:
         stop = Position.parse(opened["stop"]).short
         lines.append(f"batch {opened['batch']} is {opened['state']}, up to {stop}: the next run finishes it")
-    for event in found.poison:
+    for event in status.poison:
         lines += [f"stopped by {event['reason']}", f"  → {event['remedy']}"]
-    for copy in found.snapshots:
+    for copy in status.snapshots:
         progress = f"{copy.copied} of {copy.chunks} chunks, {copy.rows:,} rows"
         lines.append(f"snapshot of {copy.table} isn't finished: {progress}")
-    for feed in found.feeds:
+    for feed in status.feeds:
         at = f"at batch {feed.batch}" if feed.batch is not None else "not begun"
         behind = f", {feed.behind:,} batches behind" if feed.behind else ""
         lines.append(f"feed {feed.name} is {feed.status}, {at}{behind}, {feed.messages:,} messages")
@@ -183,16 +183,16 @@ def status_lines(found: SourceStatus, ahead: Ahead | str) -> list[str]:
             lines += [f"  {feed.reason}", f"  → {feed.remedy}"]
         if feed.left_out:
             lines.append(f"  {feed.left_out:,} events left out, the last: {feed.last_left_out}")
-    if found.holder_died:
-        lines.append(f"held by {found.holder}, which is dead: the next run takes over at once")
-    elif found.holder:
-        lines.append(f"held by {found.holder}")
-    if failed := found.failed:
+    if status.holder_died:
+        lines.append(f"held by {status.holder}, which is dead: the next run takes over at once")
+    elif status.holder:
+        lines.append(f"held by {status.holder}")
+    if failed := status.failed:
         lines += [f"the last run failed in {failed.phase}, {_time_and_age(failed.ended_us)}:"]
         lines += [f"  {line}" for line in failed.message.splitlines()]
-    if found.last_run:
+    if status.last_run:
         lines.append(
-            f"last run ended {_time_and_age(found.last_run['ended_us'])}, {found.last_run['mutations']:,} mutations"
+            f"last run ended {_time_and_age(status.last_run['ended_us'])}, {status.last_run['mutations']:,} mutations"
         )
     return lines
 

@@ -27,9 +27,9 @@ def status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake.metadata.status import read_status
     from binlake.position import Position
 
-    found = read_status(config)
-    ahead = _ahead(config, Position.parse(found.position) if found.position else None)
-    rows = [*found.tables, *_new_tables(ahead, found)]
+    status = read_status(config)
+    ahead = _ahead(config, Position.parse(status.position) if status.position else None)
+    rows = [*status.tables, *_new_tables(ahead, status)]
     asked = arguments.tables or ["*.*"]
     kept = [
         row
@@ -37,12 +37,12 @@ def status(arguments: argparse.Namespace, config: PipelineConfig) -> None:
         if any(names.matches(pattern, *row["table"].split(".", 1)) for pattern in asked)
         and (not arguments.state or row["status"] in arguments.state)
     ]
-    found = replace(found, tables=tuple(kept))
+    status = replace(status, tables=tuple(kept))
     if arguments.json:
         head, beyond = (None, None) if isinstance(ahead, str) else (ahead.head, ahead.bytes)
-        printing.as_json({**found.to_json(), "head": head, "bytes_ahead": beyond})
+        printing.as_json({**status.to_json(), "head": head, "bytes_ahead": beyond})
     else:
-        printing.status(found, ahead, all_tables=bool(arguments.state))
+        printing.status(status, ahead, all_tables=bool(arguments.state))
 
 
 def _ahead(config: PipelineConfig, position: Position | None) -> Ahead | str:
@@ -55,9 +55,9 @@ def _ahead(config: PipelineConfig, position: Position | None) -> Ahead | str:
         return error.message
 
 
-def _new_tables(ahead: Ahead | str, found: SourceStatus) -> list[dict[str, Any]]:
+def _new_tables(ahead: Ahead | str, status: SourceStatus) -> list[dict[str, Any]]:
     """Return the server's included tables that have no snapshot, as rows of the status."""
-    known = {row["table"] for row in found.tables}
+    known = {row["table"] for row in status.tables}
     new = [] if isinstance(ahead, str) else [str(name) for name in ahead.tables if str(name) not in known]
     fields = ("batch", "position", "delta_version", "reason", "remedy", "table_id")
     return [{"table": name, "status": "new", **dict.fromkeys(fields)} for name in new]

@@ -38,11 +38,11 @@ KeyRange = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Spans:
-    """The least and greatest of some values of a column in each data file; ``found`` tells where there is one."""
+    """The least and greatest of some values of a column in each data file; ``present`` tells where there is one."""
 
     low: Values
     high: Values
-    found: NDArray[np.bool_]
+    present: NDArray[np.bool_]
 
     def of(self, keys: Values, within: Spans) -> Spans:
         """Return these spans with the sorted ``keys`` that lie inside the files' bounds ``within``."""
@@ -53,11 +53,11 @@ class Spans:
         here = behind > first
         low = np.where(here, keys[np.minimum(first, len(keys) - 1)], self.low)
         high = np.where(here, keys[np.maximum(behind, 1) - 1], self.high)
-        both = here & self.found
+        both = here & self.present
         return Spans(
             np.where(both, np.minimum(low, self.low), low),
             np.where(both, np.maximum(high, self.high), high),
-            here | self.found,
+            here | self.present,
         )
 
 
@@ -181,7 +181,7 @@ def _distinct(rows: pa.Table, name: str, order: KeyOrder) -> Values:
 def _together(spans: Mapping[str, Spans]) -> tuple[Mapping[str, KeyRange], ...]:
     """Return the ranges of the files in which a key can lie by all columns; those that overlap, and the nearest of
     many, become one range."""
-    touched = np.logical_and.reduce([span.found for span in spans.values()])
+    touched = np.logical_and.reduce([span.present for span in spans.values()])
     if not touched.any():
         return ()
     lows = {name: span.low[touched] for name, span in spans.items()}

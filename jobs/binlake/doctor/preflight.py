@@ -170,8 +170,8 @@ def _case_of_names(subject: _Subject) -> Iterator[Check]:
     patterns += [pattern.rpartition(".")[0] for pattern in tables.exclude_columns]
     upper = [pattern for pattern in patterns if pattern != pattern.lower()]
     if value == "1" and upper:
-        found = f"1: names are stored in lower case, which {', '.join(upper)} can't match"
-        yield Check("lower_case_table_names", False, found, "write the patterns of the YAML in lower case")
+        finding = f"1: names are stored in lower case, which {', '.join(upper)} can't match"
+        yield Check("lower_case_table_names", False, finding, "write the patterns of the YAML in lower case")
     else:
         yield Check("lower_case_table_names", True, value)
 
@@ -181,24 +181,24 @@ def _server_ids(subject: _Subject) -> Iterator[Check]:
     yield server_checks.own_server_id(subject)
     first = subject.config.source.replica_id()
     ours = range(first, first + subject.config.source.server_ids)
-    found = f"{ours.start} to {ours.stop - 1}"
+    finding = f"{ours.start} to {ours.stop - 1}"
     try:
         ours_now = subject.config.source.replica_name  # a sync may be at work
         taken = {own, *(other.server_id for other in replicas(subject.source) if other.name != ours_now)}
-        found += " are free"
+        finding += " are free"
     except SourceError as error:
         if not subject.source.is_mariadb:
             yield server_checks.grant(subject, "REPLICATION SLAVE", error)
             return
         # Listing replicas takes REPLICATION MASTER ADMIN there, more than a mirror should have.
         taken = {own}
-        found += ", other replicas aren't visible to this account"
+        finding += ", other replicas aren't visible to this account"
     clash = sorted(taken & set(ours))
     if clash:
         remedy = "choose a free range: source.server_id in the YAML"
         yield Check("our server ids", False, f"{ours.start} to {ours.stop - 1}, but {clash[0]} is in use", remedy)
     else:
-        yield Check("our server ids", True, found)
+        yield Check("our server ids", True, finding)
         yield from server_checks.replica(subject)
 
 

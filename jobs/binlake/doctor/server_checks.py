@@ -159,11 +159,13 @@ def whole_log(subject: Examined, databases: Collection[str]) -> Iterator[Check]:
     if not gaps:
         yield Check("whole log", True, "no filter, and what is replicated is logged")
     if subject.variables.get("binlog_error_action") == "IGNORE_ERROR":
-        found = "IGNORE_ERROR: where the log can't be written the server goes on without it"
-        yield Check("binlog_error_action", "warn", found, set_global(subject, "binlog_error_action", "ABORT_SERVER"))
+        finding = "IGNORE_ERROR: where the log can't be written the server goes on without it"
+        yield Check("binlog_error_action", "warn", finding, set_global(subject, "binlog_error_action", "ABORT_SERVER"))
     if (synced := subject.variables.get("sync_binlog", "1")) != "1":
-        found = f"{synced}: after a loss of power the tables may hold what the log lost; then verify, or snapshot anew"
-        yield Check("sync_binlog", "warn", found, set_global(subject, "sync_binlog", "1"))
+        finding = (
+            f"{synced}: after a loss of power the tables may hold what the log lost; then verify, or snapshot anew"
+        )
+        yield Check("sync_binlog", "warn", finding, set_global(subject, "sync_binlog", "1"))
 
 
 def longest_pause_hours(schedule: str) -> float:
@@ -259,8 +261,8 @@ def snapshot_grants(subject: Examined) -> Iterator[Check]:
 
 def _read_lock(subject: Examined) -> Check:
     if service := subject.service:
-        found = f"{service.name} refuses FLUSH TABLES WITH READ LOCK: LOCK TABLES stands in for it"
-        return Check("read lock", True, found)
+        finding = f"{service.name} refuses FLUSH TABLES WITH READ LOCK: LOCK TABLES stands in for it"
+        return Check("read lock", True, finding)
     wanted = subject.source.release.flush_grant
     if _granted(subject) & {"RELOAD", "FLUSH_TABLES", "ALL PRIVILEGES"}:
         return Check(f"grant {wanted}", True, "given")

@@ -83,7 +83,7 @@ class MaintainReport:
             for name in ("rewritten_files", "written_files", "removed_files")
         )
         log = sum(table.removed_log_files for table in self.tables)
-        ours = sum(one.removed_files for one in self.metadata)
+        ours = sum(table.removed_files for table in self.metadata)
         return (
             f"{len(self.tables)} tables: {rewritten} data files became {written}, {removed} that nobody needs went, "
             f"{log} of Delta's logs; "
@@ -118,12 +118,12 @@ def maintain(
         unborn = _remove_unborn(config, held)
         fault("leftovers removed")
         seconds = round(time.monotonic() - began, 2)
-        found = MaintainReport(tuple(done), tuple(ours), tuple(removed), tuple(unborn), seconds)
-        _note(held, found, run, began_us)
-    report.say(found.headline)
+        result = MaintainReport(tuple(done), tuple(ours), tuple(removed), tuple(unborn), seconds)
+        _note(held, result, run, began_us)
+    report.say(result.headline)
     for error in work.failed:
         raise error
-    return found
+    return result
 
 
 def wants_spark(config: PipelineConfig, metadata: Metadata) -> bool:
@@ -132,7 +132,7 @@ def wants_spark(config: PipelineConfig, metadata: Metadata) -> bool:
     lives = [life for life in watermarks.read_lives(metadata) if life.status in MAINTAINED]
     logs = [(life, LakeLog.of(config, life.name, life.id)) for life in lives]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return any(pool.map(lambda one: one[1].exists() and needs_of(config, Table(*one), looked).spark, logs))
+        return any(pool.map(lambda pair: pair[1].exists() and needs_of(config, Table(*pair), looked).spark, logs))
 
 
 def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:
@@ -149,7 +149,7 @@ def _remove_unborn(config: PipelineConfig, held: Lease) -> list[str]:
     return leftovers.remove_unborn(config, lives | tables_being_copied(held.metadata), before)
 
 
-def _note(held: Lease, found: MaintainReport, run: str | None, began_us: int) -> None:
+def _note(held: Lease, result: MaintainReport, run: str | None, began_us: int) -> None:
     control = held.control()
     row = {
         "run": run or uuid.uuid4().hex,
@@ -159,10 +159,10 @@ def _note(held: Lease, found: MaintainReport, run: str | None, began_us: int) ->
         "ended_us": now_us(),
         "outcome": "recorded",
         "position": str(control.position) if control.position else None,
-        "tables": json.dumps([asdict(table) for table in found.tables], ensure_ascii=False),
-        "phases": json.dumps({"maintain": found.seconds}),
-        "bytes": sum(table.removed_bytes for table in found.tables),
+        "tables": json.dumps([asdict(table) for table in result.tables], ensure_ascii=False),
+        "phases": json.dumps({"maintain": result.seconds}),
+        "bytes": sum(table.removed_bytes for table in result.tables),
         "mutations": 0,
-        "message": found.headline,
+        "message": result.headline,
     }
     held.metadata.append("runs", [row])

@@ -57,15 +57,15 @@ class Needs:
 def needs_of(config: PipelineConfig, table: Table, looked: float) -> Needs:
     """Return what a table needs. looked: seconds since 1970 at which the run looked; what is newer isn't old."""
     promised, log, schema = config.maintain, table.log.log(), table.life.schema
-    found = layout.data_files(log, schema)
+    files = layout.data_files(log, schema)
     needs = Needs(
-        files=len(found),
-        bytes=sum(file.bytes for file in found),
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
         version=int(log.version()),
         rewrites=(),
         properties={},
         unneeded=leftovers.unneeded(
-            table.log, looked - promised.history_hours * HOUR_SECONDS, sum(file.deleted > 0 for file in found)
+            table.log, looked - promised.history_hours * HOUR_SECONDS, sum(file.deleted > 0 for file in files)
         ),
     )
     if table.life.status == "dropped":
@@ -73,7 +73,7 @@ def needs_of(config: PipelineConfig, table: Table, looked: float) -> Needs:
     overlap = promised.overlap if promised.sort and key_ranges.is_of_numbers(schema) else None
     return replace(
         needs,
-        rewrites=tuple(layout.rewrites(found, target=promised.file_bytes, overlap=overlap)),
+        rewrites=tuple(layout.rewrites(files, target=promised.file_bytes, overlap=overlap)),
         properties=expiry.retention(
             log.metadata().configuration, history_hours=promised.history_hours, log_hours=promised.log_hours
         ),
@@ -84,10 +84,10 @@ def parts(chosen: tuple[Rewrite, ...]) -> list[list[Rewrite]]:
     """Divide the rewrites into parts, each of which one commit replaces."""
     parts: list[list[Rewrite]] = []
     room = 0
-    for one in chosen:
-        if not parts or one.bytes > room:
+    for rewrite in chosen:
+        if not parts or rewrite.bytes > room:
             parts.append([])
             room = _COMMIT_BYTES
-        parts[-1].append(one)
-        room -= one.bytes
+        parts[-1].append(rewrite)
+        room -= rewrite.bytes
     return parts

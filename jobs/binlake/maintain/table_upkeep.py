@@ -82,10 +82,10 @@ class TablesUpkeep:
     def tables(self, patterns: list[str] | None) -> list[TableUpkeep]:
         self._looked = time.time()
         with self._held() as held:
-            found = self._look(held, patterns)
+            tables = self._look(held, patterns)
         fault("versions known")
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="maintain") as pool:
-            return list(pool.map(self._kept, found))
+            return list(pool.map(self._kept, tables))
 
     @contextmanager
     def _held(self) -> Iterator[Lease]:
@@ -104,8 +104,8 @@ class TablesUpkeep:
         busy = tables_being_copied(held.metadata)
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             seen = pool.map(lambda life: self._seen(life, busy), lives)
-            looked = [one for one in seen if one.life.status != "dropped" or one.left != _NO_TABLE]
-        self._know(held, [one for one in looked if not one.left])
+            looked = [table for table in seen if table.life.status != "dropped" or table.left != _NO_TABLE]
+        self._know(held, [table for table in looked if not table.left])
         return looked
 
     def _seen(self, life: Life, busy: set[TableName]) -> Table:
@@ -124,7 +124,7 @@ class TablesUpkeep:
     @staticmethod
     def _know(held: Lease, tables: list[Table]) -> None:
         """Write the tables' Delta versions into their watermarks; the next batch looks on from there."""
-        newest = {one.life.id: one.version for one in tables if one.version != one.life.delta_version}
+        newest = {table.life.id: table.version for table in tables if table.version != table.life.delta_version}
         rows = [
             {**row, "delta_version": newest[row["table_id"]]}
             for row in held.metadata.read("watermarks")
@@ -150,7 +150,7 @@ class TablesUpkeep:
             str(table.name), needs.files, needs.files, needs.bytes, needs.bytes, delta_version=needs.version
         )
         if needs.rewrites:
-            why = f"{sum(len(one.files) for one in needs.rewrites)} of its data files are put together"
+            why = f"{sum(len(rewrite.files) for rewrite in needs.rewrites)} of its data files are put together"
             done = self._arrange(self._own_session(table, why), table, needs, done)
         if needs.properties:
             self._set(self._own_session(table, "its retention is set"), table, needs.properties)
@@ -177,8 +177,8 @@ class TablesUpkeep:
         from binlake.maintain.upkeep_by_spark import Rewriting
 
         made = Rewriting(session, table.log)
-        for one in part:
-            made.write(one, key_ranges.sort_order(table.life.schema) if self._config.maintain.sort else ())
+        for rewrite in part:
+            made.write(rewrite, key_ranges.sort_order(table.life.schema) if self._config.maintain.sort else ())
         fault("rows rewritten")
         with self._held() as held:
             self._seen_again(held, table)
@@ -250,11 +250,11 @@ def _asked(name: TableName, patterns: list[str] | None) -> bool:
 
 
 def _added(done: TableUpkeep, part: list[Rewrite], files: int, size: int) -> TableUpkeep:
-    old = sum(len(one.files) for one in part)
+    old = sum(len(rewrite.files) for rewrite in part)
     return replace(
         done,
         files_after=done.files_after - old + files,
-        bytes_after=done.bytes_after - sum(one.bytes for one in part) + size,
+        bytes_after=done.bytes_after - sum(rewrite.bytes for rewrite in part) + size,
         rewritten_files=done.rewritten_files + old,
         written_files=done.written_files + files,
     )

@@ -44,12 +44,12 @@ class Rewriting:
         self._actions: list[Any] = []
         self.written_files = self.written_bytes = 0
 
-    def write(self, one: Rewrite, key: Sequence[str]) -> None:
+    def write(self, rewrite: Rewrite, key: Sequence[str]) -> None:
         """Write the rows of its files anew, sorted by the key. Raises LakeError where a file is gone, or a row would
         be."""
-        old = self._added(one)
+        old = self._added(rewrite)
         self._transaction.trackFilesRead(self._seq(old))
-        rows = self._sorted(self._rows(old), one.into, key)
+        rows = self._sorted(self._rows(old), rewrite.into, key)
         written = self._scala.jdk.javaapi.CollectionConverters.asJava(
             self._transaction.writeFiles(rows._jdf, self._nothing, True, self._seq([]))
         )
@@ -71,13 +71,13 @@ class Rewriting:
                 return False
         return True
 
-    def _added(self, one: Rewrite) -> list[Any]:
+    def _added(self, rewrite: Rewrite) -> list[Any]:
         """Return Delta's actions of these files, as the transaction sees the table."""
-        listed = ", ".join("'" + file.path.replace("\\", "\\\\").replace("'", "\\'") + "'" for file in one.files)
-        found = list(self._transaction.snapshot().allFiles().where(f"path IN ({listed})").collectAsList())
-        if len(found) != len(one.files):
+        listed = ", ".join("'" + file.path.replace("\\", "\\\\").replace("'", "\\'") + "'" for file in rewrite.files)
+        actions = list(self._transaction.snapshot().allFiles().where(f"path IN ({listed})").collectAsList())
+        if len(actions) != len(rewrite.files):
             raise LakeError(f"{self._log.path}: files to be put together are gone", remedy="run maintain again")
-        return found
+        return actions
 
     def _rows(self, old: Sequence[Any]) -> DataFrame:
         frame = self._delta_log.createDataFrame(self._transaction.snapshot(), self._seq(old), False, self._nothing)

@@ -178,7 +178,7 @@ def _touched(log: DeltaTable, step: MergeStep) -> dict[str, int]:
 
 def _meets(spans: key_ranges.Spans | None, low: Any, high: Any) -> NDArray[np.bool_]:
     assert spans is not None  # ranges are told of columns that have bounds alone
-    overlap: NDArray[np.bool_] = ((spans.low <= high) & (spans.high >= low)).astype(np.bool_) & spans.found
+    overlap: NDArray[np.bool_] = ((spans.low <= high) & (spans.high >= low)).astype(np.bool_) & spans.present
     return overlap
 
 

@@ -17,7 +17,7 @@ class MergedBy:
     stop: Position | None
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         if self.stop is None:
             return "it is in the snapshot"
         return f"it was merged by batch {self.batch}, whose stop is {self.stop.short}"

@@ -307,7 +307,7 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
         for key, row in before.items()
         if row["low"] and key not in changed and row["status"] in ("stopped", "resnapshot")
     )
-    lifeless = (
+    unsnapshotted = (
         TableRun(
             str(table.name),
             table.status,
@@ -323,7 +323,7 @@ def _tables(plan: OpenBatch, before: dict[str, dict[str, Any]]) -> tuple[TableRu
         for table in plan.outcome.lifeless
         if table.status != "dropped"
     )
-    return (*lives, *standing_still, *lifeless)
+    return (*lives, *standing_still, *unsnapshotted)
 
 
 def _run_row(report: RunReport, plan: OpenBatch, run: str | None) -> dict[str, Any]:

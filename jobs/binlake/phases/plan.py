@@ -52,22 +52,22 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
     began = time.monotonic()
     with opened(origin) as log:
         refuse_unlogged(held.metadata, log, recorded_state.position)
-        found = next_range(log, log.transport(), recorded_state.position, limit.until, limit.stop_at)
-        cascades = _cascades(config, log) if isinstance(log, Source) and not found.empty else None
-        if isinstance(log, Source) and not found.empty and recorded_state.charsets is None:
+        batch_range = next_range(log, log.transport(), recorded_state.position, limit.until, limit.stop_at)
+        cascades = _cascades(config, log) if isinstance(log, Source) and not batch_range.empty else None
+        if isinstance(log, Source) and not batch_range.empty and recorded_state.charsets is None:
             held.know(recorded_state, database_charsets(log))
         lower_case_names = log.lower_case_names
-        note_log(held.metadata, log_seen(log, found.stop))
-    if found.empty:
-        message = f"nothing new: proved up to {found.stop.short}, the stop of batch {control.batch}"
+        note_log(held.metadata, log_seen(log, batch_range.stop))
+    if batch_range.empty:
+        message = f"nothing new: proved up to {batch_range.stop.short}, the stop of batch {control.batch}"
         by = merged_by(held.metadata, limit.until) if limit.until else None
         if by and limit.until:
-            message += f"; what was committed before {limit.until:%Y-%m-%d %H:%M:%S %Z}: {by.told}"
+            message += f"; what was committed before {limit.until:%Y-%m-%d %H:%M:%S %Z}: {by.text}"
         merged = by.batch if by else None
-        return PlanOutcome(control.batch, True, str(found.stop), message, merged_by=merged, tables=tables)
+        return PlanOutcome(control.batch, True, str(batch_range.stop), message, merged_by=merged, tables=tables)
     planned = OpenBatch(
         control.batch + 1,
-        found,
+        batch_range,
         until_us=int(limit.until.timestamp() * 1e6) if limit.until else None,
         planned_us=now_us(),
         cascades=cascades,
@@ -77,14 +77,15 @@ def plan_batch(held: Lease, config: PipelineConfig, origin: Origin, limit: Limit
     note_batch(held.metadata, planned)
     fault("planned")
     message = (
-        f"batch {planned.batch}: {found.start.short} → {found.stop.short}, {len(found.slices)} slices, "
-        f"{found.size / 1e6:,.1f} MB of log"
+        f"batch {planned.batch}: {batch_range.start.short} → {batch_range.stop.short}, "
+        f"{len(batch_range.slices)} slices, {batch_range.size / 1e6:,.1f} MB of log"
     )
-    if found.start.server != recorded_state.position.server:
+    if batch_range.start.server != recorded_state.position.server:
         message = (
-            f"going on from {recorded_state.position.server} on {found.start.server}, of the same lineage; {message}"
+            f"going on from {recorded_state.position.server} on {batch_range.start.server}, "
+            f"of the same lineage; {message}"
         )
-    return PlanOutcome(planned.batch, False, str(found.stop), message, tables=tables)
+    return PlanOutcome(planned.batch, False, str(batch_range.stop), message, tables=tables)
 
 
 def _begun_before(begun: OpenBatch) -> PlanOutcome:
@@ -104,8 +105,8 @@ def unfinished(config: PipelineConfig) -> PlanOutcome:
 
 
 def _cascades(config: PipelineConfig, source: Source) -> tuple[Cascade, ...] | None:
-    found = unlogged_cascades(source, included_databases(source, config))
-    return None if found is None else tuple(one for one in found if config.included(one.child))
+    cascades = unlogged_cascades(source, included_databases(source, config))
+    return None if cascades is None else tuple(cascade for cascade in cascades if config.included(cascade.child))
 
 
 def next_range(

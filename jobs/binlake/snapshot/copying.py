@@ -105,7 +105,7 @@ class ChunkCopy:
 
     def _run(self, copy: Callable[[SparkSession], Copied]) -> Chunk:
         table, chunk = self._member.table, self._member.chunk
-        with self._copying.sessions.one() as session:
+        with self._copying.sessions.lend() as session:
             session.sparkContext.setJobGroup(self.group, f"snapshot of {table.name}, chunk {chunk.number}")
             self._attempts.begin(self._attempt)
             try:

@@ -54,7 +54,7 @@ class FewRows:
         A table that can't be read raises when its rows are asked for; an error before the view is open is raised here,
         as ``translated`` returns it.
         """
-        with self._copying.sessions.one() as session:
+        with self._copying.sessions.lend() as session:
             with self._translating(self._wave[0]):
                 reader = _Reader(session, self._copying)
             try:

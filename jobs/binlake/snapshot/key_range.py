@@ -190,7 +190,7 @@ def put(session: SparkSession, config: PipelineConfig, copied: CopiedRange, life
     log.refuse_others({life.id}, life.delta_version or 0)
     columns = lake_columns(table.schema, config.invalid)
     kinds = {column.name: column.delta for column in columns}
-    with OwnSessions(session).one() as own:
+    with OwnSessions(session).lend() as own:
         _refuse_other_columns(own, log, table.name, kinds)
         rows = data_files.read(own, log.path, DeltaSchema.of(columns, table.id), files.files)
         note = {

@@ -262,7 +262,7 @@ class _Snapshotter:
         """Commit a table and return its result; a commit that failed because an executor was lost is repeated."""
 
         def once() -> SnapshotResult:
-            with self.committing.one() as session:
+            with self.committing.lend() as session:
                 return commit(session, self.task.config, table, self.records, batch=self.task.batch)
 
         for _ in range(_TRIES - 1):

@@ -130,9 +130,9 @@ def _executors(context: SparkContext) -> Iterator[tuple[int, int]]:
     java_context: Any = context._jsc
     listed = java_context.sc().statusStore().executorList(True)
     for number in range(listed.size()):
-        one = listed.apply(number)
-        if one.id() != "driver":
-            yield int(one.totalCores()), int(one.totalTasks())
+        executor = listed.apply(number)
+        if executor.id() != "driver":
+            yield int(executor.totalCores()), int(executor.totalTasks())
 
 
 def _is_dynamic(context: SparkContext) -> bool:
@@ -143,7 +143,7 @@ def _is_dynamic(context: SparkContext) -> bool:
 def _wait(context: SparkContext) -> None:
     wished = int(context.getConf().get("spark.executor.instances", "0") or 0)
     began = changed = time.monotonic()
-    there, told = 0, False
+    there, warned = 0, False
     settled = _WISHED if wished else _SETTLED
     while not (there and (there >= (wished or math.inf) or time.monotonic() - changed > settled)):
         java_context: Any = context._jsc
@@ -155,9 +155,9 @@ def _wait(context: SparkContext) -> None:
                 f" {context.getConf().get('spark.driver.host')} (spark.driver.host), and have memory for"
                 f" {context.getConf().get('spark.executor.memory', '1g')} (spark.executor_memory in the YAML)",
             )
-        if not there and waited > _SAID_AFTER and not told:
+        if not there and waited > _SAID_AFTER and not warned:
             _LOG.warning("waiting for an executor of %s", context.master)
-            told = True
+            warned = True
         time.sleep(0.1)
         now = len(list(_executors(context)))
         if now != there:
@@ -179,20 +179,24 @@ def _try(context: SparkContext, tasks: int, probe: LakeProbe | None) -> None:
     driver = {"Spark": context.version, "Java": jvm.System.getProperty("java.version").partition(".")[0]}
     try:
         asked = context.parallelize(range(tasks), tasks).map(lambda _: executors.lack(versions, probe, driver))
-        found = asked.collect()
+        answers = asked.collect()
     except Exception as error:
         raise _unable(error) from None
-    lacks = {one.host: one for one in found if one is not None and one.found}
+    lacks = {lack.host: lack for lack in answers if lack is not None and lack.problems}
     if lacks:
-        wanted = " ".join(f"'{one}'" for one in dict.fromkeys(one for lack in lacks.values() for one in lack.wanted))
+        wanted = " ".join(
+            f"'{package}'" for package in dict.fromkeys(package for lack in lacks.values() for package in lack.wanted)
+        )
         raise SetupFailed(
-            "\n".join(f"executors on {one.host} ({one.python}): {', '.join(one.found)}" for one in lacks.values()),
+            "\n".join(
+                f"executors on {lack.host} ({lack.python}): {', '.join(lack.problems)}" for lack in lacks.values()
+            ),
             remedy=f"install on these hosts: pip install {wanted} (or 'binlake=={binlake.__version__}', which brings"
             " them), name another Python by spark.pyspark.python, or ship one by spark.archives",
         )
-    for host, others in {one.host: one.others for one in found if one is not None and one.others}.items():
+    for host, others in {lack.host: lack.others for lack in answers if lack is not None and lack.others}.items():
         _LOG.warning("executors on %s have %s, as the driver has: give all hosts one", host, " and ".join(others))
-    if unread := {one.host: one.lake for one in found if one is not None and one.lake}:
+    if unread := {lack.host: lack.lake for lack in answers if lack is not None and lack.lake}:
         raise SetupFailed(
             "\n".join(f"executors on {host} can't read the lake: {why}" for host, why in unread.items()),
             remedy=_NOT_SHARED if probe and stores.store_of(probe.path) is None else _NOT_REACHED,

@@ -38,7 +38,7 @@ def write(
     options = to_scala_map(session, {"maxRecordsPerFile": str(rows_per_file)})
     options = jvm.org.apache.spark.sql.delta.DeltaOptions(options, session._jsparkSession.sessionState().conf())
     written = transaction.writeFiles(rows._jdf, jvm.scala.Some(options))
-    return tuple(_data_file(folder, str(one.json())) for one in to_java_list(session, written))
+    return tuple(_data_file(folder, str(file.json())) for file in to_java_list(session, written))
 
 
 def read(session: SparkSession, table: str, schema: DeltaSchema, written: Sequence[DataFile]) -> DataFrame:
@@ -58,12 +58,12 @@ def _literally(path: str) -> str:
 
 
 def _data_file(folder: str, action: str) -> DataFile:
-    told = json.loads(action)
-    added = told["add"]
+    parsed = json.loads(action)
+    added = parsed["add"]
     added["path"] = f"{folder}/{added['path']}"
     return DataFile(
         path=unquote(added["path"]),
         bytes=int(added["size"]),
         rows=int(json.loads(added["stats"])["numRecords"]),
-        action=json.dumps(told),
+        action=json.dumps(parsed),
     )

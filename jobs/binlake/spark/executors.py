@@ -26,12 +26,15 @@ class LakeProbe:
 
 @dataclass(frozen=True)
 class Lack:
-    """python: the interpreter of the executors there. found: what is wrong with it. wanted: what pip is to install.
-    lake: why the lake isn't read there, where that alone is wrong. others: of Spark and Java, which are told alone."""
+    """What the executors of a host lack.
+
+    python: their interpreter. problems: what is wrong with it. wanted: what pip is to install. lake: why the lake can't
+    be read there, if nothing else is wrong. others: versions of Spark and Java that differ from the driver's.
+    """
 
     host: str
     python: str
-    found: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     lake: str = ""
     others: tuple[str, ...] = ()
@@ -40,31 +43,31 @@ class Lack:
 def lack(
     versions: Mapping[str, str], probe: LakeProbe | None = None, driver: Mapping[str, str] | None = None
 ) -> Lack | None:
-    """What this executor's Python lacks of packages in these versions, or the lake, and where its Spark and Java are
-    others than the driver's; None: nothing."""
-    found, wanted = [], []
+    """Return what this executor lacks: packages in these versions, the lake, the driver's Spark and Java; None if
+    nothing."""
+    problems, wanted = [], []
     for name, version in versions.items():
         try:
             here = metadata.version(name)
         except metadata.PackageNotFoundError:
             here = None
         if here != version:
-            found.append(f"{name} is {here}, not {version}" if here else f"{name} is missing")
+            problems.append(f"{name} is {here}, not {version}" if here else f"{name} is missing")
             wanted.append(f"{name}=={version}")
-    for name in () if found else _LOADED:
+    for name in () if problems else _LOADED:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            found.append(f"{name} can't be loaded: {error}")
-    lake = _unread(probe) if probe and not found else ""
+            problems.append(f"{name} can't be loaded: {error}")
+    lake = _unread(probe) if probe and not problems else ""
     engines = {"Spark": _spark(), "Java": java_of(os.getppid())}
     others = [
         f"{name} {engines[name]}, not {of}" for name, of in (driver or {}).items() if engines[name] not in ("", of)
     ]
     # As Spark calls the machine, where it was told.
     host = os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
-    told = Lack(host, sys.executable, tuple(found), tuple(wanted), lake, tuple(others))
-    return told if found or lake or others else None
+    result = Lack(host, sys.executable, tuple(problems), tuple(wanted), lake, tuple(others))
+    return result if problems or lake or others else None
 
 
 def _spark() -> str:
@@ -80,8 +83,8 @@ def java_of(process: int) -> str:
         try:
             program = Path(os.readlink(f"/proc/{process}/exe"))
             if program.name == "java":
-                found = re.search(r'^JAVA_VERSION="(\d+)', (program.parents[1] / "release").read_text(), re.MULTILINE)
-                return found[1] if found else ""
+                match = re.search(r'^JAVA_VERSION="(\d+)', (program.parents[1] / "release").read_text(), re.MULTILINE)
+                return match[1] if match else ""
             process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             return ""

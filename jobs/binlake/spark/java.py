@@ -41,26 +41,26 @@ def overwriting(session: SparkSession) -> Any:
 def to_seq(session: SparkSession, values: Iterable[Any]) -> Any:
     """Return a scala.collection.immutable.Seq."""
     jvm: Any = session.sparkContext._jvm
-    found = jvm.java.util.ArrayList()
+    java_list = jvm.java.util.ArrayList()
     for value in values:
-        found.add(value)
-    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
+        java_list.add(value)
+    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(java_list).toSeq()
 
 
 def to_scala_map(session: SparkSession, values: Mapping[str, Any]) -> Any:
     """Return a scala.collection.immutable.Map."""
     jvm: Any = session.sparkContext._jvm
-    found = jvm.java.util.HashMap()
+    java_map = jvm.java.util.HashMap()
     for key, value in values.items():
-        found.put(key, value)
-    return jvm.PythonUtils.toScalaMap(found)
+        java_map.put(key, value)
+    return jvm.PythonUtils.toScalaMap(java_map)
 
 
 def to_java_list(session: SparkSession, values: Any) -> Sequence[Any]:
     """Return the items of a Scala Seq."""
     jvm: Any = session.sparkContext._jvm
-    found: Sequence[Any] = list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(values))
-    return found
+    items: Sequence[Any] = list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(values))
+    return items
 
 
 def to_map(session: SparkSession, values: Any) -> dict[str, str]:

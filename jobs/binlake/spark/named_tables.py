@@ -40,36 +40,37 @@ class NamedTables:
     def __init__(self, session: SparkSession, catalog: CatalogConfig) -> None:
         self._session, self._catalog = session, catalog
 
-    def put(self, one: Registration) -> str | None:
+    def put(self, table: Registration) -> str | None:
         """Register a table; return why not, where the name is another's. Raises LakeError."""
         try:
-            self._session.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._quoted(one.database)}")
-            if (taken := self._location(one)) is None:
+            self._session.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._quoted(table.database)}")
+            if (taken := self._location(table)) is None:
                 self._session.sql(
-                    f"CREATE TABLE {self._quoted(one.database, one.name)} USING delta LOCATION {spark_string(one.path)}"
+                    f"CREATE TABLE {self._quoted(table.database, table.name)} USING delta"
+                    f" LOCATION {spark_string(table.path)}"
                 )
                 return None
         except PySparkException as error:
-            raise self._failed(one, error) from error
-        return None if _same(taken, one.path) else f"{one} is another's table, at {taken}"
+            raise self._failed(table, error) from error
+        return None if _same(taken, table.path) else f"{table} is another's table, at {taken}"
 
-    def drop(self, one: Registration) -> None:
+    def drop(self, table: Registration) -> None:
         """Drop the name alone, and only where it still stands for the table that it was given to. Raises LakeError."""
         try:
-            if (location := self._location(one)) is not None and _same(location, one.path):
-                self._session.sql(f"DROP TABLE {self._quoted(one.database, one.name)}")
+            if (location := self._location(table)) is not None and _same(location, table.path):
+                self._session.sql(f"DROP TABLE {self._quoted(table.database, table.name)}")
         except PySparkException as error:
-            raise self._failed(one, error) from error
+            raise self._failed(table, error) from error
 
-    def _location(self, one: Registration) -> str | None:
+    def _location(self, table: Registration) -> str | None:
         """Where the name's table is; None where nothing has the name.
 
         As SHOW tells it: DESCRIBE and tableExists fail for a Delta table whose folder is gone.
         """
-        database = self._quoted(one.database)
+        database = self._quoted(table.database)
         if not self._session.catalog.databaseExists(database):
             return None
-        shown = self._session.sql(f"SHOW TABLE EXTENDED IN {database} LIKE {spark_string(one.name)}").collect()
+        shown = self._session.sql(f"SHOW TABLE EXTENDED IN {database} LIKE {spark_string(table.name)}").collect()
         if not shown:
             return None
         located = _LOCATION.search(shown[0]["information"])
@@ -78,9 +79,9 @@ class NamedTables:
     def _quoted(self, *names: str) -> str:
         return ".".join(map(spark_quote, (self._catalog.name, *names)))
 
-    def _failed(self, one: Registration, error: PySparkException) -> LakeError:
+    def _failed(self, table: Registration, error: PySparkException) -> LakeError:
         return LakeError(
-            f"the catalog {self._catalog.identity} refuses {one}: {storage_errors.cause_of(error)}",
+            f"the catalog {self._catalog.identity} refuses {table}: {storage_errors.cause_of(error)}",
             remedy="see that it is up and takes this account's tables, then run binlake register",
         )
 

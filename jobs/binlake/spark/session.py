@@ -53,14 +53,14 @@ def build(
     if tasks and settings.is_local(where):
         wanted.setdefault("spark.default.parallelism", str(cores))
     builder: SparkSession.Builder = SparkSession.builder.appName(name)
-    told = {
+    builder_settings = {
         key: value
         for key, value in {**wanted, **settings.FIXED}.items()
         if value and (key not in submitted or key in settings.FIXED)
     }
-    for key, value in told.items():
+    for key, value in builder_settings.items():
         builder = builder.config(key, value)
-    starting.start({"spark.app.name": name, **told})
+    starting.start({"spark.app.name": name, **builder_settings})
     session = builder.getOrCreate()
     _keep_rows_out_of_logs(session)
     tell_store(session.sparkContext, lake)
@@ -123,7 +123,7 @@ class OwnSessions:
         return self._session.sparkContext
 
     @contextmanager
-    def one(self) -> Iterator[SparkSession]:
+    def lend(self) -> Iterator[SparkSession]:
         """Lend a session, which is the thread's active one and nobody else's meanwhile."""
         try:
             own = self._idle.get_nowait()

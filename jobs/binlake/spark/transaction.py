@@ -26,10 +26,10 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 @contextmanager
 def noted(session: SparkSession, note: Mapping[str, Any]) -> Iterator[str]:
     """Have commits in here tell the note; return it as JSON. session: no other table uses it meanwhile."""
-    told = json.dumps(note, ensure_ascii=False)
-    session.conf.set(USER_METADATA, told)
+    text = json.dumps(note, ensure_ascii=False)
+    session.conf.set(USER_METADATA, text)
     try:
-        yield told
+        yield text
     finally:
         session.conf.unset(USER_METADATA)
 
@@ -71,7 +71,7 @@ class OptimisticTransaction:
     def versions(self) -> dict[str, int]:
         """Return the recorded version of each application id."""
         known = to_java_list(self._session, self._transaction.snapshot().setTransactions())
-        return {one.appId(): int(self._transaction.txnVersion(one.appId())) for one in known}
+        return {transaction.appId(): int(self._transaction.txnVersion(transaction.appId())) for transaction in known}
 
     def commit(self, recorded: Mapping[str, int], metadata: Any = None) -> None:
         """Commit metadata and recorded transactions, without rows."""
@@ -112,20 +112,20 @@ class OptimisticTransaction:
 
         Spark's settings may ask for more, and in some stores only Delta commits safely.
         """
-        protocol = self._told(self._transaction.protocol())["protocol"]
+        protocol = self._parsed(self._transaction.protocol())["protocol"]
         features = (*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ()))
         return files.writes_if_absent(self._path) and FEATURES.issuperset(features)
 
     @staticmethod
-    def _told(action: Any) -> DeltaAction:
-        told: DeltaAction = json.loads(action.json())
-        return told
+    def _parsed(action: Any) -> DeltaAction:
+        parsed: DeltaAction = json.loads(action.json())
+        return parsed
 
     def _create(self, data: Sequence[DataFile], recorded: Mapping[str, int]) -> None:
         """Write the first commit without Delta, which lists, checks and counts by Spark jobs what is known here."""
         self._transaction.deltaLog().createLogDirectoriesIfNotExists()
         now = int(time.time() * 1000)
-        told: list[DeltaAction] = [
+        actions: list[DeltaAction] = [
             {
                 "commitInfo": {
                     "timestamp": now, "operation": "WRITE",
@@ -134,12 +134,12 @@ class OptimisticTransaction:
                     "userMetadata": self._note, "engineInfo": f"binlake/{__version__}",
                 }
             },
-            self._told(self._transaction.metadata()),
-            self._told(self._transaction.protocol()),
+            self._parsed(self._transaction.metadata()),
+            self._parsed(self._transaction.protocol()),
             *(json.loads(file.action) for file in data),
             *({"txn": {"appId": app, "version": version, "lastUpdated": now}} for app, version in recorded.items()),
         ]  # fmt: skip
-        delta_actions.create(self._path, told)
+        delta_actions.create(self._path, actions)
 
     def _update_schema(self, schema: DeltaSchema) -> None:
         if self.is_new:

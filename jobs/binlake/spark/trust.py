@@ -28,7 +28,7 @@ def pkcs12(pem: str, password: str, remedy: str) -> bytes:
         certificates = x509.load_pem_x509_certificates(Path(pem).read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"can't read the certificates in {pem}: {error}", remedy=remedy) from error
-    trusted = [form.PKCS12Certificate(found, f"ca{n}".encode()) for n, found in enumerate(certificates)]
+    trusted = [form.PKCS12Certificate(certificate, f"ca{n}".encode()) for n, certificate in enumerate(certificates)]
     return form.serialize_java_truststore(trusted, BestAvailableEncryption(password.encode()))
 
 

@@ -91,15 +91,15 @@ def source(file: Path, config: PipelineConfig, dags: dict[str, DagState]) -> dic
     }
 
 
-def log_standing(metadata: RememberedMetadata, found: SourceStatus) -> LogStanding | None:
+def log_standing(metadata: RememberedMetadata, status: SourceStatus) -> LogStanding | None:
     """Return what is known of the server's log; None before the first run that noted it."""
     for seen in metadata.read("source_log"):
         ahead = seen["bytes_ahead"]
-        if ahead is not None and found.open_batch:  # what is planned counts as merged there
-            batch = found.open_batch["batch"]
+        if ahead is not None and status.open_batch:  # what is planned counts as merged there
+            batch = status.open_batch["batch"]
             ahead += sum(row["bytes"] or 0 for row in metadata.read("batches", ["bytes"], where=f"batch = {batch}"))
         kept = seen["kept_hours"]
-        until = int(found.carried_us + kept * HOUR) if kept and found.carried_us else None
+        until = int(status.carried_us + kept * HOUR) if kept and status.carried_us else None
         return LogStanding(**{**seen, "bytes_ahead": ahead}, kept_until_us=until)
     return None
 
@@ -109,33 +109,33 @@ def minute(us: int) -> int:
     return us - us % MINUTE
 
 
-def _without_tables(found: SourceStatus) -> dict[str, Any]:
+def _without_tables(status: SourceStatus) -> dict[str, Any]:
     """Return the status without the tables, which have an answer of their own."""
-    answer = found.to_json()
+    answer = status.to_json()
     del answer["tables"]
     last = answer["last_run"]
     answer["last_run"] = {key: last[key] for key in last if key != "tables"} if last else None
-    return {**answer, "table_counts": dict(Counter(row["status"] for row in found.tables))}
+    return {**answer, "table_counts": dict(Counter(row["status"] for row in status.tables))}
 
 
 def newest_runs(config: PipelineConfig, before_us: int | None, count: int) -> dict[str, Any]:
-    found = runs.newest(metadata_of(config), count, before_us=before_us)
-    return {"source": config.source.name, "runs": [asdict(entry) for entry in found], "now_us": now_us()}
+    entries = runs.newest(metadata_of(config), count, before_us=before_us)
+    return {"source": config.source.name, "runs": [asdict(entry) for entry in entries], "now_us": now_us()}
 
 
 def run(config: PipelineConfig, batch: int) -> dict[str, Any] | None:
     """Return the answer about a batch; None if it is unknown or its rows were removed."""
-    found = runs.of_batch(metadata_of(config), batch)
-    if found is None:
+    entry = runs.of_batch(metadata_of(config), batch)
+    if entry is None:
         return None
-    answer = asdict(found) | {"source": config.source.name, "now_us": now_us()}
-    if found.range:
-        start, stop = found.range.start, found.range.stop
+    answer = asdict(entry) | {"source": config.source.name, "now_us": now_us()}
+    if entry.range:
+        start, stop = entry.range.start, entry.range.stop
         answer["range"] = {
             "start": str(start),
             "stop": str(stop),
             "gtid_set": stop.gtid_set,
-            "bytes": found.range.size,
-            "slices": [asdict(part) for part in found.range.slices],
+            "bytes": entry.range.size,
+            "slices": [asdict(part) for part in entry.range.slices],
         }
     return answer

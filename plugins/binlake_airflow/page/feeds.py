@@ -19,9 +19,9 @@ def feeds(config: PipelineConfig) -> dict[str, Any]:
     """Return each feed's position, with the time up to which it has every commit (carried_us), and the relay's
     clients."""
     metadata = metadata_of(config)
-    found = feed_watermarks.statuses(config, metadata)
-    carried = _carried(metadata, {feed.batch for feed in found if feed.batch is not None})
-    by_name = {feed.name: {**asdict(feed), "carried_us": carried.get(feed.batch)} for feed in found}
+    statuses = feed_watermarks.statuses(config, metadata)
+    carried = _carried(metadata, {feed.batch for feed in statuses if feed.batch is not None})
+    by_name = {feed.name: {**asdict(feed), "carried_us": carried.get(feed.batch)} for feed in statuses}
     relayed = by_name.pop(RELAY, None)
     return {
         "source": config.source.name,

@@ -69,7 +69,7 @@ def health(advice: list[Advice]) -> Health:
 
 
 def advise(
-    found: SourceStatus,
+    status: SourceStatus,
     *,
     schedule: str | None,
     dags: Mapping[str, DagState],
@@ -78,20 +78,20 @@ def advise(
 ) -> list[Advice]:
     """Return advice on a source, the worst first. dags: those that Airflow knows, by kind (bootstrap, sync …)."""
     advice = [
-        *_beginning(found, dags),
-        *_poisoned(found),
-        *_failed(found, now),
-        *_tables(found),
-        *_late(found, schedule, dags, now),
+        *_beginning(status, dags),
+        *_poisoned(status),
+        *_failed(status, now),
+        *_tables(status),
+        *_late(status, schedule, dags, now),
         *_unseen(log, schedule, now),
         *_purged(log, now),
-        *_unfinished(found),
-        *_feeds(found),
+        *_unfinished(status),
+        *_feeds(status),
     ]
     return sorted(advice, key=lambda item: _WORST_FIRST.index(item.health))
 
 
-def _poisoned(found: SourceStatus) -> list[Advice]:
+def _poisoned(status: SourceStatus) -> list[Advice]:
     return [
         Advice(
             "bad",
@@ -99,13 +99,13 @@ def _poisoned(found: SourceStatus) -> list[Advice]:
             event["remedy"] or "",
             Remedy("skip-event", file=event["file"], offset=event["offset"]),
         )
-        for event in found.poison
+        for event in status.poison
     ]
 
 
-def _failed(found: SourceStatus, now: datetime) -> list[Advice]:
-    failed = found.failed
-    if failed is None or found.poison:  # whose own advice is more precise
+def _failed(status: SourceStatus, now: datetime) -> list[Advice]:
+    failed = status.failed
+    if failed is None or status.poison:  # whose own advice is more precise
         return []
     problem, _, remedy = failed.message.partition("\n  → ")
     ago = max(0, round((now.timestamp() - failed.ended_us / 1e6) / 60))
@@ -113,10 +113,10 @@ def _failed(found: SourceStatus, now: datetime) -> list[Advice]:
     return [Advice("warn", what, remedy or "look at its log; the next run tries again")]
 
 
-def _beginning(found: SourceStatus, dags: Mapping[str, DagState]) -> list[Advice]:
-    if found.position is not None:
+def _beginning(status: SourceStatus, dags: Mapping[str, DagState]) -> list[Advice]:
+    if status.position is not None:
         return []
-    bootstrap = f"binlake_{found.source}_bootstrap"
+    bootstrap = f"binlake_{status.source}_bootstrap"
     button: Remedy | None = Remedy("bootstrap")
     if "bootstrap" not in dags:
         button = None
@@ -128,18 +128,18 @@ def _beginning(found: SourceStatus, dags: Mapping[str, DagState]) -> list[Advice
     return [Advice("new", "no table has a snapshot yet", remedy, button)]
 
 
-def _tables(found: SourceStatus) -> list[Advice]:
-    counts = Counter(row["status"] for row in found.tables)
+def _tables(status: SourceStatus) -> list[Advice]:
+    counts = Counter(row["status"] for row in status.tables)
     look = "the list of tables says what to do about each"
     advice: list[Advice] = []
-    for status, level, what in (
+    for table_status, level, what in (
         ("stopped", "bad", "stopped"),
         ("missing", "bad", "missing in the lake"),
         ("resnapshot", "warn", "waiting for a new snapshot, which the next run takes"),
         ("paused", "warn", "paused"),
     ):
-        if count := counts[status]:
-            advice.append(Advice(level, f"{_tables_are(count)} {what}", look, Remedy("show", state=status)))  # type: ignore[arg-type]
+        if count := counts[table_status]:
+            advice.append(Advice(level, f"{_tables_are(count)} {what}", look, Remedy("show", state=table_status)))  # type: ignore[arg-type]
     return advice
 
 
@@ -147,17 +147,17 @@ def _tables_are(count: int) -> str:
     return "1 table is" if count == 1 else f"{count:,} tables are"
 
 
-def _late(found: SourceStatus, schedule: str | None, dags: Mapping[str, DagState], now: datetime) -> list[Advice]:
-    if found.position is None or schedule is None:
+def _late(status: SourceStatus, schedule: str | None, dags: Mapping[str, DagState], now: datetime) -> list[Advice]:
+    if status.position is None or schedule is None:
         return []
-    dag = f"binlake_{found.source}_sync"
+    dag = f"binlake_{status.source}_sync"
     sync = dags.get("sync")
     if sync and sync.is_paused:
         button = Remedy("unpause", dag="sync")
         return [Advice("warn", "nothing carries it forward: its sync is paused", f"unpause the DAG {dag}", button)]
-    if found.carried_us is None:
+    if status.carried_us is None:
         return []
-    if not _missed(schedule, found.carried_us, now):
+    if not _missed(schedule, status.carried_us, now):
         return []
     remedy = f"look at the last runs of the DAG {dag}"
     return [Advice("bad", "it is more than a run behind its schedule", remedy, Remedy("sync"))]
@@ -198,29 +198,29 @@ def _purged(log: LogStanding | None, now: datetime) -> list[Advice]:
     return [Advice("warn", f"the log that is needed next may be purged in {left:.1f} hours", remedy, Remedy("sync"))]
 
 
-def _unfinished(found: SourceStatus) -> list[Advice]:
+def _unfinished(status: SourceStatus) -> list[Advice]:
     advice = [
         Advice(
             "warn",
             f"the snapshot of {copy.table} isn't finished: {copy.copied} of {copy.chunks} chunks",
             "nothing if a run is at it; else run the bootstrap again, which goes on with the chunks that are missing",
-            None if found.holder and not found.holder_died else Remedy("bootstrap"),
+            None if status.holder and not status.holder_died else Remedy("bootstrap"),
         )
-        for copy in found.snapshots
+        for copy in status.snapshots
     ]
-    if found.holder_died:
+    if status.holder_died:
         advice.append(
             Advice(
                 "warn",
-                f"{found.holder}, which held the source, is dead",
+                f"{status.holder}, which held the source, is dead",
                 "nothing: the next run takes over at once",
-                Remedy("sync") if found.position else None,
+                Remedy("sync") if status.position else None,
             )
         )
     return advice
 
 
-def _feeds(found: SourceStatus) -> list[Advice]:
+def _feeds(status: SourceStatus) -> list[Advice]:
     """Return advice on stopped feeds: they don't hold up the mirror, but their readers wait."""
     return [
         Advice(
@@ -229,6 +229,6 @@ def _feeds(found: SourceStatus) -> list[Advice]:
             feed.remedy,
             None if feed.name == RELAY else Remedy("feeds"),
         )
-        for feed in found.feeds
+        for feed in status.feeds
         if feed.status == "stopped"
     ]

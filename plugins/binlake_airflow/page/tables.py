@@ -44,7 +44,7 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
     """Return all tables of a source: status, changes, size, and last verification of each."""
     metadata = metadata_of(config)
     now = now_us()
-    found = read_status(config, metadata)
+    status = read_status(config, metadata)
     since = now - int(config.maintain.runs_days * DAY)
     total = _totals(metadata).since(since)
     day, hour = (runs.changes_since(metadata, minute(now - span)) for span in (DAY, HOUR))
@@ -52,9 +52,9 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
     sizes = _sizes_of(config, metadata, marks)
     verified = runs.all_last_verified(metadata)
     copying = {
-        copy.table: {"chunks": copy.chunks, "copied": copy.copied, "rows": copy.rows} for copy in found.snapshots
+        copy.table: {"chunks": copy.chunks, "copied": copy.copied, "rows": copy.rows} for copy in status.snapshots
     }
-    first = [_bootstrapping(table) for table in copying.keys() - {row["table"] for row in found.tables}]
+    first = [_bootstrapping(table) for table in copying.keys() - {row["table"] for row in status.tables}]
     rows = [
         {
             **row,
@@ -66,7 +66,7 @@ def tables(config: PipelineConfig) -> dict[str, Any]:
             "verified": _verified(verified.get(row["table"])),
             "snapshot": copying.get(row["table"]),
         }
-        for row in (*found.tables, *first)
+        for row in (*status.tables, *first)
     ]
     return {"source": config.source.name, "tables": rows, "total_since_us": since, "now_us": now}
 
@@ -99,16 +99,16 @@ def _sizes_of(
     return {name: known[path] for name, path in paths.items() if path in known}
 
 
-def _size(found: TableSize | None) -> dict[str, Any] | None:
-    return {**vars(found), "many_small": found.small >= MANY_SMALL_FILES} if found else None
+def _size(size: TableSize | None) -> dict[str, Any] | None:
+    return {**vars(size), "many_small": size.small >= MANY_SMALL_FILES} if size else None
 
 
-def _changed(found: MutationCounts | None) -> dict[str, int] | None:
-    return dict(vars(found)) if found else None  # faster than asdict, as it is flat
+def _changed(counts: MutationCounts | None) -> dict[str, int] | None:
+    return dict(vars(counts)) if counts else None  # faster than asdict, as it is flat
 
 
-def _verified(found: Verified | None) -> dict[str, Any] | None:
-    return dict(vars(found)) if found else None
+def _verified(verified: Verified | None) -> dict[str, Any] | None:
+    return dict(vars(verified)) if verified else None
 
 
 def table(
@@ -121,8 +121,8 @@ def table(
     """
     metadata = metadata_of(config)
     now = now_us()
-    found = read_status(config, metadata)
-    row = next((row for row in found.tables if row["table"] == name), None)
+    status = read_status(config, metadata)
+    row = next((row for row in status.tables if row["table"] == name), None)
     if row is None:
         return None
     table_name = _name_of(metadata, row["table_id"], name)

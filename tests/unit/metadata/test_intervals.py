@@ -57,7 +57,7 @@ def test_an_interval_that_was_merged_by_a_batch_of_its_own_is_that_batchs(metada
     """Also where its commits have older times than the snapshot: a session's timestamp can be set."""
     metadata.append("batches", [{"batch": 0, "state": "recorded", "until_us": microseconds(7), "stop": str(stop(9))}])
     assert merged_by(metadata, NINE - timedelta(hours=2)) == MergedBy(0, stop(9))
-    assert MergedBy(0, stop(9)).told == "it was merged by batch 0, whose stop is b.000001:900"
+    assert MergedBy(0, stop(9)).text == "it was merged by batch 0, whose stop is b.000001:900"
 
 
 def test_nothing_is_known_of_a_lake_without_runs(tmp_path: Path) -> None:

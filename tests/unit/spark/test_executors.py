@@ -98,7 +98,7 @@ def test_another_spark_and_another_java_are_told(
     assert executors.lack({}, driver={"Spark": pyspark.__version__, "Java": "17"}) is None
     found = executors.lack({}, driver={"Spark": "0.1"})
     assert found is not None
-    assert (found.found, found.others) == ((), (f"Spark {pyspark.__version__}, not 0.1",))
+    assert (found.problems, found.others) == ((), (f"Spark {pyspark.__version__}, not 0.1",))
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
     cluster._try(OneExecutor("0.1"), 1, None)  # type: ignore[arg-type]
     assert f"executors on 10.0.0.7 have Spark {pyspark.__version__}, not 0.1" in caplog.text
