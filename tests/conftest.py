@@ -145,8 +145,9 @@ def mariadb_server(mariadb_release: None, shared_servers: SharedServers) -> Serv
 
 @pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest, mariadb_release: None, shared_servers: SharedServers) -> Server:
-    """Each kind in turn."""
-    return shared_servers.of(request.param)
+    """Return the server of each kind in turn; a file may have further kinds, as fixtures ``KIND_server``."""
+    running: Server = request.getfixturevalue(f"{request.param}_server")
+    return running
 
 
 @pytest.fixture
