@@ -20,3 +20,9 @@ def mirror(server: Server, database: str, lake: Path, monkeypatch: pytest.Monkey
     """A mirror without a lake: feeds read what is staged, so nothing is merged, and no Spark starts."""
     monkeypatch.setattr(merge, "apply_steps", lambda *_: [])
     return Mirror(server, database, lake, cast("SparkSession", None))
+
+
+@pytest.fixture
+def mirror_with_lake(server: Server, database: str, lake: Path, spark: SparkSession) -> Mirror:
+    """A mirror whose tables are snapshotted and merged."""
+    return Mirror(server, database, lake, spark)

@@ -344,8 +344,8 @@ def test_field_by_field(following: Mirror, tmp_path: Path, mode: str) -> None:
 
 
 @on_mysql
-def test_a_snapshots_rows_are_reads(mirror: Mirror, tmp_path: Path) -> None:
-    samples = SAMPLES["mysql"]
+def test_a_snapshots_rows_are_reads(mirror_with_lake: Mirror, tmp_path: Path) -> None:
+    mirror, samples = mirror_with_lake, SAMPLES["mysql"]
     samples.create(mirror.server, mirror.database)
     # The connector's driver fails at zeros in front.
     one_of_each = {this.type: name for this, name in zip(samples.samples, samples.columns, strict=True)
