@@ -52,7 +52,7 @@ def test_a_grant_that_is_missing(two: Mirror, capsys: pytest.CaptureFixture[str]
     error, _ = failing(two, Endpoint("127.0.0.1", two.server.port, "empty_handed", "right"), capsys)
     assert isinstance(error, AccessDenied)
     assert "SELECT command denied" in error.message
-    assert "sql/grants" in error.remedy
+    assert "binlake help servers" in error.remedy
 
 
 @on_mysql
