@@ -10,7 +10,6 @@ from binlake.metadata import decisions, lease, watermarks
 from binlake.metadata.decisions import Reason
 from binlake.metadata.failures import noted
 from binlake.metadata.metadata import metadata_of
-from binlake.phases.catchup import catch_up
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.log import Origin
@@ -22,6 +21,8 @@ def resume(
     config: PipelineConfig, origin: Origin, session: SessionFactory, report: Report, name: TableName, reason: Reason
 ) -> str:
     """Carry a paused or stopped table through the batches that it missed, and let it follow again. Return a message."""
+    from binlake.phases.catchup import catch_up  # it imports the decoder, which most commands don't need
+
     metadata = metadata_of(config)
     with lease.held(metadata) as held:
         control = held.control()
