@@ -23,7 +23,7 @@ import pytest
 
 import own_airflow  # noqa: F401
 import selection
-from servers import KINDS, RELEASES, Server
+from servers import KINDS, RELEASES, Kind, Server
 from shared_servers import SharedServers
 
 if TYPE_CHECKING:
@@ -55,12 +55,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out what needs servers, Spark or a browser")
 
 
+def _refuse_missing(servers: set[tuple[Kind, str]]) -> None:
+    if missing := selection.missing(servers):
+        raise pytest.UsageError(f"not installed: {', '.join(missing)}; run docker/local/setup.sh tests")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_LEFT_OUT] = Counter()
     for need in selection.NEEDS:
         config.addinivalue_line(
             "markers", f"{need}: needs it, as the test's fixtures tell; set when tests are collected"
         )
+    # With workers, which collect for themselves, a run of all tests is checked before they start.
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("quick")
+    if is_whole and not config.option.collectonly and config.getoption("numprocesses", None):
+        _refuse_missing(selection.servers_of_the_suite())
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
@@ -80,14 +89,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fail the run at once where a server is missing: tests that skip in silence prove nothing.
 
-    A worker of pytest-xdist can't end the run with a clear message: its tests fail one by one.
+    A worker of pytest-xdist can't end the run with a clear message: see pytest_configure.
     """
-    if session.config.option.collectonly or hasattr(session.config, "workeroutput"):
-        return
-    if missing := selection.missing_servers(session.items):
-        pytest.exit(
-            f"not installed: {', '.join(missing)}; run docker/local/setup.sh tests", pytest.ExitCode.USAGE_ERROR
-        )
+    if not session.config.option.collectonly and not hasattr(session.config, "workeroutput"):
+        _refuse_missing(selection.servers_of(session.items))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -79,10 +79,20 @@ def reason_to_leave_out(item: pytest.Item, *, quick: bool) -> str:
     return ""
 
 
-def missing_servers(items: Iterable[pytest.Item]) -> list[str]:
-    """Return the kind and release of each server that these tests need and that isn't installed."""
-    wanted = {server for item in items for server in _servers(item)}
-    return sorted(f"{kind} {release}".strip() for kind, release in wanted if not installed(kind, release))
+def servers_of(items: Iterable[pytest.Item]) -> set[tuple[Kind, str]]:
+    """Return the kind and release of each server that these tests need."""
+    return {server for item in items for server in _servers(item)}
+
+
+def servers_of_the_suite() -> set[tuple[Kind, str]]:
+    """Return the kind and release of each server that a run of all tests needs."""
+    newest: set[tuple[Kind, str]] = set() if os.environ.get("SERVERS") else {("mariadb", NEWEST_MARIADB)}
+    return newest | set(RELEASES.items())
+
+
+def missing(servers: Iterable[tuple[Kind, str]]) -> list[str]:
+    """Return which of these servers aren't installed, as people write them."""
+    return sorted(f"{kind} {release}".strip() for kind, release in servers if not installed(kind, release))
 
 
 def as_lines(left_out: Counter[str]) -> list[str]:
