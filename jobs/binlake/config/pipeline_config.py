@@ -45,7 +45,7 @@ class SourceConfig(_Strict):
 
     @property
     def is_files(self) -> bool:
-        """Whether the source is a folder of binlog files instead of a server."""
+        """Tell whether the source is a folder of binlog files instead of a server."""
         return self.connection.startswith("file:")
 
     @field_validator("connection")

@@ -125,7 +125,7 @@ class Attempts:
 
     @property
     def given(self) -> bool:
-        """Whether a commit may know the data files."""
+        """Tell whether a commit may know the data files."""
         return files.exists(f"{self.folder}/given")
 
     def give(self) -> None:

@@ -18,5 +18,5 @@ class Check:
 
     @property
     def text(self) -> str:
-        """The line, with the remedy below it."""
+        """Return the line, with the remedy below it."""
         return f"{self.name}: {self.found}" + (f"\n  → {self.remedy}" if self.remedy else "")

@@ -41,7 +41,7 @@ class TableProgress:
 
     @property
     def works(self) -> bool:
-        """Whether no step failed. One that did ends the table's work in this batch."""
+        """Tell whether no step failed. One that did ends the table's work in this batch."""
         return self.life is self.table.life
 
     def refuse_others(self, lives: Collection[str]) -> None:

@@ -64,7 +64,7 @@ class Holder:
 
     @property
     def lives(self) -> bool | None:
-        """Whether the process lives; None where it is on another machine or in another namespace."""
+        """Tell whether the process lives; None where it is on another machine or in another namespace."""
         here = _machine()
         if here is None or here != self.machine:
             return None
@@ -154,7 +154,7 @@ class Watch:
         self._first: tuple[str | None, int] | None = None
         self._since = 0.0
         self.in_doubt = False
-        """Whether the lease that was looked at last may turn out to be over, for a reason other than its expiry."""
+        """The lease that was looked at last may turn out to be over, for a reason other than its expiry."""
 
     def is_held(self, holder: str | None, token: str | None, expires_us: int) -> bool:
         """Tell whether a process holds the lease."""

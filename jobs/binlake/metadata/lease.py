@@ -125,7 +125,7 @@ class Control:
 
     @property
     def holder_died(self) -> bool:
-        """Whether the holder is known to be dead, which can't be known of one on another machine."""
+        """Tell whether the holder is known to be dead, which can't be known of one on another machine."""
         return died(self.holder, self.token)
 
 

@@ -63,9 +63,9 @@ class NamedTables:
             raise self._failed(table, error) from error
 
     def _location(self, table: Registration) -> str | None:
-        """Where the name's table is; None where nothing has the name.
+        """Return where the table of a name is; None where nothing has the name.
 
-        As SHOW tells it: DESCRIBE and tableExists fail for a Delta table whose folder is gone.
+        SHOW is asked: DESCRIBE and tableExists fail for a Delta table whose folder is gone.
         """
         database = self._quoted(table.database)
         if not self._session.catalog.databaseExists(database):

@@ -138,8 +138,11 @@ class OwnSessions:
 
 
 def tell_store(context: SparkContext, lake: str) -> None:
-    """Executors are told where the store is, and the account that Hadoop doesn't find itself: with each task, so that
-    it stands in no setting that Spark shows or logs. A session that was there before is told as well."""
+    """Tell executors where the store is, and the account that Hadoop doesn't find itself.
+
+    Both go with each task, so that they are in no setting that Spark shows or logs. This is done for a session that was
+    there before, too.
+    """
     if stores.store_of(lake) is None:
         return
     stores.check(lake)

@@ -123,7 +123,7 @@ def jvm_options(*, short_lived: bool = False) -> str:
 
 
 def launch_settings(spark: SparkConfig | None = None, *, short_lived: bool = False, lake: str = "") -> dict[str, str]:
-    """What must be known before the JVM starts, with what the YAML gives.
+    """Return the settings that must be known before the JVM starts, with those of the YAML.
 
     short_lived: see jvm_options. lake: its root. Raises ConfigurationError, see check.
     """
@@ -147,8 +147,10 @@ def launch_settings(spark: SparkConfig | None = None, *, short_lived: bool = Fal
 
 
 def session_settings(cores: int, master: str, lake: str = "") -> dict[str, str]:
-    """What a session is built with where nobody wishes otherwise; ``cores`` of this machine size its shuffles, until
-    those of a cluster are known. lake: its root."""
+    """Return a session's default settings.
+
+    cores: of this machine; they size shuffles until a cluster's are known. lake: its root.
+    """
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -65,7 +65,7 @@ class OptimisticTransaction:
 
     @cached_property
     def _log(self) -> DeltaTable:
-        """The log at the version that the transaction reads."""
+        """Return the log at the version that the transaction reads."""
         return opened_tables.opened(self._path, int(self._transaction.snapshot().version()))
 
     def versions(self) -> dict[str, int]:

@@ -33,7 +33,10 @@ def pkcs12(pem: str, password: str, remedy: str) -> bytes:
 
 
 def store_for(lake: str) -> Path | None:
-    """Of the authorities that SSL_CERT_FILE names, where a store behind TLS has the lake. Raises ConfigurationError."""
+    """Return the file in which Java finds the authorities of the lake's store; None where the system's are trusted.
+
+    Raises ConfigurationError.
+    """
     pem = authorities(lake)
     return _made(pem) if pem else None
 
@@ -50,7 +53,8 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @once
 def _made(pem: str) -> Path:
-    """Called after what stands in it: the driver's JVM may be another process's child than the session."""
+    """Write the PEM file's authorities as PKCS12, and return the path: its name depends on the content alone, for the
+    driver's JVM may be another process's child than the session."""
     data = pkcs12(pem, _PASSWORD, f"mend {VARIABLE}")
     made = Path(_folder().name) / f"trusted-{sha256(Path(pem).read_bytes()).hexdigest()[:16]}.p12"
     made.write_bytes(data)
@@ -58,7 +62,10 @@ def _made(pem: str) -> Path:
 
 
 def java_options(store: str) -> list[str]:
-    """store: its path, or on executors, which find it in the folder they work in, its name."""
+    """Return the options by which a JVM trusts a store of authorities.
+
+    store: its path; for executors, which have it in their working folder, its name.
+    """
     return [
         f"-Djavax.net.ssl.trustStore={store}",
         "-Djavax.net.ssl.trustStoreType=PKCS12",

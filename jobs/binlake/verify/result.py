@@ -93,7 +93,7 @@ class VerifyReport:
 
     @property
     def equal(self) -> bool:
-        """Whether every table was proved equal, and at least one was; paused and dropped ones don't count."""
+        """Tell whether every table was proved equal, and at least one was; paused and dropped ones don't count."""
         return bool(self.compared) and not (self.differing or self.unverified)
 
     @property
