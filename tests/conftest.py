@@ -52,7 +52,11 @@ _LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out what needs servers, Spark or a browser")
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="leave out what needs more than make setup brings, servers or Spark",
+    )
 
 
 def _refuse_missing(servers: set[tuple[Kind, str]]) -> None:
@@ -121,6 +125,11 @@ def shared_servers() -> Iterator[SharedServers]:
 def new_server() -> type[Server]:
     """For tests that start servers of their own."""
     return Server
+
+
+@pytest.fixture(scope="session")
+def store_jars() -> None:
+    """For tests that submit jobs on a lake in an object store: they are refused where Spark lacks its jars."""
 
 
 @pytest.fixture(scope="session")

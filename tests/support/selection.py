@@ -20,8 +20,12 @@ NEEDS = {
     "server": frozenset({"shared_servers", "new_server"}),
     "spark": frozenset({"spark", "new_spark"}),
     "browser": frozenset({"browser"}),
+    "broker": frozenset({"broker"}),
+    "store_jars": frozenset({"store_jars"}),
 }
 """Marker → fixtures: a test that asks for one of them, or whose fixtures do, gets the marker."""
+
+_IN_WORDS = {"spark": "Spark", "store_jars": "the jars of object stores"}
 
 QUICK_SYNC = "test_constants_of_old_rows_are_written_without_spark"
 """The test that ``--quick`` runs although it needs a server and, for its snapshot, Spark: its syncs start none."""
@@ -75,7 +79,7 @@ def reason_to_leave_out(item: pytest.Item, *, quick: bool) -> str:
     if _is_of_another_server(item):
         return "about a server that SERVERS leaves out"
     if quick and getattr(item, "originalname", "") != QUICK_SYNC and (wanted := needs(item)):
-        return "needs " + " and ".join({"spark": "Spark"}.get(need, f"a {need}") for need in wanted)
+        return "needs " + " and ".join(_IN_WORDS.get(need, f"a {need}") for need in wanted)
     return ""
 
 

@@ -408,7 +408,10 @@ def test_a_task_leads_to_its_batch_its_source_or_the_overview(operator: BinlakeS
 
 
 def test_the_lake_s_account_goes_to_the_job_by_a_file_alone(
-    monkeypatch: pytest.MonkeyPatch, connections: dict[str, Connection], operator: BinlakeStageOperator
+    store_jars: None,
+    monkeypatch: pytest.MonkeyPatch,
+    connections: dict[str, Connection],
+    operator: BinlakeStageOperator,
 ) -> None:
     Path(operator.config_file).write_text(YAML.replace("./lake", "s3://bucket/lake, connection: store"))
     extra = json.dumps({"endpoint_url": "https://s3.example"})
