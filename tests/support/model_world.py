@@ -25,7 +25,7 @@ from binlake.binlog import boundaries
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.merge import apply, by_spark, in_process, lake_table
-from binlake.metadata import holder, lease, metadata
+from binlake.metadata import held_row, holder, metadata
 from binlake.phases import bootstrap, plan, snapshots
 from binlake.position import Position
 from binlake.report import Report
@@ -127,7 +127,7 @@ class World:
         put(holder, "_machine", schedule.machine)
         put(holder, "_start_of", schedule.start_of)
         threads = {"Lock": Lock, "Event": RenewingEvent, "Thread": lambda target, **_: RenewingThread(schedule, target)}
-        put(lease, "threading", SimpleNamespace(**threads))
+        put(held_row, "threading", SimpleNamespace(**threads))
         put(ThreadPoolExecutor, "submit", submit_at_once)
 
     def expire(self) -> None:

@@ -6,24 +6,20 @@ the mirror for it. Writers of other rows can make a swap fail, so it is tried ag
 
 from __future__ import annotations
 
-import threading
-import time
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from binlake.batch.steps import PreparedXa
 from binlake.config import PipelineConfig
 from binlake.config.units import HOUR_US, bytes_of_gb, gb_of_bytes
-from binlake.errors import LakeError, LeaseHeld, UsageError
+from binlake.errors import LeaseHeld, UsageError
 from binlake.metadata import formats, lease
-from binlake.metadata.holder import LIFETIME, Watch, known_here, refuse_alive, this_process
+from binlake.metadata.held_row import HeldRow, SharedRow
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.storage import files
 
-_TRIES, _PAUSE, _LOOK_AGAIN = 8, 0.1, 0.5
 RELAY = "(relay)"
 """The relay's name among the feeds; none of the YAML's may have it."""
 
@@ -119,20 +115,27 @@ def position_of(row: Mapping[str, Any] | None) -> FeedPosition | None:
     return formats.read(FeedPosition, row["position"]) if row and row["position"] else None
 
 
-class FeedLease:
+class FeedLease(HeldRow):
     """A feed's row, held by this run. Raises LeaseHeld once another run took it over."""
 
     def __init__(self, metadata: Metadata, feed: str, token: str) -> None:
-        self._metadata, self._feed, self._token = metadata, feed, token
-        self._lock = threading.Lock()
+        super().__init__(_row(metadata, feed), token)
+        self._feed = feed
 
     @property
     def row(self) -> dict[str, Any]:
         """The row. Raises LeaseHeld."""
-        row = read(self._metadata, self._feed)
-        if row is None or row["token"] != self._token:
+        row = self._row.read()
+        if row.get("token") != self._token:
             raise LeaseHeld(f"feed {self._feed} was taken over by another run", remedy="nothing: that one goes on")
         return row
+
+    def check(self) -> None:
+        """Raise LeaseHeld when another run took the feed over."""
+        _ = self.row
+
+    def _refused(self, row: Mapping[str, Any]) -> LeaseHeld:
+        return LeaseHeld(f"{row['holder']} carries feed {self._feed}", remedy="wait for it to end, then run again")
 
     def advance(self, position: FeedPosition, messages: int) -> None:
         """Write how far the feed has come. messages: sent in all its life."""
@@ -151,52 +154,20 @@ class FeedLease:
         self.update(status="stopped", reason=reason, remedy=remedy)
 
     def update(self, **changes: str | int | None) -> None:
-        """Change the row, and extend the lease."""
-        changes |= {"expires_us": now_us() + LIFETIME * 1_000_000, "updated_us": now_us()}
-        with self._lock:
-            for attempt in range(_TRIES):
-                if self._metadata.swap("feeds", _held_by(self._feed, self._token), changes):
-                    return
-                _ = self.row  # still ours: another feed's writer was quicker
-                time.sleep(_PAUSE * (attempt + 1))
-        raise LakeError(
-            f"feed {self._feed}'s watermark couldn't be written: others write the table", remedy="run again"
-        )
-
-    def release(self) -> None:
-        """Give the lease back, if it is still held."""
-        with suppress(LakeError, LeaseHeld):
-            self.update(holder=None, token=None)
+        """Change the row and its time, and extend the lease."""
+        super().update(**changes, updated_us=now_us())
 
 
-def _held_by(feed: str, token: str | None) -> str:
-    return f"feed = {literal(feed)} AND token " + (f"= {literal(token)}" if token else "IS NULL")
+def _row(metadata: Metadata, feed: str) -> SharedRow:
+    return SharedRow(metadata, "feeds", f"feed = {literal(feed)}", f"feed {feed}")
 
 
 @contextmanager
 def held(metadata: Metadata, feed: str, limits: FeedLimits) -> Iterator[FeedLease]:
     """Carry a feed alone: its lease is renewed by a thread, and given back. Raises LeaseHeld, naming the holder."""
     register(metadata, feed, limits)
-    row = _row_of_nobody(metadata, feed)
-    token = uuid.uuid4().hex
-    changes: dict[str, str | int | None] = {"holder": this_process(), "token": token}
-    changes |= {"expires_us": now_us() + LIFETIME * 1_000_000}
-    _swap(metadata, feed, row["token"], changes)
-    with known_here(token), _renewed(FeedLease(metadata, feed, token)) as taken:
+    with FeedLease(metadata, feed, FeedLease.new_token()).held() as taken:
         yield taken
-
-
-def _row_of_nobody(metadata: Metadata, feed: str) -> dict[str, Any]:
-    """Return a feed's row once nobody holds it. Raises LeaseHeld."""
-    watch = Watch()
-    while True:
-        row = read(metadata, feed)
-        assert row is not None
-        if not watch.is_held(row["holder"], row["token"], row["expires_us"] or 0):
-            return row
-        if not watch.in_doubt:
-            raise LeaseHeld(f"{row['holder']} carries feed {feed}", remedy="wait for it to end, then run again")
-        time.sleep(_LOOK_AGAIN)
 
 
 def take_away(metadata: Metadata, feed: str) -> str | None:
@@ -204,25 +175,9 @@ def take_away(metadata: Metadata, feed: str) -> str | None:
 
     Raises UsageError where there is no such feed, or its holder is alive here.
     """
-    row = read(metadata, feed)
-    if row is None:
+    if read(metadata, feed) is None:
         raise UsageError(f"no feed {feed} ran here", remedy="binlake status lists the feeds")
-    if not row["token"] or not row["holder"]:
-        return None
-    refuse_alive(row["holder"], row["token"])
-    _swap(metadata, feed, row["token"], lease.GIVEN_BACK)
-    return str(row["holder"])
-
-
-def _swap(metadata: Metadata, feed: str, token: str | None, changes: Mapping[str, str | int | None]) -> None:
-    """Change a row that nobody holds, or the token's holder. Raises LeaseHeld where another holds it by now."""
-    for attempt in range(_TRIES):
-        if metadata.swap("feeds", _held_by(feed, token), changes):
-            return
-        again = read(metadata, feed)
-        if again is None or again["token"] != token or attempt + 1 == _TRIES:
-            raise LeaseHeld(f"another run took feed {feed} a moment ago", remedy="wait for it to end, then run again")
-        time.sleep(_PAUSE * (attempt + 1))
+    return _row(metadata, feed).take_away()
 
 
 def forget(metadata: Metadata, feed: str) -> bool:
@@ -240,30 +195,6 @@ def forget(metadata: Metadata, feed: str) -> bool:
 def record_omissions(metadata: Metadata, omissions: Sequence[Omission]) -> None:
     """Note what feeds leave out."""
     metadata.append("omissions", [{**asdict(omission), "at_us": now_us()} for omission in omissions])
-
-
-@contextmanager
-def _renewed(taken: FeedLease) -> Iterator[FeedLease]:
-    """Renew a feed's lease by a thread while the block runs, and give it back at its end."""
-    done = threading.Event()
-
-    def renew() -> None:
-        while not done.wait(LIFETIME / 4):
-            try:
-                taken.update()
-            except LeaseHeld:
-                return
-            except LakeError:  # what is tried next may find the storage again
-                continue
-
-    thread = threading.Thread(target=renew, name="feed lease", daemon=True)
-    thread.start()
-    try:
-        yield taken
-    finally:
-        done.set()
-        thread.join()
-        taken.release()
 
 
 def register(metadata: Metadata, feed: str, limits: FeedLimits) -> None:

@@ -8,33 +8,23 @@ runs from doing the same work; Delta's transaction ids keep a run that wakes up 
 from __future__ import annotations
 
 import json
-import threading
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from binlake import gtid
 from binlake.batch.outcome import BatchOutcome
 from binlake.batch.steps import PreparedXa
-from binlake.errors import LakeError, LeaseHeld
+from binlake.errors import LeaseHeld
 from binlake.metadata import formats
-from binlake.metadata.holder import LIFETIME, Watch, died, known_here, refuse_alive, this_process
-from binlake.metadata.metadata import Metadata, literal, now_us
+from binlake.metadata.held_row import HeldRow, SharedRow
+from binlake.metadata.holder import died
+from binlake.metadata.metadata import Metadata, now_us
 from binlake.position import Flavour, Position, Range
 from binlake.schema.cascades import Cascade
 from binlake.serialization import load
-
-BRIEF = "brief-"
-"""Prefix of the token of a lease that is held for a moment: others wait for it instead of ending."""
-GIVEN_BACK: Mapping[str, str | int | None] = {"holder": None, "token": None, "expires_us": 0}
-"""Values of the row while nobody holds the lease."""
-_MOMENT, _LOOK_AGAIN = 30.0, 0.2
-"""Seconds that others wait for such a lease, and between two looks."""
-
 
 BatchState = Literal["planned", "staged", "merged"]
 
@@ -160,15 +150,14 @@ def _recorded_state(metadata: Metadata, text: str, batch: int) -> RecordedState:
     return RecordedState(batch, formats.read(Position, text), charsets or None, prepared)
 
 
-class Lease:
+class Lease(HeldRow):
     """A held lease. Its methods raise LeaseHeld once another run took it over."""
 
     def __init__(self, metadata: Metadata, token: str) -> None:
+        super().__init__(_row(metadata), token)
         self._metadata = metadata
         self.metadata = metadata.guarded(self.check)
         """For all that is written while the lease is held."""
-        self._token = token
-        self._lock = threading.Lock()  # the renewing thread and the worker change one row
 
     def control(self) -> Control:
         """Read the lease's row. Raises LeaseHeld, naming the holder, when another run took the lease over."""
@@ -181,12 +170,11 @@ class Lease:
         """Raise LeaseHeld when another run took the lease over."""
         self.control()
 
-    def update(self, **changes: str | int | None) -> None:
-        """Change the row, and extend the lease."""
-        changes["expires_us"] = now_us() + LIFETIME * 1_000_000
-        with self._lock:
-            if not self._metadata.swap("lease", f"token = {literal(self._token)}", changes):
-                raise _lost(read(self._metadata))
+    def _refused(self, row: Mapping[str, Any]) -> LeaseHeld:
+        since = datetime.fromtimestamp(row["since_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return LeaseHeld(
+            f"{row['holder']} works on this source since {since}", remedy="wait for it to end, then run again"
+        )
 
     def open(self, plan: OpenBatch) -> None:
         """Give out a batch number and freeze its plan."""
@@ -220,11 +208,6 @@ class Lease:
         if recorded_state is not None and recorded_state.reading not in ("", reading):
             self.compared(recorded_state, "")
 
-    def release(self) -> None:
-        """Give the lease back, if it is still held."""
-        with self._lock:
-            self._metadata.swap("lease", f"token = {literal(self._token)}", GIVEN_BACK)
-
 
 def _lost(control: Control) -> LeaseHeld:
     if control.holder_died:
@@ -238,91 +221,22 @@ def _lost(control: Control) -> LeaseHeld:
     )
 
 
+def _row(metadata: Metadata) -> SharedRow:
+    return SharedRow(metadata, "lease", None, "this source")
+
+
 def take_away(metadata: Metadata) -> str | None:
-    """Free the source's lease, and return its holder, None where nobody holds it. A holder elsewhere can write nothing
-    any more.
-
-    Raises UsageError where that process is alive here, LakeError.
-    """
-    row = read(metadata)
-    if not row.token or not row.holder:
-        return None
-    refuse_alive(row.holder, row.token)
-    if not metadata.swap("lease", f"token = {literal(row.token)}", GIVEN_BACK):
-        raise LeaseHeld("the lease was given back, or taken over, a moment ago", remedy="look: binlake status")
-    return row.holder
-
-
-def _acquire(metadata: Metadata, patience: float, brief: bool) -> Lease:
-    """Take the lease as soon as it is free. Raises LeaseHeld where it isn't free within ``patience`` seconds; a brief
-    one is waited for longer."""
-    began, watch = time.monotonic(), Watch()
-    while True:
-        try:
-            return _take(metadata, brief, watch)
-        except LeaseHeld:
-            token = read(metadata).token  # none: it was given back meanwhile
-            momentary = token is None or token.startswith(BRIEF)
-            if not watch.in_doubt and time.monotonic() - began >= max(patience, _MOMENT if momentary else 0):
-                raise
-        time.sleep(_LOOK_AGAIN)
-
-
-def _take(metadata: Metadata, brief: bool, watch: Watch) -> Lease:
-    token = (BRIEF if brief else "") + uuid.uuid4().hex
-    if not metadata.read("lease"):
-        metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
-    row = read(metadata)
-    if watch.is_held(row.holder, row.token, row.expires_us):
-        since = datetime.fromtimestamp(row.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        raise LeaseHeld(f"{row.holder} works on this source since {since}", remedy="wait for it to end, then run again")
-    before = f"token = {literal(row.token)}" if row.token else "token IS NULL"
-    changes: dict[str, str | int | None] = {
-        "holder": this_process(),
-        "token": token,
-        "since_us": now_us(),
-        "expires_us": now_us() + LIFETIME * 1_000_000,
-    }
-    if not metadata.swap("lease", before, changes):
-        raise LeaseHeld("another run took this source a moment ago", remedy="wait for it to end, then run again")
-    return Lease(metadata, token)
+    """Free the source's lease, and return its holder: see SharedRow.take_away."""
+    return _row(metadata).take_away()
 
 
 @contextmanager
 def held(metadata: Metadata, *, patience: float = 0, brief: bool = False) -> Iterator[Lease]:
-    """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder.
+    """Hold the lease, renewed by a thread, and give it back. Raises LeaseHeld, naming the holder; NewerMetadata.
 
     patience: seconds to wait for it. brief: it is held for a moment, for which everybody else waits.
-    What else fails in a process that lost its lease comes of it: others took away what it was working with.
     """
-    lease = _acquire(metadata, patience, brief)
-    with known_here(lease._token), _renewed(lease):
-        yield lease
-
-
-@contextmanager
-def _renewed(lease: Lease) -> Iterator[None]:
-    """Renew the lease by a thread while the block runs, and give it back at its end."""
-    done = threading.Event()
-
-    def renew() -> None:
-        while not done.wait(LIFETIME / 4):
-            try:
-                lease.update()
-            except LeaseHeld:
-                return
-            except LakeError:  # what is tried next may find space again; until then everybody else waits
-                continue
-
-    thread = threading.Thread(target=renew, name="lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    except Exception:
-        lease.check()
-        raise
-    finally:
-        done.set()
-        thread.join()
-        with suppress(LakeError):  # a full disk's own error is the one to tell; this lease is over all the same
-            lease.release()
+    if read(metadata).position is None and not metadata.read("lease"):
+        metadata.create_with("lease", [{"batch": 0, "expires_us": 0}])
+    with Lease(metadata, Lease.new_token(brief=brief)).held(patience=patience, changes={"since_us": now_us()}) as taken:
+        yield taken

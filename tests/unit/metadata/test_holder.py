@@ -13,7 +13,7 @@ import pytest
 
 from binlake.config import PipelineConfig
 from binlake.errors import LeaseHeld, UsageError
-from binlake.metadata import decisions, feed_watermarks, holder, lease
+from binlake.metadata import decisions, feed_watermarks, held_row, holder, lease
 from binlake.metadata.decisions import Reason
 from binlake.metadata.feed_watermarks import FeedLimits
 from binlake.metadata.holder import LIFETIME, Holder, Watch, died, this_process
@@ -32,8 +32,7 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
     monkeypatch.setattr(holder.time, "monotonic", lambda: sum(slept))
     monkeypatch.setattr(holder.time, "sleep", slept.append)
-    monkeypatch.setattr(lease, "_LOOK_AGAIN", 50)
-    monkeypatch.setattr(feed_watermarks, "_LOOK_AGAIN", 50)
+    monkeypatch.setattr(held_row, "_LOOK_AGAIN", 50)
     return slept
 
 

@@ -1,0 +1,176 @@
+"""Rows of metadata that one process holds at a time: the source's lease, and the row of each feed.
+
+Such a row has the columns holder, token and expires_us (microseconds since 1970). Every change is a compare and swap on
+the holder's token. A thread renews the expiry; a row whose holder died, or didn't renew it, is taken over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from binlake.errors import LakeError, LeaseHeld
+from binlake.metadata.holder import LIFETIME, Watch, known_here, refuse_alive, this_process
+from binlake.metadata.metadata import Metadata, literal, now_us
+
+BRIEF = "brief-"
+"""Prefix of the token of a row that is held for a moment: others wait for it instead of ending."""
+_MOMENT, _LOOK_AGAIN = 30.0, 0.2
+"""Seconds that others wait for such a row, and between two looks."""
+_TRIES, _PAUSE = 8, 0.1
+"""How often a change is tried while others write other rows of the table, and the first pause between two, in s."""
+
+RowValues = Mapping[str, str | int | None]
+_GIVEN_BACK: RowValues = {"holder": None, "token": None, "expires_us": 0}
+"""Values of the row while nobody holds it."""
+
+
+@dataclass(frozen=True)
+class SharedRow:
+    """A row that processes hold by turns.
+
+    table: its metadata table. condition: chooses the row there, in SQL; None where it is the only one. subject: what is
+    held, for messages.
+    """
+
+    metadata: Metadata
+    table: str
+    condition: str | None
+    subject: str
+
+    def read(self) -> dict[str, Any]:
+        """Return the row; an empty one where there is none."""
+        return next(iter(self.metadata.read(self.table, where=self.condition)), {})
+
+    def swap(self, token: str | None, changes: RowValues) -> bool:
+        """Change the row while the token holds it, or nobody with None; return False where another holds it by now.
+
+        Writers of other rows can make a swap fail, so it is tried again while the token stays. Raises LakeError.
+        """
+        held = f"token = {literal(token)}" if token else "token IS NULL"
+        predicate = f"{self.condition} AND {held}" if self.condition else held
+        for attempt in range(_TRIES):
+            if self.metadata.swap(self.table, predicate, changes):
+                return True
+            if self.read().get("token") != token:
+                return False
+            time.sleep(_PAUSE * (attempt + 1))
+        raise LakeError(
+            f"{self.subject}: its row in metadata couldn't be written, as others write that table", remedy="run again"
+        )
+
+    def take_away(self) -> str | None:
+        """Free the row, and return its holder, None where nobody holds it. A holder elsewhere can write nothing any
+        more.
+
+        Raises UsageError where that process is alive here, LeaseHeld where another was quicker, LakeError.
+        """
+        row = self.read()
+        if not row.get("token") or not row["holder"]:
+            return None
+        refuse_alive(row["holder"], row["token"])
+        if not self.swap(row["token"], _GIVEN_BACK):
+            raise LeaseHeld(f"{self.subject} was given back or taken a moment ago", remedy="look: binlake status")
+        return str(row["holder"])
+
+
+class HeldRow(ABC):
+    """A row that this process holds. Its methods raise LeaseHeld once another run took it over."""
+
+    def __init__(self, row: SharedRow, token: str) -> None:
+        self._row, self._token = row, token
+        self._lock = threading.Lock()  # the renewing thread and the worker change one row
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise LeaseHeld when another run took the row over."""
+
+    @abstractmethod
+    def _refused(self, row: Mapping[str, Any]) -> LeaseHeld:
+        """Return the error for a row that another process holds."""
+
+    def update(self, **changes: str | int | None) -> None:
+        """Change the row, and extend the lease."""
+        with self._lock:
+            if not self._row.swap(self._token, {**changes, "expires_us": _expiry()}):
+                self.check()
+
+    def release(self) -> None:
+        """Give the row back, if it is still held."""
+        with self._lock:
+            self._row.swap(self._token, _GIVEN_BACK)
+
+    @classmethod
+    def new_token(cls, *, brief: bool = False) -> str:
+        """Return a token that no other process has."""
+        return (BRIEF if brief else "") + uuid.uuid4().hex
+
+    @contextmanager
+    def held(self, *, patience: float = 0, changes: RowValues | None = None) -> Iterator[Self]:
+        """Take the row as soon as it is free, renew it by a thread while the block runs, and give it back.
+
+        patience: seconds to wait for it; one that is held for a moment is waited for longer. changes: of other columns.
+        Raises LeaseHeld, naming the holder. What else fails in a process that lost its row comes of it: others took
+        away what it was working with.
+        """
+        self._acquire(patience, changes or {})
+        with known_here(self._token), self._renewed():
+            yield self
+
+    def _acquire(self, patience: float, changes: RowValues) -> None:
+        began, watch = time.monotonic(), Watch()
+        while True:
+            try:
+                return self._take(watch, changes)
+            except LeaseHeld:
+                token = self._row.read().get("token")  # none: it was given back meanwhile
+                momentary = token is None or token.startswith(BRIEF)
+                if not watch.in_doubt and time.monotonic() - began >= max(patience, _MOMENT if momentary else 0):
+                    raise
+            time.sleep(_LOOK_AGAIN)
+
+    def _take(self, watch: Watch, changes: RowValues) -> None:
+        row = self._row.read()
+        if watch.is_held(row.get("holder"), row.get("token"), row.get("expires_us") or 0):
+            raise self._refused(row)
+        taken: RowValues = {"holder": this_process(), "token": self._token, "expires_us": _expiry(), **changes}
+        if not self._row.swap(row.get("token"), taken):
+            raise LeaseHeld(
+                f"another run took {self._row.subject} a moment ago", remedy="wait for it to end, then run again"
+            )
+
+    @contextmanager
+    def _renewed(self) -> Iterator[None]:
+        done = threading.Event()
+
+        def renew() -> None:
+            while not done.wait(LIFETIME / 4):
+                try:
+                    self.update()
+                except LeaseHeld:
+                    return
+                except LakeError:  # what is tried next may find space again; until then everybody else waits
+                    continue
+
+        thread = threading.Thread(target=renew, name=f"lease of {self._row.subject}", daemon=True)
+        thread.start()
+        try:
+            yield
+        except Exception:
+            self.check()
+            raise
+        finally:
+            done.set()
+            thread.join()
+            with suppress(LakeError):  # a full disk's own error is the one to tell; this lease is over all the same
+                self.release()
+
+
+def _expiry() -> int:
+    return now_us() + LIFETIME * 1_000_000
