@@ -223,7 +223,7 @@ class _Reader:
     _void = -1
     """Where the last transaction began whose statement didn't do what it says."""
     _savepoints: tuple[int, dict[bytes, tuple[int, int]]] = (-1, {})
-    """Of the transaction that began there: (offset, row) of each by its name as the server quotes it."""
+    """The offset at which the transaction began, and (offset, row) of its savepoints by quoted name."""
 
     # statements ----------------------------------------------------------------------------------------------------
     def _query(self, kind: int, body: bytes, where: int, began: int) -> Iterator[Emitted]:

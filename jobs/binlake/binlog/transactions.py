@@ -37,7 +37,7 @@ class Transactions:
         self._xids: list[str | None] = [None]
         self._executed: dict[str, list[Interval]] = {}
         self.server_ids: dict[str, int] = {}
-        """Of the server where transactions were committed, by what stands before the number in their GTIDs."""
+        """The id of the server where transactions were committed, by what stands before the number in their GTIDs."""
 
     def open(self, transaction: events.Transaction, server_id: int = 0) -> None:
         """Begin a transaction. server_id: its event's. Raises Malformed if there are too many."""

@@ -15,7 +15,7 @@ from binlake.metadata.leftovers import Unneeded
 from binlake.schema.table import TableName
 
 _COMMIT_BYTES = 8 << 30
-"""Of data files that one commit replaces, about: what a conflict throws away."""
+"""The bytes of data files, about, that one commit replaces: what a conflict throws away."""
 OLD_VECTORS = 16
 """Files of deletion vectors that may be unneeded: Delta's vacuum starts Spark for them."""
 

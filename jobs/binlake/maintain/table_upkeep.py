@@ -37,7 +37,7 @@ MAINTAINED = ("following", "paused", "excluded", "dropped")
 """Statuses of lives whose tables may be touched."""
 _NO_TABLE = "it has no Delta table yet"
 _TRIES = 3
-"""Of a table whose files are replaced by others while they are rewritten."""
+"""How often a rewrite is tried of files that others replace meanwhile."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from binlake.storage import storage_errors
 
 _VACUUM_IN_LOG = "spark.databricks.delta.vacuum.logging.enabled"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-"""Of the vacuum; by default 10,000, which take a minute to do nothing."""
+"""The number of tasks that list files for a vacuum; the default of 10,000 takes a minute to do nothing."""
 _DATA_CHANGE = 5
 """The place of ``dataChange`` among an AddFile's fields."""
 _ADD_FIELDS = 13

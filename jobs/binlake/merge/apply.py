@@ -70,7 +70,7 @@ _LOOK_AGAIN = 0.2
 _SAID_EVERY, _NAMED = 1.0, 3
 """Seconds; tables that are named at once."""
 _TRIES, _PAUSE = 5, 1.0
-"""Of a step that conflicts with somebody's commit: how often, and seconds."""
+"""How often a step is tried that conflicts with somebody's commit, and the first pause between two, in seconds."""
 _ACTIONS: dict[type[Step], str] = {
     MergeStep: "merge", CreateStep: "creation", ReshapeStep: "reshape", TruncateStep: "truncation", MoveStep: "move",
     LeaveStep: "removal of the rows",

@@ -20,7 +20,7 @@ from binlake.storage import parquet_files
 
 MOST_FILES = 500
 MOST_BYTES = 16_000_000
-"""Of the table's data files; more is read and written by Spark, side by side."""
+"""The most data files of a table, and their bytes; more is read and written by Spark, side by side."""
 _UNPACKED = 8
 """Bytes in memory for each of a data file's."""
 

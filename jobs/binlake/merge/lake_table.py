@@ -134,7 +134,7 @@ class LakeTable(LakeLog):
     def begin(
         self, session: SparkSession, data: NewTable, batch: int, note: dict[str, Any], check: Callable[[], None]
     ) -> None:
-        """The whole table in one commit, behind a fence: whatever lives were here are done.
+        """Write the whole table in one commit, behind a fence that ends the lives that were here.
 
         check: raises where the run lost its lease, or data files are gone. It is asked within each transaction, which
         conflicts with whatever others commit after that.

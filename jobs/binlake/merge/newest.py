@@ -25,7 +25,7 @@ PLACE = "place "
 """Beside columns of a key: no name of the server's ends with a space."""
 _SEQUENCE = ("file", "offset", "row")
 _READ = ("op", *_SEQUENCE, "before", "after")
-"""Of staged rows; who committed them, and when, is a third of the bytes of short ones."""
+"""The columns of staged rows that are read; GTID and commit time are a third of the bytes of short rows."""
 
 
 def newest_rows(

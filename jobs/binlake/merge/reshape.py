@@ -105,7 +105,7 @@ _NUMBERS = frozenset({*INTEGER_BITS, "decimal"})
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _DIGITS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
-"""Of a DECIMAL before its point, into which Delta widens an integer."""
+"""The digits before the point of a DECIMAL into which Delta widens an integer."""
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)\Z")
 
 

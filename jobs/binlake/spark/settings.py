@@ -30,7 +30,7 @@ LOGGERS_THAT_QUOTE_ROWS = (
     "org.apache.spark.sql.delta",
     "SQLQueryContextLogger",
 )
-"""Of a task that failed they log the exception, which may hold a row's values; the job raises it all the same."""
+"""Loggers that would log the exception of a failed task, which may hold a row's values; the job raises it anyway."""
 
 FIXED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

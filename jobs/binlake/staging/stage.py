@@ -40,7 +40,7 @@ SHORT_RANGE = 256 << 20
 A merge of 190 MB (600,000 mutations) took three fifths of the CPU time that way, less of it about half.
 """
 Progress = Callable[[int], None]
-"""Told the bytes of a slice that are read by now."""
+"""Called with the bytes of a slice that are read by now."""
 ReadSlice = Callable[["SliceTask", Transport], StagedSlice]
 
 

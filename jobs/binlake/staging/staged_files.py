@@ -199,7 +199,7 @@ class SliceWriter:
         self._open.clear()
 
     def abandon(self) -> None:
-        """The slice failed: an open file would take its room on the disk for as long as this process lives."""
+        """Remove the open files of a slice that failed, which would take room as long as this process lives."""
         for file in self._open.values():
             file.abandon()
         self._open.clear()
