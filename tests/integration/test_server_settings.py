@@ -23,6 +23,7 @@ from binlake.verify.hashes import TableHashes
 from mirror import Mirror
 from odd_settings import OddSettings
 from servers import KINDS, Server
+from virtual_columns import are_all_logged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,8 @@ TYPES = """CREATE TABLE every_type (
   p POINT, w INT AS (DAYOFMONTH(d)) VIRTUAL,
   q DECIMAL(30, 12) AS (n / 7) VIRTUAL, k VARCHAR(20) AS (CONCAT(c, '|')) VIRTUAL,
   m VARCHAR(64) AS (SUBSTR(v, 2)) STORED)"""
+BEYOND_ARITHMETIC = ("w", "q", "k", "m")
+"""Generated columns that the lake leaves out where the log has them in inserts alone."""
 ROW = """(NULL, 1234.5, 0.1, 1e300, b'101010', '2024-02-29', '2024-02-29 12:34:56.789012', '2024-06-01 00:00:00.5',
   '-100:00:01.5', 2024, 'ab  ', 'zürich', '中文', REPEAT('ä', 40000), REPEAT(0x00FF, 30000), 'ö', 'p,q',
   '{"k": [1, "ü", 1.5]}', 0x01000000, ST_GeomFromText('POINT(1 2)'), DEFAULT, DEFAULT, DEFAULT, DEFAULT)"""
@@ -154,7 +157,8 @@ def test_a_mirror_beside_odd_settings(
                 cursor.execute("INSERT INTO child VALUES (1, 1)")
             assert mirror.sync().mutations == 12
             verified = mirror.verify("d.every_type", "d.wide").tables
-        mirror.assert_equal("every_type", "wide", "child")
+        mirror.assert_equal("every_type", without=() if are_all_logged(filled.server) else BEYOND_ARITHMETIC)
+        mirror.assert_equal("wide", "child")
         counted = [filled.server.execute(f"SELECT COUNT(*) FROM {DATABASE}.{one.name.table}")[0][0] for one in verified]
         assert [(one.equal, one.source_rows) for one in verified] == [(True, rows) for rows in counted]
     finally:
