@@ -19,11 +19,11 @@ MODULES = {
     for path in sorted(ENGINE.rglob("*.py"))
 }
 PURE = ("schema", "ddl", "kernels", "binlog", "binlogfile", "batch")
-WITHOUT_JVM = ("config", "storage", "delta", "metadata", "source", "staging", "feeds", "relay")
+WITHOUT_JVM = ("config", "storage", "delta", "metadata", "lake", "source", "staging", "feeds", "relay")
 SHARED_BY_ALL = 14
 ORDER = (
     "kernels", "storage", "schema", "ddl", "config", "binlog", "binlogfile", "batch", "source", "delta", "metadata",
-    "spark", "setup", "staging", "merge", "snapshot", "verify", "maintain", "phases", "pipeline", "doctor",
+    "spark", "setup", "lake", "staging", "merge", "snapshot", "verify", "maintain", "phases", "pipeline", "doctor",
     "second_opinion", "feeds", "relay", "cli",
 )  # fmt: skip
 """The rooms from the lowest to the highest; modules beside the folders stand below all but ``pipeline``."""

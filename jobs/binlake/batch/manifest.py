@@ -51,7 +51,7 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class StagedSlice:
-    """What was staged of one slice. gtid_set, unchecked and servers: see border.SliceSummary."""
+    """What was staged of one slice. gtid_set, unchecked, servers and committed_us: see border.SliceSummary."""
 
     slice: int
     files: tuple[StagedFile, ...]
@@ -61,6 +61,7 @@ class StagedSlice:
     gtid_set: str = ""
     unchecked: tuple[TableName, ...] = ()
     servers: tuple[tuple[str, int], ...] = ()
+    committed_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,11 @@ class Manifest:
         return sum(file.rows for file in self.files)
 
     @property
+    def committed_us(self) -> int:
+        """Return when the newest of its transactions committed, by the log; 0 without a transaction."""
+        return max((part.committed_us for part in self.slices), default=0)
+
+    @property
     def nothing(self) -> bool:
         """Tell whether the merge has nothing to do: no mutation, statement, stopped table or XA transaction."""
         return not any(part.files or part.statements or part.stopped or part.xa for part in self.slices)
@@ -100,7 +106,7 @@ class Manifest:
                 del column["stored"]
         slices = [dump(replace(part, files=())) for part in self.slices]
         for part in slices:
-            del part["servers"]
+            del part["servers"], part["committed_us"]
             for statement in part["statements"]:
                 del statement["session"]["unlogged"]
         return _digest({"files": staged, "slices": slices})

@@ -134,11 +134,13 @@ class SliceSummary:
     gtid_set: the GTIDs of all its transactions, as the server writes a set; empty without GTID. unchecked: tables with
     rows changed by sessions with foreign_key_checks = 0, so that nothing cascaded from them. servers: on MySQL, the
     uuids in GTIDs, each with the id of the server that committed under it; without GTID, "" with the newest id.
+    committed_us: when the newest of its transactions committed; 0 without a transaction.
     """
 
     gtid_set: str
     unchecked: tuple[TableName, ...] = ()
     servers: tuple[tuple[str, int], ...] = ()
+    committed_us: int = 0
 
 
 Item = Mutations | Statement | Stopped | XaEvent | RolledBack

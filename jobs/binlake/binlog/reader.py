@@ -481,7 +481,8 @@ class _Reader:
         executed = self._transactions.executed(mariadb=self._description.mariadb)
         servers = {} if self._description.mariadb else self._transactions.server_ids
         by_uuid = {prefix.partition(":")[0]: server_id for prefix, server_id in servers.items() if server_id}
-        return SliceSummary(executed, tuple(sorted(unchecked)), tuple(sorted(by_uuid.items())))
+        newest = self._transactions.newest_us
+        return SliceSummary(executed, tuple(sorted(unchecked)), tuple(sorted(by_uuid.items())), newest)
 
     def flush(self) -> Iterator[Emitted]:
         """Yield everything read so far, as batches."""

@@ -38,6 +38,8 @@ class Transactions:
         self._executed: dict[str, list[Interval]] = {}
         self.server_ids: dict[str, int] = {}
         """The id of the server where transactions were committed, by what stands before the number in their GTIDs."""
+        self.newest_us = 0
+        """When the newest of the transactions committed that ``executed`` told of."""
 
     def open(self, transaction: events.Transaction, server_id: int = 0) -> None:
         """Begin a transaction. server_id: its event's. Raises Malformed if there are too many."""
@@ -90,6 +92,7 @@ class Transactions:
         return str(GtidSet.of({prefix[:-1]: intervals for prefix, intervals in self._executed.items()}))
 
     def _note_executed(self, count: int) -> None:
+        self.newest_us = max(self.newest_us, int(self.committed[:count].max(initial=0)))
         runs = layouts.many(count, layouts.GTID_RUN)
         total = scan.gtid_runs(count, self.text_ends, self.text.ctypes.data, runs)
         if not total and count:

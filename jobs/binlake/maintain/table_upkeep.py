@@ -21,7 +21,7 @@ from binlake.errors import BinlakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.maintain.between_batches import held_between_batches
 from binlake.maintain.needs import Needs, Table, needs_of, parts
-from binlake.metadata import expiry, leftovers, watermarks
+from binlake.metadata import expiry, leftovers, table_versions, watermarks
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata
 from binlake.report import Report
@@ -121,8 +121,7 @@ class TablesUpkeep:
         except TableError as error:
             return Table(life, log, left=error.message)
 
-    @staticmethod
-    def _know(held: Lease, tables: list[Table]) -> None:
+    def _know(self, held: Lease, tables: list[Table]) -> None:
         """Write the tables' Delta versions into their watermarks; the next batch looks on from there."""
         newest = {table.life.id: table.version for table in tables if table.version != table.life.delta_version}
         rows = [
@@ -130,6 +129,8 @@ class TablesUpkeep:
             for row in held.metadata.read("watermarks")
             if row["table_id"] in newest
         ]
+        listed = [row for row in rows if not self._config.ghost(TableName(row["database"], row["table"]))]
+        table_versions.note_beside(held.metadata, listed, began_us=int(self._looked * 1_000_000))
         watermarks.write(held.metadata, rows)
 
     def _kept(self, table: Table) -> TableUpkeep:

@@ -36,7 +36,8 @@ class OpenBatch:
     attempt: the chosen staging folder. outcome: what merge did. phases: names of the phases that are done, and their
     seconds. content: of its first staging, see Manifest; a later one must tell the same where a part is merged.
     cascades: when it was planned, the foreign keys that act below the log, None where the log has what they do.
-    lower_case_names: the server has lower_case_table_names=1.
+    lower_case_names: the server has lower_case_table_names=1. committed_us: when the newest transaction up to the stop
+    committed, by the log; 0 before it is staged, or without a transaction.
     """
 
     batch: int
@@ -50,6 +51,7 @@ class OpenBatch:
     cascades: tuple[Cascade, ...] | None = None
     content: str = ""
     lower_case_names: bool = False
+    committed_us: int = 0
 
     def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
         """Return the plan with exactly the GTIDs up to the stop: those at the start and those of the range's

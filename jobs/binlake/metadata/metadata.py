@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,15 @@ SCHEMAS: dict[str, pa.Schema] = {
         table_id=_TEXT, database=_TEXT, table=_TEXT, status=_TEXT, batch=_INT, position=_TEXT, gtid_set=_TEXT,
         low=_TEXT, high=_TEXT, delta_version=_INT, fingerprint=_TEXT, reason=_TEXT, remedy=_TEXT, updated_us=_INT,
     ),
+    # The Delta version of each table from a batch on, see table_versions. began_us: before the commits that made it.
+    "lake_versions": _schema(
+        batch=_INT, kind=_TEXT, table_id=_TEXT, database=_TEXT, table=_TEXT, status=_TEXT, delta_version=_INT,
+        position=_TEXT, gtid_set=_TEXT, committed_us=_INT, began_us=_INT, at_us=_INT,
+    ),
+    # From which Delta version on a table's files are all there: maintain removed some of earlier ones.
+    "readable_since": _schema(table_id=_TEXT, delta_version=_INT, at_us=_INT),
+    # Names of batches whose versions of all tables are kept.
+    "pins": _schema(name=_TEXT, batch=_INT, who=_TEXT, why=_TEXT, at_us=_INT),
     "ddl_history": _schema(
         batch=_INT, file=_TEXT, offset=_INT, position=_TEXT, gtid=_TEXT, committed_us=_INT, database=_TEXT,
         default_database=_TEXT, sql_mode=_INT, statement=_TEXT, kind=_TEXT, table=_TEXT, table_id=_TEXT, action=_TEXT,
@@ -139,6 +148,14 @@ class Newest:
     per: tuple[str, ...] = ()
 
 
+_ENCODED = "Dictionary(Int32, Utf8)"
+
+
+def _kind_read(name: str, column: str, encoded: bool) -> pa.DataType:
+    kind = SCHEMAS[name].field(column).type
+    return pa.dictionary(pa.int32(), _TEXT) if encoded and kind == _TEXT else kind
+
+
 def _quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
@@ -149,14 +166,24 @@ def query(location: str, columns: list[str] | None = None, *, version: int | Non
 
 
 def query_opened(
-    table: DeltaTable, columns: Sequence[str] | None = None, where: str | None = None, newest: Newest | None = None
+    table: DeltaTable,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    newest: Newest | None = None,
+    *,
+    encoded: Collection[str] = (),
 ) -> pa.Table:
     """Return the rows of an opened table that meet ``where``; files are skipped whose statistics say that none does.
 
+    encoded: columns of text that are returned dictionary-encoded.
     DataFusion reads them: ``to_pyarrow_table`` refuses deletion vectors, and with pyarrow 26 its threads sometimes
     abort the interpreter's exit.
     """
-    sql = f"SELECT {', '.join(map(_quoted, columns)) if columns else '*'} FROM rows"
+    chosen = [
+        f"arrow_cast({_quoted(column)}, '{_ENCODED}') AS {_quoted(column)}" if column in encoded else _quoted(column)
+        for column in columns or ()
+    ]
+    sql = f"SELECT {', '.join(chosen) or '*'} FROM rows"
     if where:
         sql += f" WHERE {where}"
     if newest:
@@ -286,17 +313,35 @@ class Metadata:
 
         Raises LakeError.
         """
+        rows: list[dict[str, Any]] = self._read(name, columns, where, newest).to_pylist()
+        return rows
+
+    def read_columns(self, name: str, columns: Sequence[str], *, where: str | None = None) -> pa.Table:
+        """Return rows as ``read`` does, as a table in Arrow, whose text is dictionary-encoded: for many rows."""
+        return self._read(name, columns, where, encoded=True)
+
+    def _read(
+        self,
+        name: str,
+        columns: Sequence[str] | None,
+        where: str | None,
+        newest: Newest | None = None,
+        *,
+        encoded: bool = False,
+    ) -> pa.Table:
         location = self.location(name)
         if not opened_tables.is_table(location):
             _refuse_hidden(location)
             if name == "lease":
                 self.refuse_gone()
-            return []
+            columns = columns or SCHEMAS[name].names
+            fields = [pa.field(column, _kind_read(name, column, encoded)) for column in columns]
+            return pa.schema(fields).empty_table()
+        text = {column for column in columns or () if encoded and SCHEMAS[name].field(column).type == _TEXT}
         try:
-            rows: list[dict[str, Any]] = query_opened(self._opened(name), columns, where, newest).to_pylist()
+            return query_opened(self._opened(name), columns, where, newest, encoded=text)
         except Exception as error:  # DataFusion's have no type of their own
             raise _unreadable(location, error) from error
-        return rows
 
     def _opened(self, name: str) -> DeltaTable:
         return opened_tables.opened(self.location(name))

@@ -14,9 +14,10 @@ from binlake.batch.outcome import BatchOutcome, LifeOutcome
 from binlake.batch.steps import BatchSteps, Life
 from binlake.config import PipelineConfig
 from binlake.errors import BinlogError, LakeError
-from binlake.metadata import watermarks
+from binlake.metadata import table_versions, watermarks
 from binlake.metadata.lease import Lease, OpenBatch
 from binlake.metadata.metadata import Metadata, now_us
+from binlake.metadata.table_versions import VersionsScope
 from binlake.position import Position
 from binlake.schema.table import TableName, TableSchema
 from binlake.serialization import dump, dumps
@@ -126,9 +127,15 @@ def _differ(before: TableSchema, after: TableSchema) -> bool:
     return before is not after and dump(before) != dump(after)
 
 
-def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | None = None) -> RunReport:
-    """Write watermarks and run of a merged batch, and the lease's row last: it decides, so that after a kill all is
-    repeated.
+def record_batch(
+    held: Lease,
+    metadata: Metadata,
+    plan: OpenBatch,
+    run: str | None = None,
+    scope: VersionsScope = VersionsScope(),  # noqa: B008  (it is frozen)
+) -> RunReport:
+    """Write watermarks, versions and run of a merged batch, and the lease's row last: it decides, so that after a kill
+    all is repeated.
 
     run: what the caller calls the run, to find it again.
     """
@@ -138,7 +145,8 @@ def record_batch(held: Lease, metadata: Metadata, plan: OpenBatch, run: str | No
     ended = {life.id for life in plan.outcome.lives} - {life.id for life in living.lives}
     before = {key: row for key, row in before.items() if key not in ended}
     plan = replace(plan, outcome=living)
-    _write_watermarks(metadata, plan, before)
+    after = _write_watermarks(metadata, plan, before)
+    table_versions.note_batch(metadata, plan, after, scope)
     report = RunReport(
         plan.batch,
         str(stop),
@@ -177,8 +185,10 @@ def _name(row: dict[str, Any]) -> TableName:
     return TableName(row["database"], row["table"])
 
 
-def _write_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]) -> None:
-    """Write the watermarks of lives that the batch changed.
+def _write_watermarks(
+    metadata: Metadata, plan: OpenBatch, before: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Write the watermarks of lives that the batch changed, and return those of all lives after it, by life.
 
     Those that follow reach its stop; one that is ahead of it, or stopped, keeps its own position. All others that
     follow reach the stop by the lease's row. No row is left of lives that never came to the lake, or whose place
@@ -199,6 +209,7 @@ def _write_watermarks(metadata: Metadata, plan: OpenBatch, before: dict[str, dic
             rows[life.id] = row
     gone |= _replaced([row for key, row in {**before, **rows}.items() if key not in gone])
     watermarks.write(metadata, [row for key, row in rows.items() if key not in gone], gone & before.keys())
+    return {key: row for key, row in {**before, **rows}.items() if key not in gone}
 
 
 def _watermark(life: LifeOutcome, old: dict[str, Any] | None, plan: OpenBatch) -> dict[str, Any] | None:

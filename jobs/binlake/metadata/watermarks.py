@@ -9,7 +9,7 @@ from typing import Any
 from binlake.batch.outcome import LifeOutcome
 from binlake.batch.steps import Life, Standstill, Status
 from binlake.errors import SNAPSHOTTED_BY_ITSELF, snapshot_command
-from binlake.metadata import lease
+from binlake.metadata import lease, table_versions
 from binlake.metadata.lease import RecordedState
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.position import Position
@@ -45,6 +45,15 @@ def write(metadata: Metadata, rows: Sequence[dict[str, Any]], gone: Iterable[str
     ids = sorted({row["table_id"] for row in rows} | set(gone))
     if ids:
         metadata.replace("watermarks", f"table_id IN ({', '.join(map(literal, ids))})", rows)
+
+
+def write_beside(metadata: Metadata, rows: Sequence[dict[str, Any]], *, began_us: int) -> None:
+    """Write rows of lives whose Delta tables were changed beside the log, after the lake's version has them.
+
+    began_us: before the commits that changed them.
+    """
+    table_versions.note_beside(metadata, rows, began_us=began_us)
+    write(metadata, rows)
 
 
 def read_lives(metadata: Metadata, *, open_batch: int | None = None) -> list[Life]:
@@ -150,16 +159,17 @@ def unsnapshotted(metadata: Metadata) -> frozenset[TableName]:
     return frozenset(name for key, name in names if key == unsnapshotted_id(name))
 
 
-def follow_again(metadata: Metadata, life: str) -> None:
-    """Mark a life as following that has caught up with the others."""
+def follow_again(metadata: Metadata, life: str, *, began_us: int) -> None:
+    """Mark a life as following that has caught up with the others. began_us: before it began to catch up."""
     (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
-    write(metadata, [{**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}])
+    caught_up = {**row, "status": "following", "reason": None, "remedy": None, "updated_us": now_us()}
+    write_beside(metadata, [caught_up], began_us=began_us)
 
 
-def at_version(metadata: Metadata, life: str, version: int) -> None:
-    """Write the Delta version of a life whose rows came into the lake beside the log."""
+def at_version(metadata: Metadata, life: str, version: int, *, began_us: int) -> None:
+    """Write the Delta version of a life whose rows came into the lake beside the log, since ``began_us``."""
     (row,) = [row for row in metadata.read("watermarks") if row["table_id"] == life]
-    write(metadata, [{**row, "delta_version": version, "updated_us": now_us()}])
+    write_beside(metadata, [{**row, "delta_version": version, "updated_us": now_us()}], began_us=began_us)
 
 
 def forget_unsnapshotted(metadata: Metadata, names: list[TableName]) -> None:
@@ -172,17 +182,29 @@ def unsnapshotted_id(name: TableName) -> str:
     return "missing:" + json.dumps([name.database, name.table], ensure_ascii=False)
 
 
-def started(metadata: Metadata, lives: list[Life], *, batch: int, versions: dict[str, int]) -> None:
+def started(
+    metadata: Metadata,
+    lives: list[Life],
+    *,
+    batch: int,
+    versions: dict[str, int],
+    first: int | None = None,
+    began_us: int | None = None,
+) -> None:
     """Write lives that begin with their snapshots, and end earlier lives of the same names. In this order a kill loses
-    nothing."""
+    nothing.
+
+    first: the batch whose version has the new lives first; the one after ``batch`` by default. began_us: before the
+    snapshots' commits; now by default.
+    """
     metadata.replace(
         "schemas",
         f"table_id IN ({', '.join(literal(life.id) for life in lives)})",
         [schema_row(life, batch=batch, where=life.low, why="snapshot") for life in lives],
     )
     names = {life.name for life in lives}
-    earlier = [
-        row["table_id"] for row in metadata.read("watermarks") if TableName(row["database"], row["table"]) in names
-    ]
+    earlier = [row for row in metadata.read("watermarks") if TableName(row["database"], row["table"]) in names]
+    first, began_us = batch + 1 if first is None else first, began_us or now_us()
+    table_versions.note_snapshot(metadata, first, lives, versions, earlier, began_us=began_us)
     rows = [watermark_row(life, batch=batch, position=life.low, delta_version=versions.get(life.id)) for life in lives]
-    write(metadata, rows, earlier)
+    write(metadata, rows, [row["table_id"] for row in earlier])

@@ -160,16 +160,20 @@ def begin_lives(
     results: list[SnapshotResult],
     batch: int,
     awaited: Collection[TableName] = (),
+    began_us: int | None = None,
 ) -> None:
     """Record new lives in metadata, and follow the log from the earliest position that any table needs.
 
-    awaited: included tables that may begin without a snapshot. Log that may hold their CREATE TABLE isn't skipped.
+    batch: the newest number given out. awaited: included tables that may begin without a snapshot. Log that may hold
+    their CREATE TABLE isn't skipped. began_us: before the snapshots' commits; now by default.
     """
     if not results:
         return
     lives = [Life(r.table_id, r.name, r.schema, r.low, r.high) for r in results]
-    watermarks.started(metadata, lives, batch=batch, versions={r.table_id: r.delta_version for r in results})
     control = held.control()
+    versions = {r.table_id: r.delta_version for r in results}
+    first = control.open.batch if control.open else batch + 1
+    watermarks.started(metadata, lives, batch=batch, versions=versions, first=first, began_us=began_us)
     following = [life for life in watermarks.read_lives(metadata) if life.status == "following"]
     lows = [life.low for life in following]
     here = source.server_identity

@@ -14,6 +14,7 @@ from binlake.metadata.failures import noted
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import metadata_of
 from binlake.metadata.record import RunReport, names_dropped, note_batch, note_poison, record_batch
+from binlake.metadata.table_versions import VersionsScope
 from binlake.phases.outcomes import StepOutcome
 from binlake.report import Report
 from binlake.source.lineage import check_position
@@ -46,7 +47,7 @@ def stage_open(
         raise
     fault("manifest written")
     staged = replace(planned, state="staged", attempt=manifest.attempt).with_phase("stage", time.monotonic() - began)
-    staged = replace(staged, content=planned.content or manifest.content)
+    staged = replace(staged, content=planned.content or manifest.content, committed_us=manifest.committed_us)
     staged = staged.executing([part.gtid_set for part in manifest.slices], planned.range.stop.flavour)
     held.advance(staged)
     note_batch(held.metadata, staged)
@@ -79,10 +80,11 @@ def record_open(held: Lease, config: PipelineConfig, run: str | None = None) -> 
     metadata.check()
     if config.maintain.staging_hours > 0:
         replayable.keep(config, merged)
-    for name in names_dropped(metadata, merged):
-        if config.goes_when_dropped(name):
-            files.remove_folder(config.table_path(name))
-    report = record_batch(held, metadata, merged, run)
+    removed = [name for name in names_dropped(metadata, merged) if config.goes_when_dropped(name)]
+    for name in removed:
+        files.remove_folder(config.table_path(name))
+    scope = VersionsScope(lambda name: not config.ghost(name), frozenset(removed))
+    report = record_batch(held, metadata, merged, run, scope)
     fault("recorded")
     if recorded_state := held.control().recorded_state:
         leftovers.remove_recorded(config, recorded_state)

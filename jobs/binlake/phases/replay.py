@@ -29,7 +29,7 @@ from binlake.merge.merge import apply_steps, as_staged, inputs_of, manifest_of
 from binlake.metadata import decisions, lease, replayable, watermarks
 from binlake.metadata.decisions import Reason
 from binlake.metadata.lease import OpenBatch, RecordedState
-from binlake.metadata.metadata import Metadata, literal
+from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.metadata.replayable import Base
 from binlake.report import Report
 from binlake.schema.table import TableName, TableSchema
@@ -291,6 +291,7 @@ class _Replay:
         note = {"source": self._selection.config.source.name, "life": life.id, "batch": self.batch, "replayed": True}
         rows = session.read.format("delta").load(built.path)
         metadata.check()
+        began_us = now_us()
         name = life.name
         decisions.note(metadata, "replay", reason, database=name.database, table=name.table, batch=self.batch)
         version = (
@@ -308,7 +309,7 @@ class _Replay:
             else recorded_state.position
         )
         row = watermarks.watermark_row(life, batch=self.batch, position=position, delta_version=target.version())
-        watermarks.write(metadata, [row])
+        watermarks.write_beside(metadata, [row], began_us=began_us)
         files.remove_folder(built.path)
         return replace(built, path=target.path)
 

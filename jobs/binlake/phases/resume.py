@@ -9,7 +9,7 @@ from binlake.errors import BinlakeError, TableError, UsageError
 from binlake.metadata import decisions, lease, watermarks
 from binlake.metadata.decisions import Reason
 from binlake.metadata.failures import noted
-from binlake.metadata.metadata import metadata_of
+from binlake.metadata.metadata import metadata_of, now_us
 from binlake.report import Report
 from binlake.schema.table import TableName
 from binlake.source.log import Origin
@@ -32,11 +32,12 @@ def resume(
         row = decisions.row_to_resume(metadata, name)
         if not config.included(name):
             raise UsageError(f"{name} isn't included", remedy="take it into tables.include in the YAML, then resume")
+        began_us = now_us()
         decisions.note(metadata, "resume", reason, database=name.database, table=name.table, batch=control.batch)
         life = catch_up(config, origin, session, metadata, row, report)
         assert control.position is not None
         held.read_under("")
-        watermarks.follow_again(metadata, life.id)
+        watermarks.follow_again(metadata, life.id, began_us=began_us)
     return f"{name} follows again, at {control.position.short}"
 
 

@@ -77,7 +77,8 @@ def snapshot_tables(
         note_bootstrap(metadata, run, control.batch, began_us, results)
         fault("bootstrap noted")
         held.read_under(config.reading)
-        begin_lives(held, metadata, source, results, control.batch, names_awaited(config, source, failures))
+        awaited = names_awaited(config, source, failures)
+        begin_lives(held, metadata, source, results, control.batch, awaited, began_us)
         fault("lives begun")
         held.check()  # who slept until here may have had its tables copied anew by others
     for error in (*failures.values(), *failed):
@@ -130,6 +131,6 @@ def copy_keys(
         life = decisions.following(metadata, name)
         spark = session("rows of a key range are put in place by Delta's own writer")
         result = key_range.put(spark, config, copied, life, held.control().batch)
-        watermarks.at_version(metadata, life.id, result.delta_version)
+        watermarks.at_version(metadata, life.id, result.delta_version, began_us=began_us)
         note_bootstrap(metadata, run, held.control().batch, began_us, [result])
     return [result]

@@ -244,5 +244,13 @@ def stage_slice(items: Items, part: Slice, number: int, folder: str, invalid: In
     staged = tuple(without(file, rolled_back) for file in written)
     whole = executed[0]
     return StagedSlice(
-        number, staged, tuple(statements), tuple(stopped), tuple(xa), whole.gtid_set, whole.unchecked, whole.servers
+        number,
+        staged,
+        tuple(statements),
+        tuple(stopped),
+        tuple(xa),
+        whole.gtid_set,
+        whole.unchecked,
+        whole.servers,
+        whole.committed_us,
     )

@@ -1,0 +1,331 @@
+"""Lake versions: for each batch the Delta version of every table at the batch's position. Needs neither server nor JVM.
+
+Which tables belong to a version:
+
+- those that follow the log, also where the batch didn't change them: they equal the server's at the batch's position
+- tables that are stopped, paused, excluded or to be snapshotted anew don't: they stand at an earlier position
+- a table that was snapshotted ahead of the batch doesn't, until a batch reaches the snapshot's position
+- a renamed table belongs to it under the name that it had at the batch
+
+Batches that an older binlake recorded, without their Delta versions, aren't listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from binlake.config.units import HOUR_US
+from binlake.errors import UsageError
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.table_versions import KINDS, REMOVED, TABLE
+from binlake.position import Position
+from binlake.schema.table import TableName
+
+_LIST = "binlake versions lists those that are known"
+_BATCHES = 1 << 40
+"""More than there are batches: a life's number times it, plus a batch, orders rows by both."""
+
+_OF_BATCHES = ("batch", "kind", "position", "gtid_set", "committed_us", "at_us")
+_OF_TABLES = (
+    "batch", "kind", "table_id", "database", "table", "status", "delta_version", "position", "began_us",
+)  # fmt: skip
+_NONE, _NEVER = -1, (1 << 62)
+_AHEAD = "ahead of the batch"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+BatchNumbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class VersionedTable:
+    """A table at a lake version. name: as it was called then. table_id: of its life."""
+
+    name: TableName
+    table_id: str
+    delta_version: int
+
+
+@dataclass(frozen=True)
+class LakeVersion:
+    """A version of all tables, as a batch left them.
+
+    name: under which it is pinned, if it is. position: up to which all transactions of the log are in its tables, and
+    no other; gtid_set: the same, empty without GTID. committed: when the newest of these transactions committed, by the
+    server's clock as the log has it; of a batch without transactions, or recorded by an older binlake, when it was
+    planned. recorded: when the batch was recorded. tables: Delta versions by ``database.table``. readable: all files
+    that it needs are there. until: before this time maintain removes none of them; None while nothing ends that, as for
+    the newest version and pinned ones.
+    """
+
+    batch: int
+    name: str | None
+    position: str
+    gtid_set: str
+    committed: datetime
+    recorded: datetime
+    readable: bool
+    until: datetime | None
+    _rows: _TableRows = field(repr=False, compare=False)
+
+    @property
+    def tables(self) -> Mapping[str, int]:
+        return {name: table.delta_version for name, table in self.contents.items()}
+
+    @property
+    def contents(self) -> Mapping[str, VersionedTable]:
+        """The tables of the version by ``database.table``, in this order."""
+        return self._rows.at(self.batch)
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The status of each table that is known but doesn't stand at the version's position, by ``database.table``."""
+        return self._rows.left_out(self.batch)
+
+    def table(self, name: str) -> VersionedTable:
+        """Return a table by ``database.table``. Raises UsageError where it doesn't belong to the version, or where the
+        version can't be read any more."""
+        self.refuse_unreadable()
+        if table := self.contents.get(name):
+            return table
+        if status := self.left_out.get(name):
+            raise UsageError(
+                f"{name} isn't part of batch {self.batch}: it is {status}, so it stands at another position",
+                remedy="read it by itself, or take a batch that has it",
+            )
+        raise UsageError(
+            f"{name} isn't part of batch {self.batch}",
+            remedy=f"it has {', '.join(self.contents) or 'no table'}; names are database.table",
+        )
+
+    def refuse_unreadable(self) -> None:
+        """Raise UsageError where files that the version needs are gone."""
+        if not self.readable:
+            raise UsageError(
+                f"batch {self.batch} can't be read any more: maintain removed files of it, as maintain.history_hours "
+                "says, or a table of it was dropped",
+                remedy="take a later batch; binlake versions tells which are readable, and pin keeps one",
+            )
+
+
+def lake_versions(metadata: Metadata, history_hours: float | None = None) -> list[LakeVersion]:
+    """Return the versions that are known, oldest first. history_hours: as the YAML promises; without it ``until`` is
+    None.
+
+    Raises LakeError.
+    """
+    names = {row["batch"]: row["name"] for row in metadata.read("pins", ["batch", "name"])}
+    own = metadata.read(TABLE, _OF_BATCHES, where="table_id IS NULL")
+    tables = metadata.read_columns(TABLE, _OF_TABLES, where="table_id IS NOT NULL")
+    rows = _TableRows(own, tables, metadata.read("readable_since"))
+    ends = {} if history_hours is None else rows.ends(round(history_hours * HOUR_US))
+    gone = rows.unreadable()
+    return [
+        LakeVersion(
+            batch=batch,
+            name=names.get(batch),
+            position=own["position"],
+            gtid_set=own["gtid_set"] or "",
+            committed=_moment(own["committed_us"]),
+            recorded=_moment(own["at_us"]),
+            readable=batch in names or batch not in gone,
+            until=_moment(ends[batch]) if batch in ends and batch not in names else None,
+            _rows=rows,
+        )
+        for batch, own in rows.batches.items()
+    ]
+
+
+def version_at(
+    versions: Sequence[LakeVersion],
+    *,
+    batch: int | None = None,
+    time: datetime | None = None,
+    name: str | None = None,
+) -> LakeVersion:
+    """Return the version of a batch, of a name, or of a time; without any of them the newest.
+
+    time: the newest version is returned none of whose transactions committed later. What committed after the newest
+    version's transactions isn't known yet, so a later time is refused. Raises UsageError.
+    """
+    if not versions:
+        raise UsageError("the lake has no version yet", remedy="run binlake sync: each batch that it records is one")
+    if batch is not None:
+        return _of_batch(versions, batch)
+    if name is not None:
+        return _of_name(versions, name)
+    return versions[-1] if time is None else _of_time(versions, time)
+
+
+def _of_batch(versions: Sequence[LakeVersion], batch: int) -> LakeVersion:
+    for version in versions:
+        if version.batch == batch:
+            return version
+    known = f"batches {versions[0].batch} to {versions[-1].batch}"
+    raise UsageError(f"batch {batch} isn't known as a version: the lake has {known}", remedy=_LIST)
+
+
+def _of_name(versions: Sequence[LakeVersion], name: str) -> LakeVersion:
+    for version in versions:
+        if version.name == name:
+            return version
+    names = [version.name for version in versions if version.name]
+    raise UsageError(f"no version is called {name!r}", remedy=f"names are {', '.join(names)}" if names else _LIST)
+
+
+def _of_time(versions: Sequence[LakeVersion], time: datetime) -> LakeVersion:
+    moment = time if time.tzinfo else time.replace(tzinfo=UTC)
+    first, newest = versions[0], max(version.committed for version in versions)
+    if moment > newest:
+        raise UsageError(
+            f"what the lake was at {moment:%Y-%m-%d %H:%M:%S.%f} UTC isn't known yet: its newest transaction committed "
+            f"at {newest:%Y-%m-%d %H:%M:%S.%f} UTC",
+            remedy="run binlake sync first, or ask for an earlier time",
+        )
+    before: LakeVersion | None = None
+    for version in versions:
+        if version.committed > moment:
+            break
+        before = version
+    if before is None:
+        raise UsageError(
+            f"no version is as old as {moment:%Y-%m-%d %H:%M:%S.%f} UTC: batch {first.batch} is the first, of "
+            f"{first.committed:%Y-%m-%d %H:%M:%S.%f} UTC",
+            remedy="ask for a later time",
+        )
+    return before
+
+
+def _moment(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
+
+
+def _codes(column: pa.ChunkedArray, order: BatchNumbers | None = None) -> tuple[list[str], BatchNumbers]:
+    """Return a dictionary-encoded column's words, and their numbers row by row; _NONE for NULL."""
+    if not column.num_chunks:
+        return [], np.zeros(0, np.int64)
+    chunk = column.chunk(0)
+    codes = chunk.indices.fill_null(_NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+    return chunk.dictionary.to_pylist(), codes if order is None else codes[order]
+
+
+class _TableRows:
+    """The tables' rows of ``lake_versions``, ordered by life, batch and kind, as columns.
+
+    Each is in effect for the batches from its start (its own batch, or the first that reaches its position) to its end
+    (exclusive): the life's next row, or a batch of kind base.
+    """
+
+    def __init__(
+        self, own: list[dict[str, Any]], tables: pa.Table, readable_since: Sequence[Mapping[str, Any]]
+    ) -> None:
+        own.sort(key=lambda row: int(row["batch"]))
+        self.batches: dict[int, dict[str, Any]] = {row["batch"]: row for row in own}
+        self._numbers = np.array(list(self.batches), np.int64)
+        self._load(tables.combine_chunks().unify_dictionaries())
+        self._bound(np.array([row["batch"] for row in own if row["kind"] == "base"], np.int64))
+        since = {row["table_id"]: row["delta_version"] for row in readable_since}
+        self._since = np.array([since.get(life, 0) for life in self._lives], np.int64)
+
+    def _load(self, rows: pa.Table) -> None:
+        self._lives, life = _codes(rows["table_id"])
+        kinds, kind = _codes(rows["kind"])
+        rank = np.array([KINDS.index(word) for word in kinds], np.int64)
+        order = np.lexsort((rank[kind], rows["batch"].to_numpy(), life))
+        self._life, self._batch = life[order], rows["batch"].to_numpy()[order]
+        self._key = self._life * _BATCHES + self._batch
+        self._version = rows["delta_version"].fill_null(_NONE).to_numpy()[order]
+        self._began = rows["began_us"].to_numpy()[order]
+        self._texts = {column: _codes(rows[column], order) for column in ("database", "table", "status", "position")}
+
+    def _bound(self, bases: BatchNumbers) -> None:
+        """Set from which batch on and up to which each row is in effect, and before what time nothing ended that."""
+        has_next = np.append(self._life[1:] == self._life[:-1], False) if len(self._life) else np.zeros(0, bool)
+        places = np.searchsorted(bases, self._batch, side="right")
+        base = np.append(bases, _NEVER)[places]
+        following = np.where(has_next, np.append(self._batch[1:], _NEVER)[: len(self._batch)], _NEVER)
+        began = np.append(self._began[1:], _NEVER)[: len(self._began)]
+        self._end = np.minimum(following, base)
+        self._ended_us = np.where(following < base, began, self._before_bases(bases)[places])
+        self._start = self._batch.copy()
+        for row in np.flatnonzero(self._texts["position"][1] != _NONE):
+            self._start[row] = self._first_reaching(int(row))
+
+    def _before_bases(self, bases: BatchNumbers) -> BatchNumbers:
+        """Return for each batch of kind base when the batch noted before it was recorded: others may have followed."""
+        recorded = np.array([row["at_us"] for row in self.batches.values()], np.int64)
+        before = np.searchsorted(self._numbers, bases) - 1
+        return np.append(np.where(before >= 0, recorded[before], 0) if len(bases) else bases, _NEVER)
+
+    def _first_reaching(self, row: int) -> int:
+        """Return the first batch that reaches a row's position."""
+        position = Position.parse(self._text("position", row))
+        for batch, own in self.batches.items():
+            if batch >= self._batch[row] and Position.parse(own["position"]).reaches(position):
+                return batch
+        return _NEVER
+
+    def _text(self, column: str, row: int) -> str:
+        words, codes = self._texts[column]
+        return words[int(codes[row])]
+
+    def _in_effect(self, batch: int) -> list[int]:
+        """Return the row of each life that counts at a batch."""
+        keys = np.arange(len(self._lives)) * _BATCHES + batch
+        last = np.searchsorted(self._key, keys, side="right") - 1
+        known = (last >= 0) & (self._life[last] == np.arange(len(self._lives))) if len(self._life) else last < 0
+        rows = last[known]
+        return [int(row) for row in rows[self._end[rows] > batch]]
+
+    def _named(self, rows: Iterable[int]) -> list[tuple[TableName, int]]:
+        return sorted((TableName(self._text("database", row), self._text("table", row)), row) for row in rows)
+
+    def at(self, batch: int) -> dict[str, VersionedTable]:
+        rows = [row for row in self._in_effect(batch) if self._version[row] >= 0 and self._start[row] <= batch]
+        return {
+            f"{name.database}.{name.table}": VersionedTable(
+                name, self._lives[int(self._life[row])], int(self._version[row])
+            )
+            for name, row in self._named(rows)
+        }
+
+    def left_out(self, batch: int) -> dict[str, str]:
+        rows = [row for row in self._in_effect(batch) if self._version[row] < 0 or self._start[row] > batch]
+        status = {f"{name.database}.{name.table}": self._text("status", row) for name, row in self._named(rows)}
+        gone = ("dropped", REMOVED)
+        return {name: _AHEAD if word == "following" else word for name, word in status.items() if word not in gone}
+
+    def unreadable(self) -> set[int]:
+        """Return the batches that need files of a table that are gone."""
+        words, status = self._texts["status"]
+        removed = np.zeros(len(self._lives), bool)
+        removed[self._life[np.isin(status, [number for number, word in enumerate(words) if word == REMOVED])]] = True
+        gone = (self._version < self._since[self._life]) | removed[self._life]
+        rows = gone & (self._version >= 0) & (self._start < self._end)
+        counts = np.zeros(len(self._numbers) + 1, np.int64)
+        np.add.at(counts, np.searchsorted(self._numbers, self._start[rows]), 1)
+        np.add.at(counts, np.searchsorted(self._numbers, self._end[rows]), -1)
+        return set(self._numbers[np.cumsum(counts)[:-1] > 0].tolist())
+
+    def ends(self, kept_us: int) -> dict[int, int]:
+        """Return for each batch before what time all its files are kept, microseconds since 1970; nothing for those
+        whose tables all are as they were."""
+        rows = (self._version >= 0) & (self._start < self._end) & (self._end < _NEVER)
+        ends, places = np.unique(self._end[rows], return_inverse=True)
+        starts, times = np.full(len(ends), _NEVER), np.full(len(ends), _NEVER)
+        np.minimum.at(starts, places, self._start[rows])
+        np.minimum.at(times, places, self._ended_us[rows])
+        ended: dict[int, int] = {}
+        for batch in self.batches:
+            place = int(np.searchsorted(ends, batch, side="right"))
+            while place < len(ends) and starts[place] > batch:
+                place += 1
+            if place < len(ends):
+                ended[batch] = int(times[place]) + kept_us
+        return ended
