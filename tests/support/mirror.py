@@ -87,6 +87,7 @@ class Mirror:
     spark: SparkSession
     include: list[str] = field(default_factory=list)
     exclude: list[str] = field(default_factory=list)
+    modes: list[dict[str, Any]] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     server_id: int = 7100
     url: str = ""
@@ -107,7 +108,11 @@ class Mirror:
                     "connection": self.files.as_uri() if self.files else "tests",
                     "server_id": self.server_id,
                 },
-                "tables": {"include": self.include or [f"{self.database}.*"], "exclude": self.exclude},
+                "tables": {
+                    "include": self.include or [f"{self.database}.*"],
+                    "exclude": self.exclude,
+                    "modes": self.modes,
+                },
                 "lake": {"path": self.url or str(self.folder)},
                 **self.options,
             }

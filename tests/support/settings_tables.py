@@ -35,11 +35,11 @@ class Setting(NamedTuple):
 
 def settings_of(model: type[BaseModel], section: str = "") -> dict[str, list[Setting]]:
     """Return the settings below a model by section: the path of the section's key, empty for the top of the file."""
-    tables = {section: [setting_of(name, field) for name, field in model.model_fields.items()]}
+    tables = {section: [setting_of(name.removesuffix("_"), field) for name, field in model.model_fields.items()]}
     for name, field in model.model_fields.items():
         path = f"{section}.{name}" if section else name
         for inner in models_in(field.annotation):
-            if inner is Policy:  # a pattern's own policies have the keys of the section around it
+            if inner is Policy or not inner.model_fields:  # a pattern's own policies have the keys around it
                 continue
             tag = inner.model_fields.get("type")
             of_one_type = f"{path}: {get_args(tag.annotation)[0]}" if tag else path

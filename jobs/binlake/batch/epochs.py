@@ -43,6 +43,7 @@ def _walk_slice(walk: Walk, follower: StatementFollower, created: int, part: Sta
             xa = xa[count:]
         while stopped and (bound is None or stopped[0].offset < bound):
             item = stopped.pop(0)
+            walk.beside.gap(item.name, (file_number(item.file), item.offset), item.reason, walk.turn)
             table = walk.at(item.name)
             if table is not None and (file_number(item.file), item.offset) >= table.life.low.order:
                 if table.life.status == "following":
@@ -59,6 +60,8 @@ def _follow_cascades(walk: Walk, cascades: Sequence[Cascade], manifest: Manifest
     deleted |= {name for name in updated if (table := walk.at(name)) and table.was_versioned}
     acted = touched(cascades, deleted, updated)
     at_stop = partial(Standstill.at, walk.stop.file, walk.stop.offset)
+    for child, cascade in acted.items():
+        walk.beside.gap(child, walk.stop.order, cascading(cascade), walk.turn)
     for cascade in cascades:
         table = walk.at(cascade.child)
         if table is None or table.life.low.order >= walk.stop.order:
@@ -138,4 +141,5 @@ def split(manifest: Manifest, inputs: BatchInputs) -> BatchSteps:
         walk.prepared.waiting,
         tuple(sorted(walk.gone)),
         follower.charsets if follower.charsets != inputs.charsets else None,
+        walk.beside.steps,
     )

@@ -31,6 +31,8 @@ class Rules:
     for a mirrored one. excluding: returns a shape with the columns that aren't mirrored noted in it; may raise
     ConfigurationError. can_snapshot: there is a server to take a snapshot from. goes_when_dropped: tells whether the
     folder of a dropped table is removed once the batch is recorded. invalid: which invalid values the lake keeps.
+    beside: tells whether a mode keeps a table beside the mirror. taken_by: returns which of these has the table's name;
+    empty if none has.
     """
 
     included: Callable[[TableName], bool]
@@ -40,6 +42,8 @@ class Rules:
     can_snapshot: bool = True
     goes_when_dropped: Callable[[TableName], bool] = lambda name: False
     invalid: InvalidValues = FAIL
+    beside: Callable[[TableName], bool] = lambda name: False
+    taken_by: Callable[[TableName], str] = lambda name: ""
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Rules:
@@ -51,6 +55,8 @@ class Rules:
             can_snapshot=not config.source.is_files,
             goes_when_dropped=config.goes_when_dropped,
             invalid=config.invalid,
+            beside=lambda name: bool(config.beside(name)),
+            taken_by=config.taken_by,
         )
 
     def followed(self, name: TableName) -> bool:

@@ -84,6 +84,7 @@ class StatementFollower:
         parsed = self.temporary.hidden(parsed, statement.thread)
         where = Position(self.stop.server, statement.file, statement.offset, created)
         here = _PlacedStatement(where, statement, parsed)
+        self.walk.beside.statement(parsed, statement, self.walk.current, self.walk.turn)
         if parsed.kind == "DML" or parsed.may_concern_any:
             self._follow_opaque(here)
         else:
@@ -229,6 +230,9 @@ class StatementFollower:
             after = self.rules.excluding(table.life.name, self._as_logged(here, evolution.after))
         except (UnfollowedStatement, SchemaMismatch, ConfigurationError) as error:
             return self._ask_snapshot(table, here.standstill(error.message))
+        renamed = zip(evolution.origins, evolution.after.columns, strict=True)
+        pairs = ((old, column.name) for old, column in renamed if old not in (None, column.name))
+        self.walk.beside.renamed(table.life.name, pairs, self.walk.turn)
         if why := self.rules.refusal(table.life.name, after):
             return self._stop(table, here.standstill(why, UNTOLD_REMEDY))
         if why := named_twice(after, self.rules.invalid):

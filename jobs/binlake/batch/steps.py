@@ -312,6 +312,62 @@ class TableSteps:
         return {self.begins, *(step.old for step in moves), *(step.new for step in moves if isinstance(step, MoveStep))}
 
 
+Happened = Literal["begin", "alter", "truncate", "drop", "rename", "gap"]
+
+
+@dataclass(frozen=True)
+class RowsBeside:
+    """Mutations between two statements. life: one of the table's name, which begins with the batch."""
+
+    life: Life
+    merge: MergeStep
+
+
+@dataclass(frozen=True)
+class EventBeside:
+    """A statement or a gap of a table's log.
+
+    what: gap says that what changed there isn't known row by row; begin, that what was before wasn't read.
+    file, offset, number: its place in the log, and which of several of one statement it is.
+    committed_us, gtid: None where they aren't known.
+    renamed: the columns that have new names since, as (old, new).
+    """
+
+    what: Happened
+    file: int
+    offset: int
+    number: int = 0
+    committed_us: int | None = None
+    gtid: str | None = None
+    detail: str = ""
+    renamed: tuple[tuple[str, str], ...] = ()
+
+
+BesideStep = RowsBeside | EventBeside
+
+
+@dataclass
+class BesideSteps:
+    """The steps of one name. turns: see TableSteps. begins: modes that didn't read the log up to the batch.
+
+    The first step is the beginning, for these modes alone.
+    """
+
+    name: TableName
+    begins: tuple[str, ...] = ()
+    steps: list[BesideStep] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+
+    @classmethod
+    def at(cls, start: Position, name: TableName) -> BesideSteps:
+        """Return the steps of a batch in which nothing happened to the table. start: the batch's."""
+        return cls(name, steps=[EventBeside("begin", *start.order)], turns=[0])
+
+    def add(self, step: BesideStep, turn: int) -> None:
+        self.steps.append(step)
+        self.turns.append(turn)
+
+
 @dataclass(frozen=True)
 class BatchSteps:
     """Everything that a batch does.
@@ -319,7 +375,8 @@ class BatchSteps:
     history: rows of the DDL history. missing: included tables with mutations that were never snapshotted. asked: names
     without a life that are to be snapshotted, and why. prepared: XA transactions that wait for their outcome at the
     batch's stop. gone: names without a life that no table has any more. charsets: the databases' default character
-    sets at the stop; None if they are what they were at the start.
+    sets at the stop; None if they are what they were at the start. beside: steps of the tables that modes keep beside
+    mirrors.
     """
 
     tables: tuple[TableSteps, ...]
@@ -329,3 +386,4 @@ class BatchSteps:
     prepared: tuple[PreparedXa, ...] = ()
     gone: tuple[TableName, ...] = ()
     charsets: Mapping[str, str] | None = None
+    beside: tuple[BesideSteps, ...] = ()

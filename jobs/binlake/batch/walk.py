@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from binlake.batch.beside_steps import BesideCollector
 from binlake.batch.manifest import StagedFile
 from binlake.batch.prepared import PreparedTransactions
 from binlake.batch.rules import Rules
@@ -56,7 +57,7 @@ class Walk:
     tables: by life id. current: life id by the name that the table has at this point of the log. history: rows of the
     DDL history. missing: included tables with mutations that were never snapshotted. asked: tables without a life
     that are to be snapshotted, and why. gone: names that a table without a life had before it was dropped or renamed.
-    turn: see TableSteps.
+    turn: see TableSteps. beside: steps of the tables that modes keep beside mirrors.
     """
 
     def __init__(self, batch: int, inputs: BatchInputs) -> None:
@@ -71,6 +72,7 @@ class Walk:
         self.asked: dict[TableName, str] = {}
         self.gone: set[TableName] = set()
         self.turn = 0
+        self.beside = BesideCollector(inputs.range.start, inputs.rules.beside)
 
     def at(self, name: TableName) -> TableSteps | None:
         """Return the steps of the table that has the name now; None where no mirrored table has it."""
@@ -80,10 +82,15 @@ class Walk:
     def file(self, file: StagedFile) -> None:
         """Add a staged file's mutations to the steps of its table, if the table follows the log there."""
         table = self._working(file.name, file.last[:2])
-        if table is None or not file.inserted + file.updated + file.deleted:
-            return
-        if not file.absent or self._goes_without(table, file):
+        has_rows = file.inserted + file.updated + file.deleted > 0
+        if table is not None and has_rows and (not file.absent or self._goes_without(table, file)):
             table.add_file(file, self.turn)
+        self.beside.file(file, self._shape_of(file.name), self.turn)
+
+    def _shape_of(self, name: TableName) -> TableSchema | None:
+        """Return the shape of the life that has the name, which may stand at another place of the log."""
+        table = self.at(name)
+        return table.life.schema if table else None
 
     def _goes_without(self, table: TableSteps, file: StagedFile) -> bool:
         """Tell whether the table can follow a file whose rows lack columns; stop the table if it can't.
@@ -126,9 +133,12 @@ class Walk:
             if table is not None and all(self._goes_without(table, file) for file, _ in rows if file.absent):
                 low = table.life.low.order
                 table.add_xa([(file, commit) for file, commit in rows if commit.committed >= low], self.turn)
+            self.beside.xa(name, rows, self._shape_of(name), self.turn)
         for event in unknown:
             why = f"XA COMMIT of {event.xid}, prepared before the log that was read here"
             standstill = Standstill.at(event.file, event.offset, why)
+            for name in self.current:
+                self.beside.gap(name, (file_number(event.file), event.offset), why, self.turn)
             for life_id in self.current.values():
                 if self.tables[life_id].life.low.order <= (file_number(event.file), event.offset):
                     self.ask_snapshot(self.tables[life_id], standstill)

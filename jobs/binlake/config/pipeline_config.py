@@ -15,8 +15,10 @@ from binlake import names
 from binlake.config import units, yaml_file
 from binlake.config.feed_config import FeedConfig, names_once
 from binlake.config.orchestration import AirflowConfig, Schedule
+from binlake.config.table_modes import BesideMode, TableModes, TablesModes, beside_table, mirror_of, modes_of
 from binlake.config.table_pattern import TablePattern
 from binlake.config.yaml_file import CATALOG, MEMORY, NAME, YamlFile
+from binlake.errors import ConfigurationError
 from binlake.schema.invalid import InvalidDates, InvalidTexts, InvalidValues
 from binlake.schema.table import TableName, TableSchema
 from binlake.schema.virtual import leaving_out
@@ -94,12 +96,13 @@ def columns_named(patterns: list[ColumnPattern], database: str, table: str) -> f
 class TablesConfig(_Strict):
     """The mirrored tables, by shell-style patterns over ``database.table``. ``exclude`` overrides ``include``.
 
-    exclude_columns: columns that must not leave the server.
+    exclude_columns: columns that must not leave the server. modes: what the lake keeps of tables beside their mirrors.
     """
 
     include: Annotated[list[TablePattern], Field(min_length=1)]
     exclude: list[TablePattern] = []
     exclude_columns: list[ColumnPattern] = []
+    modes: TablesModes = []
 
     def wanted(self, database: str, table: str) -> bool | frozenset[str]:
         """Return False for a table that isn't included, else the columns that the log's reader must skip."""
@@ -116,6 +119,19 @@ class TablesConfig(_Strict):
     def excluded_columns(self, database: str, table: str) -> frozenset[str]:
         """Return the names of a table's excluded columns, in lower case."""
         return columns_named(self.exclude_columns, database, table)
+
+    def modes_of(self, database: str, table: str) -> TableModes:
+        """Return a table's modes. Raises ConfigurationError where entries contradict."""
+        try:
+            return modes_of(self.modes, database, table)
+        except ValueError as error:
+            raise ConfigurationError(str(error), remedy="correct tables.modes in the YAML") from None
+
+    def beside(self, database: str, table: str) -> tuple[BesideMode, ...]:
+        """Return the modes that keep a table beside a table's mirror. Raises ConfigurationError."""
+        if not self.modes or not self.included(database, table):
+            return ()
+        return self.modes_of(database, table).beside
 
     def included(self, database: str, table: str) -> bool:
         if database.lower() in SYSTEM_DATABASES:
@@ -389,6 +405,21 @@ class PipelineConfig(_Strict):
         """Tell whether this is the ghost table of an included one, filled by an online schema change tool."""
         return self.tables.ghost_of(name.database, name.table) is not None
 
+    def beside(self, name: TableName) -> tuple[BesideMode, ...]:
+        """Return the modes that keep a table beside a table's mirror. Raises ConfigurationError."""
+        return self.tables.beside(name.database, name.table)
+
+    def taken_by(self, name: TableName) -> str:
+        """Return why a table can't be mirrored under its name, which a table beside a mirror has; empty where it can.
+
+        Raises ConfigurationError.
+        """
+        mirror = mirror_of(name.table)
+        if mirror is None or mirror[1] not in self.tables.beside(name.database, mirror[0]):
+            return ""
+        table, mode = mirror
+        return f"its place in the lake is that of the {mode} of {name.database}.{table}, which tables.modes asks for"
+
     def goes_when_dropped(self, name: TableName) -> bool:
         """Tell whether a dropped table is removed from the lake: by policy, or if a schema change tool made it."""
         return self.policies.of(name).on_drop_table == "drop" or bool(_TOOLS_COPY.match(name.table))
@@ -428,6 +459,10 @@ class PipelineConfig(_Strict):
     def table_path(self, name: TableName) -> str:
         root = self.ghosts if self.ghost(name) else self.root
         return f"{root}/{self._folder(name.database)}/{self._folder(name.table)}"
+
+    def beside_path(self, name: TableName, mode: BesideMode) -> str:
+        """Return the folder of the table that a mode keeps beside a table's mirror."""
+        return f"{self.root}/{self._folder(name.database)}/{self._folder(beside_table(name.table, mode))}"
 
     def _folder(self, name: str) -> str:
         """Return a folder's name; only plain characters on HDFS, where deltalake 1.6 opens another path for others."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,11 @@ from binlake.config import PipelineConfig
 from binlake.delta import delta_actions
 from binlake.delta.delta_actions import DeltaAction
 from binlake.delta.delta_log import LakeLog
-from binlake.delta.delta_schema import FEATURES, FIELD_ID, MAPPING_MODE, MOST_ID
+from binlake.delta.delta_schema import FEATURES, FIELD_ID, MAPPING_MODE, MOST_ID, DeltaSchema
 from binlake.delta.key_ranges import PHYSICAL_NAME
+from binlake.delta.plain_files import added_file
 from binlake.errors import LeftToSpark
+from binlake.faults import fault
 from binlake.storage import files
 
 _SETTINGS = frozenset(
@@ -110,15 +113,45 @@ def commit(table: LakeLog, log: DeltaTable, own: OwnCommit, actions: Sequence[De
 
     Raises CommitFailedError where that version is taken, which may be by ourselves; OSError.
     """
+    delta_actions.commit(log, table.path, [*_own_actions(table, own, log.version()), *actions])
+
+
+def _own_actions(table: LakeLog, own: OwnCommit, read_version: int) -> tuple[DeltaAction, DeltaAction]:
     at = now()
     info = {
         "timestamp": at, "operation": own.operation, "operationParameters": own.parameters,
-        "readVersion": log.version(), "isolationLevel": "Serializable", "isBlindAppend": False,
+        "readVersion": read_version, "isolationLevel": "Serializable", "isBlindAppend": False,
         "engineInfo": f"binlake/{__version__}", "userMetadata": json.dumps(own.note, ensure_ascii=False),
         "operationMetrics": {name: str(count) for name, count in own.metrics.items()},
     }  # fmt: skip
     transaction = {"appId": table.app, "version": own.version, "lastUpdated": at}
-    delta_actions.commit(log, table.path, [{"commitInfo": info}, {"txn": transaction}, *actions])
+    return {"commitInfo": info}, {"txn": transaction}
+
+
+def create(table: LakeLog, schema: DeltaSchema, own: OwnCommit, rows: pa.Table) -> None:
+    """Make a table of these rows, in one commit. Raises CommitFailedError where one is there by now; OSError."""
+    properties = schema.properties
+    fields = {field["name"]: field for field in json.loads(schema.text(properties))["fields"]}
+    stored = pa.schema([stored_field(fields[name], rows.schema.field(name).type) for name in rows.column_names])
+    files.make_readers_folder(f"{table.path}/_delta_log")
+    added = added_file(table.path, pa.Table.from_arrays(rows.columns, schema=stored))
+    fault("data file written")
+    asked = ["deletionVectors"]
+    asked += ["columnMapping"] if MAPPING_MODE in properties else []
+    asked += ["timestampNtz"] if any(field["type"] == "timestamp_ntz" for field in fields.values()) else []
+    protocol = {
+        "minReaderVersion": 3, "minWriterVersion": 7,
+        "readerFeatures": asked, "writerFeatures": [*asked, "appendOnly", "invariants"],
+    }  # fmt: skip
+    metadata = {
+        "id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema.text(properties), "partitionColumns": [], "configuration": properties,
+        "createdTime": now(),
+    }  # fmt: skip
+    info, transaction = _own_actions(table, own, -1)
+    delta_actions.create(
+        table.path, [info, transaction, {"protocol": protocol}, {"metaData": metadata}, {"add": added}]
+    )
 
 
 def now() -> int:

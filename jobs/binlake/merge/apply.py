@@ -8,21 +8,23 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from deltalake.exceptions import CommitFailedError
-
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import (
     BatchSteps,
+    BesideStep,
+    BesideSteps,
     CreateStep,
     LeaveStep,
     Life,
     MergeStep,
     MoveStep,
     ReshapeStep,
+    RowsBeside,
     Step,
     TableOutcome,
     TableSteps,
@@ -43,6 +45,8 @@ from binlake.errors import (
 )
 from binlake.faults import fault
 from binlake.merge import reshape_in_process
+from binlake.merge.beside import BesideWork
+from binlake.merge.conflicts import tried
 from binlake.merge.epoch import merge_epoch
 from binlake.merge.reshape import lake_columns_after
 from binlake.merge.table_progress import TableProgress
@@ -69,8 +73,6 @@ _LOOK_AGAIN = 0.2
 """Seconds, between two looks whether cancelled jobs have ended: a MERGE has several, one after the other."""
 _SAID_EVERY, _NAMED = 1.0, 3
 """Seconds; tables that are named at once."""
-_TRIES, _PAUSE = 5, 1.0
-"""How often a step is tried that conflicts with somebody's commit, and the first pause between two, in seconds."""
 _ACTIONS: dict[type[Step], str] = {
     MergeStep: "merge", CreateStep: "creation", ReshapeStep: "reshape", TruncateStep: "truncation", MoveStep: "move",
     LeaveStep: "removal of the rows",
@@ -114,6 +116,7 @@ def apply_batch(
     """
     working = [table for table in steps.tables if table.steps]
     staged = {file.path: file for table in working for step in table.steps for file in files_of(step)}
+    staged |= {file.path: file for table in steps.beside for step in table.steps for file in _files_beside(step)}
     lost = damaged(spark, list(staged.values()))
     for path, damage in lost.items():
         if path.startswith(config.staging_path(str(batch)) + "/"):
@@ -121,12 +124,12 @@ def apply_batch(
 
     at_work = _AtWork(working, report)
 
-    def one_group(tables: list[TableSteps]) -> list[TableOutcome]:
-        with at_work.on(tables):
-            return _Group(spark, config, batch, position, tables, frozenset(lost), report).run()
+    def one_group(group: _Members) -> list[TableOutcome]:
+        with at_work.on(group.tables):
+            return _Group(spark, config, batch, position, group, frozenset(lost), report).run()
 
     with report.progress("merged") as show, ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="merge") as pool:
-        futures = [pool.submit(one_group, tables) for tables in groups(working)]
+        futures = [pool.submit(one_group, group) for group in _with_beside(groups(working), steps.beside)]
         try:
             while wait(futures, timeout=_SAID_EVERY).not_done:
                 at_work.tell(show)
@@ -208,6 +211,28 @@ def groups(tables: list[TableSteps]) -> list[list[TableSteps]]:
     return [members for _, members in components]
 
 
+@dataclass(frozen=True)
+class _Members:
+    """Tables that meet at a path, and what modes keep beside the mirrors of their names."""
+
+    tables: list[TableSteps]
+    beside: list[BesideSteps]
+
+
+def _with_beside(grouped: list[list[TableSteps]], beside: Sequence[BesideSteps]) -> list[_Members]:
+    """Put what is beside mirrors to the tables of the name; without one it is a group of its own."""
+    by_name = {table.name: table for table in beside}
+    members = []
+    for tables in grouped:
+        names = set().union(*(table.names for table in tables))
+        members.append(_Members(tables, [by_name.pop(name) for name in sorted(names) if name in by_name]))
+    return [*members, *(_Members([], [table]) for table in by_name.values())]
+
+
+def _files_beside(step: BesideStep) -> tuple[StagedFile, ...]:
+    return step.merge.staged if isinstance(step, RowsBeside) else ()
+
+
 def files_of(step: Step) -> tuple[StagedFile, ...]:
     return step.staged if isinstance(step, MergeStep) else ()
 
@@ -221,10 +246,11 @@ class _Group:
         config: PipelineConfig,
         batch: int,
         position: str,
-        tables: list[TableSteps],
+        members: _Members,
         lost: frozenset[str],
         report: Report,
     ) -> None:
+        tables = members.tables
         self._spark = spark
         self._report = report
         self._lost = lost
@@ -234,25 +260,45 @@ class _Group:
         self._running = [TableProgress(config, table) for table in tables]
         self._lives = frozenset(table.life.id for table in tables)
         self._own: SparkSession | None = None
+        self._beside = [
+            BesideWork(config, batch, position, table, partial(self._session_beside, table.name), lost)
+            for table in members.beside
+        ]
 
     def _session(self, progress: TableProgress, step: Step, why: str) -> SparkSession:
         """Return this thread's session for a step of a table; why Spark does it is said, and kept with the table."""
         self._report.say(f"{_ACTIONS[type(step)]} of {progress.life.name} by Spark: {why}")
         progress.done_by_spark(why)
+        return self._own_session(f"{progress.life.name}: {why}")
+
+    def _session_beside(self, name: TableName, why: str) -> SparkSession:
+        self._report.say(f"tables beside {name} by Spark: {why}")
+        return self._own_session(f"{name}: {why}")
+
+    def _own_session(self, why: str) -> SparkSession:
         if self._own is None:
             from binlake.spark import functions
             from binlake.spark.session import of_this_thread
 
-            self._own = of_this_thread(self._spark(f"{progress.life.name}: {why}"))
+            self._own = of_this_thread(self._spark(why))
             functions.register(self._own)
         return self._own
 
     def run(self) -> list[TableOutcome]:
-        for _, place, number in sorted(
-            (turn, place, number)
+        mirrored = [
+            (turn, False, place, number)
             for place, progress in enumerate(self._running)
             for number, turn in enumerate(progress.table.turns, start=1)
-        ):
+        ]
+        beside = [
+            (turn, True, place, number)
+            for place, work in enumerate(self._beside)
+            for number, turn in enumerate(work.table.turns)
+        ]
+        for _, is_beside, place, number in sorted([*mirrored, *beside]):
+            if is_beside:
+                self._beside[place].do(number)
+                continue
             progress = self._running[place]
             began = time.monotonic()
             self._step(progress, number, progress.table.steps[number - 1])
@@ -287,17 +333,12 @@ class _Group:
     def _run_alone(self, progress: TableProgress, step: Step, version: int, number: int) -> None:
         """Do a step between those of other writers: one that conflicts, as with OPTIMIZE, begins again under the same
         version."""
-        for attempt in range(_TRIES):
+
+        def once() -> None:
             progress.refuse_others(self._lives)
-            try:
-                self._run_step(progress, step, version, number)
-                return
-            except _conflicts():
-                if progress.target.recorded() >= version:  # a run that lost its lease was quicker
-                    return
-                if attempt + 1 == _TRIES:
-                    raise
-            time.sleep(_PAUSE * (attempt + 1))
+            self._run_step(progress, step, version, number)
+
+        tried(once, lambda: progress.target.recorded() >= version)
 
     def _run_step(self, progress: TableProgress, step: Step, version: int, number: int) -> None:
         invalid = self._config.invalid
@@ -353,15 +394,6 @@ def _writable(log: LakeLog) -> LakeTable:
     from binlake.merge.lake_table import LakeTable
 
     return LakeTable(log.path, log.app)
-
-
-def _conflicts() -> tuple[type[Exception], ...]:
-    """Return the errors of a commit that conflicts with another's. Delta's own are raised by Spark alone."""
-    if "pyspark" not in sys.modules:
-        return (CommitFailedError,)
-    from binlake.merge.lake_table import CONFLICTS
-
-    return CONFLICTS
 
 
 def _cancel_jobs() -> None:

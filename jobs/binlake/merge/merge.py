@@ -15,6 +15,7 @@ from binlake.batch.steps import BatchSteps, Life, TableOutcome, rebased
 from binlake.batch.walk import BatchInputs
 from binlake.config import PipelineConfig
 from binlake.errors import StagingError, TableError
+from binlake.merge.beside import beginning
 from binlake.merge.table_progress import changed_by_others, refuse_begun
 from binlake.metadata import history, watermarks
 from binlake.metadata.lease import Lease, OpenBatch, RecordedState
@@ -42,7 +43,10 @@ def merge_batch(
         config = as_staged(config, manifest)
         held.read_under(config.reading)
         lives = watermarks.read_lives(metadata, open_batch=staged.batch)
-        steps = epochs.split(manifest, _inputs(config, staged, held.control().recorded_state, metadata, lives))
+        recorded_state = held.control().recorded_state
+        steps = epochs.split(manifest, _inputs(config, staged, recorded_state, metadata, lives))
+        before = recorded_state.tables if recorded_state else None
+        steps = beginning(config, before, steps, staged.range.start, report)
         if manifest.content != staged.content:
             refuse_begun(config, staged.batch, steps)
             staged = replace(staged, content=manifest.content)
@@ -53,7 +57,7 @@ def merge_batch(
         held.advance(replace(staged, state="planned", attempt=""))
         raise
     note_schemas(metadata, staged, steps)
-    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes, lives))
+    merged = replace(staged, state="merged", outcome=outcome_of(steps, outcomes, lives), tables=config.tables)
     merged = merged.with_phase("merge", time.monotonic() - began)
     held.advance(merged)
     return merged, outcomes, manifest
@@ -106,7 +110,7 @@ def apply_steps(
     config: PipelineConfig, session: SessionFactory, batch: OpenBatch, steps: BatchSteps, report: Report
 ) -> list[TableOutcome]:
     """Carry the steps out, of all tables that have any."""
-    if not any(table.steps for table in steps.tables):
+    if not steps.beside and not any(table.steps for table in steps.tables):
         return []
     from binlake.merge.apply import apply_batch
 

@@ -10,6 +10,7 @@ from binlake.batch.steps import BatchSteps, CreateStep, Life, MergeStep, Standst
 from binlake.config import PipelineConfig
 from binlake.delta.delta_log import LakeLog, overtaking, transaction_version
 from binlake.errors import SnapshotUnfinished, StagedRowsDiffer, TableError, snapshot_again
+from binlake.merge.beside import begun_beside
 from binlake.schema.table import TableName
 
 _LOOKS = 16
@@ -104,6 +105,7 @@ def refuse_begun(config: PipelineConfig, batch: int, steps: BatchSteps) -> None:
     """
     first, behind = transaction_version(batch, 1), overtaking(batch)  # a snapshot stands behind the batch's steps
     begun = [str(table.life.name) for table in steps.tables if first <= _recorded(config, table) < behind]
+    begun += begun_beside(config, batch, steps.beside)
     if begun:
         raise StagedRowsDiffer(
             f"batch {batch} was staged anew and differs from its first staging,"

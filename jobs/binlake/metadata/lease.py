@@ -17,6 +17,7 @@ from typing import Any, Literal
 from binlake import gtid
 from binlake.batch.outcome import BatchOutcome
 from binlake.batch.steps import PreparedXa
+from binlake.config import TablesConfig
 from binlake.errors import LeaseHeld
 from binlake.metadata import formats
 from binlake.metadata.held_row import HeldRow, SharedRow
@@ -37,7 +38,8 @@ class OpenBatch:
     seconds. content: of its first staging, see Manifest; a later one must tell the same where a part is merged.
     cascades: when it was planned, the foreign keys that act below the log, None where the log has what they do.
     lower_case_names: the server has lower_case_table_names=1. committed_us: when the newest transaction up to the stop
-    committed, by the log; 0 before it is staged, or without a transaction.
+    committed, by the log; 0 before it is staged, or without a transaction. tables: the settings under which it was
+    merged.
     """
 
     batch: int
@@ -52,6 +54,7 @@ class OpenBatch:
     content: str = ""
     lower_case_names: bool = False
     committed_us: int = 0
+    tables: TablesConfig | None = None
 
     def executing(self, gtid_sets: Iterable[str], flavour: Flavour) -> OpenBatch:
         """Return the plan with exactly the GTIDs up to the stop: those at the start and those of the range's
@@ -77,7 +80,8 @@ class RecordedState:
     Every life that follows is merged up to ``position``, unless its own watermark is further. charsets: the databases'
     default character sets there, None where no server was asked yet. prepared: XA transactions without an outcome,
     whose staged rows are kept. reading: the YAML's settings with which all lives were compared, see
-    PipelineConfig.reading; empty where some weren't.
+    PipelineConfig.reading; empty where some weren't. tables: the settings under which the batch was merged; None where
+    the log is read on from another position than the batch's stop.
     """
 
     batch: int
@@ -85,12 +89,13 @@ class RecordedState:
     charsets: Mapping[str, str] | None = None
     prepared: tuple[PreparedXa, ...] = ()
     reading: str = ""
+    tables: TablesConfig | None = None
 
     def after(self, plan: OpenBatch) -> RecordedState:
         """Return the state once a batch is recorded."""
         changed = plan.outcome.charsets
         charsets = self.charsets if changed is None else {default.database: default.charset for default in changed}
-        return RecordedState(plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading)
+        return RecordedState(plan.batch, plan.range.stop, charsets, plan.outcome.prepared, self.reading, plan.tables)
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,8 @@ def begin_lives(
     here = source.server_identity
     recorded_state, planned_to = control.recorded_state, control.planned_to
     known = {life.name for life in following}
-    skips = known.issuperset(awaited)
+    reads_all = recorded_state is not None and recorded_state.tables is not None and bool(recorded_state.tables.modes)
+    skips = known.issuperset(awaited) and not reads_all  # what modes keep beside mirrors wants every mutation
     fresh = all(
         low.server == here
         and (planned_to is None or _is_of_lost_log(planned_to, low) or (skips and _is_ahead(low, control)))

@@ -1,0 +1,148 @@
+"""What a batch's log tells of tables with modes that keep a table beside the mirror: all mutations and statements.
+
+They are collected by the table's name, whatever becomes of its mirror: a table that stopped, is snapshotted anew or
+stands at a later position misses nothing here, and repeats nothing. The steps and their numbers follow from the staged
+files and statements alone, so that each attempt at a batch gives the same ones, whatever was snapshotted in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import BesideSteps, EventBeside, Happened, Life, MergeStep, RowsBeside, XaCommit
+from binlake.binlog.border import Statement
+from binlake.binlog.partial_rows import PARTIAL
+from binlake.ddl import statements
+from binlake.position import Position, file_number
+from binlake.schema.hidden import without_hashes
+from binlake.schema.table import TableName, TableSchema
+from binlake.schema.virtual import lost_columns
+
+
+class BesideCollector:
+    """The steps of all names that have such modes. wanted: tells which have."""
+
+    def __init__(self, start: Position, wanted: Callable[[TableName], bool]) -> None:
+        self._start = start
+        self._wanted = wanted
+        self._by_name: dict[TableName, BesideSteps] = {}
+
+    @property
+    def steps(self) -> tuple[BesideSteps, ...]:
+        return tuple(self._by_name.values())
+
+    def file(self, file: StagedFile, schema: TableSchema | None, turn: int) -> None:
+        """Add a staged file's mutations outside XA transactions. schema: of the table's life there; None without."""
+        has_rows = file.inserted + file.updated + file.deleted > 0
+        if has_rows and self._wanted(file.name) and self._is_whole(file, schema, turn):
+            self._rows(file.name, (file,), (), schema, turn)
+
+    def xa(
+        self,
+        name: TableName,
+        rows: Iterable[tuple[StagedFile, XaCommit]],
+        schema: TableSchema | None,
+        turn: int,
+    ) -> None:
+        """Add the rows of XA transactions that end here."""
+        if self._wanted(name):
+            for file, commit in rows:
+                if self._is_whole(file, schema, turn):
+                    self._rows(name, (), ((file, commit),), schema, turn)
+
+    def _is_whole(self, file: StagedFile, schema: TableSchema | None, turn: int) -> bool:
+        """Tell whether the rows have all columns but generated ones; else note that they aren't known."""
+        lost = lost_columns(file.absent, schema) if schema else file.absent
+        if lost:
+            self._event(file.name, EventBeside("gap", *file.first, detail=f"{PARTIAL}: {', '.join(lost)}"), turn)
+        return not lost
+
+    def _rows(
+        self,
+        name: TableName,
+        files: tuple[StagedFile, ...],
+        xa: tuple[tuple[StagedFile, XaCommit], ...],
+        schema: TableSchema | None,
+        turn: int,
+    ) -> None:
+        files = tuple(_shown(file, schema) for file in files)
+        xa = tuple((_shown(file, schema), commit) for file, commit in xa)
+        ours = self._of(name)
+        last = ours.steps[-1] if ours.steps else None
+        columns = (*files, *(file for file, _ in xa))[0].columns
+        if isinstance(last, RowsBeside) and last.merge.staged[0].columns == columns:
+            merge = MergeStep(last.merge.schema, last.merge.files + files, last.merge.xa + xa)
+            ours.steps[-1], ours.turns[-1] = RowsBeside(last.life, merge), turn
+            return
+        shape = schema or TableSchema(columns)
+        life = Life("", name, shape, self._start, self._start)
+        ours.add(RowsBeside(life, MergeStep(shape, files, xa)), turn)
+
+    def statement(
+        self, parsed: statements.ParsedStatement, statement: Statement, known: Collection[TableName], turn: int
+    ) -> None:
+        """Note what a statement does to tables, before it is followed. known: the names of tables there."""
+        events = [event for change in parsed.changes for event in self._events(change, known)]
+        if parsed.kind == "DML" or parsed.may_concern_any:
+            named = parsed.tables if parsed.kind == "DML" else ()
+            others = known if parsed.may_concern_any else ()
+            why = "a statement may have changed rows without row events"
+            events = [(name, "gap", why) for name in dict.fromkeys((*named, *others))]
+        place = (file_number(statement.file), statement.offset)
+        numbers: dict[TableName, int] = {}
+        for name, what, detail in events:
+            if self._wanted(name):
+                number = numbers[name] = numbers.get(name, -1) + 1
+                event = EventBeside(what, *place, number, statement.committed_us, statement.gtid, detail)
+                self._event(name, event, turn)
+
+    def _events(
+        self, change: statements.Change, known: Collection[TableName]
+    ) -> Sequence[tuple[TableName, Happened, str]]:
+        match change:
+            case statements.TruncateTable(name):
+                return [(name, "truncate", "")]
+            case statements.DropTable(name):
+                return [(name, "drop", "")] if name in known or name in self._by_name else []
+            case statements.DropDatabase(database):
+                names = dict.fromkeys((*known, *self._by_name))
+                return [(name, "drop", "") for name in names if name.database == database]
+            case statements.RenameTables(pairs):
+                left: list[tuple[TableName, Happened, str]] = [(old, "rename", f"to {new}") for old, new in pairs]
+                return [*left, *((new, "rename", f"from {old}") for old, new in pairs)]
+            case statements.AlterTable(name=name):
+                return [(name, "alter", "")]
+            case statements.RowsChanged(name, why) | statements.Unfollowed(name, why):
+                return [(name, "gap", why)]
+        return []
+
+    def renamed(self, name: TableName, columns: Iterable[tuple[str, str]], turn: int) -> None:
+        """Note that the statement of this turn gave a table's columns other names."""
+        ours, pairs = self._by_name.get(name), tuple(columns)
+        if ours is None or not pairs:
+            return
+        for place, (step, noted) in enumerate(zip(ours.steps, ours.turns, strict=True)):
+            if noted == turn and isinstance(step, EventBeside) and step.what == "alter":
+                ours.steps[place] = replace(step, renamed=pairs)
+
+    def gap(self, name: TableName, place: tuple[int, int], why: str, turn: int) -> None:
+        """Note that what changed at a place isn't known row by row."""
+        if self._wanted(name):
+            self._event(name, EventBeside("gap", *place, detail=why), turn)
+
+    def _event(self, name: TableName, event: EventBeside, turn: int) -> None:
+        self._of(name).add(event, turn)
+
+    def _of(self, name: TableName) -> BesideSteps:
+        if name not in self._by_name:
+            self._by_name[name] = BesideSteps.at(self._start, name)
+        return self._by_name[name]
+
+
+def _shown(file: StagedFile, schema: TableSchema | None) -> StagedFile:
+    """Return the file without the columns that MariaDB hides."""
+    if schema is None:
+        return file
+    return replace(file, columns=without_hashes(file.columns, schema))

@@ -1,0 +1,129 @@
+"""Modes of tables in the YAML: what the lake keeps of a table beside its mirror, and how its mirror keeps rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from binlake import names
+from binlake.config.table_pattern import TablePattern
+
+BesideMode = Literal["history", "log"]
+"""Modes that keep a table of their own beside the mirror."""
+BESIDE: tuple[BesideMode, ...] = ("history", "log")
+RowMetadata = Literal["batch", "committed", "position"]
+_NOT_BUILT = ("history", "log", "soft_delete", "row_metadata")
+"""Modes of which this version has the settings alone."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+
+class HistoryMode(_Strict):
+    """A row for every version of a row.
+
+    columns: whose names the columns have that tell when a version held. per: whether several changes of a row in one
+    transaction are one version. track: patterns of columns of which another value makes a new version; ``except_``
+    overrides it.
+    """
+
+    columns: Literal["binlake", "databricks", "fivetran", "dbt"] = "binlake"
+    per: Literal["transaction", "mutation"] = "transaction"
+    track: list[str] = ["*"]
+    except_: Annotated[list[str], Field(alias="except")] = []
+
+
+class LogMode(_Strict):
+    """A row for every mutation."""
+
+
+class TableModes(_Strict):
+    """The modes of the tables that a pattern names.
+
+    mirror: whether there is a mirror. soft_delete: deleted rows stay in the mirror. row_metadata: what the mirror tells
+    of each row's newest mutation.
+    """
+
+    tables: TablePattern
+    history: HistoryMode | None = None
+    log: LogMode | None = None
+    mirror: bool = True
+    soft_delete: bool = False
+    row_metadata: list[RowMetadata] = []
+
+    @model_validator(mode="after")
+    def _is_no_contradiction(self) -> Self:
+        if why := contradiction(self):
+            raise ValueError(why)
+        if missing := [name for name in _NOT_BUILT if getattr(self, name) not in (None, False, [])]:
+            raise ValueError(f"{missing[0]} can't be used yet; leave it out")
+        if not self.mirror:
+            raise ValueError("mirror: false can't be used yet; leave it out")
+        return self
+
+    @property
+    def beside(self) -> tuple[BesideMode, ...]:
+        """Return the modes that keep a table beside the mirror."""
+        return tuple(mode for mode in BESIDE if getattr(self, mode) is not None)
+
+
+def beside_table(table: str, mode: BesideMode) -> str:
+    """Return the name of the table that a mode keeps beside a mirror."""
+    return f"{table}__{mode}"
+
+
+def mirror_of(table: str) -> tuple[str, BesideMode] | None:
+    """Return the table beside whose mirror a mode would keep a table of this name, and the mode."""
+    base, _, mode = table.rpartition("__")
+    return next(((base, known) for known in BESIDE if base and mode.lower() == known), None)
+
+
+def contradiction(modes: TableModes) -> str:
+    """Return why a table can't have these modes at once; empty where it can."""
+    if not modes.mirror:
+        if not modes.beside:
+            return "mirror: false without log or history leaves nothing of the table; exclude it instead"
+        if modes.soft_delete or modes.row_metadata:
+            return "soft_delete and row_metadata are columns of the mirror, and mirror is false"
+    return ""
+
+
+NO_MODES = TableModes(tables="*.*")
+"""The modes of a table that no pattern names."""
+
+
+def _once(entries: list[TableModes]) -> list[TableModes]:
+    patterns = [entry.tables for entry in entries]
+    if twice := next((pattern for pattern in patterns if patterns.count(pattern) > 1), None):
+        raise ValueError(f"{twice!r} stands in two entries; put its modes into one")
+    return entries
+
+
+TablesModes = Annotated[list[TableModes], AfterValidator(_once)]
+"""The entries of the YAML, each for another pattern."""
+
+
+def modes_of(entries: Sequence[TableModes], database: str, table: str) -> TableModes:
+    """Return the modes of a table: those of all entries that name it. Raises ValueError where entries contradict."""
+    chosen: dict[str, Any] = {}
+    said_by: dict[str, str] = {}
+    for entry in entries:
+        if not names.matches(entry.tables, database, table):
+            continue
+        for name in entry.model_fields_set - {"tables"}:
+            value = getattr(entry, name)
+            if name in chosen and chosen[name] != value:
+                raise ValueError(
+                    f"tables.modes: the entries of {said_by[name]} and {entry.tables} give {database}.{table} two"
+                    f" different settings of {name}; take one away"
+                )
+            chosen[name], said_by[name] = value, entry.tables
+    if not chosen:
+        return NO_MODES
+    merged = NO_MODES.model_copy(update=chosen)
+    if why := contradiction(merged):
+        raise ValueError(f"tables.modes: {database}.{table}: {why}")
+    return merged

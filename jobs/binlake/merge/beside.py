@@ -1,0 +1,118 @@
+"""Tables that modes keep beside mirrors: each step of each of them once, in commits of their own.
+
+A step has two versions of Delta's transaction id: one for a commit that changes the columns, where they change, and one
+for its rows. The application id is that of the source and the mode: the table belongs to a name, whatever lives had it.
+What a table has is read from the table itself, never from the mirror: a kill between the two commits repeats neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from binlake.batch.steps import BatchSteps, BesideStep, BesideSteps
+from binlake.config import PipelineConfig, TablesConfig
+from binlake.config.table_modes import BesideMode
+from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog, transaction_version
+from binlake.errors import BinlakeError, LakeError, SparkNeeded
+from binlake.faults import fault
+from binlake.merge.beside_commit import BesideCommit
+from binlake.merge.conflicts import tried
+from binlake.position import Position
+from binlake.report import Report
+from binlake.schema.table import TableName
+from binlake.storage import storage_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BesideWriter = Callable[[BesideStep, BesideCommit], None]
+WRITERS: Mapping[BesideMode, BesideWriter] = {}
+"""What each mode does with a step. It may be called again with the same step, and commits nothing twice."""
+
+
+def beside_log(config: PipelineConfig, name: TableName, mode: BesideMode) -> LakeLog:
+    """Return the Delta log of a table beside a mirror."""
+    return LakeLog(config.beside_path(name, mode), f"binlake-{mode}:{config.source.name}")
+
+
+@dataclass(frozen=True)
+class BesideWork:
+    """A batch's work on the tables beside one name's mirror.
+
+    position: the batch's stop. spark: called with a reason. lost: paths of staged files that can't be read.
+    """
+
+    config: PipelineConfig
+    batch: int
+    position: str
+    table: BesideSteps
+    spark: Callable[[str], SparkSession]
+    lost: frozenset[str]
+
+    def do(self, number: int) -> None:
+        """Do the step with this number, from 0, in each of the name's tables. Raises BinlakeError."""
+        modes = self.config.beside(self.table.name)
+        for mode in modes if number else [mode for mode in modes if mode in self.table.begins]:
+            log = beside_log(self.config, self.table.name, mode)
+            version = transaction_version(self.batch, 2 * number)
+            recorded = log.recorded()
+            if recorded >= transaction_version(self.batch + 1, 0):
+                raise LakeError(
+                    f"{log.path} has mutations of batch {recorded // STEPS_PER_BATCH}, and this is batch {self.batch}:"
+                    " it was written before the lake was begun anew",
+                    remedy="move that folder away; it is begun anew",
+                )
+            if recorded <= version:
+                self._commit(mode, self.table.steps[number], BesideCommit(
+                    log, self.table.name, self.config, self.batch, version, self._note(mode, number), self.spark,
+                    self.lost,
+                ))  # fmt: skip
+
+    def _commit(self, mode: BesideMode, step: BesideStep, commit: BesideCommit) -> None:
+        try:
+            tried(partial(WRITERS[mode], step, commit), lambda: commit.table.recorded() > commit.version)
+        except (BinlakeError, SparkNeeded):
+            raise
+        except Exception as error:
+            raise storage_errors.failed(f"writing the {mode} {commit.table.path} failed", error) from error
+        fault("epoch committed")
+
+    def _note(self, mode: BesideMode, number: int) -> dict[str, Any]:
+        """Return what the commits tell of themselves in the table's history."""
+        origin = {"source": self.config.source.name, "batch": self.batch, "position": self.position}
+        return {"binlake": {**origin, "beside": mode, "of": str(self.table.name), "number": number}}
+
+
+def beginning(
+    config: PipelineConfig, before: TablesConfig | None, steps: BatchSteps, start: Position, report: Report
+) -> BatchSteps:
+    """Return a batch's steps with the modes that begin with it, as they didn't read the log up to its start.
+
+    before: the settings of the batch recorded last; None where the log wasn't read on from there.
+    """
+    if before == config.tables or not (config.tables.modes or (before and before.modes)):
+        return steps
+    tables = {table.name: table for table in steps.beside}
+    living = (table.life.name for table in steps.tables if table.life.status != "dropped")
+    for name in sorted({*tables, *living}):
+        has, had = config.beside(name), before.beside(name.database, name.table) if before else ()
+        begins = tuple(mode for mode in has if mode not in had)
+        for mode in [mode for mode in had if mode not in has]:
+            report.say(f"{name}: tables.modes leaves its {mode} out; {config.beside_path(name, mode)} stays as it is")
+        if begins:
+            report.say(f"{name}: its {' and '.join(begins)} begin{'s' if len(begins) == 1 else ''} at {start.short}")
+            tables[name] = replace(tables.get(name) or BesideSteps.at(start, name), begins=begins)
+    return replace(steps, beside=tuple(tables.values()))
+
+
+def begun_beside(config: PipelineConfig, batch: int, tables: Sequence[BesideSteps]) -> list[str]:
+    """Return the tables beside mirrors that have a part of a batch."""
+    begun = []
+    for table in tables:
+        for mode in config.beside(table.name):
+            if beside_log(config, table.name, mode).recorded() >= transaction_version(batch, 0):
+                begun.append(f"{table.name}__{mode}")
+    return begun
