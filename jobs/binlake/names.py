@@ -20,6 +20,16 @@ def spark_quote(name: str) -> str:
     return mysql_quote(name)
 
 
+def ansi_quote(name: str) -> str:
+    """Quote a name for DataFusion, DuckDB and Trino."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def ansi_string(text: str) -> str:
+    """Return a string literal for DataFusion, DuckDB and Trino."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def mysql_string(text: str) -> str:
     """Return a string literal that means the same under any sql_mode: hexadecimal if the text isn't plain."""
     if re.fullmatch(r"[A-Za-z0-9 _.:,+-]*", text):

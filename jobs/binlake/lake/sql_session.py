@@ -1,0 +1,169 @@
+"""SQL over a lake's tables, each at one version, by DataFusion: ``SELECT … FROM shop.orders``. Needs no JVM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from binlake.errors import BinlakeError, UsageError
+from binlake.lake.table_at import TableAt, unknown_table
+from binlake.names import ansi_quote, mysql_quote
+from binlake.storage import storage_errors
+
+_WITHOUT_DATABASE = "(no database)"
+"""The schema of names that are written without a database."""
+_SETTINGS = {
+    "datafusion.catalog.default_schema": _WITHOUT_DATABASE,
+    # Names mean the same quoted and not, as on the server: DataFusion folds the latter to lower case otherwise.
+    "datafusion.sql_parser.enable_ident_normalization": "false",
+}
+_WORD = re.compile(r"[\w@$#]+")
+_BLANKS = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/|\()+", re.DOTALL)
+_BEGINNINGS = frozenset({"SELECT", "WITH", "VALUES", "DESCRIBE", "DESC"})
+_OF_EXPLAIN = frozenset({"EXPLAIN", "ANALYZE", "VERBOSE", "FORMAT", "INDENT", "TREE", "GRAPHVIZ", "PGJSON"})
+_NOT_FOUND = re.compile(r"table '(?:datafusion\.)?(.*)' not found")
+_OF_STORAGE = re.compile(r"Object Store error|Object at location|No such file or directory")
+_SETTING_HINT = re.compile(r"\nColumn names are case sensitive\.[^\n]*")
+
+
+@dataclass(frozen=True)
+class QueryRows:
+    """The rows of a query, which are read while they are asked for; that raises UsageError, LakeError."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+class SqlSession:
+    """A session in which tables of the lake are known by ``database.table``.
+
+    A name without a database will do where one database alone has the table. A table is opened when a statement first
+    names it.
+    """
+
+    def __init__(self, tables: Sequence[TableAt]) -> None:
+        self._tables = {str(table.name): table for table in tables}
+        self._builder = QueryBuilder(_SETTINGS)
+        self._schemas: set[str] = set()
+        self._registered: dict[str, TableAt] = {}
+
+    def execute(self, sql: str) -> QueryRows:
+        """Run a query. Raises UsageError for what isn't a query or names what isn't there; LakeError."""
+        refuse_changes(sql)
+        words = frozenset(_WORD.findall(sql))
+        for table in self._tables.values():
+            if is_mentioned(table.name.table, sql, words):
+                self._register(table)
+        try:
+            reader = pa.RecordBatchReader.from_stream(self._builder.execute(sql))
+        except Exception as error:  # DataFusion's have no type of their own
+            raise self._explained(error) from error
+        schema = without_views(reader.schema)
+        return QueryRows(schema, self._read(reader, schema))
+
+    def table(self, sql: str) -> pa.Table:
+        """Return the rows of a query. Raises UsageError, LakeError."""
+        rows = self.execute(sql)
+        return pa.Table.from_batches(rows.batches, rows.schema)
+
+    def _read(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in reader:
+                yield batch.cast(schema)
+        except (pa.ArrowException, DeltaError, OSError) as error:
+            raise self._explained(error) from error
+
+    def _register(self, table: TableAt) -> None:
+        if str(table.name) in self._registered:
+            return
+        database, name = table.name.database, ansi_quote(table.name.table)
+        if "." in database:
+            raise UsageError(
+                f"{table.name}: SQL can't name a database with a dot in its name",
+                remedy="read the table by binlake.lake.open(…).arrow(…): see binlake help analysts",
+            )
+        opened = table.opened()
+        if database not in self._schemas:
+            self._builder.execute(f"CREATE SCHEMA {ansi_quote(database)}")
+            self._schemas.add(database)
+        self._builder.register(f"{ansi_quote(database)}.{name}", opened)
+        if len(self._named(table.name.table)) == 1:
+            self._builder.register(f"{ansi_quote(_WITHOUT_DATABASE)}.{name}", opened)
+        self._registered[str(table.name)] = table
+
+    def _named(self, name: str) -> list[str]:
+        """Return the tables with this name, of whichever database, as ``database.table``."""
+        return [full for full, table in self._tables.items() if table.name.table == name]
+
+    def _explained(self, error: Exception) -> BinlakeError:
+        text = _SETTING_HINT.sub("", str(error)).strip()
+        if missing := _NOT_FOUND.search(text):
+            return self._unknown(missing[1].removeprefix(f"{_WITHOUT_DATABASE}."))
+        if _OF_STORAGE.search(text):
+            read = next((table for table in self._registered.values() if table.path.strip("/") in text), None)
+            return read.failure(error) if read else storage_errors.failed("can't read the lake", error)
+        return UsageError(f"the query can't be run: {text}", remedy="DataFusion's SQL is understood; mend the query")
+
+    def _unknown(self, name: str) -> UsageError:
+        if len(several := self._named(name)) > 1:
+            return UsageError(
+                f"several databases have a table {name}", remedy=f"write {' or '.join(map(str, sorted(several)))}"
+            )
+        return unknown_table(name, self._tables)
+
+
+def is_mentioned(name: str, sql: str, words: Collection[str]) -> bool:
+    """Tell whether a statement may name a table: whether its name stands anywhere in the text, also in a string.
+
+    words: all that stand in the text.
+    """
+    if _WORD.fullmatch(name):
+        return name in words
+    return ansi_quote(name) in sql or mysql_quote(name) in sql
+
+
+def refuse_changes(sql: str) -> None:
+    """Raise UsageError for a statement that isn't a query: DataFusion would also write files."""
+    words = _first_words(sql)
+    if not words:
+        raise UsageError("there is no query", remedy='write one, such as "SELECT count(*) FROM shop.orders"')
+    explained = words[0] == "EXPLAIN"
+    first = next((word for word in words if word not in _OF_EXPLAIN), "EXPLAIN") if explained else words[0]
+    if first not in _BEGINNINGS:
+        listed = ", ".join(sorted({*_BEGINNINGS, "EXPLAIN"}))
+        raise UsageError(f"{first} isn't a query", remedy=f"the lake is read only: begin with {listed}")
+
+
+def _first_words(sql: str) -> list[str]:
+    """Return the first words of a statement, in capitals, without comments and opening parentheses."""
+    words: list[str] = []
+    at = 0
+    while len(words) < len(_OF_EXPLAIN):
+        if blank := _BLANKS.match(sql, at):
+            at = blank.end()
+        word = _WORD.match(sql, at)
+        if word is None:
+            break
+        words.append(word[0].upper())
+        at = word.end()
+    return words
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with plain text and bytes in the place of Arrow's views, which many readers don't know."""
+    return pa.schema([field.with_type(_without_views(field.type)) for field in schema])
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    return kind

@@ -1,0 +1,66 @@
+"""A small lake, written without a server: tables and the batches that changed them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from binlake.batch.outcome import BatchOutcome, LifeOutcome
+from binlake.batch.steps import Life
+from binlake.lake.table_at import TableAt
+from binlake.metadata import lease, record, watermarks
+from binlake.metadata.lease import OpenBatch, RecordedState
+from binlake.metadata.metadata import Metadata
+from binlake.metadata.table_versions import VersionsScope
+from binlake.position import Position, Range
+from binlake.schema.table import Column, TableName, TableSchema
+
+HOUR_US = 3_600_000_000
+_SCHEMA = TableSchema((Column("id", "bigint", nullable=False),), ("id",), "primary")
+
+
+def record_lake(root: Path, first: Mapping[str, pa.Table], *batches: Mapping[str, pa.Table]) -> None:
+    """Write tables, by ``database.table``, and append rows to them, batch by batch; the source's folder is ``root``.
+
+    The transactions of batch N committed by N o'clock on 1970-01-01, and its stop is binlog.000001:N000.
+    """
+    metadata = Metadata(f"{root}/_binlake")
+    lives = [_life(name) for name in first]
+    _append(root, first)
+    with lease.held(metadata) as held:
+        versions = {life.id: 0 for life in lives}
+        watermarks.started(held.metadata, lives, batch=0, versions=versions, began_us=0)
+        held.stand(RecordedState(0, _at(100)))
+    for number, changed in enumerate(batches, 1):
+        outcomes = BatchOutcome(tuple(_outcome(name, version) for name, version in _append(root, changed).items()))
+        stretch = Range(_at(100 if number == 1 else (number - 1) * 1000), _at(number * 1000), ())
+        at_us = number * HOUR_US
+        plan = replace(OpenBatch(number, stretch, "merged", planned_us=at_us, committed_us=at_us), outcome=outcomes)
+        with lease.held(metadata) as held:
+            held.open(plan)
+            record.record_batch(held, held.metadata, plan, scope=VersionsScope())
+
+
+def _append(root: Path, rows: Mapping[str, pa.Table]) -> dict[str, int]:
+    """Append rows; return the tables' new versions."""
+    tables = {name: TableAt.of(str(root), TableName.parse(name), 0) for name in rows}
+    for name, table in tables.items():
+        write_deltalake(table.path, rows[name], mode="append")
+    return {name: int(DeltaTable(table.path).version()) for name, table in tables.items()}
+
+
+def _at(offset: int) -> Position:
+    return Position("server", "binlog.000001", offset, 1)
+
+
+def _life(name: str) -> Life:
+    return Life(f"life of {name}", TableName.parse(name), _SCHEMA, _at(100), _at(100))
+
+
+def _outcome(name: str, version: int) -> LifeOutcome:
+    life = _life(name)
+    return LifeOutcome(life.id, life.name, life.low, life.high, "following", None, "", True, delta_version=version)
