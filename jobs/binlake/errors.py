@@ -7,7 +7,8 @@
     ├── SourceError                             the MySQL or MariaDB server
     │   ├── ConnectionFailed      retry helps   network, server down, timeouts
     │   ├── AccessDenied                        password or grant
-    │   ├── ServerSettingError                  binlog off, wrong format, missing row metadata
+    │   ├── ServerSettingError                  wrong format, missing row metadata
+    │   │   └── NoBinlog                        the server writes no log
     │   ├── PositionLost                        purged, past the end, numbering restarted, another server
     │   ├── Busy                  retry helps   the snapshot's lock can't be had (source/locks.py)
     │   └── ServerIdInUse         retry helps   a replica with our server_id is connected
@@ -144,6 +145,15 @@ class AccessDenied(SourceError):
 
 class ServerSettingError(SourceError):
     """A server setting makes an exact mirror impossible."""
+
+
+class NoBinlog(ServerSettingError):
+    """A server that writes no log. server: as in positions. at_us: when it was seen, by its own clock."""
+
+    def __init__(self, message: str, *, remedy: str, server: str, at_us: int) -> None:
+        super().__init__(message, remedy=remedy)
+        self.server = server
+        self.at_us = at_us
 
 
 class PositionLost(SourceError):

@@ -38,11 +38,9 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """Tell whether the log goes on; also true if it lacks the lake's position, which the sync then reports."""
-        from binlake.metadata.metadata import metadata_of
         from binlake.metadata.status import read_status
-        from binlake.phases.watch import note_seen
+        from binlake.phases.watch import look
         from binlake.position import Position
-        from binlake.source.ahead import ahead_of
         from binlake.source.log import opened
 
         with airflow_errors():
@@ -52,7 +50,6 @@ class BinlakeSourceChangedSensor(BaseSensorOperator):
                 self.log.info("no table has a snapshot yet")
                 return False
             with opened(BinlakeHook(config.source.connection).origin()) as log:
-                ahead = ahead_of(config, log, Position.parse(position))
-                note_seen(metadata_of(config), log)
+                ahead = look(config, log, Position.parse(position))
         self.log.info("the log's end is %s, %s bytes beyond the lake", ahead.head, ahead.bytes)
         return ahead.bytes is None or ahead.bytes >= self.beyond_bytes

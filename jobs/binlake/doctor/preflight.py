@@ -22,10 +22,11 @@ from binlake.errors import (
     ConfigurationError,
     LakeError,
     LakeGone,
+    NoBinlog,
     SourceError,
     UsageError,
 )
-from binlake.metadata import lease
+from binlake.metadata import lease, missing_log
 from binlake.metadata.metadata import metadata_of
 from binlake.names import mysql_quote, unmatched
 from binlake.phases.watch import note_seen, refuse_unlogged
@@ -299,8 +300,8 @@ def _cascades(subject: _Subject) -> Iterator[Check]:
 
 def _position(subject: _Subject) -> Iterator[Check]:
     """Check that the log can be followed from the lake's position."""
+    metadata = metadata_of(subject.config)
     try:
-        metadata = metadata_of(subject.config)
         recorded_state = lease.read(metadata).position
         if recorded_state is None:
             return
@@ -308,6 +309,8 @@ def _position(subject: _Subject) -> Iterator[Check]:
         transport = subject.source.transport()
         yield Check("lake's position", True, lineage.prove(subject.source, transport, recorded_state))
     except BinlakeError as error:
+        if isinstance(error, NoBinlog):
+            missing_log.note(metadata, error)
         yield Check("lake's position", False, error.message, error.remedy)
 
 

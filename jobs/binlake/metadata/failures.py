@@ -16,8 +16,8 @@ from typing import ParamSpec, TypeVar
 
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
-from binlake.errors import BinlakeError, LakeGone, LeaseHeld, SparkNeeded, UsageError
-from binlake.metadata import lease
+from binlake.errors import BinlakeError, LakeGone, LeaseHeld, NoBinlog, SparkNeeded, UsageError
+from binlake.metadata import lease, missing_log
 from binlake.metadata.metadata import Metadata, metadata_of, now_us
 
 FAILED = "failed"
@@ -47,7 +47,10 @@ def noted(phase: str) -> Callable[[Callable[_Asked, _Given]], Callable[_Asked, _
             except Exception as error:
                 config = next(argument for argument in arguments if isinstance(argument, PipelineConfig))
                 if not isinstance(error, _NO_FAILURES) and not hasattr(error, _NOTED) and not _lost_lease(arguments):
-                    note(metadata_of(config), phase, _said(error), began_us)
+                    metadata = metadata_of(config)
+                    note(metadata, phase, _said(error), began_us)
+                    if isinstance(error, NoBinlog):
+                        missing_log.note(metadata, error)
                     setattr(error, _NOTED, True)
                 raise
 

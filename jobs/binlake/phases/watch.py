@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from binlake.binlog.locate import RESNAPSHOT
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, PositionLost
-from binlake.metadata import lease
-from binlake.metadata.metadata import Metadata, literal, metadata_of, now_us
+from binlake.errors import BinlakeError, NoBinlog, PositionLost
+from binlake.metadata import lease, missing_log
+from binlake.metadata.metadata import Metadata, metadata_of, now_us
 from binlake.metadata.record import note_log
 from binlake.metadata.status import read_status
 from binlake.position import Position
-from binlake.source.ahead import ahead_of, log_seen
+from binlake.source.ahead import Ahead, ahead_of, log_seen
 from binlake.source.log import Log, Origin, opened
 from binlake.source.retention import headroom_seconds
 from binlake.source.server import Source
@@ -46,29 +46,36 @@ def watch(config: PipelineConfig, origin: Origin) -> Watched:
         return Watched(None, None, None, stopped)
     position = Position.parse(status.position)
     with opened(origin) as log:
-        beyond = ahead_of(config, log, position).bytes
+        beyond = look(config, log, position).bytes
         headroom = headroom_seconds(log, position) if isinstance(log, Source) else None
-        note_seen(metadata_of(config), log)
     lag = None if status.carried_us is None else max(0.0, (now_us() - status.carried_us) / 1e6)
     return Watched(0.0 if beyond == 0 else lag, beyond, headroom, stopped)
 
 
-def refuse_unlogged(metadata: Metadata, log: Log, position: Position) -> None:
-    """Raise PositionLost if the server ran without its log after a position.
+def look(config: PipelineConfig, log: Log, position: Position) -> Ahead:
+    """Return what a log has beyond a position. What was seen is noted in metadata. Raises SourceError."""
+    metadata = metadata_of(config)
+    try:
+        ahead = ahead_of(config, log, position)
+    except NoBinlog as error:
+        missing_log.note(metadata, error)
+        raise
+    note_seen(metadata, log)
+    return ahead
 
-    A server without a log is noted in metadata, by its own clock, before ServerSettingError is raised. Once it writes
-    its log again, no GTID, offset or file name shows the gap. So PositionLost is raised until the log is followed from
-    a file begun after that, as is the case after a snapshot of all tables.
+
+def refuse_unlogged(metadata: Metadata, log: Log, position: Position) -> None:
+    """Raise NoBinlog if the server writes no log, PositionLost if it was seen so after a position.
+
+    PositionLost is raised until the log is followed from a file begun after that, as is the case after a snapshot of
+    all tables.
     """
     if not isinstance(log, Source) or not log.is_of(position.server):
         return
-    if not log.log_status():
-        metadata.append("unlogged", [{"server": position.server, "at_us": log.now()}])
-        log.head()  # raises, with the remedy
-    since = position.created * 1_000_000
-    seen = metadata.read("unlogged", where=f"server = {literal(position.server)} AND at_us >= {since}")
-    if seen:
-        at = datetime.fromtimestamp(max(row["at_us"] for row in seen) / 1e6, UTC)
+    log.head()
+    seen_us = missing_log.last_seen(metadata, position.server, position.created * 1_000_000)
+    if seen_us is not None:
+        at = datetime.fromtimestamp(seen_us / 1e6, UTC)
         raise PositionLost(
             f"the server wrote no log when it was looked at on {at:%Y-%m-%d %H:%M:%S} UTC, and the lake stands at "
             f"{position.short}, before that: what was written then is in no log",

@@ -27,13 +27,15 @@ longer if it waits for a replica's acknowledgement."""
 
 
 def check_position(log: Log, transport: Transport, position: Position) -> None:
-    """Check that the server is the position's, and still has its log from there on. Raises PositionLost."""
+    """Check that the server is the position's, and still has its log from there on. Raises PositionLost, NoBinlog."""
     if not log.is_of(position.server):
         raise PositionLost(
             f"the server is {log.server_identity}, the lake follows {position.server}",
             remedy=f"point the connection at the server the lake follows, or {RESNAPSHOT}",
         )
     sizes = dict(log.binary_logs())
+    if not sizes:
+        log.head()  # raises NoBinlog for a server without a log
     if position.file not in sizes:
         raise PositionLost(
             f"{position.file} is purged or missing; the lake stands at {position.short}",

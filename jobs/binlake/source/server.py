@@ -12,7 +12,7 @@ from pymysql.constants import ER
 from pymysql.cursors import Cursor, DictCursor
 
 from binlake.binlog.locate import RESNAPSHOT
-from binlake.errors import AccessDenied, ConfigurationError, ServerSettingError, SourceError
+from binlake.errors import AccessDenied, ConfigurationError, NoBinlog, SourceError
 from binlake.position import Flavour
 from binlake.source import error_numbers
 from binlake.source.connection import Endpoint, connect, translate
@@ -124,7 +124,7 @@ class Source:
     def head(self) -> tuple[str, int, str]:
         """Return the end of the log: (file, offset in bytes, GTID set); the set is empty without GTID.
 
-        Raises ServerSettingError if there is no log, AccessDenied without the grant.
+        Raises NoBinlog if there is none, AccessDenied without the grant.
         """
         for _ in range(_HEAD_TRIES):
             before = self._mariadb_gtids()
@@ -141,10 +141,12 @@ class Source:
     def _head(self) -> tuple[str, int, str]:
         rows = self.log_status()
         if not rows:
-            raise ServerSettingError(
+            raise NoBinlog(
                 f"{self.endpoint.address} writes no binlog",
                 remedy="set log_bin=ON in the server's option file and restart the server; what is written until then"
                 f" is in no log, so then {RESNAPSHOT}",
+                server=self.server_identity,
+                at_us=self.now(),
             )
         gtid_set = rows[0].get("Executed_Gtid_Set") or ""
         return rows[0]["File"], int(rows[0]["Position"]), gtid_set.replace("\n", "")

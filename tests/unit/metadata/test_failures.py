@@ -10,8 +10,8 @@ import pytest
 from binlake import config, pipeline
 from binlake.cli import printing
 from binlake.config import PipelineConfig
-from binlake.errors import BinlakeError, LeaseHeld, SourceError, SparkNeeded, UsageError
-from binlake.metadata import failures, lease, runs
+from binlake.errors import BinlakeError, LeaseHeld, NoBinlog, SourceError, SparkNeeded, UsageError
+from binlake.metadata import failures, lease, missing_log, runs
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import now_us
 from binlake.metadata.status import read_status
@@ -76,6 +76,17 @@ def test_what_fails_is_noted_once_where_it_came_from_and_without_values(
     failures.note_death(past.metadata, "merge", now_us())
     assert len(noted(past)) == 3
     assert any(phase == "merge" and "died" in said for phase, said in noted(past))
+
+
+def test_a_server_without_a_log_is_noted_whichever_step_saw_it(past: Past) -> None:
+    seen = NoBinlog("no log", remedy="restart it", server="db", at_us=7_000_000)
+    attempt(past.config, seen)
+    assert not Path(past.config.root).exists()
+    past.write()
+    attempt(past.config, NoBinlog("no log", remedy="restart it", server="db", at_us=7_000_000))
+    assert noted(past) == [("inner", "no log\n  → restart it")]
+    found = [missing_log.last_seen(past.metadata, *asked) for asked in (("db", 7_000_000), ("db", 7_000_001), ("d", 0))]
+    assert found == [7_000_000, None, None]
 
 
 def test_a_run_that_lost_its_lease_writes_nothing_down(past: Past) -> None:
