@@ -109,6 +109,8 @@ class Manifest:
             del part["servers"], part["committed_us"]
             for statement in part["statements"]:
                 del statement["session"]["unlogged"]
+            for event in part["xa"]:
+                del event["committed_us"], event["gtid"]
         return _digest({"files": staged, "slices": slices})
 
     def to_json(self) -> str:

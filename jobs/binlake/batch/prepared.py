@@ -46,7 +46,7 @@ class PreparedTransactions:
             if transaction is None:
                 unknown.append(event)
                 continue
-            commit = transaction.commit((file_number(event.file), event.offset))
+            commit = transaction.commit(event)
             commits += [(file, commit) for file in transaction.files]
         return commits, unknown
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from binlake.batch.manifest import StagedFile
+from binlake.binlog.border import XaEvent
 from binlake.errors import SNAPSHOTTED_BY_ITSELF
-from binlake.position import Position
+from binlake.position import Position, file_number
 from binlake.schema.cascades import Cascade
 from binlake.schema.hidden import without_hashes
 from binlake.schema.table import Column, TableName, TableSchema
@@ -111,7 +112,7 @@ class XaCommit:
 
     Its rows carry ``xid`` and lie in the file with the number ``file``, after the offset ``after`` and up to
     ``prepared``, the offset of XA PREPARE or of the compressed transaction that holds it. The bounds are needed because
-    an XA id may be used again.
+    an XA id may be used again. committed_us, gtid: commit time and GTID of the outcome.
     """
 
     xid: str
@@ -119,6 +120,8 @@ class XaCommit:
     after: int
     prepared: int
     committed: tuple[int, int]
+    committed_us: int = 0
+    gtid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,8 +135,9 @@ class PreparedXa:
     prepared: int
     files: tuple[StagedFile, ...]
 
-    def commit(self, committed: tuple[int, int]) -> XaCommit:
-        return XaCommit(self.xid, self.file, self.after, self.prepared, committed)
+    def commit(self, outcome: XaEvent) -> XaCommit:
+        committed = (file_number(outcome.file), outcome.offset)
+        return XaCommit(self.xid, self.file, self.after, self.prepared, committed, outcome.committed_us, outcome.gtid)
 
 
 @dataclass(frozen=True)

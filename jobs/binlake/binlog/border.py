@@ -107,12 +107,17 @@ class Stopped:
 
 @dataclass(frozen=True)
 class XaEvent:
-    """The preparation or outcome of an XA transaction. ``XA COMMIT … ONE PHASE`` gives both, at one offset."""
+    """The preparation or outcome of an XA transaction. ``XA COMMIT … ONE PHASE`` gives both, at one offset.
+
+    committed_us, gtid: of the transaction in which the event stands.
+    """
 
     file: str
     offset: int
     xid: str
     what: Literal["prepared", "committed", "rolled back"]
+    committed_us: int = 0
+    gtid: str | None = None
 
 
 @dataclass(frozen=True)

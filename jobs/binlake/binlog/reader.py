@@ -184,9 +184,10 @@ class _Reader:
             elif kind == EventType.XA_PREPARE:
                 prepared = events.XaPrepare.parse(body)
                 self._state.xa = 0
-                yield XaEvent(self._file, where, prepared.xid, "prepared")
+                commit = self._transactions.current()
+                yield XaEvent(self._file, where, prepared.xid, "prepared", *commit)
                 if prepared.one_phase:
-                    yield XaEvent(self._file, where, prepared.xid, "committed")
+                    yield XaEvent(self._file, where, prepared.xid, "committed", *commit)
             else:
                 raise self._unsupported(kind, where)
         except Malformed as error:
@@ -284,7 +285,7 @@ class _Reader:
             self._transactions.prepare(normal_xid(xid))
         elif verb.upper() in ("COMMIT", "ROLLBACK"):
             what: Literal["committed", "rolled back"] = "committed" if verb.upper() == "COMMIT" else "rolled back"
-            yield XaEvent(self._file, where, normal_xid(xid), what)
+            yield XaEvent(self._file, where, normal_xid(xid), what, *self._transactions.current())
 
     # tables --------------------------------------------------------------------------------------------------------
     def _table_map(self, body: bytes, where: int) -> None:

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlake.batch.manifest import StagedFile
-from binlake.binlog.border import DELETE, INSERT, UPDATE
 from binlake.binlog.partial_rows import PARTIAL, PARTIAL_REMEDY
+from binlake.binlog.versioned_rows import of_current_rows
 from binlake.errors import FeedError
 from binlake.feeds.contract import FeedTable
 from binlake.metadata.metadata import Metadata
@@ -27,8 +27,6 @@ from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import as_logged, computed_columns, lost_columns
 from binlake.serialization import loads
 
-_NO_END = (2147483647999999, 4294967295999999)
-"""The last TIMESTAMP in microseconds: of 2038 before MariaDB 11.5, of 2106 since."""
 ShapeOrder = tuple[int, int, int]
 """Place of a shape in the log: batch, file number, offset."""
 
@@ -89,7 +87,7 @@ def shown(table: FeedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
     if table.schema is None:
         return rows
     if table.schema.row_end is not None:
-        rows = _current(rows, table.schema.row_end)
+        rows = of_current_rows(rows, table.schema.row_end)
     wanted = [column.name for column in table.columns]
     rendered = {column.name for column in table.columns if column.type in (*RENDERERS, "vector")}
     fields = [field.name for field in rows.schema.field("after").type]
@@ -132,23 +130,3 @@ def _rendered(column: Column, values: pa.Array) -> pa.Array:
     if render is None or pa.types.is_string(values.type):
         return values
     return pa.array([None if value is None else render(value) for value in values.to_pylist()], pa.string())
-
-
-def _current(rows: pa.RecordBatch, row_end: str) -> pa.RecordBatch:
-    """Return the mutations of a system-versioned table's current rows, which are those whose time has no end.
-
-    The server logs historical rows, too: an update inserts the row as it was, a delete sets the row's end.
-    """
-    was, stays = (_has_no_end(rows.column(image), row_end) for image in ("before", "after"))
-    op = pc.if_else(was, pc.if_else(stays, UPDATE, DELETE), INSERT)
-    before, after = (
-        pc.if_else(shown, rows.column(image), None) for shown, image in ((was, "before"), (stays, "after"))
-    )
-    changed = {"op": pc.cast(op, pa.int8()), "before": before, "after": after}
-    arrays = [changed.get(name, rows.column(name)) for name in rows.schema.names]
-    return pa.RecordBatch.from_arrays(arrays, rows.schema.names).filter(pc.or_(was, stays))
-
-
-def _has_no_end(struct: pa.StructArray, row_end: str) -> pa.BooleanArray:
-    end = pc.cast(struct.field(row_end), pa.int64())
-    return pc.fill_null(pc.and_(struct.is_valid(), pc.is_in(end, pa.array(_NO_END))), False)

@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from binlake.batch.manifest import StagedFile
 from binlake.batch.steps import Life, MergeStep
 from binlake.binlog.border import DELETE, INSERT, UPDATE, staged_schema
+from binlake.binlog.versioned_rows import NO_END
 from binlake.names import spark_quote
 from binlake.schema import arithmetic
 from binlake.schema.invalid import InvalidValues
@@ -18,9 +19,6 @@ from binlake.schema.lake_columns import LakeColumn
 from binlake.schema.render import RENDERERS, vectors_in_bytes
 from binlake.schema.table import TableSchema
 from binlake.schema.virtual import computed_columns
-
-_NO_END = "(2147483647999999, 4294967295999999)"
-"""Microseconds of the last TIMESTAMP, before MariaDB 11.5 in 2038 and since in 2106."""
 
 
 def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: InvalidValues) -> DataFrame | None:
@@ -47,12 +45,8 @@ def staged_rows(session: SparkSession, life: Life, step: MergeStep, invalid: Inv
 
 
 def _of_current_rows(staged: DataFrame, row_end: str) -> DataFrame:
-    """Return what the mutations of a system-versioned table do to its current rows, whose time has no end.
-
-    The server logs former rows as it writes them: an update inserts the row as it was, a delete gives the row its end
-    (TABLE::delete_row, sql/sql_delete.cc; vers_insert_history_row, sql/table.cc).
-    """
-    was, stays = (f"unix_micros({image}.{spark_quote(row_end)}) IN {_NO_END}" for image in ("before", "after"))
+    """Return what the mutations of a system-versioned table do to its current rows: see versioned_rows.py."""
+    was, stays = (f"unix_micros({image}.{spark_quote(row_end)}) IN {NO_END}" for image in ("before", "after"))
     changed = staged.where(f"{was} OR {stays}")
     own = [name for name in staged.columns if name not in ("op", "before", "after")]
     return changed.selectExpr(

@@ -1,0 +1,169 @@
+"""A table's staged mutations as Arrow, in the order of the log: what ``mutations.py`` gives Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from binlake.batch.manifest import StagedFile
+from binlake.batch.steps import Life, MergeStep, XaCommit
+from binlake.binlog.border import UPDATE, staged_schema
+from binlake.binlog.versioned_rows import of_current_rows
+from binlake.delta.key_ranges import image_column
+from binlake.errors import LeftToSpark
+from binlake.schema.invalid import InvalidValues
+from binlake.schema.render import vectors, vectors_in_bytes
+from binlake.schema.table import TableSchema
+from binlake.storage import parquet_files
+
+SEQUENCE = ("file", "offset", "row")
+COMMIT = ("committed_us", "gtid")
+IMAGES = ("op", "before", "after")
+HELD = "held "
+"""Column with the offset at which a row of an XA transaction was logged; 0 for other rows. A name of binlake's own."""
+
+
+def ordered_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most: int) -> pa.Table:
+    """Return the epoch's mutations after the snapshot: IMAGES, SEQUENCE, COMMIT and HELD.
+
+    Rows of an XA transaction have the place and commit of its outcome, and are numbered there. Rows that were rolled
+    back are left out. Of a system-versioned table there is what became of the current rows. Raises LeftToSpark where
+    the rows take more than ``most`` bytes of memory; StagingError.
+    """
+    parts = [_plain(rows, file) for file, rows in _read(step.files, step, invalid, most, ("xid", *COMMIT))]
+    held = _read(_files_of_xa(step), step, invalid, most, ("xid", *COMMIT))
+    parts += [_committed(rows, commit) for file, rows in held for other, commit in step.xa if other.path == file.path]
+    rows = pa.concat_tables(parts, promote_options="default")
+    rows = _behind(rows, life.low.order)
+    rows = _numbered(_in_order(rows, ("file", "offset", HELD, "row")))
+    if step.schema.row_end is None:
+        return rows
+    return pa.Table.from_batches([of_current_rows(batch, step.schema.row_end) for batch in rows.to_batches()])
+
+
+def newest_mutations(life: Life, step: MergeStep, invalid: InvalidValues, most: int) -> pa.Table:
+    """Return IMAGES of the same mutations in their order, outside XA transactions and of a table that isn't versioned:
+    who committed them, and when, is a third of the bytes of short ones. Raises what ``ordered_mutations`` does."""
+    parts = [rows for _, rows in _read(step.files, step, invalid, most, ())]
+    rows = pa.concat_tables(parts, promote_options="default")
+    if min(file.first[:2] for file in step.files) < life.low.order:
+        rows = _behind(rows, life.low.order)
+    return _in_order(rows, SEQUENCE).drop_columns(SEQUENCE)
+
+
+def _files_of_xa(step: MergeStep) -> list[StagedFile]:
+    """Return the files that hold rows of XA transactions, each once."""
+    return list({file.path: file for file, _ in step.xa}.values())
+
+
+def _read(
+    files: Sequence[StagedFile], step: MergeStep, invalid: InvalidValues, most: int, more: Sequence[str]
+) -> list[tuple[StagedFile, pa.Table]]:
+    """Read IMAGES, SEQUENCE and ``more`` of staged files. Raises LeftToSpark."""
+    parts: list[tuple[StagedFile, pa.Table]] = []
+    for file in files:
+        room = most - sum(rows.nbytes for _, rows in parts)
+        rows = parquet_files.read_within(file.path, room, (*IMAGES, *SEQUENCE, *more))
+        if rows is None:
+            raise LeftToSpark(f"the staged rows take more than {most / 1e6:,.0f} MB of memory")
+        schema = staged_schema(file.columns, invalid)
+        rows = rows.cast(pa.schema([schema.field(name) for name in rows.column_names]))
+        parts.append((file, _with_vectors(rows, vectors_in_bytes(step.schema.logged, file.columns))))
+    return parts
+
+
+def _plain(rows: pa.Table, file: StagedFile) -> pa.Table:
+    """Return the rows outside XA transactions that weren't rolled back."""
+    rows = rows.filter(pc.is_null(rows["xid"])) if file.xids else rows
+    rows = rows.filter(pa.array(~_is_void(rows, file))) if file.void else rows
+    return rows.drop_columns(["xid"]).append_column(HELD, pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows))
+
+
+def _is_void(rows: pa.Table, file: StagedFile) -> NDArray[np.bool_]:
+    """Tell which rows were rolled back."""
+    offset, row = (rows[name].to_numpy() for name in ("offset", "row"))
+    void = np.zeros(rows.num_rows, np.bool_)
+    for first, first_row, last, last_row in file.void:
+        begun = (offset > first) | ((offset == first) & (row >= first_row))
+        void |= begun & ((offset < last) | ((offset == last) & (row < last_row)))
+    return void
+
+
+def _committed(rows: pa.Table, commit: XaCommit) -> pa.Table:
+    """Return the rows of an XA transaction, at the place of its outcome."""
+    held = rows["offset"].to_numpy()
+    inside = (held > commit.after) & (held <= commit.prepared) & (rows["file"].to_numpy() == commit.file)
+    rows = rows.filter(pc.and_(pc.equal(rows["xid"], commit.xid), pa.array(inside))).drop_columns(["xid"])
+    outcome = {
+        "file": pa.scalar(commit.committed[0]), "offset": pa.scalar(commit.committed[1]),
+        "committed_us": pa.scalar(commit.committed_us), "gtid": pa.scalar(commit.gtid, pa.string()),
+    }  # fmt: skip
+    rows = rows.append_column(HELD, rows["offset"])
+    for name, value in outcome.items():
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, name, pa.repeat(value.cast(rows.schema.field(name).type), rows.num_rows))
+    return rows
+
+
+def _behind(rows: pa.Table, low: tuple[int, int]) -> pa.Table:
+    """Return the mutations after the snapshot."""
+    here = pc.and_(pc.equal(rows["file"], low[0]), pc.greater_equal(rows["offset"], low[1]))
+    return rows.filter(pc.or_(pc.greater(rows["file"], low[0]), here))
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    """Number the rows of each XA transaction, whose numbers are those of the events in which they were logged."""
+    held = rows[HELD].to_numpy() != 0
+    if not held.any():
+        return rows
+    file, offset = rows["file"].to_numpy(), rows["offset"].to_numpy()
+    begins = np.append(True, (file[1:] != file[:-1]) | (offset[1:] != offset[:-1]))
+    count = np.arange(rows.num_rows)
+    first = np.maximum.accumulate(np.where(begins, count, 0))
+    numbers = np.where(held, count - first, rows["row"].to_numpy())
+    return rows.set_column(rows.schema.get_field_index("row"), "row", pa.array(numbers, pa.int64()))
+
+
+def _with_vectors(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return staged rows with lists of floats in the place of these columns' bytes."""
+    for image in ("before", "after") if names else ():
+        place = rows.schema.get_field_index(image)
+        struct = rows[image].combine_chunks()
+        fields = [field.name for field in struct.type]
+        arrays = [
+            vectors(array) if name in names else array for name, array in zip(fields, struct.flatten(), strict=True)
+        ]
+        made = pa.StructArray.from_arrays(arrays, fields, mask=pc.is_null(struct))
+        rows = rows.set_column(place, pa.field(image, made.type), made)
+    return rows
+
+
+def _in_order(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the rows in ascending order of these columns; sorting them would cost a copy of rows that are in order."""
+    if _is_in_order(rows, names):
+        return rows
+    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))
+
+
+def _is_in_order(rows: pa.Table, names: Sequence[str]) -> bool:
+    above = np.zeros(max(rows.num_rows - 1, 0), np.bool_)
+    for name in reversed(names):
+        values = rows[name].to_numpy()
+        above = (values[1:] > values[:-1]) | ((values[1:] == values[:-1]) & above)
+    return bool(above.all())
+
+
+def moved(schema: TableSchema, staged: pa.Table) -> pa.ChunkedArray:
+    """Tell for each mutation whether it is an update that changes the key."""
+    differs = [
+        pc.fill_null(pc.not_equal(image_column(staged, "before", name), image_column(staged, "after", name)), True)
+        for name in schema.key
+    ]
+    moves = differs[0]
+    for more in differs[1:]:
+        moves = pc.or_(moves, more)
+    return pc.and_(pc.equal(staged["op"], UPDATE), moves)
