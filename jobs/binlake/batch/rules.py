@@ -17,6 +17,7 @@ from binlake.schema.lake_columns import side_columns
 from binlake.schema.table import Column, TableName, TableSchema
 from binlake.schema.virtual import UNTOLD_REMEDY, generated_columns
 
+TAKEN_REMEDY = "rename the table, exclude it, or take the mode out of tables.modes"
 LEFT_OUT = Standstill(
     "tables.include and tables.exclude in the YAML leave it out: the lake keeps it as it was then",
     "nothing, unless it is to be mirrored: then include it, and it is brought up to date",
@@ -95,6 +96,8 @@ class Rules:
             return life
         if why := self.refusal(life.name, life.schema):
             return replace(life, status="stopped", standstill=Standstill(why, UNTOLD_REMEDY))
+        if why := self.taken_by(life.name):
+            return replace(life, status="stopped", standstill=Standstill(why, TAKEN_REMEDY))
         now = self.excluding(life.name, life.schema)
         if why := self._difference(life.schema, now):
             return self.unfollowable(life, Standstill(why))

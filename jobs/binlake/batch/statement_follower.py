@@ -275,6 +275,9 @@ class StatementFollower:
             self.walk.end(table, f"replaced at {here.position.short}")
         if not self.rules.followed(name):
             return IGNORED, "not included"
+        if why := self.rules.taken_by(name):
+            self.walk.missing.add(name)
+            return STOPPED, f"{here.position.short}: {why}"
         if isinstance(change, statements.CreateLike):
             like = self.walk.at(change.like)
             if like is None or like.life.status != "following" or here.order < like.life.low.order:
@@ -345,10 +348,10 @@ class StatementFollower:
         statement.
         """
         schema = self._server_shape(table)
-        if superseded or not self.rules.followed(new):
-            self.walk.end(
-                table, f"renamed to {new} at {here.position.short}" + ("" if superseded else ", not included")
-            )
+        taken = self.rules.taken_by(new)
+        if superseded or taken or not self.rules.followed(new):
+            why = "" if superseded else f": {taken}" if taken else ", not included"
+            self.walk.end(table, f"renamed to {new} at {here.position.short}{why}")
             self._note(here, old, table, FOLLOWED, table.life.reason, (schema, None))
             return
         self.walk.forget_name(new)

@@ -14,7 +14,7 @@ BesideMode = Literal["history", "log"]
 """Modes that keep a table of their own beside the mirror."""
 BESIDE: tuple[BesideMode, ...] = ("history", "log")
 RowMetadata = Literal["batch", "committed", "position"]
-_NOT_BUILT = ("history", "log", "soft_delete", "row_metadata")
+_NOT_BUILT = ("history", "soft_delete", "row_metadata")
 """Modes of which this version has the settings alone."""
 
 

@@ -49,7 +49,14 @@ from binlake.delta.delta_log import LakeLog
 from binlake.faults import fault
 from binlake.maintain.between_batches import held_between_batches
 from binlake.maintain.needs import Table, needs_of
-from binlake.maintain.table_upkeep import MAINTAINED, SIDE_BY_SIDE, TablesUpkeep, TableUpkeep, tables_being_copied
+from binlake.maintain.table_upkeep import (
+    MAINTAINED,
+    SIDE_BY_SIDE,
+    TablesUpkeep,
+    TableUpkeep,
+    tables_being_copied,
+    tables_beside,
+)
 from binlake.metadata import expiry, leftovers, watermarks
 from binlake.metadata.expiry import MetadataUpkeep
 from binlake.metadata.lease import Lease
@@ -130,9 +137,10 @@ def wants_spark(config: PipelineConfig, metadata: Metadata) -> bool:
     """Tell whether a table's upkeep needs Spark now. Needs neither server nor Spark."""
     looked = time.time()
     lives = [life for life in watermarks.read_lives(metadata) if life.status in MAINTAINED]
-    logs = [(life, LakeLog.of(config, life.name, life.id)) for life in lives]
+    tables = [Table(life, LakeLog.of(config, life.name, life.id)) for life in lives]
+    tables += [beside for life in lives for beside in tables_beside(config, life.name)]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return any(pool.map(lambda pair: pair[1].exists() and needs_of(config, Table(*pair), looked).spark, logs))
+        return any(pool.map(lambda table: table.log.exists() and needs_of(config, table, looked).spark, tables))
 
 
 def _remove_leftovers(config: PipelineConfig, held: Lease) -> list[str]:

@@ -22,12 +22,14 @@ OLD_VECTORS = 16
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it was looked at. version: up to it nobody else changed the rows. left: why it isn't touched."""
+    """A table as it was looked at. version: up to it nobody else changed the rows. left: why it isn't touched.
+    is_beside: a mode keeps it beside the mirror of the life that it is given."""
 
     life: Life
     log: LakeLog
     version: int = -1
     left: str = ""
+    is_beside: bool = False
 
     @property
     def name(self) -> TableName:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from binlake import names
 from binlake.batch.steps import Life
 from binlake.config import PipelineConfig
+from binlake.config.table_modes import beside_table
 from binlake.config.units import HOUR_SECONDS
 from binlake.delta import key_ranges
 from binlake.delta.delta_log import LakeLog
@@ -21,11 +22,13 @@ from binlake.errors import BinlakeError, TableError, UsageError
 from binlake.faults import fault
 from binlake.maintain.between_batches import held_between_batches
 from binlake.maintain.needs import Needs, Table, needs_of, parts
+from binlake.merge.beside import beside_log
 from binlake.metadata import expiry, leftovers, table_versions, watermarks
 from binlake.metadata.lease import Lease
 from binlake.metadata.metadata import Metadata
+from binlake.position import Position
 from binlake.report import Report
-from binlake.schema.table import TableName
+from binlake.schema.table import TableName, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,7 +109,10 @@ class TablesUpkeep:
             seen = pool.map(lambda life: self._seen(life, busy), lives)
             looked = [table for table in seen if table.life.status != "dropped" or table.left != _NO_TABLE]
         self._know(held, [table for table in looked if not table.left])
-        return looked
+        return [
+            *looked,
+            *(beside for name in _names(lives) for beside in tables_beside(self._config, name)),
+        ]
 
     def _seen(self, life: Life, busy: set[TableName]) -> Table:
         log = LakeLog.of(self._config, life.name, life.id)
@@ -123,7 +129,8 @@ class TablesUpkeep:
 
     def _know(self, held: Lease, tables: list[Table]) -> None:
         """Write the tables' Delta versions into their watermarks; the next batch looks on from there."""
-        newest = {table.life.id: table.version for table in tables if table.version != table.life.delta_version}
+        mirrors = [table for table in tables if not table.is_beside]
+        newest = {table.life.id: table.version for table in mirrors if table.version != table.life.delta_version}
         rows = [
             {**row, "delta_version": newest[row["table_id"]]}
             for row in held.metadata.read("watermarks")
@@ -200,6 +207,8 @@ class TablesUpkeep:
 
     def _seen_again(self, held: Lease, table: Table) -> Table:
         """Look at the table again. Raises TableError where it was replaced or renamed, or others changed its rows."""
+        if table.is_beside:
+            return table
         for life in watermarks.read_lives(held.metadata):
             if (life.id, life.name) == (table.life.id, table.name):
                 now = self._seen(life, tables_being_copied(held.metadata))
@@ -239,6 +248,19 @@ class TablesUpkeep:
         from binlake.spark.session import of_this_thread
 
         return of_this_thread(self._session(f"{table.name}: {why}"))
+
+
+def tables_beside(config: PipelineConfig, name: TableName) -> Iterator[Table]:
+    """Yield the tables that modes keep beside a mirror."""
+    for mode in config.beside(name):
+        if (log := beside_log(config, name, mode)).exists():
+            nowhere = Position("", "", 0, 0)
+            named = TableName(name.database, beside_table(name.table, mode))
+            yield Table(Life("", named, TableSchema(()), nowhere, nowhere), log, log.version(), is_beside=True)
+
+
+def _names(lives: Iterable[Life]) -> Iterable[TableName]:
+    return dict.fromkeys(life.name for life in lives)
 
 
 def tables_being_copied(metadata: Metadata) -> set[TableName]:

@@ -18,6 +18,7 @@ from binlake.config.table_modes import BesideMode
 from binlake.delta.delta_log import STEPS_PER_BATCH, LakeLog, transaction_version
 from binlake.errors import BinlakeError, LakeError, SparkNeeded
 from binlake.faults import fault
+from binlake.merge import log_table
 from binlake.merge.beside_commit import BesideCommit
 from binlake.merge.conflicts import tried
 from binlake.position import Position
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BesideWriter = Callable[[BesideStep, BesideCommit], None]
-WRITERS: Mapping[BesideMode, BesideWriter] = {}
+WRITERS: Mapping[BesideMode, BesideWriter] = {"log": log_table.write}
 """What each mode does with a step. It may be called again with the same step, and commits nothing twice."""
 
 
@@ -59,6 +60,11 @@ class BesideWork:
             log = beside_log(self.config, self.table.name, mode)
             version = transaction_version(self.batch, 2 * number)
             recorded = log.recorded()
+            if recorded < 0 and log.exists():
+                raise LakeError(
+                    f"{log.path} is there, and isn't the {mode} of {self.table.name}",
+                    remedy=f"move that folder away, or take {mode} out of tables.modes",
+                )
             if recorded >= transaction_version(self.batch + 1, 0):
                 raise LakeError(
                     f"{log.path} has mutations of batch {recorded // STEPS_PER_BATCH}, and this is batch {self.batch}:"

@@ -107,8 +107,7 @@ class BesideCommit:
 
     def _create(self, rows: BesideRows) -> None:
         data = rows.in_process()
-        kinds = {column.name: column.kind for column in rows.columns}
-        schema = DeltaSchema(tuple((name, kinds[name]) for name in data.column_names), self.table.path)
+        schema = DeltaSchema(tuple((column.name, column.kind) for column in rows.columns), self.table.path)
         plain_tables.create(self.table, schema, self._own("WRITE", data.num_rows), data)
 
     def _own(self, operation: str, rows: int) -> OwnCommit:

@@ -83,21 +83,26 @@ def _read(
 def _committed(session: SparkSession, step: MergeStep, invalid: InvalidValues) -> DataFrame:
     """Return the rows of the XA transactions that ended."""
     staged = _read(session, tuple({file.path: file for file, _ in step.xa}.values()), step.schema, invalid)
-    rows = sorted(
-        {(commit.xid, commit.file, commit.after, commit.prepared, *commit.committed) for _, commit in step.xa}
+    outcomes = dict.fromkeys(commit for _, commit in step.xa)
+    rows = [
+        (one.xid, one.file, one.after, one.prepared, *one.committed, one.committed_us, one.gtid) for one in outcomes
+    ]
+    columns = (
+        "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint,"
+        " ended_us bigint, ended_gtid string"
     )
-    columns = "xa string, number bigint, behind bigint, prepared bigint, ended_file bigint, ended_offset bigint"
     session.createDataFrame(rows, columns).createOrReplaceTempView("ended")
     staged.createOrReplaceTempView("held")
-    own = ", ".join(name for name in staged.columns if name not in ("file", "offset"))
+    outcome = {"file": "ended_file", "offset": "ended_offset", "committed_us": "ended_us", "gtid": "ended_gtid"}
+    listed = ", ".join(f"{outcome[name]} AS {name}" if name in outcome else name for name in staged.columns)
     return session.sql(f"""
-        SELECT /*+ BROADCAST(ended) */ ended_file AS file, ended_offset AS offset, {own}, offset AS place
+        SELECT /*+ BROADCAST(ended) */ {listed}, offset AS place
         FROM held JOIN ended ON xid = xa AND file = number AND offset > behind AND offset <= prepared
     """)
 
 
-def lake_image(schema: TableSchema, columns: Sequence[LakeColumn], image: str) -> list[str]:
-    """Return the lake's columns of a staged image, as SQL expressions."""
+def lake_image(schema: TableSchema, columns: Sequence[LakeColumn], image: str, prefix: str = "") -> list[str]:
+    """Return the lake's columns of a staged image, as SQL expressions. prefix: of their names."""
     computed = computed_columns(schema)
 
     def expression(column: LakeColumn) -> str:
@@ -110,4 +115,4 @@ def lake_image(schema: TableSchema, columns: Sequence[LakeColumn], image: str) -
             return f"CAST({arithmetic.sql(computed[column.name], image)} AS {column.delta})"
         return staged
 
-    return [f"{expression(column)} AS {spark_quote(column.name)}" for column in columns]
+    return [f"{expression(column)} AS {spark_quote(prefix + column.name)}" for column in columns]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from binlake.config import CatalogConfig, PipelineConfig
+from binlake.config.table_modes import beside_table
+from binlake.delta import opened_tables
 from binlake.delta.delta_log import LakeLog
 from binlake.metadata.metadata import Metadata, literal, now_us
 from binlake.schema.table import TableName
@@ -94,26 +96,32 @@ def _wanted(
     """Return the registrations that should be. Of tables with the same name, the one that is registered keeps it; else
     none gets it."""
     by_name: dict[str, list[Registration]] = defaultdict(list)
-    for table in _readable(config, metadata):
-        entry = _registration(config, catalog, table)
+    for table, path in _readable(config, metadata):
+        entry = _registration(config, catalog, table, path)
         by_name[str(entry)].append(entry)
     twins = tuple((name, tuple(entry.table for entry in same)) for name, same in by_name.items() if len(same) > 1)
     return {entry for same in by_name.values() for entry in same if len(same) == 1 or entry in known}, twins
 
 
-def _readable(config: PipelineConfig, metadata: Metadata) -> Sequence[TableName]:
-    """Return tables that have rows in the lake, also dropped ones whose rows are kept."""
+def _readable(config: PipelineConfig, metadata: Metadata) -> Iterator[tuple[TableName, str]]:
+    """Yield names and folders of tables that have rows in the lake, also of dropped ones whose rows are kept, and of
+    those beside mirrors."""
     names: dict[TableName, bool] = {}  # whether the server has it, too
     for row in metadata.read("watermarks", ["database", "table", "status", "delta_version"]):
         name = TableName(row["database"], row["table"])
         if row["delta_version"] is not None and not config.ghost(name):
             names[name] = names.get(name, False) or row["status"] != "dropped"
-    return sorted(name for name, lives in names.items() if lives or LakeLog.of(config, name, "").exists())
+    for name, lives in sorted(names.items()):
+        if lives or LakeLog.of(config, name, "").exists():
+            yield name, config.table_path(name)
+        for mode in config.beside(name):
+            if opened_tables.is_table(path := config.beside_path(name, mode)):
+                yield TableName(name.database, beside_table(name.table, mode)), path
 
 
-def _registration(config: PipelineConfig, catalog: CatalogConfig, name: TableName) -> Registration:
+def _registration(config: PipelineConfig, catalog: CatalogConfig, name: TableName, path: str) -> Registration:
     database = catalog.database.format(source=config.source.name, database=name.database)
-    return Registration(catalog.identity, _plain(database), _plain(name.table), config.table_path(name), name)
+    return Registration(catalog.identity, _plain(database), _plain(name.table), path, name)
 
 
 def _plain(name: str) -> str:

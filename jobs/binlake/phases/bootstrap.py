@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlake import names
+from binlake.batch.rules import TAKEN_REMEDY
 from binlake.batch.steps import Life
 from binlake.binlog.boundaries import format_description
 from binlake.binlog.locate import executed_before
@@ -109,6 +110,11 @@ def refused_for_untold_columns(
         for name, table in schemas.items()
         if table.schema.untold
     }
+
+
+def refused_for_names(config: PipelineConfig, names: list[TableName]) -> dict[TableName, TableError]:
+    """Return errors for tables whose place in the lake is that of a table beside a mirror."""
+    return {name: TableError(f"{name}: {why}", remedy=TAKEN_REMEDY) for name in names if (why := config.taken_by(name))}
 
 
 def refused_for_engines(source: Source, names: list[TableName]) -> dict[TableName, TableError]:

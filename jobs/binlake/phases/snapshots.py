@@ -23,6 +23,7 @@ from binlake.phases.bootstrap import (
     refused_for_cascades,
     refused_for_engines,
     refused_for_gaps,
+    refused_for_names,
     refused_for_untold_columns,
 )
 from binlake.position import Position
@@ -91,7 +92,8 @@ def snapshot_tables(
 def _refused(config: PipelineConfig, source: Source, names: list[TableName]) -> dict[TableName, TableError]:
     """Return the error of each table that can't be mirrored exactly."""
     return (
-        refused_for_gaps(source, names)
+        refused_for_names(config, names)
+        | refused_for_gaps(source, names)
         | refused_for_engines(source, names)
         | refused_for_cascades(config, source, names)
         | refused_for_untold_columns(config, source, names)

@@ -11,11 +11,13 @@ from binlake.batch.rules import Rules
 from binlake.batch.steps import (
     BatchSteps,
     CreateStep,
+    EventBeside,
     LeaveStep,
     Life,
     MergeStep,
     MoveStep,
     ReshapeStep,
+    RowsBeside,
     Status,
     TableSteps,
     TruncateStep,
@@ -61,6 +63,7 @@ def steps_of(
     policy: Policy | None = None,
     going: Sequence[TableName] = (),
     invalid: InvalidValues = FAIL,
+    beside: Sequence[TableName] = (),
 ) -> BatchSteps:
     rules = Rules(
         included=lambda name: name.database == "shop" and not name.table.startswith("_"),
@@ -68,6 +71,7 @@ def steps_of(
         policy=lambda name: policy or Policy(),
         goes_when_dropped=lambda name: name in going,
         invalid=invalid,
+        beside=lambda name: name in beside,
     )
     read = Range(at(4), at(10_000), tuple(Slice(FILE, 4, 10_000, 1, False) for _ in slices))
     return split(Manifest(7, "a", slices), BatchInputs("s", rules, read, lives, unsnapshotted=lifeless))
@@ -486,3 +490,37 @@ def test_history_has_every_statement_with_what_was_done() -> None:
     assert [(row["offset"], row["action"]) for row in found.history] == [(40, "followed"), (50, "resnapshot asked")]
     assert '"n"' in found.history[0]["after"]
     assert "secret" not in str(found.history)
+
+
+def beside_of(found: BatchSteps, name: TableName = T) -> list[str]:
+    """The steps of the tables beside a name's mirror, as the event's name or the paths of the files."""
+    steps = next(table.steps for table in found.beside if table.name == name)
+    return [
+        step.what if isinstance(step, EventBeside) else " ".join(file.path for file in step.merge.staged)
+        for step in steps
+        if isinstance(step, EventBeside | RowsBeside)
+    ]
+
+
+LOG = (
+    mutations(100), statement(150, 0, "ALTER TABLE t ADD n INT"), mutations(200, before=1),
+    statement(250, 1, "TRUNCATE TABLE t"), statement(260, 2, "RENAME TABLE t TO a"), statement(270, 3, "DROP TABLE a"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("status", ["following", "stopped", "paused", "resnapshot"])
+@pytest.mark.parametrize("low", [4, 180, 9_000])
+def test_what_is_beside_a_mirror_misses_nothing_whatever_becomes_of_the_mirror(status: Status, low: int) -> None:
+    found = steps_of(a_slice(*LOG), lives=[life(low=low, status=status)], beside=[T])
+    assert beside_of(found) == ["begin", "shop.t-100", "alter", "shop.t-200", "truncate", "rename"]
+    assert all(table.name == T for table in found.beside)
+
+
+def test_renamed_columns_are_told_beside_a_mirror() -> None:
+    found = steps_of(a_slice(statement(150, 0, "ALTER TABLE t RENAME COLUMN v TO w, ADD n INT")), beside=[T])
+    (renamed,) = [step.renamed for step in found.beside[0].steps if isinstance(step, EventBeside) and step.renamed]
+    assert renamed == (("v", "w"),)
+
+
+def test_nothing_is_collected_of_other_tables() -> None:
+    assert steps_of(a_slice(*LOG), beside=[B]).beside == ()

@@ -8,6 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from binlake.config import PipelineConfig
+from binlake.errors import ConfigurationError
+from binlake.schema.table import TableName
+
+CLICKS = TableName("shop", "clicks")
 
 
 def config_with(*modes: dict[str, Any]) -> PipelineConfig:
@@ -20,6 +24,27 @@ def config_with(*modes: dict[str, Any]) -> PipelineConfig:
     )
 
 
+def test_a_table_has_the_modes_of_all_entries_that_name_it() -> None:
+    config = config_with({"tables": "shop.*", "log": {}}, {"tables": "shop.cl*", "log": {}})
+    assert config.beside(CLICKS) == ("log",)
+    assert config.beside(TableName("shop", "secret")) == ()
+    assert config.beside(TableName("other", "clicks")) == ()
+    assert config.beside_path(CLICKS, "log") == "/lake/shop/shop/clicks__log"
+
+
+def test_the_name_of_a_table_beside_a_mirror_is_taken() -> None:
+    config = config_with({"tables": "shop.clicks", "log": {}})
+    assert "the log of shop.clicks" in config.taken_by(TableName("shop", "clicks__log"))
+    assert config.taken_by(TableName("shop", "orders__log")) == ""
+    assert config.taken_by(TableName("shop", "__log")) == ""
+
+
+def test_entries_that_contradict_are_refused_by_name() -> None:
+    config = config_with({"tables": "shop.*", "log": {}}, {"tables": "shop.clicks", "log": None})
+    with pytest.raises(ConfigurationError, match=r"shop.clicks two different settings of log"):
+        config.beside(CLICKS)
+
+
 @pytest.mark.parametrize(
     ("modes", "why"),
     [
@@ -29,7 +54,7 @@ def config_with(*modes: dict[str, Any]) -> PipelineConfig:
         ([{"tables": "shop.a"}, {"tables": "shop.a"}], "two entries"),
         ([{"tables": "shop", "log": {}}], "no dot"),
         ([{"tables": "shop.a", "log": {"columns": "dbt"}}], "Extra inputs"),
-        ([{"tables": "shop.a", "log": {}}], "log can't be used yet"),
+        ([{"tables": "shop.a", "mirror": False, "log": {}}], "mirror: false can't be used yet"),
         ([{"tables": "shop.a", "history": {}}], "history can't be used yet"),
         ([{"tables": "shop.a", "soft_delete": True}], "soft_delete can't be used yet"),
         ([{"tables": "shop.a", "row_metadata": ["position"]}], "row_metadata can't be used yet"),

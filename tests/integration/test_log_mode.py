@@ -1,0 +1,304 @@
+"""The log of a table beside its mirror: SQL in, rows out."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from _pytest.outcomes import Failed
+from deltalake import DeltaTable, QueryBuilder
+
+from binlake import pipeline
+from binlake.errors import LakeError, TableError
+from binlake.faults import FaultPoint
+from binlake.report import Report
+from binlake.schema.table import TableName
+from mirror import on_mariadb, on_mysql, sync_alone
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirror import Mirror
+
+Row = tuple[Any, ...]
+
+
+def with_log(mirror: Mirror, *tables: str) -> None:
+    mirror.modes = [{"tables": f"{mirror.database}.{table}", "log": {}} for table in tables]
+
+
+def log_of(mirror: Mirror, table: str) -> DeltaTable:
+    return DeltaTable(mirror.config.beside_path(TableName(mirror.database, table), "log"))
+
+
+def rows_of(log: DeltaTable) -> list[dict[str, Any]]:
+    found = QueryBuilder().register("log", log).execute("SELECT * FROM log").read_all()
+    return pa.table(found).to_pylist()
+
+
+def logged(mirror: Mirror, table: str, *columns: str) -> list[Row]:
+    """The rows of a log in the order of their positions: the operation, and some columns before and after."""
+    rows = rows_of(log_of(mirror, table))
+    names = [f"{image}_{column}" for image in ("before", "after") for column in columns]
+    rows.sort(key=lambda row: row["position"])
+    assert len({row["position"] for row in rows}) == len(rows)
+    return [(row["operation"], *(row[name] for name in names)) for row in rows]
+
+
+WAYS = ({"without_spark_mb": 16}, {"without_spark_mb": 0})
+
+
+@pytest.fixture
+def followed(mirror: Mirror) -> Mirror:
+    mirror.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+    )
+    with_log(mirror, "t")
+    mirror.options["merge"] = WAYS[0]
+    mirror.snapshot()
+    return mirror
+
+
+EVERY_WAY = (
+    "INSERT INTO t VALUES (3, 'c')",
+    "UPDATE t SET v = 'x' WHERE id < 3",
+    "UPDATE t SET id = 9 WHERE id = 1",
+    "DELETE FROM t WHERE id = 2",
+)
+MUTATIONS = [
+    ("insert", None, None, 3, "c"),
+    ("update", 1, "a", 1, "x"),
+    ("update", 2, "b", 2, "x"),
+    ("update", 1, "x", 9, "x"),
+    ("delete", 2, "x", None, None),
+]
+
+
+@on_mysql
+@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+def test_every_mutation_is_a_row(followed: Mirror, way: dict[str, int]) -> None:
+    followed.options["merge"] = way
+    followed.execute(*EVERY_WAY)
+    followed.sync()
+    assert logged(followed, "t", "id", "v") == MUTATIONS
+    followed.execute("INSERT INTO t VALUES (4, 'd')")
+    followed.sync()
+    assert logged(followed, "t", "id", "v") == [*MUTATIONS, ("insert", None, None, 4, "d")]
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_no_spark_is_asked_for(followed: Mirror) -> None:
+    followed.execute(*EVERY_WAY)
+    sync_alone(followed)
+    rows = rows_of(log_of(followed, "t"))
+    assert {row["batch"] for row in rows} == {1}
+    assert all(row["gtid"] is None or ":" in row["gtid"] for row in rows)
+    assert all(row["committed"].tzinfo for row in rows)
+    followed.execute("INSERT INTO t VALUES (4, 'd')", "ALTER TABLE t ADD n INT", "INSERT INTO t VALUES (5, 'e', 5)")
+    sync_alone(followed)
+    assert logged(followed, "t", "id", "n")[-2:] == [("insert", None, None, 4, None), ("insert", None, None, 5, 5)]
+
+
+@on_mysql
+@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+def test_columns_come_stay_and_get_other_names(followed: Mirror, way: dict[str, int]) -> None:
+    followed.options["merge"] = way
+    followed.execute(
+        "INSERT INTO t VALUES (3, 'c')",
+        "ALTER TABLE t ADD n INT DEFAULT 7, RENAME COLUMN v TO w",
+        "UPDATE t SET w = 'renamed' WHERE id = 3",
+        "ALTER TABLE t DROP w",
+        "INSERT INTO t VALUES (4, 4)",
+        "ALTER TABLE t MODIFY n VARCHAR(9), ADD w INT",
+        "INSERT INTO t VALUES (5, 'five', 50)",
+    )
+    followed.sync()
+    assert logged(followed, "t", "id", "w__1", "n__1", "n", "w") == [
+        ("insert", None, None, None, None, None, 3, "c", None, None, None),
+        ("update", 3, "c", 7, None, None, 3, "renamed", 7, None, None),
+        ("insert", None, None, None, None, None, 4, None, 4, None, None),
+        ("insert", None, None, None, None, None, 5, None, None, "five", 50),
+    ]
+
+
+@on_mysql
+@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+def test_statements_that_end_rows_are_rows(followed: Mirror, way: dict[str, int]) -> None:
+    followed.options["merge"] = way
+    followed.execute(
+        "TRUNCATE TABLE t",
+        "INSERT INTO t VALUES (1, 'again')",
+        "RENAME TABLE t TO u",
+        "CREATE TABLE t (id INT, x INT)",
+        "INSERT INTO t VALUES (1, 1)",
+        "DROP TABLE t",
+    )
+    followed.sync()
+    assert [row[0] for row in logged(followed, "t")] == ["truncate", "insert", "rename", "insert", "drop"]
+    details = [row["detail"] for row in rows_of(log_of(followed, "t")) if row["operation"] == "rename"]
+    assert details == [f"to {followed.database}.u"]
+
+
+@on_mariadb
+@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+def test_rows_of_xa_and_of_what_was_rolled_back(followed: Mirror, way: dict[str, int]) -> None:
+    followed.options["merge"] = way
+    followed.execute("CREATE TABLE plain (id INT) ENGINE = MyISAM")
+    followed.execute(
+        "XA START 'x'", "INSERT INTO t VALUES (5, 'held')", "INSERT INTO t VALUES (6, 'held')", "XA END 'x'",
+        "XA PREPARE 'x'",
+    )  # fmt: skip
+    followed.execute("INSERT INTO t VALUES (3, 'before')")
+    followed.sync()
+    assert logged(followed, "t", "id") == [("insert", None, 3)]
+    followed.execute("XA COMMIT 'x'")
+    followed.execute(
+        "BEGIN", "INSERT INTO t VALUES (7, 'kept')", "SAVEPOINT s", "INSERT INTO t VALUES (8, 'rolled back')",
+        "INSERT INTO plain VALUES (1)", "ROLLBACK TO s", "COMMIT",
+    )  # fmt: skip
+    followed.sync()
+    assert logged(followed, "t", "id") == [("insert", None, number) for number in (3, 5, 6, 7)]
+    held = [row for row in rows_of(log_of(followed, "t")) if row["after_v"] == "held"]
+    assert {row["batch"] for row in held} == {2}
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_a_snapshot_in_between_neither_skips_nor_repeats(followed: Mirror) -> None:
+    followed.execute("INSERT INTO t VALUES (3, 'first')")
+    followed.sync()
+    followed.execute("INSERT INTO t VALUES (4, 'before the snapshot')")
+    followed.snapshot("*.t")
+    followed.execute("INSERT INTO t VALUES (5, 'behind it')")
+    followed.sync()
+    assert logged(followed, "t", "id") == [("insert", None, number) for number in (3, 4, 5)]
+    followed.snapshot()
+    followed.execute("INSERT INTO t VALUES (6, 'last')")
+    followed.sync()
+    assert [row[2] for row in logged(followed, "t", "id")] == [3, 4, 5, 6]
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_a_mode_that_was_off_for_a_while_says_so(followed: Mirror) -> None:
+    followed.execute("INSERT INTO t VALUES (3, 'logged')")
+    followed.sync()
+    modes, followed.modes = followed.modes, []
+    followed.execute("INSERT INTO t VALUES (4, 'not logged')")
+    followed.sync()
+    followed.modes = modes
+    followed.execute("INSERT INTO t VALUES (5, 'logged again')")
+    followed.sync()
+    assert logged(followed, "t", "id") == [("insert", None, 3), ("gap", None, None), ("insert", None, 5)]
+
+
+@on_mysql
+def test_what_the_server_keeps_to_itself_stays_there(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, secret VARCHAR(9), d DATE)")
+    with_log(mirror, "t")
+    mirror.options |= {"invalid_dates": "keep_text"}
+    left_out = [f"{mirror.database}.t.secret"]
+    mirror.options["tables"] = {
+        "include": [f"{mirror.database}.*"], "exclude_columns": left_out, "modes": mirror.modes
+    }  # fmt: skip
+    mirror.snapshot()
+    mirror.execute("SET SESSION sql_mode = ''", "INSERT INTO t VALUES (1, 'hidden', '0000-00-00')")
+    mirror.sync()
+    (row,) = rows_of(log_of(mirror, "t"))
+    assert "after_secret" not in row
+    assert (row["after_d"], row["after_d__text"]) == (None, "0000-00-00")
+
+
+@on_mysql
+def test_tables_without_a_key_and_with_odd_names(mirror: Mirror) -> None:
+    mirror.execute("CREATE TABLE t (`a b` INT, `c;d` VARCHAR(9))")
+    with_log(mirror, "t")
+    mirror.options["merge"] = WAYS[0]
+    mirror.snapshot()
+    mirror.execute("INSERT INTO t VALUES (1, 'x'), (1, 'x')", "DELETE FROM t LIMIT 1")
+    mirror.sync()
+    assert logged(mirror, "t", "a b", "c;d") == [
+        ("insert", None, None, 1, "x"), ("insert", None, None, 1, "x"), ("delete", 1, "x", None, None),
+    ]  # fmt: skip
+
+
+@on_mariadb
+@pytest.mark.parametrize("way", WAYS, ids=["in process", "by Spark"])
+def test_values_are_rendered_as_in_the_mirror(mirror: Mirror, way: dict[str, int]) -> None:
+    mirror.execute("CREATE TABLE t (id INT PRIMARY KEY, u UUID, n INT, twice INT AS (n * 2) STORED)")
+    with_log(mirror, "t")
+    mirror.options["merge"] = way
+    mirror.snapshot()
+    mirror.execute("INSERT INTO t (id, u, n) VALUES (1, '123e4567-e89b-12d3-a456-426655440000', 4)")
+    mirror.sync()
+    assert logged(mirror, "t", "u", "twice") == [("insert", None, None, "123e4567-e89b-12d3-a456-426655440000", 8)]
+
+
+@on_mysql
+def test_rows_that_changed_without_row_events_are_a_gap(followed: Mirror) -> None:
+    followed.execute("SET SESSION binlog_format = STATEMENT", "UPDATE t SET v = 'unseen'")
+    followed.execute("INSERT INTO t VALUES (3, 'c')")
+    followed.sync()
+    assert [row[0] for row in logged(followed, "t")] == ["gap", "insert"]
+
+
+@on_mysql
+def test_a_table_of_the_logs_name_is_refused(followed: Mirror) -> None:
+    followed.execute("INSERT INTO t VALUES (3, 'c')", "CREATE TABLE t__log (id INT PRIMARY KEY)")
+    followed.execute("CREATE TABLE u (id INT PRIMARY KEY)", "RENAME TABLE u TO t__log2, t__log2 TO u")
+    followed.sync()
+    assert logged(followed, "t", "id") == [("insert", None, 3)]
+    with pytest.raises(TableError, match=r"t__log: its place in the lake is that of the log of .*\.t,"):
+        followed.snapshot()
+    followed.execute("INSERT INTO t VALUES (4, 'd')")
+    followed.sync()
+    assert logged(followed, "t", "id") == [("insert", None, 3), ("insert", None, 4)]
+
+
+@on_mysql
+def test_the_log_of_a_lake_that_is_gone_is_refused(followed: Mirror, tmp_path: Path) -> None:
+    for number in (3, 4):
+        followed.execute(f"INSERT INTO t VALUES ({number}, 'x')")
+        followed.sync()
+    shutil.rmtree(followed.config.metadata_path(""))
+    pipeline.bootstrap(followed.config, followed.origin, lambda _: followed.spark, Report(), begin=True)
+    followed.execute("INSERT INTO t VALUES (5, 'x')")
+    with pytest.raises(LakeError, match="it was written before the lake was begun anew"):
+        followed.sync()
+
+
+@on_mysql
+def test_cut_off_at_one_point_after_another(followed: Mirror) -> None:
+    """Each run goes on with what the one before left, and is cut off at the next commit or before it."""
+    points: tuple[FaultPoint, ...] = (
+        "data file written",
+        "epoch committed",
+        "schema evolved",
+        "table merged",
+        "merged",
+    )
+    followed.execute(*EVERY_WAY, "ALTER TABLE t ADD n INT", "INSERT INTO t VALUES (5, 'e', 5)", "TRUNCATE TABLE t")
+    for run in range(40):
+        followed.options["merge"] = WAYS[run % 3 == 2]
+        with suppress(Failed), followed.cut_off_at(points[run % len(points)]):
+            followed.sync()
+    assert logged(followed, "t", "id", "v") == [*MUTATIONS, ("insert", None, None, 5, "e"), ("truncate", *[None] * 4)]
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_the_upkeep_puts_small_files_together(followed: Mirror) -> None:
+    for number in range(3, 9):
+        followed.execute(f"INSERT INTO t VALUES ({number}, 'x')")
+        followed.sync()
+    before = logged(followed, "t", "id")
+    assert len(log_of(followed, "t").file_uris()) == 6
+    report = followed.maintain()
+    assert [one.table for one in report.tables] == [f"{followed.database}.t", f"{followed.database}.t__log"]
+    assert len(log_of(followed, "t").file_uris()) == 1
+    assert logged(followed, "t", "id") == before
