@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -129,7 +130,7 @@ COMPLETE = sorted(
 def test_a_command_that_a_page_writes_out_is_parsed(command: Command) -> None:
     """FILE, TEXT and the like are parsed as they are; N and TOPIC give way to values that exist."""
     text = command.text.replace("--port N", "--port 1").replace(" TOPIC", " yaml" if " help " in command.text else " t")
-    words = [word.strip("'") for word in text.split()[1:]]
+    words = shlex.split(text)[1:]
     assert callable(parser_of().parse_args(words).command)
 
 

@@ -29,6 +29,7 @@ from binlake.cli import (
     environment,
     help_topics,
     replay_arguments,
+    sql_commands,
     step_commands,
     table_commands,
 )
@@ -174,6 +175,17 @@ def _parser() -> argparse.ArgumentParser:
     unlock = add("unlock", table_commands.unlock, help_, as_json=False)
     unlock.add_argument("--feed", metavar="NAME", help="take this feed's lease instead of the source's")
     _add_reason(unlock)
+    sql_commands.add_sql(
+        add(
+            "sql",
+            sql_commands.sql,
+            "query the lake's tables, all at one batch; without a query: a prompt",
+            as_json=False,
+        )
+    )
+    sql_commands.add_views(
+        add("views", sql_commands.views, "print CREATE VIEW statements of all tables at one batch", as_json=False)
+    )
     _add_table(subparsers)
     _add_feeds(subparsers)
     _add_relay(subparsers)

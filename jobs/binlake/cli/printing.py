@@ -16,6 +16,7 @@ from binlake.position import Position
 from binlake.schema.table import TableName
 
 if TYPE_CHECKING:
+    from binlake.lake.lake_versions import LakeVersion
     from binlake.maintain.maintain import MaintainReport
     from binlake.metadata.history import Shape
     from binlake.metadata.record import RunReport
@@ -111,6 +112,24 @@ def snapshots(results: Sequence[SnapshotResult]) -> None:
         (r.name, f"{r.rows:,}", f"{r.seconds:.1f}", r.low.short, f"{r.lock_ms:,.0f}", r.delta_version) for r in results
     ]
     table("Snapshot", ("table", "rows", "seconds", "position", "locked ms", "Delta version"), rows)
+
+
+def lake_versions(versions: Sequence[LakeVersion]) -> None:
+    """Print the versions of a lake, oldest first."""
+    rows = [
+        (
+            version.batch,
+            version.name,
+            f"{version.committed:%Y-%m-%d %H:%M:%S}",
+            len(version.tables),
+            "yes" if version.readable else "no",
+            f"{version.until:%Y-%m-%d %H:%M:%S}" if version.readable and version.until else None,
+            Position.parse(version.position).short,
+        )
+        for version in versions
+    ]
+    columns = ("batch", "name", "committed (UTC)", "tables", "readable", "until (UTC)", "position")
+    table("Versions", columns, rows)
 
 
 def maintained(report: MaintainReport) -> None:

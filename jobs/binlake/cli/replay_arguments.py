@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from binlake.errors import UsageError
-from binlake.metadata.decisions import Reason
 from binlake.moment import parse_moment
 
 if TYPE_CHECKING:
+    from binlake.metadata.decisions import Reason
     from binlake.phases.replay import ReplayRequest
 
 
@@ -60,6 +60,8 @@ def request(arguments: argparse.Namespace) -> ReplayRequest:
 
 
 def _reason(arguments: argparse.Namespace) -> Reason:
+    from binlake.metadata.decisions import Reason
+
     if not (arguments.why or "").strip() or not arguments.who:
         raise UsageError("--in-place changes a table, and no reason was given", remedy="add --why TEXT: it is recorded")
     return Reason(arguments.who, arguments.why)

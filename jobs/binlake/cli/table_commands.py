@@ -12,8 +12,6 @@ from binlake.cli import printing
 from binlake.cli.sessions import origin_of, report_of, session_of
 from binlake.config import PipelineConfig
 from binlake.errors import BinlakeError, UsageError
-from binlake.metadata import decisions
-from binlake.metadata.decisions import Reason
 from binlake.schema.table import TableName
 from binlake.serialization import dump
 
@@ -64,11 +62,15 @@ def _new_tables(ahead: Ahead | str, status: SourceStatus) -> list[dict[str, Any]
 
 
 def pause(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.metadata import decisions
+    from binlake.metadata.decisions import Reason
+
     print(decisions.pause(config, TableName.parse(arguments.table), Reason(arguments.who, arguments.why)))
 
 
 def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
     from binlake import pipeline
+    from binlake.metadata.decisions import Reason
 
     name, reason = TableName.parse(arguments.table), Reason(arguments.who, arguments.why)
     report = report_of(arguments)
@@ -77,10 +79,16 @@ def resume(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def resnapshot(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.metadata import decisions
+    from binlake.metadata.decisions import Reason
+
     print(decisions.resnapshot(config, TableName.parse(arguments.table), Reason(arguments.who, arguments.why)))
 
 
 def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.metadata import decisions
+    from binlake.metadata.decisions import Reason
+
     file, _, offset = arguments.at.rpartition(":")
     if not file or not offset.isdigit():
         raise UsageError(f"--at {arguments.at!r} is no place in a log", remedy="write FILE:POS, as binlake status does")
@@ -88,6 +96,9 @@ def skip_event(arguments: argparse.Namespace, config: PipelineConfig) -> None:
 
 
 def unlock(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    from binlake.metadata import decisions
+    from binlake.metadata.decisions import Reason
+
     print(decisions.unlock(config, Reason(arguments.who, arguments.why), arguments.feed))
 
 

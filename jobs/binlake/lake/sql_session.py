@@ -26,6 +26,8 @@ _WORD = re.compile(r"[\w@$#]+")
 _BLANKS = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?\*/|\()+", re.DOTALL)
 _BEGINNINGS = frozenset({"SELECT", "WITH", "VALUES", "DESCRIBE", "DESC"})
 _OF_EXPLAIN = frozenset({"EXPLAIN", "ANALYZE", "VERBOSE", "FORMAT", "INDENT", "TREE", "GRAPHVIZ", "PGJSON"})
+_LIMITED = re.compile(r"\bLIMIT\b", re.IGNORECASE)
+_LOST_LIMIT = "projection=[], fetch="
 _NOT_FOUND = re.compile(r"table '(?:datafusion\.)?(.*)' not found")
 _OF_STORAGE = re.compile(r"Object Store error|Object at location|No such file or directory")
 _SETTING_HINT = re.compile(r"\nColumn names are case sensitive\.[^\n]*")
@@ -55,15 +57,18 @@ class SqlSession:
     def execute(self, sql: str) -> QueryRows:
         """Run a query. Raises UsageError for what isn't a query or names what isn't there; LakeError."""
         refuse_changes(sql)
-        words = frozenset(_WORD.findall(sql))
+        words = words_of(sql)
         for table in self._tables.values():
             if is_mentioned(table.name.table, sql, words):
                 self._register(table)
         try:
+            self._refuse_lost_limit(sql)
             reader = pa.RecordBatchReader.from_stream(self._builder.execute(sql))
+        except BinlakeError:
+            raise
         except Exception as error:  # DataFusion's have no type of their own
             raise self._explained(error) from error
-        schema = without_views(reader.schema)
+        schema = usual(reader.schema)
         return QueryRows(schema, self._read(reader, schema))
 
     def table(self, sql: str) -> pa.Table:
@@ -71,10 +76,22 @@ class SqlSession:
         rows = self.execute(sql)
         return pa.Table.from_batches(rows.batches, rows.schema)
 
+    def _refuse_lost_limit(self, sql: str) -> None:
+        """Raise UsageError where deltalake 1.6.6 would lose a LIMIT and give too many rows: over a table of which the
+        plan reads no column."""
+        if _first_words(sql)[0] == "EXPLAIN" or not _LIMITED.search(sql):
+            return
+        plan = pa.RecordBatchReader.from_stream(self._builder.execute(f"EXPLAIN {sql}")).read_all()
+        if any(_LOST_LIMIT in text for text in plan["plan"].to_pylist()):
+            raise UsageError(
+                "LIMIT isn't kept by deltalake where no column of a table is read, as in SELECT 1 FROM … LIMIT 1",
+                remedy="read a column of the table, too",
+            )
+
     def _read(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
             for batch in reader:
-                yield batch.cast(schema)
+                yield batch.cast(schema, safe=False)
         except (pa.ArrowException, DeltaError, OSError) as error:
             raise self._explained(error) from error
 
@@ -117,6 +134,11 @@ class SqlSession:
         return unknown_table(name, self._tables)
 
 
+def words_of(sql: str) -> frozenset[str]:
+    """Return the words of a statement, those in strings and comments included."""
+    return frozenset(_WORD.findall(sql))
+
+
 def is_mentioned(name: str, sql: str, words: Collection[str]) -> bool:
     """Tell whether a statement may name a table: whether its name stands anywhere in the text, also in a string.
 
@@ -154,16 +176,19 @@ def _first_words(sql: str) -> list[str]:
     return words
 
 
-def without_views(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with plain text and bytes in the place of Arrow's views, which many readers don't know."""
-    return pa.schema([field.with_type(_without_views(field.type)) for field in schema])
+def usual(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with text and bytes in the place of Arrow's views of them, which many readers don't know, and
+    microseconds in the place of nanoseconds, which ``now()`` alone has: Python's own times have none."""
+    return pa.schema([field.with_type(_usual(field.type)) for field in schema])
 
 
-def _without_views(kind: pa.DataType) -> pa.DataType:
+def _usual(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
         return pa.binary()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_usual(kind.value_type)))
     return kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,13 @@ def test_text_comes_as_text_and_null_as_null(session: SqlSession) -> None:
     assert rows.to_pylist() == [{"total": "1.50", "listed": ["1.50"]}, {"total": None, "listed": [None]}]
 
 
+def test_times_are_pythons(session: SqlSession) -> None:
+    rows = session.table("SELECT now() AS n, TIMESTAMP '2026-01-02 03:04:05.000006' AS at")
+    assert rows.schema.field("at").type == pa.timestamp("us")
+    assert rows["n"].to_pylist()[0].year >= 2026
+    assert rows["at"].to_pylist() == [datetime(2026, 1, 2, 3, 4, 5, 6)]
+
+
 def test_a_session_runs_many_queries(session: SqlSession) -> None:
     assert values(session.table("SELECT count(*) FROM shop.orders")) == [(2,)]
     assert values(session.table("SELECT count(*) FROM shop.orders, orders AS o")) == [(4,)]
@@ -152,6 +160,21 @@ def test_nothing_but_a_query_is_run(session: SqlSession, tables: list[TableAt], 
         session.table(statement.format(folder=tmp_path))
     assert list(tmp_path.iterdir()) == []
     assert all(DeltaTable(table.path).version() == 1 for table in tables)
+
+
+def test_a_limit_is_kept_or_refused(tables: list[TableAt]) -> None:
+    session = SqlSession([TableAt(table.name, table.path, 1) for table in tables])
+    for query in ("SELECT 1 FROM shop.orders LIMIT 1", "SELECT * FROM (SELECT 1 FROM orders limit 1)"):
+        with pytest.raises(UsageError, match="LIMIT isn't kept"):
+            session.table(query)
+    for query in (
+        "SELECT id FROM shop.orders LIMIT 1",
+        "SELECT 1 FROM shop.orders WHERE id > 0 LIMIT 1",
+        "SELECT 1 FROM shop.orders ORDER BY id LIMIT 1",
+        "SELECT count(*) FROM shop.orders LIMIT 1",
+        "SELECT 1 LIMIT 1",
+    ):
+        assert session.table(query).num_rows == 1
 
 
 def test_a_plan_is_shown(session: SqlSession) -> None:

@@ -1,0 +1,201 @@
+"""Output of a query's rows: an aligned table, CSV, JSON or Parquet, written while they are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from binlake.errors import UsageError
+
+FORMATS = ("table", "csv", "json", "parquet")
+RecordBatches = Iterable[pa.RecordBatch]
+_MEASURED_ROWS = 1000
+"""Rows whose widths a table's columns have."""
+
+
+def write(schema: pa.Schema, batches: RecordBatches, form: str, path: Path | None) -> int:
+    """Write rows in one of FORMATS, to a file or to standard output, and return their number.
+
+    A file appears complete or not at all. Raises UsageError, and what reading the batches raises.
+    """
+    _refuse_ambiguous(schema, form)
+    if path is None:
+        if form == "parquet":
+            raise UsageError("Parquet isn't for a terminal", remedy="name a file: --output FILE")
+        sys.stdout.flush()  # what was printed stands before what is written below
+        rows = _WRITERS[form](schema, batches, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return rows
+    with _replaced(path) as file:
+        return _WRITERS[form](schema, batches, file)
+
+
+def _refuse_ambiguous(schema: pa.Schema, form: str) -> None:
+    """Raise UsageError where two columns have a name in a format that needs one for each."""
+    twice = [name for name, count in Counter(schema.names).items() if count > 1]
+    if twice and form in ("json", "parquet"):
+        raise UsageError(f"several columns are called {', '.join(twice)}", remedy="name them apart: SELECT … AS …")
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that takes its name once it is complete. Raises UsageError where it can't be written."""
+    try:
+        descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(partial, 0o666 & ~mask)
+        os.replace(partial, path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        Path(partial).unlink(missing_ok=True)
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"can't write {path}: {error.strerror}", remedy="name another file: --output FILE")
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: bytes as hexadecimal, times and decimals as text."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "microseconds")
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+# table ---------------------------------------------------------------------------------------------------------------
+def _as_table(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
+    """Write rows as an aligned table. Widths are those of the first rows; later, longer values stand out."""
+    rows = _cells(batches)
+    first = [row for row, _ in zip(rows, range(_MEASURED_ROWS), strict=False)]
+    names = [_on_one_line(name) for name in schema.names]
+    widths = [max(map(_width, column)) for column in zip(names, *first, strict=True)]
+    right = [_is_number(field.type) for field in schema]
+
+    def line(cells: Sequence[str]) -> bytes:
+        aligned = (_aligned(*cell) for cell in zip(cells, widths, right, strict=True))
+        return " | ".join(aligned).rstrip().encode() + b"\n"
+
+    file.write(line(names))
+    file.write("-+-".join("-" * width for width in widths).encode() + b"\n")
+    count = 0
+    for row in chain(first, rows):
+        file.write(line(row))
+        count += 1
+    file.write(f"({count:,} row{'' if count == 1 else 's'})\n".encode())
+    return count
+
+
+def _cells(batches: RecordBatches) -> Iterator[list[str]]:
+    for batch in batches:
+        columns = [list(map(_cell, column.to_pylist())) for column in batch.columns]
+        yield from map(list, zip(*columns, strict=True))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, list | dict):
+        return _on_one_line(json.dumps(value, ensure_ascii=False, default=plain))
+    return _on_one_line(value if isinstance(value, str) else str(value if isinstance(value, bool) else plain(value)))
+
+
+def _on_one_line(text: str) -> str:
+    """Return a text without control characters, which could drive the terminal: escaped as in Python."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - _width(text))
+    return blanks + text if right else text + blanks
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+# csv, json, parquet --------------------------------------------------------------------------------------------------
+def _as_csv(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
+    """Write CSV with a header. Text is quoted and NULL is empty, so that an empty text can be told from it."""
+    from pyarrow import csv
+
+    plain_schema = pa.schema([field.with_type(_in_csv(field.type)) for field in schema])
+    count = 0
+    with csv.CSVWriter(file, plain_schema) as writer:
+        for batch in batches:
+            columns = [
+                column if column.type == field.type else pa.array(map(_text, column.to_pylist()), pa.string())
+                for column, field in zip(batch.columns, plain_schema, strict=True)
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain_schema))
+            count += batch.num_rows
+    return count
+
+
+def _in_csv(kind: pa.DataType) -> pa.DataType:
+    """Return the type that a column has in CSV: text for what Arrow's writer doesn't know."""
+    return pa.string() if pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return str(plain(value)) if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, default=plain)
+
+
+def _as_json(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
+    """Write one JSON object a line."""
+    count = 0
+    for batch in batches:
+        for row in batch.to_pylist():
+            file.write(json.dumps(row, ensure_ascii=False, default=plain).encode() + b"\n")
+        count += batch.num_rows
+    return count
+
+
+def _as_parquet(schema: pa.Schema, batches: RecordBatches, file: IO[bytes]) -> int:
+    from pyarrow import parquet
+
+    count = 0
+    with parquet.ParquetWriter(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+_WRITERS: dict[str, Callable[[pa.Schema, RecordBatches, IO[bytes]], int]] = {
+    "table": _as_table,
+    "csv": _as_csv,
+    "json": _as_json,
+    "parquet": _as_parquet,
+}

@@ -1,0 +1,106 @@
+"""``binlake sql`` and ``binlake views``: the lake's tables at one batch, for analysts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlake.cli import query_output
+from binlake.config import PipelineConfig
+from binlake.lake.view_statements import DATABASE, DIALECTS, named_views, statements
+from binlake.moment import parse_moment
+
+if TYPE_CHECKING:
+    from binlake.lake.opened_lake import Lake
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a version of the lake."""
+    version = parser.add_mutually_exclusive_group()
+    version.add_argument("--batch", type=int, metavar="N", help="the tables at this batch; by default at the newest")
+    version.add_argument("--as-of", metavar="TIMESTAMP", help="at the last batch that was committed by then")
+    version.add_argument("--name", metavar="NAME", help="at a batch that is pinned under this name")
+
+
+def add_sql(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``binlake sql``."""
+    add_version(parser)
+    parser.add_argument("--format", choices=query_output.FORMATS, default="table", help="of the rows; by default table")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write them there, not to standard output")
+    parser.add_argument(
+        "query",
+        nargs="?",
+        metavar="QUERY",
+        help="SELECT …, or a command of the prompt, such as \\d; without it the prompt",
+    )
+
+
+def sql(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Run a query, the statements on standard input, or a prompt."""
+    from binlake.cli.sql_prompt import Prompt
+
+    with _without_pandas():
+        prompt = Prompt(_lake_of(arguments, config), arguments.format, arguments.output)
+        if arguments.query is not None and arguments.query.lstrip().startswith("\\"):
+            prompt.run(arguments.query)
+        elif arguments.query is not None:
+            prompt.query(arguments.query)
+        elif sys.stdin.isatty():
+            prompt.ask()
+        else:
+            prompt.run(sys.stdin.read())
+
+
+class _RefusedPandas(MetaPathFinder):
+    """A finder that has pandas, and what isn't imported yet of it, seem not to be installed."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(f"{fullname} isn't imported for a query", name=fullname)
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    """Keep pyarrow from importing pandas, only to ask whether values are its own: that is a third of a query's time."""
+    finder = _RefusedPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _lake_of(arguments: argparse.Namespace, config: PipelineConfig) -> Lake:
+    """Return the lake at the version that the arguments name. Raises UsageError, LakeError."""
+    from binlake.lake.opened_lake import place_of
+
+    moment = parse_moment(arguments.as_of, "--as-of") if arguments.as_of else None
+    return place_of(config).at(batch=arguments.batch, time=moment, name=arguments.name)
+
+
+def add_views(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``binlake views``."""
+    add_version(parser)
+    parser.add_argument("--dialect", required=True, choices=DIALECTS, help="whose SQL the statements are in")
+    parser.add_argument("--tables", nargs="+", default=(), metavar="PATTERN", help="database.table, shell-style")
+    parser.add_argument(
+        "--database",
+        default=DATABASE,
+        metavar="PATTERN",
+        help="the views' database; by default %(default)s, where version is the name or the batch's number",
+    )
+
+
+def views(arguments: argparse.Namespace, config: PipelineConfig) -> None:
+    """Print the statements that create views of one version of all tables."""
+    lake = _lake_of(arguments, config)
+    version = lake.version.name or str(lake.version.batch)
+    shown = named_views(lake.chosen(arguments.tables), version, arguments.database)
+    print(f"-- {lake.version.position}, committed {lake.version.committed.isoformat()}")
+    for statement in statements(arguments.dialect, shown):
+        print(f"{statement};")

@@ -1,0 +1,194 @@
+"""The prompt of ``binlake sql``: queries that end in ``;`` and commands that begin with ``\\``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from binlake.cli import printing, query_output
+from binlake.errors import BinlakeError, UsageError
+from binlake.lake.opened_lake import Lake
+from binlake.lake.sql_session import is_mentioned, words_of
+from binlake.moment import parse_moment
+from binlake.names import ansi_quote
+
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
+_HISTORY = 1000
+"""Lines of the prompt's history that are kept."""
+_KEYWORDS = (
+    "SELECT", "FROM", "WHERE", "JOIN", "LEFT JOIN", "USING", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "UNION ALL",
+    "WITH", "DISTINCT", "COUNT(*)", "BETWEEN", "IS NULL", "IS NOT NULL", "CASE WHEN", "DESCRIBE",
+)  # fmt: skip
+_HELP = """\
+  SELECT …;     run a query; it may take several lines
+  \\d            list the tables
+  \\d TABLE      list a table's columns
+  \\versions     list the versions of the lake
+  \\at VERSION   go to a version: a batch's number, a pinned name, a time; without one to the newest
+  \\q            leave"""
+
+
+class Prompt:
+    """Statements that are run one after another, over one version of the lake at a time."""
+
+    def __init__(self, lake: Lake, form: str, output: Path | None = None) -> None:
+        """form: of the rows, one of query_output.FORMATS. output: a file for them."""
+        self._form, self._output = form, output
+        self._go_to(lake)
+
+    def run(self, text: str) -> None:
+        """Run the statements of a text. Raises UsageError, LakeError at the first that fails."""
+        pending = ""
+        for line in text.splitlines(keepends=True):
+            pending += line
+            if is_complete(pending):
+                if not self._run(pending):
+                    return
+                pending = ""
+        if pending.strip():
+            self._run(pending)
+
+    def ask(self) -> None:
+        """Ask for statements until the input ends. An error is printed, and the next statement is asked for."""
+        print(f"{self._at()}; \\? lists the commands")
+        pending = ""
+        with _line_editing(self.completions):
+            while True:
+                try:
+                    pending += input("   ... " if pending else "lake=> ") + "\n"
+                    if is_complete(pending):
+                        statement, pending = pending, ""
+                        if not self._run(statement):
+                            return
+                except EOFError:
+                    print()
+                    return
+                except KeyboardInterrupt:
+                    print()
+                    pending = ""
+                except BinlakeError as error:
+                    print(f"binlake: {error}", file=sys.stderr)
+
+    def query(self, sql: str) -> None:
+        """Run one query and write its rows. Raises UsageError, LakeError."""
+        rows = self._session.execute(sql)
+        query_output.write(rows.schema, rows.batches, self._form, self._output)
+
+    def _run(self, statement: str) -> bool:
+        """Run a query or a command; tell whether to go on."""
+        statement = statement.strip()
+        if statement.startswith("\\"):
+            return self._command(*statement.split(maxsplit=1))
+        if statement.strip(";").strip():
+            self.query(statement)
+        return True
+
+    def _command(self, command: str, argument: str = "") -> bool:
+        argument = argument.rstrip("; ")
+        match command.rstrip(";"):
+            case "\\q":
+                return False
+            case "\\d":
+                self._columns(argument) if argument else self._tables()
+            case "\\versions":
+                printing.lake_versions(self._lake.versions())
+            case "\\at":
+                self._go_to(self._version(argument))
+                print(self._at())
+            case "\\?":
+                print(_HELP)
+            case _:
+                raise UsageError(f"there is no command {command}", remedy="\\? lists them")
+        return True
+
+    def _version(self, text: str) -> Lake:
+        """Return the lake at a batch, a name or a time; at the newest without one. Raises UsageError, LakeError."""
+        if not text:
+            return self._lake.at()
+        if text.isdigit():
+            return self._lake.at(batch=int(text))
+        if any(version.name == text for version in self._lake.versions()):
+            return self._lake.at(name=text)
+        return self._lake.at(time=parse_moment(text, "\\at", instead="a batch's number, a pinned name"))
+
+    def _go_to(self, lake: Lake) -> None:
+        self._lake, self._session = lake, lake.session()
+
+    def _at(self) -> str:
+        version = self._lake.version
+        named = f" ({version.name})" if version.name else ""
+        return f"batch {version.batch}{named}, with all that was committed by {version.committed:%Y-%m-%d %H:%M:%S} UTC"
+
+    def _tables(self) -> None:
+        printing.table("", ("table", "Delta version"), list(self._lake.tables.items()))
+
+    def _columns(self, table: str) -> None:
+        printing.table("", ("column", "type"), self._lake.columns(table))
+
+    def completions(self, text: str, line: str) -> list[str]:
+        """Return what a word of the line may become: keywords, tables, and columns of the tables that the line
+        names."""
+        words = words_of(line)
+        known = [name for name in self._lake.tables if is_mentioned(name.partition(".")[2], line, words)]
+        columns = {column for name in known for column, _ in self._lake.columns(name)}
+        candidates = [*map(_written, sorted(columns)), *map(_written_table, sorted(self._lake.tables)), *_KEYWORDS]
+        return [word for word in candidates if word.casefold().startswith(text.casefold())]
+
+
+def is_complete(text: str) -> bool:
+    """Tell whether a statement ends with the text: a command with its line, a query with ``;``."""
+    if text.lstrip().startswith("\\") or not text.strip():
+        return True
+    bare = _QUOTED.sub("", text).rstrip()
+    return bare.endswith(";") and not any(mark in bare for mark in ("'", '"', "`", "/*"))
+
+
+def _written(name: str) -> str:
+    """Return a name as a query writes it."""
+    return name if _PLAIN_NAME.fullmatch(name) else ansi_quote(name)
+
+
+def _written_table(name: str) -> str:
+    database, _, table = name.partition(".")
+    return f"{_written(database)}.{_written(table)}"
+
+
+@contextmanager
+def _line_editing(completions: Callable[[str, str], list[str]]) -> Iterator[None]:
+    """Let the input's lines be edited, completed and remembered, where Python has readline."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    matches: list[str] = []
+
+    def complete(text: str, state: int) -> str | None:
+        if state == 0:
+            matches[:] = completions(text, readline.get_line_buffer())
+        return matches[state] if state < len(matches) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims(" \t\n,;()=<>+-*/")
+    readline.parse_and_bind("tab: complete")
+    readline.set_history_length(_HISTORY)
+    path = _history_file()
+    with suppress(OSError):
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # queries may hold values of rows
+            readline.write_history_file(path)
+
+
+def _history_file() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    return Path(state, "binlake", "sql_history")

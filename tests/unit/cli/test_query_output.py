@@ -1,0 +1,107 @@
+"""Rows of a query in each format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from binlake.cli import query_output
+from binlake.errors import UsageError
+
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 18446744073709551615], pa.decimal128(20, 0)),
+        "total": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        "note": pa.array(["", 'a "b",\nc\x1b[31m'], pa.string()),
+        "raw": pa.array([b"\x00\xff", None], pa.binary()),
+        "at": pa.array([datetime(2026, 1, 2, 3, 4, 5, 6), None], pa.timestamp("us")),
+        "seen": pa.array([datetime(2026, 1, 2, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "day": pa.array([date(2026, 1, 2), None], pa.date32()),
+        "tags": pa.array([["x", None], None], pa.list_(pa.string())),
+    }
+)
+
+
+def written(rows: pa.Table, form: str, folder: Path) -> str:
+    count = query_output.write(rows.schema, rows.to_batches(), form, folder / "out")
+    assert count == rows.num_rows
+    return (folder / "out").read_text()
+
+
+def test_a_table_is_aligned_and_holds_no_control_characters(tmp_path: Path) -> None:
+    assert written(ROWS.select(["id", "note", "raw"]), "table", tmp_path).splitlines() == [
+        "                  id | note              | raw",
+        "---------------------+-------------------+-------",
+        "                   1 |                   | 0x00ff",
+        '18446744073709551615 | a "b",\\nc\\x1b[31m | NULL',
+        "(2 rows)",
+    ]
+
+
+def test_wide_characters_take_two_places(tmp_path: Path) -> None:
+    rows = pa.table({"name": ["東京", "Oslo"], "n": [1, 2]})
+    assert written(rows, "table", tmp_path).splitlines()[2:4] == ["東京 | 1", "Oslo | 2"]
+
+
+def test_csv_tells_null_from_an_empty_text(tmp_path: Path) -> None:
+    assert written(ROWS, "csv", tmp_path) == (
+        '"id","total","note","raw","at","seen","day","tags"\n'
+        '1,1.50,"","0x00ff",2026-01-02 03:04:05.000006,2026-01-02 00:00:00.000000Z,2026-01-02,"[""x"", null]"\n'
+        '18446744073709551615,,"a ""b"",\nc\x1b[31m",,,,,\n'
+    )
+
+
+def test_json_is_an_object_a_line(tmp_path: Path) -> None:
+    first, second = map(json.loads, written(ROWS, "json", tmp_path).splitlines())
+    assert first == {
+        "id": "1",
+        "total": "1.50",
+        "note": "",
+        "raw": "0x00ff",
+        "at": "2026-01-02 03:04:05.000006",
+        "seen": "2026-01-02 00:00:00.000000+00:00",
+        "day": "2026-01-02",
+        "tags": ["x", None],
+    }
+    assert (second["id"], second["total"]) == ("18446744073709551615", None)
+
+
+def test_parquet_keeps_types(tmp_path: Path) -> None:
+    query_output.write(ROWS.schema, ROWS.to_batches(), "parquet", tmp_path / "out")
+    assert parquet.read_table(tmp_path / "out").equals(ROWS)
+
+
+@pytest.mark.parametrize("form", query_output.FORMATS)
+def test_no_rows_are_written_as_none(form: str, tmp_path: Path) -> None:
+    assert query_output.write(ROWS.schema, [], form, tmp_path / "out") == 0
+    assert (tmp_path / "out").is_file()
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield ROWS.to_batches()[0]
+        raise UsageError("the query failed")
+
+    (tmp_path / "out").write_text("before")
+    with pytest.raises(UsageError, match="the query failed"):
+        query_output.write(ROWS.schema, batches(), "csv", tmp_path / "out")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "before")]
+
+
+def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"can't write .*nowhere/out: No such file or directory"):
+        query_output.write(ROWS.schema, [], "csv", tmp_path / "nowhere" / "out")
+    with pytest.raises(UsageError, match="Parquet isn't for a terminal"):
+        query_output.write(ROWS.schema, [], "parquet", None)
+    twice = pa.schema([("id", pa.int64()), ("id", pa.int64())])
+    for form in ("json", "parquet"):
+        with pytest.raises(UsageError, match="several columns are called id"):
+            query_output.write(twice, [], form, tmp_path / "out")
+    assert query_output.write(twice, [], "csv", tmp_path / "out") == 0
