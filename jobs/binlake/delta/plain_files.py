@@ -44,10 +44,11 @@ def write(table_path: str, folder: str, rows: pa.Table) -> tuple[DataFile, ...]:
     return (DataFile(added["path"], added["size"], rows.num_rows, json.dumps({"add": added})),)
 
 
-def added_file(table_path: str, rows: pa.Table, below: str = "") -> DeltaAction:
-    """Write a data file, and return its add action. below: ``folder/``. Raises OSError."""
+def added_file(table_path: str, rows: pa.Table, below: str = "", repeating: Sequence[str] | None = None) -> DeltaAction:
+    """Write a data file, and return its add action. below: ``folder/``. repeating: see write_data_file. Raises
+    OSError."""
     name = _new_name(below)
-    size = parquet_files.write_data_file(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY))
+    size = parquet_files.write_data_file(f"{table_path}/{name}", rows.replace_schema_metadata(_WRITTEN_BY), repeating)
     statistics = Statistics()
     statistics.add(rows)
     return _added(name, size, statistics)

@@ -112,7 +112,8 @@ def _committed(rows: pa.Table, commit: XaCommit) -> pa.Table:
 def _behind(rows: pa.Table, low: tuple[int, int]) -> pa.Table:
     """Return the mutations after the snapshot."""
     here = pc.and_(pc.equal(rows["file"], low[0]), pc.greater_equal(rows["offset"], low[1]))
-    return rows.filter(pc.or_(pc.greater(rows["file"], low[0]), here))
+    behind = pc.or_(pc.greater(rows["file"], low[0]), here)
+    return rows if pc.all(behind).as_py() else rows.filter(behind)  # to filter them costs a copy of them all
 
 
 def _numbered(rows: pa.Table) -> pa.Table:

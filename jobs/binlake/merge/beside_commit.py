@@ -42,11 +42,14 @@ class BesideColumn:
 class BesideRows:
     """Rows to be appended.
 
-    in_process: returns them as Arrow, or raises LeftToSpark. by_spark: returns them by a session. Both with
-    columns that the table has, by their names.
+    repeating: columns with few values; the others are written without a dictionary, which costs less, until the upkeep
+    puts files together.
+    in_process: returns them as Arrow, or raises LeftToSpark. by_spark: returns them by a session. Both with columns
+    that the table has, by their names.
     """
 
     columns: Sequence[BesideColumn]
+    repeating: Sequence[str]
     in_process: Callable[[], pa.Table]
     by_spark: Callable[[SparkSession], DataFrame]
 
@@ -95,7 +98,11 @@ class BesideCommit:
         self._check_types(fields, rows.columns)
         data = rows.in_process()
         stored = [plain_tables.stored_field(fields[name], data.schema.field(name).type) for name in data.column_names]
-        added = added_file(self.table.path, pa.Table.from_arrays(data.columns, schema=pa.schema(stored)))
+        repeating = [
+            field.name for field, name in zip(stored, data.column_names, strict=True) if name in rows.repeating
+        ]
+        data = pa.Table.from_arrays(data.columns, schema=pa.schema(stored))
+        added = added_file(self.table.path, data, repeating=repeating)
         fault("data file written")
         plain_tables.commit(self.table, log, self._own("WRITE", data.num_rows), [{"add": added}])
 

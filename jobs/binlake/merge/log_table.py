@@ -50,6 +50,7 @@ _OWN = (
     BesideColumn("batch", "BIGINT", pa.int64()), BesideColumn("position", "STRING", pa.string()),
     BesideColumn("gtid", "STRING", pa.string()), BesideColumn("detail", "STRING", pa.string()),
 )  # fmt: skip
+_REPEATING = ("operation", "committed", "batch", "gtid")
 _OPERATIONS = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
 _IMAGES = ("before", "after")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -92,7 +93,10 @@ def _write_rows(step: RowsBeside, commit: BesideCommit) -> None:
             raise LeftToSpark(f"{sum(file.bytes for file in merge.staged) / 1e6:,.1f} MB of its rows are staged")
         return _rows(step, columns, commit)
 
-    commit.append(BesideRows(wanted, in_process, lambda session: _rows_by_spark(session, step, columns, commit)))
+    def by_spark(session: SparkSession) -> DataFrame:
+        return _rows_by_spark(session, step, columns, commit)
+
+    commit.append(BesideRows(wanted, _REPEATING, in_process, by_spark))
 
 
 def _shape(commit: BesideCommit, merge: MergeStep) -> TableSchema:
@@ -186,6 +190,7 @@ def _event_rows(event: EventBeside, batch: int) -> BesideRows:
     kinds = ", ".join(f"{column.name} {column.kind}" for column in _OWN)
     return BesideRows(
         _OWN,
+        _REPEATING,
         lambda: pa.table({column.name: pa.array([values[column.name]], column.arrow) for column in _OWN}),
         lambda session: session.createDataFrame([tuple(values.values())], kinds),
     )

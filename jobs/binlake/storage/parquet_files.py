@@ -64,29 +64,33 @@ def read_within(
     """
     tables: list[pa.Table] = []
     small: list[pa.RecordBatch] = []
-    room = max_bytes
+    room, waiting = max_bytes, 0
     with files.opened(path) as source:
         file = pq.ParquetFile(source)
         names = file.schema_arrow.names
         chosen = names if columns is None else [name for name in names if name in columns]
         for batch in file.iter_batches(_ROWS if narrow else _FEW_ROWS, columns=chosen, use_threads=False):
             small.append(batch)
-            room -= batch.nbytes
+            size = batch.nbytes
+            room, waiting = room - size, waiting + size
             if room < 0:
                 return None
-            if sum(waiting.nbytes for waiting in small) > _COMBINED:
+            if waiting > _COMBINED:
                 tables.append(pa.Table.from_batches(small).combine_chunks())
-                small.clear()
+                small, waiting = [], 0
         schema = pa.schema([file.schema_arrow.field(name) for name in chosen])
         return pa.concat_tables([*tables, pa.Table.from_batches(small, schema)])
 
 
-def write_data_file(path: str, rows: pa.Table) -> int:
-    """Write a data file of a table, and return its bytes. Raises OSError."""
+def write_data_file(path: str, rows: pa.Table, repeating: Sequence[str] | None = None) -> int:
+    """Write a data file of a table, and return its bytes. Raises OSError.
+
+    repeating: names of the columns for whose values a dictionary is tried; None for all.
+    """
     if rows.nbytes > _ROW_GROUP:
         return _write_groups(path, rows)
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, **_DATA_FILE)
+    pq.write_table(rows, sink, **_DATA_FILE, use_dictionary=True if repeating is None else list(repeating))
     data = sink.getvalue()
     files.write_bytes(path, data)
     return int(data.size)
