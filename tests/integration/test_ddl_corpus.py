@@ -47,11 +47,15 @@ def source(server: Server) -> Iterator[Source]:
 
 
 def corpus(name: str, server: Server) -> list[str]:
-    """The lines of a list that are meant for this server."""
+    """The lines of a list that are meant for this server.
+
+    A line may begin with the kind of server that knows it, [mysql] or [mariadb]; [-11.4] is for all but that release.
+    """
+    meant = {"", f"[{server.kind}"} | ({"[-11.4"} if server.release != "11.4" else set())
     found: list[str] = []
     for line in (CORPUS / f"{name}.txt").read_text().splitlines():
         only, _, rest = line.partition("] ") if line.startswith("[") else ("", "", line)
-        if not line.startswith("## ") and only in ("", f"[{server.kind}"):
+        if not line.startswith("## ") and only in meant:
             found.append(rest)
     return found
 
