@@ -1,5 +1,5 @@
--- Questions to the mirror, by plain table names: in Spark after CREATE VIEW orders AS SELECT * FROM
--- delta.`…/shop/shop/orders` and so on, in DataFusion (deltalake's QueryBuilder) after register(…).
+-- Questions to the mirror. binlake sql answers them; elsewhere after CREATE VIEW orders AS SELECT * FROM
+-- delta.`…/shop/shop/orders` and so on, see binlake help analysts.
 
 -- Which categories earned most?
 SELECT parent.name AS category, COUNT(DISTINCT orders.id) AS orders,

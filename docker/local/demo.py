@@ -189,22 +189,28 @@ def start_server(kind: Kind, port: int = 0) -> Server:
     return Server(kind, FOLDER / kind, port=port, innodb_buffer_pool_size="256M").start()
 
 
-def answer_an_analyst() -> None:
-    """The first query of sql/analysts.sql, by DataFusion over the Delta tables: no JVM."""
-    from deltalake import DeltaTable, QueryBuilder
-
+def answer_an_analyst(env: dict[str, str], newest: int) -> None:
+    """The first query of sql/analysts.sql, as of the batch before the hour beside the newest: `binlake sql`, no JVM."""
     query = next(iter(shop.statements(shop.SQL / "analysts.sql")))
-    builder = QueryBuilder()
-    for name in ("orders", "order_items", "products", "categories"):
-        builder = builder.register(name, DeltaTable(str(LAKE / "shop" / name)))
-    rows = builder.execute(query).read_all()
+    batches = (newest - 1, newest)
+    before, after = (
+        {row["category"]: row for row in map(json.loads, sql(env, batch, query).splitlines())} for batch in batches
+    )
     answer = Table(title="An analyst asks: which categories earned most? (sql/analysts.sql)", title_justify="left")
-    for name in rows.column_names:
-        answer.add_column(name, justify="left" if name == "category" else "right")
-    columns = [rows.column(name).to_pylist() for name in rows.column_names]
-    for category, orders, revenue in zip(*columns, strict=True):
-        answer.add_row(str(category), f"{orders:,}", f"{revenue:,.2f}")
+    for column in ("category", *(f"{name} at batch {batch}" for name in ("orders", "revenue") for batch in batches)):
+        answer.add_column(column, justify="left" if column == "category" else "right")
+    for category, row in after.items():
+        both = (before.get(category), row)
+        counts = ["" if version is None else f"{version['orders']:,}" for version in both]
+        sums = ["" if version is None else f"{float(version['revenue']):,.2f}" for version in both]
+        answer.add_row(category, *counts, *sums)
     console.print(answer)
+
+
+def sql(env: dict[str, str], batch: int, query: str) -> str:
+    """The rows of a query at a batch, an object a line."""
+    command = ("sql", "--config", str(CONFIG), "--batch", str(batch), "--format", "json", query)
+    return run(env, f"sql_at_batch_{batch}", "binlake", *command)
 
 
 def show(state: dict[str, Any], proof: dict[str, Any]) -> None:
@@ -242,14 +248,18 @@ def demo(kind: Kind, phase: Callable[[str], Any]) -> bool:
             run(env, "airflow_db", "airflow", "db", "migrate")
         with phase("airflow dags test binlake_shop_bootstrap: a consistent snapshot of every table"):
             dag(env, "binlake_shop_bootstrap")
+        with phase("binlake sync: the first order of the day, a batch to look back to"):
+            shop.order_first(server)
+            run(env, "first_sync", "binlake", "sync", "--config", str(CONFIG))
         with phase("an hour in the shop: inserts, updates, deletes, changed keys, a new column"):
             shop.change(server)
         with phase("airflow dags test binlake_shop_sync: the binlog since then, staged and merged"):
             dag(env, "binlake_shop_sync")
         with phase("binlake verify: every value of every table compared with the server"):
             proof = verify(env)
-        show(status(env), proof)
-        answer_an_analyst()
+        state = status(env)
+        show(state, proof)
+        answer_an_analyst(env, state["batch"])
     finally:
         server.close()
     return bool(proof["equal"])
@@ -269,6 +279,7 @@ def main() -> int:
     console.print("equal: yes" if equal else "equal: NO, see the table above")
     console.print(f"the lake: {os.path.relpath(LAKE)}   the logs: {os.path.relpath(LOGS)}")
     console.print(f"where it stands: .venv/bin/binlake status --config {os.path.relpath(CONFIG)}")
+    console.print(f"questions of your own: .venv/bin/binlake sql --config {os.path.relpath(CONFIG)}")
     console.print("the Airflow UI on all this: make ui")
     console.print(f"total {phases.total:.0f} s; the server is stopped, nothing is left running")
     return 0 if equal else 1

@@ -32,6 +32,14 @@ def fill(server: Server) -> int:
     return sum(int(server.execute(f"SELECT COUNT(*) FROM shop.{table}")[0][0]) for table in tables)
 
 
+def order_first(server: Server) -> None:
+    """One order before the hour."""
+    server.execute(
+        "INSERT INTO shop.orders (customer_id, status, total, note, ordered_at) "
+        "VALUES (1, 'new', 10, NULL, '2025-12-31 23:00:00')"
+    )
+
+
 def change(server: Server) -> None:
     """An hour in the shop: some 8,000 changed rows and one ALTER TABLE."""
     run(server, "demo_changes")

@@ -51,7 +51,16 @@ def _refuse_ambiguous(schema: pa.Schema, form: str) -> None:
 
 @contextmanager
 def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its name once it is complete. Raises UsageError where it can't be written."""
+    """Open a file that takes its name once it is complete; a device or a pipe is written as it is. Raises UsageError
+    where it can't be written."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        try:
+            with path.open("wb") as file:
+                yield file
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        return
     try:
         descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

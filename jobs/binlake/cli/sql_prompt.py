@@ -39,6 +39,7 @@ class Prompt:
     def __init__(self, lake: Lake, form: str, output: Path | None = None) -> None:
         """form: of the rows, one of query_output.FORMATS. output: a file for them."""
         self._form, self._output = form, output
+        self._has_output = False
         self._go_to(lake)
 
     def run(self, text: str) -> None:
@@ -76,8 +77,11 @@ class Prompt:
 
     def query(self, sql: str) -> None:
         """Run one query and write its rows. Raises UsageError, LakeError."""
+        if self._output is not None and self._has_output:
+            raise UsageError(f"{self._output} has the rows of the query before", remedy="run each query by itself")
         rows = self._session.execute(sql)
         query_output.write(rows.schema, rows.batches, self._form, self._output)
+        self._has_output = True
 
     def _run(self, statement: str) -> bool:
         """Run a query or a command; tell whether to go on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -93,6 +94,21 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the query failed"):
         query_output.write(ROWS.schema, batches(), "csv", tmp_path / "out")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "before")]
+
+
+def test_what_is_no_file_stays_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text("before")
+    (tmp_path / "link").symlink_to("rows")
+    assert query_output.write(pa.schema([("n", pa.int64())]), [], "csv", tmp_path / "link") == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "rows").read_text() == '"n"\n'
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert query_output.write(pa.schema([("n", pa.int64())]), [], "csv", tmp_path / "pipe") == 0
+    assert os.read(reader, 100) == b'"n"\n'
+    os.close(reader)
+    with pytest.raises(UsageError, match="Is a directory"):
+        query_output.write(pa.schema([]), [], "csv", tmp_path)
 
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from binlake.cli import command_line
 from binlake.cli.sql_prompt import Prompt, is_complete
+from binlake.errors import UsageError
 from binlake.lake.opened_lake import open_lake
 from recorded_lake import record_lake
 
@@ -123,6 +124,13 @@ def test_statements_on_standard_input(
 def test_a_command_of_the_prompt_may_be_an_argument(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("sql", "\\d shop.orders") == 0
     assert "│ note   │ string │" in capsys.readouterr().out
+
+
+def test_a_file_takes_the_rows_of_one_query(yaml: Path, tmp_path: Path) -> None:
+    prompt = Prompt(open_lake(yaml), "csv", tmp_path / "rows")
+    with pytest.raises(UsageError, match="has the rows of the query before"):
+        prompt.run("SELECT 1 AS n;\nSELECT 2 AS n;")
+    assert (tmp_path / "rows").read_text() == '"n"\n1\n'
 
 
 def test_the_prompt_goes_on_after_an_error(
