@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from _pytest.outcomes import Failed
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from binlake import pipeline
 from binlake.errors import LakeError, TableError
 from binlake.faults import FaultPoint
+from binlake.metadata import registrations
 from binlake.report import Report
 from binlake.schema.table import TableName
 from mirror import on_mariadb, on_mysql, sync_alone
@@ -302,3 +303,46 @@ def test_the_upkeep_puts_small_files_together(followed: Mirror) -> None:
     assert [one.table for one in report.tables] == [f"{followed.database}.t", f"{followed.database}.t__log"]
     assert len(log_of(followed, "t").file_uris()) == 1
     assert logged(followed, "t", "id") == before
+
+
+@on_mysql
+def test_the_log_goes_on_where_the_mirror_stands_still(followed: Mirror) -> None:
+    followed.execute("INSERT INTO t VALUES (3, 'c')")
+    followed.sync()
+    followed.spark.sql(f"UPDATE delta.`{followed.path('t')}` SET v = 'changed by others'")
+    followed.execute("INSERT INTO t VALUES (4, 'd')")
+    stopped = followed.sync()
+    assert [table.status for table in stopped.tables] == ["stopped"]
+    followed.execute("INSERT INTO t VALUES (5, 'e')")
+    followed.sync()
+    assert [row[2] for row in logged(followed, "t", "id")] == [3, 4, 5]
+    followed.snapshot("*.t")
+    followed.execute("INSERT INTO t VALUES (6, 'f')")
+    followed.sync()
+    assert [row[2] for row in logged(followed, "t", "id")] == [3, 4, 5, 6]
+    followed.assert_equal("t")
+
+
+@on_mysql
+def test_nothing_is_written_over_a_table_that_is_there(followed: Mirror) -> None:
+    path = followed.config.beside_path(TableName(followed.database, "t"), "log")
+    write_deltalake(path, pa.table({"somebody": ["else's"]}))
+    followed.execute("INSERT INTO t VALUES (3, 'c')")
+    with pytest.raises(LakeError, match="is there, and isn't the log of"):
+        followed.sync()
+    shutil.rmtree(path)
+    followed.sync()
+    assert logged(followed, "t", "id") == [("insert", None, 3)]
+
+
+@on_mysql
+def test_a_log_has_a_name_in_the_catalog(followed: Mirror) -> None:
+    followed.options["catalog"] = {"metastore": str(followed.folder / "metastore")}
+    followed.execute("INSERT INTO t VALUES (3, 'c')")
+    followed.sync()
+    config = followed.config
+    assert config.catalog is not None
+    put = registrations.changes(config, config.catalog, followed.metadata).put
+    assert {(entry.name, entry.path) for entry in put} == {
+        ("t", followed.path("t")), ("t__log", f"{followed.path('t')}__log"),
+    }  # fmt: skip

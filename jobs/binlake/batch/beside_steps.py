@@ -71,12 +71,12 @@ class BesideCollector:
         xa = tuple((_shown(file, schema), commit) for file, commit in xa)
         ours = self._of(name)
         last = ours.steps[-1] if ours.steps else None
-        columns = (*files, *(file for file, _ in xa))[0].columns
-        if isinstance(last, RowsBeside) and last.merge.staged[0].columns == columns:
+        (file,) = (*files, *(file for file, _ in xa))
+        if isinstance(last, RowsBeside) and _have_one_shape(last.merge.staged[0], file):
             merge = MergeStep(last.merge.schema, last.merge.files + files, last.merge.xa + xa)
             ours.steps[-1], ours.turns[-1] = RowsBeside(last.life, merge), turn
             return
-        shape = schema or TableSchema(columns)
+        shape = schema or TableSchema(file.columns)
         life = Life("", name, shape, self._start, self._start)
         ours.add(RowsBeside(life, MergeStep(shape, files, xa)), turn)
 
@@ -139,6 +139,11 @@ class BesideCollector:
         if name not in self._by_name:
             self._by_name[name] = BesideSteps.at(self._start, name)
         return self._by_name[name]
+
+
+def _have_one_shape(one: StagedFile, other: StagedFile) -> bool:
+    """Tell whether rows have the same columns; where the log lacks generated ones, the lake computes them."""
+    return one.columns == other.columns and bool(one.absent) == bool(other.absent)
 
 
 def _shown(file: StagedFile, schema: TableSchema | None) -> StagedFile:

@@ -97,6 +97,8 @@ class BesideCommit:
         fields = {field["name"]: field for field in plain_tables.fields_of(log)}
         self._check_types(fields, rows.columns)
         data = rows.in_process()
+        if not data.num_rows:  # all were rolled back
+            return
         stored = [plain_tables.stored_field(fields[name], data.schema.field(name).type) for name in data.column_names]
         repeating = [
             field.name for field, name in zip(stored, data.column_names, strict=True) if name in rows.repeating
@@ -114,6 +116,8 @@ class BesideCommit:
 
     def _create(self, rows: BesideRows) -> None:
         data = rows.in_process()
+        if not data.num_rows:
+            return
         schema = DeltaSchema(tuple((column.name, column.kind) for column in rows.columns), self.table.path)
         plain_tables.create(self.table, schema, self._own("WRITE", data.num_rows), data)
 
