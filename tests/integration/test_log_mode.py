@@ -236,8 +236,11 @@ def test_values_are_rendered_as_in_the_mirror(mirror: Mirror, way: dict[str, int
     mirror.options["merge"] = way
     mirror.snapshot()
     mirror.execute("INSERT INTO t (id, u, n) VALUES (1, '123e4567-e89b-12d3-a456-426655440000', 4)")
+    mirror.execute("UPDATE t SET n = 5")
     mirror.sync()
-    assert logged(mirror, "t", "u", "twice") == [("insert", None, None, "123e4567-e89b-12d3-a456-426655440000", 8)]
+    text = "123e4567-e89b-12d3-a456-426655440000"
+    assert logged(mirror, "t", "u", "twice") == [("insert", None, None, text, 8), ("update", text, 8, text, 10)]
+    mirror.assert_equal("t")
 
 
 @on_mysql
