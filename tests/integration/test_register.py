@@ -69,6 +69,61 @@ def test_names_follow_the_tables(named: Mirror) -> None:
 
 
 @on_mysql
+def test_pinned_versions_have_views(named: Mirror) -> None:
+    named.options = {"catalog": {"pinned_views": True}}
+    named.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
+    named.snapshot()
+    named.execute("INSERT INTO t VALUES (1), (2)")
+    batch = named.sync().batch
+    pin = {"name": "month_end", "batch": batch, "who": "we", "why": "books are closed", "at_us": 0}
+    named.metadata.append("pins", [pin])
+    named.execute("INSERT INTO t VALUES (3)", "DELETE FROM t WHERE id = 1", "DROP TABLE u")
+    named.sync()
+    database = f"{named.database}__at_month_end"
+    assert pipeline.registration_due(named.config)
+    register(named)
+    shown = [row["viewName"] for row in named.spark.sql(f"SHOW VIEWS IN {database}").collect()]
+    assert (shown, ids(named, f"{database}.t")) == (["t", "u"], [1, 2])
+    assert ids(named, f"{named.database}.t") == [2, 3]
+    assert not pipeline.registration_due(named.config)
+
+    named.spark.sql(f"CREATE OR REPLACE VIEW {database}.u AS SELECT 'of somebody else' AS v")
+    named.metadata.replace("pins", "name = 'month_end'", [])
+    named.metadata.append("pins", [{**pin, "name": "year_end"}])
+    register(named)
+    assert ids(named, f"{named.database}__at_year_end.t") == [1, 2]
+    assert [row["tableName"] for row in named.spark.sql(f"SHOW TABLES IN {database}").collect()] == ["u"]
+    named.options = {"catalog": {}}
+    register(named)
+    assert not named.spark.catalog.databaseExists(f"{named.database}__at_year_end")
+    named.spark.sql(f"DROP SCHEMA {database} CASCADE")
+
+
+def ids(mirror: Mirror, name: str) -> list[int]:
+    return sorted(row["id"] for row in mirror.spark.table(name).collect())
+
+
+@on_mysql
+def test_a_view_of_somebody_else_is_left_alone(named: Mirror) -> None:
+    named.options = {"catalog": {"pinned_views": True}}
+    named.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    named.snapshot()
+    named.execute("INSERT INTO t VALUES (1)")
+    named.metadata.append("pins", [{"name": "kept", "batch": named.sync().batch, "who": "we", "why": "", "at_us": 0}])
+    database = f"{named.database}__at_kept"
+    named.spark.sql(f"CREATE SCHEMA {database}")
+    named.spark.sql(f"CREATE VIEW {database}.t AS SELECT 7 AS id")
+    for _ in range(2):
+        with pytest.raises(LakeError, match=rf"{database}\.t is another's"):
+            register(named)
+        assert ids(named, f"{database}.t") == [7]
+    named.spark.sql(f"DROP VIEW {database}.t")
+    register(named)
+    assert ids(named, f"{database}.t") == [1]
+    named.spark.sql(f"DROP SCHEMA {database} CASCADE")
+
+
+@on_mysql
 def test_nobody_is_asked_where_nothing_changed(named: Mirror) -> None:
     named.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     named.snapshot()

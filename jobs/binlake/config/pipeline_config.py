@@ -280,12 +280,14 @@ class CatalogConfig(_Strict):
 
     metastore: ``thrift://host:port`` of a Hive metastore, or a folder with an embedded one, which only one process at a
     time can open; None for the catalog of Spark's own settings. name: the catalog's name in Spark. database: the name
-    that a database gets in the catalog; may contain {source} and {database}.
+    that a database gets in the catalog; may contain {source} and {database}. pinned_views: pinned versions of the lake
+    get views, in databases of their own.
     """
 
     metastore: Annotated[str, Field(min_length=1)] | None = None
     name: Annotated[str, Field(pattern=CATALOG)] = "spark_catalog"
     database: str = "{database}"
+    pinned_views: bool = False
 
     @field_validator("metastore")
     @classmethod

@@ -83,10 +83,15 @@ def _databricks(shown: Sequence[TableView]) -> list[str]:
 def _of_paths(shown: Sequence[TableView], address: Callable[[str], str]) -> list[str]:
     """Return statements in Spark's SQL."""
     return [f"CREATE DATABASE IF NOT EXISTS {spark_quote(name)}" for name in _databases(shown)] + [
-        f"CREATE OR REPLACE VIEW {spark_quote(view.database)}.{spark_quote(view.name)} AS SELECT * FROM "
-        f"delta.{spark_quote(address(view.table.path))} VERSION AS OF {view.table.version}"
+        f"CREATE OR REPLACE VIEW {spark_quote(view.database)}.{spark_quote(view.name)} AS "
+        f"{spark_select(address(view.table.path), view.table.version)}"
         for view in shown
     ]
+
+
+def spark_select(path: str, version: int) -> str:
+    """Return Spark's query for a Delta table at a version."""
+    return f"SELECT * FROM delta.{spark_quote(path)} VERSION AS OF {version}"
 
 
 def duckdb_scan(path: str, version: int) -> str:

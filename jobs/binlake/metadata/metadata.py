@@ -97,6 +97,10 @@ SCHEMAS: dict[str, pa.Schema] = {
         catalog=_TEXT, registered_database=_TEXT, registered_table=_TEXT, path=_TEXT, database=_TEXT, table=_TEXT,
         at_us=_INT,
     ),
+    # Databases that a catalog was given for pinned versions. views: JSON.
+    "registered_views": _schema(
+        catalog=_TEXT, registered_database=_TEXT, batch=_INT, views=_TEXT, at_us=_INT,
+    ),
     # One row per feed, under a lease of its own. needs: the first batch whose staging it still reads; null before it
     # began. position: JSON. keep_bytes (of log), keep_us: so much staging is kept for it.
     "feeds": _schema(

@@ -6,12 +6,14 @@ those it was given are in metadata; if they agree, the catalog isn't asked and S
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlake.config import CatalogConfig, PipelineConfig
 from binlake.errors import LakeError, UsageError
 from binlake.faults import fault
+from binlake.lake import pinned_views
+from binlake.lake.pinned_views import PinnedChanges, PinnedDatabase
 from binlake.metadata import lease, registrations
 from binlake.metadata.failures import noted
 from binlake.metadata.metadata import Metadata, metadata_of
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegisterReport:
-    """The catalog's names, as ``database.table``, that were registered and dropped."""
+    """The catalog's names that were registered and dropped: tables as ``database.table``, databases of pinned
+    versions."""
 
     registered: tuple[str, ...]
     dropped: tuple[str, ...]
@@ -48,7 +51,8 @@ def registration_due(config: PipelineConfig) -> bool:
     if config.catalog is None:
         return False
     changes = registrations.changes(config, config.catalog, metadata_of(config))
-    return bool(changes.drop or changes.put)
+    pinned = pinned_views.changes(config, config.catalog, metadata_of(config))
+    return bool(changes.drop or changes.put or pinned.drop or pinned.put)
 
 
 @noted("register")
@@ -63,14 +67,17 @@ def register(config: PipelineConfig, session: SessionFactory, report: Report) ->
         raise UsageError("the YAML names no catalog", remedy="add a section catalog; see binlake help yaml")
     with lease.held(metadata_of(config)) as held:
         changes = registrations.changes(config, catalog, held.metadata)
-        if changes.drop or changes.put:
-            done, refused = _apply(
-                session(f"the catalog {catalog.identity} is reached by Spark"), catalog, changes, held.metadata
-            )
-        else:
-            done, refused = RegisterReport((), ()), []
+        pinned = pinned_views.changes(config, catalog, held.metadata)
+        done, refused = RegisterReport((), ()), list[str]()
+        if changes.drop or changes.put or pinned.drop or pinned.put:
+            reached = session(f"the catalog {catalog.identity} is reached by Spark")
+            done, refused = _apply(reached, catalog, changes, held.metadata)
+            views, refused_views = _apply_views(reached, catalog, pinned, held.metadata)
+            done = RegisterReport(done.registered + views.registered, done.dropped + views.dropped)
+            refused += refused_views
     report.say(done.headline)
     refused += [f"{name} would be {' and '.join(map(str, tables))}" for name, tables in changes.twins]
+    refused += pinned.twins
     if refused:
         raise LakeError(
             f"names of the catalog {catalog.identity} are taken: {'; '.join(refused)}",
@@ -98,4 +105,27 @@ def _apply(
     known = [entry for entry in registrations.read(metadata) if entry.catalog == catalog.identity]
     stay = [entry for entry in known if entry not in changes.drop]
     registrations.note(metadata, catalog.identity, [*stay, *put])
+    return RegisterReport(tuple(map(str, put)), tuple(map(str, changes.drop))), refused
+
+
+def _apply_views(
+    session: SparkSession, catalog: CatalogConfig, changes: PinnedChanges, metadata: Metadata
+) -> tuple[RegisterReport, list[str]]:
+    """Make and drop the databases of pinned versions; return them, and the names that were refused. A database that
+    lacks one is made anew the next time. Repeating it after a kill does no harm."""
+    from binlake.spark.named_tables import NamedTables
+
+    tables = NamedTables(session, catalog)
+    put: list[PinnedDatabase] = []
+    refused: list[str] = []
+    for database in changes.drop:
+        tables.drop_views(database.name, database.selects)
+    for database in changes.put:
+        whys = {name: tables.put_view(database.name, name, select) for name, select in database.selects.items()}
+        put.append(replace(database, views=tuple(view for view in database.views if whys[view[0]] is None)))
+        refused += [why for why in whys.values() if why]
+        fault("name registered")
+    known = pinned_views.read(metadata, catalog)
+    if put or changes.drop:
+        pinned_views.note(metadata, catalog, [*(entry for entry in known if entry not in changes.drop), *put])
     return RegisterReport(tuple(map(str, put)), tuple(map(str, changes.drop))), refused

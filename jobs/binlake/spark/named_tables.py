@@ -62,6 +62,41 @@ class NamedTables:
         except PySparkException as error:
             raise self._failed(table, error) from error
 
+    def put_view(self, database: str, name: str, select: str) -> str | None:
+        """Create a view; return why not, where the name is another's. Raises LakeError."""
+        view = f"{database}.{name}"
+        try:
+            self._session.sql(f"CREATE NAMESPACE IF NOT EXISTS {self._quoted(database)}")
+            if (taken := self._view_text(database, name)) is None:
+                self._session.sql(f"CREATE VIEW {self._quoted(database, name)} AS {select}")
+                return None
+        except PySparkException as error:
+            raise self._failed(view, error) from error
+        return None if taken == select else f"{view} is another's"
+
+    def drop_views(self, database: str, selects: Mapping[str, str]) -> None:
+        """Drop views, by name, that still are what they were made of; and the database, if nothing else is in it.
+        Raises LakeError."""
+        try:
+            for name, select in selects.items():
+                if self._view_text(database, name) == select:
+                    self._session.sql(f"DROP VIEW {self._quoted(database, name)}")
+            there = self._session.catalog.databaseExists(self._quoted(database))
+            if there and not self._session.sql(f"SHOW TABLES IN {self._quoted(database)}").collect():
+                self._session.sql(f"DROP NAMESPACE {self._quoted(database)}")
+        except PySparkException as error:
+            raise self._failed(database, error) from error
+
+    def _view_text(self, database: str, name: str) -> str | None:
+        """Return the query of a view, empty for a table; None where nothing has the name."""
+        quoted = self._quoted(database)
+        if not self._session.catalog.databaseExists(quoted):
+            return None
+        if not self._session.sql(f"SHOW TABLES IN {quoted} LIKE {spark_string(name)}").collect():
+            return None
+        described = self._session.sql(f"DESCRIBE TABLE EXTENDED {self._quoted(database, name)}").collect()
+        return next((row["data_type"] for row in described if row["col_name"] == "View Text"), "")
+
     def _location(self, table: Registration) -> str | None:
         """Return where the table of a name is; None where nothing has the name.
 
@@ -79,7 +114,7 @@ class NamedTables:
     def _quoted(self, *names: str) -> str:
         return ".".join(map(spark_quote, (self._catalog.name, *names)))
 
-    def _failed(self, table: Registration, error: PySparkException) -> LakeError:
+    def _failed(self, table: Registration | str, error: PySparkException) -> LakeError:
         return LakeError(
             f"the catalog {self._catalog.identity} refuses {table}: {storage_errors.cause_of(error)}",
             remedy="see that it is up and takes this account's tables, then run binlake register",

@@ -70,5 +70,5 @@ def test_every_table_of_the_plan_has_a_schema() -> None:
     assert set(SCHEMAS) == {
         "batches", "runs", "lease", "watermarks", "ddl_history", "schemas", "snapshots", "quarantine",
         "decisions", "source_log", "unlogged", "verifications", "registrations", "feeds", "omissions",
-        "lake_versions", "readable_since", "pins",
+        "lake_versions", "readable_since", "pins", "registered_views",
     }  # fmt: skip

@@ -1,0 +1,108 @@
+"""Views of pinned versions in a catalog: a database ``{database}__at_{name}`` for each, as the YAML asks for."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from binlake.config import CatalogConfig, PipelineConfig
+from binlake.lake.lake_versions import LakeVersion, lake_versions
+from binlake.lake.table_at import TableAt
+from binlake.lake.view_statements import plain_name, spark_select
+from binlake.metadata.metadata import Metadata, literal, now_us
+
+TABLE = "registered_views"
+
+
+@dataclass(frozen=True, order=True)
+class PinnedDatabase:
+    """A database of a catalog with the views of a pinned version.
+
+    batch: the version's. views: (name, the folder of the Delta table, its Delta version) of each.
+    """
+
+    name: str
+    batch: int
+    views: tuple[tuple[str, str, int], ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def selects(self) -> dict[str, str]:
+        """Return the query of each view, in Spark's SQL."""
+        return {name: spark_select(path, version) for name, path, version in self.views}
+
+
+@dataclass(frozen=True)
+class PinnedChanges:
+    """What must change in a catalog. drop comes before put. twins: names that several tables would have."""
+
+    drop: tuple[PinnedDatabase, ...]
+    put: tuple[PinnedDatabase, ...]
+    twins: tuple[str, ...] = ()
+
+
+def changes(config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata) -> PinnedChanges:
+    """Return the databases that the catalog lacks, and those it has too many, by the pins. Raises LakeError."""
+    known = read(metadata, catalog)
+    wanted, twins = _wanted(config, catalog, metadata) if catalog.pinned_views else ([], [])
+    drop = tuple(entry for entry in known if entry not in wanted)
+    return PinnedChanges(drop, tuple(entry for entry in wanted if entry not in known), tuple(twins))
+
+
+def read(metadata: Metadata, catalog: CatalogConfig) -> list[PinnedDatabase]:
+    """Return the databases that a catalog was given."""
+    return [
+        PinnedDatabase(row["registered_database"], row["batch"], tuple(map(tuple, json.loads(row["views"]))))
+        for row in metadata.read(TABLE, where=f"catalog = {literal(catalog.identity)}")
+    ]
+
+
+def note(metadata: Metadata, catalog: CatalogConfig, made: Collection[PinnedDatabase]) -> None:
+    """Write all databases that a catalog has of pinned versions."""
+    rows = [
+        {
+            "catalog": catalog.identity,
+            "registered_database": entry.name,
+            "batch": entry.batch,
+            "views": json.dumps(entry.views),
+            "at_us": now_us(),
+        }
+        for entry in made
+    ]
+    metadata.replace(TABLE, f"catalog = {literal(catalog.identity)}", rows)
+
+
+def _wanted(
+    config: PipelineConfig, catalog: CatalogConfig, metadata: Metadata
+) -> tuple[list[PinnedDatabase], list[str]]:
+    """Return the databases that should be, and the names that several tables would have, which none gets."""
+    found: list[PinnedDatabase] = []
+    twins: list[str] = []
+    for version in lake_versions(metadata):
+        if version.name and version.readable:
+            by_database, of_several = _databases(config, catalog, version)
+            found += [PinnedDatabase(name, version.batch, tuple(sorted(views))) for name, views in by_database.items()]
+            twins += of_several
+    return sorted(found), twins
+
+
+def _databases(
+    config: PipelineConfig, catalog: CatalogConfig, version: LakeVersion
+) -> tuple[dict[str, list[tuple[str, str, int]]], list[str]]:
+    by_name: dict[tuple[str, str], list[TableAt]] = defaultdict(list)
+    for table in version.contents.values():
+        database = catalog.database.format(source=config.source.name, database=table.name.database)
+        at = TableAt.of(config.root, table.name, table.delta_version)
+        by_name[plain_name(f"{database}__at_{version.name}"), plain_name(table.name.table)].append(at)
+    views: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
+    twins: list[str] = []
+    for (database, name), tables in by_name.items():
+        if len(tables) == 1:
+            views[database].append((name, tables[0].path, tables[0].version))
+        else:
+            twins.append(f"{database}.{name} would be {' and '.join(str(table.name) for table in tables)}")
+    return views, twins
