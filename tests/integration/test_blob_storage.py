@@ -18,6 +18,7 @@ from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
 from binlake.doctor.reach import lake_checks
 from binlake.errors import LeaseHeld
+from binlake.lake.opened_lake import open_lake
 from binlake.merge import in_process
 from binlake.metadata import lease
 from binlake.metadata.metadata import Metadata, now_us
@@ -26,7 +27,16 @@ from binlake.storage import files, stores
 from blob_storage import ACCOUNT, BlobStorage
 from frozen import Frozen
 from mirror import Mirror
-from stored_lake import TABLES, doctor_in_a_process, make_tables, plain_work, race_for_versions, race_with_spark, work
+from stored_lake import (
+    TABLES,
+    assert_read,
+    doctor_in_a_process,
+    make_tables,
+    plain_work,
+    race_for_versions,
+    race_with_spark,
+    work,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,6 +98,7 @@ def test_a_mirror_is_made_followed_verified_and_looked_after(mirror: Mirror, mon
             without.sync()
         without.sync()
     mirror.assert_equal(*TABLES, "plain")
+    assert_read(open_lake(mirror.config), mirror, *TABLES, "plain")
     mirror.assert_each_once("plain")
     mirror.options = {"maintain": {"history_hours": 0, "log_hours": 0, "metadata_hours": 0}}
     assert sum(table.removed_files for table in mirror.maintain().tables) > 0

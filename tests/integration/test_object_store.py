@@ -24,6 +24,7 @@ from binlake.delta import layout, opened_tables
 from binlake.doctor.preflight import preflight
 from binlake.errors import LeaseHeld, UsageError
 from binlake.faults import FaultPoint
+from binlake.lake.opened_lake import open_lake
 from binlake.merge import in_process
 from binlake.metadata import lease
 from binlake.metadata.metadata import Metadata, now_us
@@ -35,7 +36,16 @@ from fake_s3 import ROLE, FakeS3
 from frozen import Frozen
 from mirror import Mirror
 from object_store import ObjectStore
-from stored_lake import TABLES, doctor_in_a_process, make_tables, plain_work, race_for_versions, race_with_spark, work
+from stored_lake import (
+    TABLES,
+    assert_read,
+    doctor_in_a_process,
+    make_tables,
+    plain_work,
+    race_for_versions,
+    race_with_spark,
+    work,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -225,6 +235,27 @@ def test_a_store_is_verified_and_looked_after_as_a_folder_is(mirror: Mirror, sto
     mirror.sync()
     mirror.assert_equal(*TABLES)
     assert [path.name for path in (store.folder / "lake").iterdir() if path.name[0] != "."] == ["mirrors"]
+
+
+def test_readers_take_the_account_of_the_environment_or_of_a_connection(
+    mirror: Mirror, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(mirror)
+    mirror.sync()
+    yaml = tmp_path / "source.yaml"
+    lakes = [open_lake("s3://lake/mirrors"), open_lake(mirror.config)]
+    yaml.write_text(json.dumps({**mirror.config.model_dump(), "lake": {"path": mirror.url, "connection": "store"}}))
+    rows = mirror.server.execute("SELECT id FROM on_s3.a ORDER BY id")
+    for connected in (False, True):
+        if connected:
+            for name in store.environment:
+                monkeypatch.delenv(name)
+            monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(store.connection))
+            lakes = [open_lake(yaml)]
+        for lake in lakes:
+            assert_read(lake, mirror, *TABLES)
+            with lake.duckdb("on_s3.a") as connection:
+                assert connection.sql("SELECT id FROM on_s3.a ORDER BY id").fetchall() == rows
 
 
 def test_rows_that_our_own_reader_copies(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from binlake.lake.table_at import TableAt
+from binlake.lake.view_statements import named_views, statements
+from binlake.schema.table import TableName
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -127,3 +131,21 @@ def test_a_reader_reads_what_the_page_says(made: dict[str, str], reader: str, fe
         with pytest.raises(Exception, match=r"\w") as raised:
             READERS[reader](made[feature])
         assert not isinstance(raised.value, ImportError)
+
+
+def test_printed_views_are_of_their_version(made: dict[str, str], spark: SparkSession) -> None:
+    """Version 1 has the row that version 2 deleted."""
+    import duckdb
+
+    from binlake.lake.duckdb_views import load_extension
+
+    shown = named_views([TableAt(TableName("features", "Deleted Rows"), made["deletion vectors"], 1)], "1")
+    for statement in statements("spark", shown):
+        spark.sql(statement)
+    assert spark.table("features__at_1.deleted_rows").count() == 3
+    spark.sql("DROP DATABASE features__at_1 CASCADE")
+    with duckdb.connect() as connection:
+        load_extension(connection, "delta")  # where it isn't installed, LOAD delta fails: it is left out here
+        for statement in statements("duckdb", shown)[1:]:
+            connection.execute(statement)
+        assert connection.execute("SELECT count(*) FROM features__at_1.deleted_rows").fetchall() == [(3,)]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from deltalake import write_deltalake
 from py4j.protocol import Py4JJavaError
 
 from binlake.delta import opened_tables
+from binlake.lake import Lake
 from binlake.storage import files, stores
 from mirror import SHORT_LIVED, Mirror
 
@@ -49,6 +51,16 @@ def work(mirror: Mirror) -> None:
 
 def plain_work(mirror: Mirror, value: str) -> None:
     mirror.execute(f"UPDATE plain SET v = '{value}' WHERE id % 2", f"INSERT INTO plain (v) VALUES ('{value}')")
+
+
+def assert_read(lake: Lake, mirror: Mirror, *tables: str) -> None:
+    """The tables have the server's rows, in Python and by SQL."""
+    for table in tables:
+        rows = mirror.server.execute(f"SELECT v FROM `{table}`", database=mirror.database)
+        wanted = Counter(value for (value,) in rows)
+        assert Counter(lake.arrow(f"{mirror.database}.{table}", columns=["v"])["v"].to_pylist()) == wanted
+        counted = lake.sql(f"SELECT count(*) AS n, count(v) AS v FROM {mirror.database}.`{table}`").to_pylist()
+        assert counted == [{"n": wanted.total(), "v": wanted.total() - wanted[None]}]
 
 
 def race_with_spark(spark: SparkSession, path: str, commits: int) -> None:

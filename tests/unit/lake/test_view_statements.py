@@ -58,7 +58,7 @@ def test_odd_names_are_quoted_and_made_plain() -> None:
 PEOPLE = TableAt.of("/lake", TableName("crm", "people"), 5)
 
 
-@pytest.mark.parametrize("dialect", ["spark", "databricks", "trino"])  # DuckDB runs them in test_bank.py
+@pytest.mark.parametrize("dialect", ["spark", "databricks", "trino"])  # DuckDB runs them in test_other_readers.py
 def test_databases_come_before_their_views(dialect: str) -> None:
     """sqlglot parses what can't be run here."""
     made = statements(dialect, named_views([ORDERS, ODD, PEOPLE], "17"))
