@@ -1,0 +1,26 @@
+-- servers mysql
+CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET latin1, g INT AS (LENGTH(v)) VIRTUAL);
+INSERT INTO a (id, v) VALUES (1, 'é'), (2, 'e');
+CREATE TABLE b (id INT PRIMARY KEY, v DATE, g VARCHAR(30) AS (CONCAT(v, '!')) VIRTUAL);
+INSERT INTO b (id, v) VALUES (1, '2020-01-02'), (2, NULL);
+CREATE TABLE c (id INT PRIMARY KEY, v DECIMAL(9,2), g VARCHAR(30) AS (CONCAT(v, '!')) STORED);
+INSERT INTO c (id, v) VALUES (1, 1.5), (2, NULL);
+CREATE TABLE d (id INT PRIMARY KEY, v VARCHAR(9) COLLATE utf8mb4_bin, g INT AS (v = 'A') VIRTUAL, h INT AS (g + 1) VIRTUAL);
+INSERT INTO d (id, v) VALUES (1, 'a'), (2, 'A');
+CREATE TABLE e (id INT PRIMARY KEY, v VARCHAR(9), g INT AS (v = 'A') VIRTUAL) COLLATE utf8mb4_bin;
+INSERT INTO e (id, v) VALUES (1, 'a'), (2, 'A');
+CREATE TABLE f (id INT PRIMARY KEY, v INT, g VARCHAR(20) AS (CONCAT(v, '!')) VIRTUAL);
+INSERT INTO f (id, v) VALUES (1, 1), (2, 20);
+-- snapshot
+ALTER TABLE a MODIFY v VARCHAR(9) CHARACTER SET utf8mb4;
+-- resnapshot a
+ALTER TABLE b MODIFY v DATETIME;
+-- resnapshot b
+ALTER TABLE c MODIFY v DECIMAL(12,4);
+-- resnapshot c
+ALTER TABLE d MODIFY v VARCHAR(9) COLLATE utf8mb4_general_ci;
+-- resnapshot d
+ALTER TABLE e CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;
+-- resnapshot e
+ALTER TABLE f MODIFY v INT(5) ZEROFILL;
+-- resnapshot f
