@@ -111,6 +111,18 @@ def test_a_log_grows_no_longer_than_promised_though_nobody_commits_by_spark(conf
     assert rows(config, "a") == [11]
 
 
+def test_a_clock_a_week_ahead_costs_former_versions_alone(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true, true_ns, week = time.time, time.time_ns, 7 * 24 * HOUR
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: true() + week)
+        ahead.setattr(time, "time_ns", lambda: true_ns() + week * 10**9)
+        assert {(table.removed_files, table.left) for table in kept(config).tables} == {(2, "")}
+    assert {(table.removed_files, table.left) for table in kept(config).tables} == {(0, "")}
+    assert [rows(config, table) for table in "ab"] == [[2], [2]]
+
+
 def test_a_run_is_noted_and_its_result_is_plain(config: PipelineConfig) -> None:
     found = kept(config, "d.b")
     told = json.loads(json.dumps(found.to_json()))
