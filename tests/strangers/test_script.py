@@ -69,9 +69,14 @@ def test_what_would_harm_the_run_or_only_reads_is_skipped(statement: str) -> Non
 
 @pytest.mark.parametrize(
     "statement",
-    ["CREATE TABLE t1 (a INT)", "SET SESSION sql_mode = ''", "SET GLOBAL time_zone = '+01:00'", "FLUSH TABLES",
+    ["CREATE TABLE t1 (a INT)", "CREATE TABLE t2 SELECT a FROM t1", "SET SESSION sql_mode = ''",
+     "SET GLOBAL time_zone = '+01:00'", "FLUSH TABLES",
      "/*!50000 INSERT INTO t1 VALUES (1) */", "SELECT f1(5)", "SELECT 1 INTO @a", "SELECT NEXTVAL(s)", "CALL p()",
      "DROP DATABASE mysqltest", "WITH a AS (SELECT 1) DELETE FROM t1", "XA PREPARE 'a'", "FLUSH BINARY LOGS"],
 )  # fmt: skip
 def test_what_may_change_rows_is_fed(statement: str) -> None:
     assert reason_to_skip(statement, {"f1"}) is None
+
+
+def test_a_table_is_not_created_from_what_a_function_gives() -> None:
+    assert reason_to_skip("CREATE TABLE t2 AS SELECT F1(a) FROM t1", {"f1"})
