@@ -24,7 +24,7 @@ from binlake import faults, pipeline
 from binlake.binlog import boundaries
 from binlake.config import PipelineConfig
 from binlake.delta import opened_tables
-from binlake.merge import apply, by_spark, in_process, lake_table
+from binlake.merge import apply, by_spark, conflicts, in_process, lake_table
 from binlake.metadata import held_row, holder, metadata
 from binlake.phases import bootstrap, plan, snapshots
 from binlake.position import Position
@@ -87,7 +87,7 @@ class World:
         put(metadata, "Metadata", lambda path: self.store)
         put(opened_tables, "opened", self.lake.opened)
         put(opened_tables, "is_table", self.lake.is_table)
-        for module in (apply, snapshot):
+        for module in (conflicts, snapshot):
             put(module, "_PAUSE", 0)
         put(apply._Group, "_run_step", self.schedule.stopping_at("begin step", apply._Group._run_step))
         put(files, "write_if_absent", self.schedule.stopping_at("end commit", self._answering(files.write_if_absent)))
